@@ -1,0 +1,3 @@
+//! The one binary: composes adapters, shell and verbs.
+
+fn main() {}

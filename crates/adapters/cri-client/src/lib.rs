@@ -1,0 +1,1 @@
+//! Calls a CRI v1 runtime over a unix socket, every call with a deadline.

@@ -1,0 +1,1 @@
+//! Words of the domain: quantities, Go durations, CPU sets, names and labels.

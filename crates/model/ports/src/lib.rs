@@ -1,0 +1,1 @@
+//! Every trait that the shell calls and an adapter or a fake implements.

@@ -1,0 +1,1 @@
+//! The node agent's tasks, channels and time.

@@ -1,0 +1,1 @@
+//! Beds, real parts and images for tests; judges what they leave behind.

@@ -1,0 +1,1 @@
+//! The CRI v1 messages and services, generated and checked in.

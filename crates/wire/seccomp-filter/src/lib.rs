@@ -1,0 +1,1 @@
+//! Seccomp profiles compiled to classic BPF and loaded, without a C library.

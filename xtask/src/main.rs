@@ -1,0 +1,3 @@
+//! Verbs for daily work.
+
+fn main() {}
