@@ -1,3 +1,106 @@
-//! Verbs for daily work.
+//! `cargo xtask VERB`: the front door for daily work, and the checks that have logic.
 
-fn main() {}
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+mod checks;
+mod demo;
+mod fuzz;
+mod goldens;
+mod house_rules;
+mod layers;
+mod licences;
+mod purity;
+mod release;
+mod tally;
+mod test_run;
+mod verbs;
+mod workspace;
+
+#[derive(Parser)]
+#[command(
+    bin_name = "cargo xtask",
+    about = "Verbs for daily work",
+    after_help = "Examples:
+  cargo xtask check                         formatting, clippy, layers, licences, house rules
+  cargo xtask test                          everything that a landing runs
+  cargo xtask real containerd               real-part tests whose name contains `containerd`
+  cargo xtask parts containerd runc         build these real parts into the cache
+  cargo xtask fuzz quantity --runs 1000000  fuzz one target
+  cargo xtask release                       the static binary, and what we promise about it"
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Formatting, clippy, layers, licences and house rules; no test is run
+    Check,
+    /// Everything that a landing runs; ends with the line of counts
+    Test,
+    /// Tests on real parts (root needed); a word narrows them down
+    Real { filter: Option<String> },
+    /// What README's first command does after it has installed what is missing
+    Demo { manifests: Vec<String> },
+    /// Memory, CPU and start-up beside the reference kubelet, in one run
+    Bench,
+    /// The kill tests again and again
+    Soak {
+        /// How many kills each test does
+        #[arg(long, default_value_t = 20)]
+        kills: u32,
+    },
+    /// Fuzz targets, guided by coverage; without a name every one of them
+    Fuzz {
+        target: Option<String>,
+        /// How many inputs each target gets
+        #[arg(long, default_value_t = 1_000_000)]
+        runs: u64,
+    },
+    /// Comparisons with the reference kubelet
+    Conformance {
+        #[arg(value_enum, default_value = "config")]
+        subject: verbs::Subject,
+    },
+    /// The static release binary, checked against SPECIFICATION.md
+    Release,
+    /// Build real parts into the cache; without names, list them
+    Parts { names: Vec<String> },
+    /// Boot the cgroup v2 machine and run `run` of a payload folder in it
+    Machine {
+        payload: std::path::PathBuf,
+        /// Swap in MiB
+        #[arg(long, default_value_t = 0)]
+        swap: u32,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(CommandLine::parse().verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<()> {
+    match verb {
+        Verb::Check => checks::command(),
+        Verb::Test => test_run::command(),
+        Verb::Real { filter } => test_run::real_command(filter.as_deref()),
+        Verb::Demo { manifests } => demo::command(&manifests),
+        Verb::Bench => verbs::bench(),
+        Verb::Soak { kills } => verbs::soak(kills),
+        Verb::Fuzz { target, runs } => fuzz::command(target.as_deref(), runs),
+        Verb::Conformance { subject } => verbs::conformance(subject),
+        Verb::Release => release::command(),
+        Verb::Parts { names } => verbs::parts(&names),
+        Verb::Machine { payload, swap } => verbs::machine(&payload, swap),
+    }
+}

@@ -1,3 +1,169 @@
-//! The one binary: composes adapters, shell and verbs.
+//! The one binary: verbs for people, and the kubelet when it is called by that name.
+//!
+//! Rule: composes adapters and shell; decides nothing about pods. Every verb's failure is one line
+//! that names the next step. Arguments, environment and working directory are read here, once.
 
-fn main() {}
+mod check_config;
+mod config_files;
+mod cri_client;
+mod doctor;
+mod environment;
+mod kubelet;
+mod logging;
+mod run_pods;
+mod terminal;
+mod version;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use environment::Environment;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use terminal::Palette;
+
+const EXAMPLES: &str = "\
+Examples:
+  keelson doctor                                      what this machine can do for pods
+  keelson check-config --config kubelet.yaml          what a kubelet would run with
+  keelson kubelet --config kubelet.yaml               run the node agent
+  keelson cri-client ps                               containers of the runtime that is there
+  keelson run examples/hello.yaml                     read pods, examine the machine (see there)
+
+A link named `kubelet` to this binary takes a kubelet's command line.";
+
+/// A Kubernetes node agent
+#[derive(Debug, Parser)]
+#[command(name = "keelson", after_help = EXAMPLES, disable_version_flag = true)]
+struct Keelson {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run the node agent; takes the flags of the Kubernetes v1.36 kubelet
+    #[command(disable_help_flag = true)]
+    Kubelet(Raw),
+    /// Show the configuration that kubelet flags and files come to, and what is wrong with it
+    #[command(disable_help_flag = true)]
+    CheckConfig(Raw),
+    /// Ask a container runtime over CRI: list, inspect, run, stop
+    CriClient(cri_client::CriClientCommand),
+    /// Examine what this machine can do for pods
+    Doctor(doctor::DoctorCommand),
+    /// Read pod manifests and examine the machine for them (starting containers is not built yet)
+    Run(run_pods::RunCommand),
+    /// Show the version
+    Version,
+}
+
+/// Arguments that the verb reads by itself.
+#[derive(Debug, clap::Args)]
+struct Raw {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    arguments: Vec<OsString>,
+}
+
+fn main() -> ExitCode {
+    let environment = Environment::read();
+    let working_directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    // These two verbs have parsers of their own; clap would trip over a kubelet's flags.
+    if called_kubelet(arguments.first()) {
+        return kubelet::run(arguments.split_off(1), &environment, &working_directory);
+    }
+    match arguments.get(1).and_then(|verb| verb.to_str()) {
+        Some("kubelet") => {
+            return kubelet::run(arguments.split_off(2), &environment, &working_directory);
+        }
+        Some("check-config") => {
+            return check_config::run(arguments.split_off(2), &working_directory);
+        }
+        _ => {}
+    }
+    let palette = Palette::for_output(environment.no_color.as_deref());
+    match Keelson::try_parse_from(arguments) {
+        Ok(keelson) => run_verb(keelson.verb, &environment, &working_directory, palette),
+        Err(error) => show_parse_error(&error),
+    }
+}
+
+fn run_verb(
+    verb: Verb,
+    environment: &Environment,
+    working_directory: &Path,
+    palette: Palette,
+) -> ExitCode {
+    match verb {
+        Verb::Kubelet(raw) => kubelet::run(raw.arguments, environment, working_directory),
+        Verb::CheckConfig(raw) => check_config::run(raw.arguments, working_directory),
+        Verb::Doctor(command) => command.run(palette),
+        Verb::Run(command) => command.run(palette),
+        Verb::CriClient(command) => run_cri_client(command),
+        Verb::Version => {
+            terminal::print(&version::own());
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn run_cri_client(command: cri_client::CriClientCommand) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let outcome =
+        runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(command.run()));
+    outcome.unwrap_or_else(|error| {
+        terminal::print_error(&format!("error: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn called_kubelet(program: Option<&OsString>) -> bool {
+    program.and_then(|program| Path::new(program).file_name()).is_some_and(|name| name == "kubelet")
+}
+
+/// Help goes out whole; an error is cut to its first line and the next step.
+fn show_parse_error(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        terminal::print(&error.to_string());
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        terminal::print_error(error.to_string().trim_end());
+        return ExitCode::from(2);
+    }
+    let text = error.to_string();
+    let (what, _) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    terminal::print_error(&format!("{what}; see keelson --help"));
+    ExitCode::from(2)
+}
+
+/// An argument that must be text.
+pub(crate) fn text_argument(argument: OsString) -> Result<String, String> {
+    argument.into_string().map_err(|odd| format!("the argument {} is not UTF-8", odd.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Keelson::command().debug_assert();
+    }
+
+    #[test]
+    fn only_the_file_name_of_the_program_decides() {
+        for (program, expected) in [
+            ("kubelet", true),
+            ("/usr/bin/kubelet", true),
+            ("/opt/kubelet/keelson", false),
+            ("kubelet-old", false),
+        ] {
+            assert_eq!(called_kubelet(Some(&program.into())), expected, "{program}");
+        }
+        assert!(!called_kubelet(None));
+    }
+}

@@ -1,1 +1,4 @@
 //! Tests on real parts: they need root, and build the parts they use.
+
+pub mod config_cases;
+pub mod version_only_runtime;

@@ -1,1 +1,23 @@
-//! Calls a CRI v1 runtime over a unix socket, every call with a deadline.
+//! Calls a CRI v1 runtime, every call with a deadline.
+//!
+//! Rule: this crate carries requests and answers and names what went wrong in terms that a caller
+//! can act on ([`ports::container_runtime::ContainerRuntimeError`]). Does not retry, cache or
+//! decide. The transport is a boxed service: a unix socket, or a runtime in the same process.
+
+mod calls;
+mod client;
+mod endpoint;
+mod failure;
+mod limits;
+mod runtime_port;
+mod streams;
+mod transport;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::CriClient;
+pub use endpoint::{Endpoint, EndpointError};
+pub use limits::CallLimits;
+pub use streams::ContainerEvents;
+pub use transport::Transport;

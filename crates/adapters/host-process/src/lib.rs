@@ -1,1 +1,10 @@
-//! The agent as a process of this machine: lock files, systemd, its limits.
+//! The agent as a process of this machine: locks, systemd's notifications, its limits, signals.
+//!
+//! Rule: one file per thing that the kernel or the service manager knows about a process. Nothing
+//! here reads the environment or decides what a failure means; values come in, results go out.
+
+pub mod end_signals;
+pub mod limits;
+pub mod lock_file;
+pub mod root_lock;
+pub mod service_notification;

@@ -1,1 +1,22 @@
-//! Flags, KubeletConfiguration and drop-ins become one validated, immutable NodeConfig.
+//! Flags, KubeletConfiguration and drop-ins become one validated, immutable `NodeConfig`.
+//!
+//! Pure: bytes and words in, values and findings out. Reading files is the caller's business.
+
+pub mod assemble;
+pub mod change;
+pub mod credential_provider;
+pub mod document;
+pub mod effective;
+pub mod feature_gates;
+pub mod flags;
+pub mod kubelet_configuration;
+pub mod node_config;
+pub mod problem;
+pub mod schema;
+pub mod validation;
+
+pub use assemble::{ConfigFiles, DropInOrder, SourceFile, drop_in_order};
+pub use effective::Effective;
+pub use kubelet_configuration::KubeletConfiguration;
+pub use node_config::{Loaded, NodeConfig, load};
+pub use problem::{Origin, Problem, Severity};

@@ -1,1 +1,21 @@
 //! Every trait that the shell calls and an adapter or a fake implements.
+//!
+//! Rule: words and signatures only. No transport, no runtime, no clock stands here, so that the
+//! agent's own tests compile without a gRPC or HTTP stack. One file per seam; an error has one
+//! variant for each thing that a caller can do differently.
+
+pub mod container_runtime;
+pub mod end_request;
+pub mod health;
+pub mod service_supervisor;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use container_runtime::ContainerRuntime;
+pub use end_request::{EndReason, EndRequests};
+pub use health::{HealthCheck, HealthChecks, HealthEndpoint, HealthEndpointError};
+pub use service_supervisor::{ServiceState, ServiceSupervisor, ServiceSupervisorError};
+
+/// What an asynchronous port returns: boxed, so that the traits stay usable as objects.
+pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,118 @@
+//! Reads the files that `--config` and `--config-dir` name.
+//!
+//! Rule: bytes only; what they mean is node-config's business. A file is read up to its limit and
+//! no further, so that a device or an endless file cannot fill the memory. The walk of the drop-in
+//! folder is upstream's (filepath.WalkDir): folders within folders, links to folders not followed.
+
+use node_config::assemble::{ConfigFiles, SourceFile, drop_in_order};
+use node_config::document::MAX_BYTES;
+use node_config::flags::FlagSettings;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Folders within folders within the drop-in folder: more than anybody has.
+const DEEPEST: usize = 32;
+/// Files in the drop-in folder: more than anybody has.
+const MOST_FILES: usize = 10_000;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) files: ConfigFiles,
+    /// Files in the drop-in folder whose names do not end in `.conf`.
+    pub(crate) skipped: Vec<String>,
+    /// One line per file or folder that could not be read.
+    pub(crate) errors: Vec<String>,
+}
+
+/// Reads everything that the flags name; relative paths begin at `working_directory`.
+pub(crate) fn read(flags: &FlagSettings, working_directory: &Path) -> Found {
+    let mut found = Found::default();
+    if !flags.config.is_empty() {
+        let path = working_directory.join(&flags.config);
+        match read_file(&path) {
+            Ok(file) => found.files.config = Some(file),
+            Err(error) => found.errors.push(format!("--config: {error}")),
+        }
+    }
+    if !flags.config_dir.is_empty() {
+        read_drop_ins(&working_directory.join(&flags.config_dir), &mut found);
+    }
+    found
+}
+
+fn read_drop_ins(folder: &Path, found: &mut Found) {
+    let mut names = Vec::new();
+    if let Err(error) = walk(folder, "", 0, &mut names) {
+        found.errors.push(format!("--config-dir: {error}"));
+        return;
+    }
+    let order = drop_in_order(&names);
+    found.skipped = order.skipped;
+    for name in order.taken {
+        match read_file(&folder.join(name)) {
+            Ok(file) => found.files.drop_ins.push(file),
+            Err(error) => found.errors.push(format!("--config-dir: {error}")),
+        }
+    }
+}
+
+/// Collects the names, relative to the first folder, of everything that is no folder.
+fn walk(folder: &Path, within: &str, depth: usize, names: &mut Vec<String>) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot list {}: {error}", folder.display());
+    if depth > DEEPEST {
+        return Err(format!("{}: folders are nested too deeply", folder.display()));
+    }
+    for entry in folder.read_dir().map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().into_string().map_err(|name| {
+            format!("{}: the name {} is not UTF-8", folder.display(), name.display())
+        })?;
+        let relative = if within.is_empty() { name } else { format!("{within}/{name}") };
+        if entry.file_type().map_err(failed)?.is_dir() {
+            walk(&entry.path(), &relative, depth + 1, names)?;
+        } else {
+            names.push(relative);
+        }
+        if names.len() > MOST_FILES {
+            return Err(format!("{}: more than {MOST_FILES} files", folder.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Reads one file whole, if it is not too large.
+pub(crate) fn read_file(path: &Path) -> Result<SourceFile, String> {
+    let shown = path.display();
+    let bytes = read_bounded(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let name = clean(path);
+    let path = name.into_os_string().into_string();
+    let path = path.map_err(|path| format!("the path {} is not UTF-8", path.display()))?;
+    Ok(SourceFile { path, bytes })
+}
+
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::Error::other("it is a folder, expected a file"));
+    }
+    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
+    let too_large = || io::Error::other(format!("it has more than {MAX_BYTES} bytes"));
+    if metadata.len() > limit {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    // A pipe or a device has no length to check beforehand.
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_BYTES { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// Without `.` parts, for messages.
+fn clean(path: &Path) -> PathBuf {
+    path.components().collect()
+}
+
+#[cfg(test)]
+mod tests;

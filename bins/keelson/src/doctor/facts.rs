@@ -1,0 +1,113 @@
+//! What the kernel says about this machine, read and not judged.
+//!
+//! Rule: everything is read beneath `root`, so that a folder of files stands for a machine in
+//! tests; what cannot be read is absent, never invented. Two facts are tried, not read: loading a
+//! seccomp filter and talking to nftables; they always concern the real machine.
+
+use super::nftables;
+use std::collections::BTreeSet;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+/// Where runtimes listen by default.
+const RUNTIME_SOCKETS: [&str; 3] =
+    ["run/containerd/containerd.sock", "run/crio/crio.sock", "run/cri-dockerd.sock"];
+const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MachineFacts {
+    pub(crate) kernel_release: Option<String>,
+    pub(crate) cgroups: Option<Cgroups>,
+    pub(crate) missing_namespaces: Vec<&'static str>,
+    pub(crate) file_systems: BTreeSet<String>,
+    pub(crate) user_namespace_limit: Option<u64>,
+    pub(crate) seccomp: Result<(), String>,
+    pub(crate) effective_capabilities: Option<u64>,
+    pub(crate) swap_areas: Option<usize>,
+    pub(crate) inotify_instances: Option<u64>,
+    pub(crate) inotify_watches: Option<u64>,
+    pub(crate) runtime_sockets: Vec<String>,
+    pub(crate) nftables: Result<(), String>,
+}
+
+/// The hierarchy that carries the controllers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cgroups {
+    pub(crate) unified: bool,
+    pub(crate) controllers: BTreeSet<String>,
+}
+
+/// Reads the machine beneath `root`.
+pub(crate) fn gather(root: &Path) -> MachineFacts {
+    let text = |path: &str| std::fs::read_to_string(root.join(path)).ok();
+    let number = |path: &str| text(path).and_then(|content| content.trim().parse().ok());
+    MachineFacts {
+        kernel_release: text("proc/sys/kernel/osrelease").map(|release| release.trim().to_owned()),
+        cgroups: cgroups(root),
+        missing_namespaces: NAMESPACES
+            .into_iter()
+            .filter(|name| root.join("proc/self/ns").join(name).symlink_metadata().is_err())
+            .collect(),
+        file_systems: text("proc/filesystems")
+            .unwrap_or_default()
+            .lines()
+            .filter_map(|line| line.split_whitespace().last().map(str::to_owned))
+            .collect(),
+        user_namespace_limit: number("proc/sys/user/max_user_namespaces"),
+        seccomp: seccomp(),
+        effective_capabilities: text("proc/self/status").as_deref().and_then(capabilities),
+        swap_areas: text("proc/swaps").map(|list| list.lines().skip(1).count()),
+        inotify_instances: number("proc/sys/fs/inotify/max_user_instances"),
+        inotify_watches: number("proc/sys/fs/inotify/max_user_watches"),
+        runtime_sockets: RUNTIME_SOCKETS
+            .into_iter()
+            .filter(|path| {
+                let metadata = root.join(path).metadata();
+                metadata.is_ok_and(|metadata| metadata.file_type().is_socket())
+            })
+            .map(|path| format!("unix:///{path}"))
+            .collect(),
+        nftables: nftables::answers(),
+    }
+}
+
+fn seccomp() -> Result<(), String> {
+    seccomp_filter::self_check().map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// The mask behind `CapEff:`.
+pub(crate) fn capabilities(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+fn cgroups(root: &Path) -> Option<Cgroups> {
+    let mounts = std::fs::read_to_string(root.join("proc/self/mounts")).ok()?;
+    let mut unified = false;
+    let mut separate = BTreeSet::new();
+    for line in mounts.lines() {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        match fields.as_slice() {
+            [_, "/sys/fs/cgroup", "cgroup2", ..] => unified = true,
+            [_, _, "cgroup", options, ..] => {
+                separate.extend(options.split(',').map(str::to_owned));
+            }
+            _ => {}
+        }
+    }
+    if unified {
+        let list = std::fs::read_to_string(root.join("sys/fs/cgroup/cgroup.controllers"));
+        let list = list.unwrap_or_default();
+        let controllers = list.split_whitespace().map(str::to_owned).collect();
+        return Some(Cgroups { unified, controllers });
+    }
+    // The options of a v1 mount mix controllers with words such as `rw`; only known ones count.
+    let known = std::fs::read_to_string(root.join("proc/cgroups")).unwrap_or_default();
+    let known: BTreeSet<&str> = known
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    separate.retain(|name| known.contains(name.as_str()));
+    (!separate.is_empty()).then_some(Cgroups { unified, controllers: separate })
+}

@@ -1,0 +1,134 @@
+//! Folders that stand for machines.
+
+use super::facts::{Cgroups, MachineFacts, gather};
+use super::judgement::{Verdict, judge};
+use super::*;
+use std::fs;
+use std::os::unix::net::UnixListener;
+
+fn write(root: &Path, files: &[(&str, &str)]) {
+    for (path, content) in files {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+}
+
+const UNIFIED: &[(&str, &str)] = &[
+    ("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
+    ("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\ntmpfs /run tmpfs rw 0 0\n"),
+    ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n"),
+    ("proc/filesystems", "nodev\tsysfs\nnodev\toverlay\n\text4\n"),
+    ("proc/sys/user/max_user_namespaces", "31000\n"),
+    ("proc/self/status", "Name:\tx\nCapEff:\t000001ffffffffff\n"),
+    ("proc/swaps", "Filename Type Size Used Priority\n"),
+    ("proc/sys/fs/inotify/max_user_instances", "128\n"),
+    ("proc/sys/fs/inotify/max_user_watches", "65536\n"),
+];
+
+fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, MachineFacts) {
+    let root = tempfile::tempdir().unwrap();
+    write(root.path(), files);
+    for name in ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"] {
+        write(root.path(), &[(&format!("proc/self/ns/{name}"), "")]);
+    }
+    let mut facts = gather(root.path());
+    // What is tried on the real machine is not this test's business.
+    facts.seccomp = Ok(());
+    facts.nftables = Ok(());
+    (root, facts)
+}
+
+fn verdict(facts: &MachineFacts, name: &str) -> (Verdict, String) {
+    let finding = judge(facts).into_iter().find(|finding| finding.name == name).unwrap();
+    assert_eq!(finding.verdict == Verdict::Good, finding.next_step.is_none(), "{finding:?}");
+    (finding.verdict, finding.found)
+}
+
+#[test]
+fn a_well_kept_machine_is_good_throughout() {
+    let (root, _) = machine(UNIFIED);
+    fs::create_dir_all(root.path().join("run/containerd")).unwrap();
+    let _socket = UnixListener::bind(root.path().join("run/containerd/containerd.sock")).unwrap();
+    let mut facts = gather(root.path());
+    facts.seccomp = Ok(());
+    facts.nftables = Ok(());
+    let findings = judge(&facts);
+    assert!(findings.iter().all(|finding| finding.verdict == Verdict::Good), "{findings:?}");
+    let text = table(&findings, Palette::plain());
+    assert!(text.contains("good     kernel             6.1.0-18-amd64\n"), "{text}");
+    assert!(text.contains("unix:///run/containerd/containerd.sock"), "{text}");
+    assert!(text.ends_with("\nThis machine has everything that pods need.\n"), "{text}");
+}
+
+#[test]
+fn separate_hierarchies_are_limited_and_lacking_controllers_are_missing() {
+    let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu,cpuacct 0 0\n\
+                  cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n\
+                  cgroup /sys/fs/cgroup/pids cgroup rw,pids 0 0\n\
+                  cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+    let known = "#subsys_name hierarchy num enabled\ncpu 1 1 1\nmemory 2 1 1\npids 3 1 1\n";
+    let files = [("proc/self/mounts", mounts), ("proc/cgroups", known)];
+    let (_root, facts) = machine(&files);
+    let (lacking, found) = verdict(&facts, "cgroups");
+    assert_eq!(lacking, Verdict::Missing);
+    assert_eq!(found, "version 1 with cpu, memory, pids; without cpuset");
+
+    let controllers = ["cpu", "cpuset", "memory", "pids"].map(str::to_owned).into();
+    let facts = MachineFacts { cgroups: Some(Cgroups { unified: false, controllers }), ..facts };
+    assert_eq!(verdict(&facts, "cgroups").0, Verdict::Limited);
+}
+
+#[test]
+fn what_cannot_be_read_is_never_good() {
+    let root = tempfile::tempdir().unwrap();
+    let mut facts = gather(root.path());
+    facts.seccomp = Err("refused".to_owned());
+    facts.nftables = Err("Invalid argument".to_owned());
+    for finding in judge(&facts) {
+        assert!(finding.verdict != Verdict::Good || finding.name == "swap", "{finding:?}");
+    }
+    let report: serde_json::Value = serde_json::from_str(&report::json(&judge(&facts))).unwrap();
+    assert_eq!(report["usable"], false);
+    assert_eq!(report["findings"][0]["name"], "kernel");
+    assert_eq!(report["findings"][0]["nextStep"], "mount /proc");
+}
+
+#[test]
+fn each_part_is_judged_by_its_own_fact() {
+    let change = |path: &'static str, content: &'static str| {
+        let (root, _) = machine(UNIFIED);
+        write(root.path(), &[(path, content)]);
+        let mut facts = gather(root.path());
+        facts.seccomp = Ok(());
+        facts.nftables = Ok(());
+        facts
+    };
+    let cases = [
+        ("proc/sys/kernel/osrelease", "4.19.0", "kernel", Verdict::Limited),
+        ("proc/sys/kernel/osrelease", "3.10.0-1160.el7", "kernel", Verdict::Missing),
+        ("proc/sys/user/max_user_namespaces", "0", "user namespaces", Verdict::Limited),
+        ("proc/filesystems", "\text4\n", "overlayfs", Verdict::Missing),
+        ("proc/self/status", "CapEff:\t0000000000000000\n", "privileges", Verdict::Missing),
+        ("proc/self/status", "CapEff:\t0000000000200000\n", "CAP_SYS_RESOURCE", Verdict::Limited),
+        ("proc/swaps", "Filename\n/swapfile file 1 0 -2\n", "swap", Verdict::Limited),
+        ("proc/sys/fs/inotify/max_user_instances", "16", "inotify", Verdict::Limited),
+    ];
+    for (path, content, name, expected) in cases {
+        assert_eq!(verdict(&change(path, content), name).0, expected, "{path}: {content}");
+    }
+    let (_root, facts) = machine(UNIFIED);
+    assert_eq!(verdict(&facts, "container runtime").0, Verdict::Limited);
+}
+
+#[test]
+fn netlink_answers_are_told_apart() {
+    let mut refusal = [0_u8; 36];
+    refusal[4..6].copy_from_slice(&2_u16.to_ne_bytes());
+    refusal[16..20].copy_from_slice(&(-22_i32).to_ne_bytes());
+    assert!(nftables::verdict(&refusal).unwrap_err().contains("Invalid argument"));
+    let mut answer = [0_u8; 28];
+    answer[4..6].copy_from_slice(&0x0a0f_u16.to_ne_bytes());
+    assert_eq!(nftables::verdict(&answer), Ok(()));
+    assert!(nftables::verdict(&[0; 3]).is_err());
+}

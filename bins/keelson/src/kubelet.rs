@@ -1,0 +1,120 @@
+//! `keelson kubelet …`, or a binary that is called `kubelet`: from the command line to a running
+//! agent.
+//!
+//! Rule: the order is fixed: flags, files, one validated configuration, log, locks, limits, tasks.
+//! Everything that is wrong with flags and files is printed, not only the first; then the exit
+//! code is 1. What can be served with less is served, with a warning.
+
+mod compose;
+mod log_settings;
+
+use crate::environment::Environment;
+use crate::{config_files, logging, terminal, version};
+use node_config::flags::{self, CommandLine};
+use node_config::{Loaded, NodeConfig, Problem};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use tracing::{error, info, warn};
+
+/// Runs the verb; `arguments` are those behind its name.
+pub(crate) fn run(
+    arguments: Vec<OsString>,
+    environment: &Environment,
+    working_directory: &Path,
+) -> ExitCode {
+    let arguments: Result<Vec<String>, String> =
+        arguments.into_iter().map(crate::text_argument).collect();
+    let command_line = match arguments {
+        Ok(arguments) => flags::parse(&arguments),
+        Err(error) => return refuse(&[], &[error]),
+    };
+    if !command_line.has_errors() {
+        if command_line.help {
+            let width = if std::io::stdout().is_terminal() { 100 } else { 0 };
+            terminal::print(&flags::usage(width));
+            return ExitCode::SUCCESS;
+        }
+        if let Some(request) = command_line.version {
+            let reported = command_line.node.reported_version.as_deref();
+            terminal::print(&version::kubelet(request, reported));
+            return ExitCode::SUCCESS;
+        }
+    }
+    start(command_line, environment, working_directory)
+}
+
+fn start(
+    command_line: CommandLine,
+    environment: &Environment,
+    working_directory: &Path,
+) -> ExitCode {
+    let found = config_files::read(&command_line.node, working_directory);
+    let given: Vec<String> = command_line
+        .given
+        .iter()
+        .map(|given| format!("--{}={:?}", given.flag, given.shown()))
+        .collect();
+    let loaded = node_config::load(command_line, &found.files);
+    let Loaded { config: Some(config), problems, .. } = &loaded else {
+        return refuse(&warnings(&loaded.problems), &errors(&found.errors, &loaded.problems));
+    };
+    if !found.errors.is_empty() {
+        return refuse(&warnings(problems), &found.errors);
+    }
+    logging::start(&log_settings::from(config));
+    for flag in &given {
+        info!(v = 1, flag, "Flag");
+    }
+    for warning in warnings(problems) {
+        warn!("{warning}");
+    }
+    for name in &found.skipped {
+        info!(
+            v = 4,
+            file = name,
+            "Skipped file in drop-in directory (its name does not end in .conf)"
+        );
+    }
+    run_agent(config, environment)
+}
+
+fn run_agent(config: &NodeConfig, environment: &Environment) -> ExitCode {
+    warn!(
+        missing = "static pods, API server, node API on port 10250, volumes, devices, eviction",
+        "This agent does not start pods yet: it watches the container runtime and answers health checks"
+    );
+    match compose::run(config, environment) {
+        Ok(ended) if ended.at_once => ExitCode::FAILURE,
+        Ok(ended) => {
+            info!(reason = %ended.reason, "Node agent has ended");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            error!(err = format!("{failure:#}"), "command failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn warnings(problems: &[Problem]) -> Vec<String> {
+    problems.iter().filter(|problem| !problem.is_error()).map(Problem::to_string).collect()
+}
+
+fn errors(unreadable: &[String], problems: &[Problem]) -> Vec<String> {
+    let judged = problems.iter().filter(|problem| problem.is_error()).map(Problem::to_string);
+    unreadable.iter().cloned().chain(judged).collect()
+}
+
+/// Says everything that is wrong, in the default form of the log: the wanted one is not known.
+fn refuse(warnings: &[String], errors: &[String]) -> ExitCode {
+    logging::start(&log_settings::before_configuration());
+    for warning in warnings {
+        warn!("{warning}");
+    }
+    for cause in errors {
+        error!(err = cause, "command failed");
+    }
+    ExitCode::FAILURE
+}

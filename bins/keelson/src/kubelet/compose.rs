@@ -1,0 +1,160 @@
+//! The one place where adapters meet the agent.
+//!
+//! Rule: wiring only. Locks are taken before anything is touched and let go last, the root
+//! directory's before the shared lock file's, so that whoever waits for the file finds the
+//! directory free.
+
+use crate::environment::Environment;
+use anyhow::{Context, Result};
+use cri_client::{CallLimits, CriClient, Endpoint};
+use host_process::end_signals::EndSignals;
+use host_process::limits;
+use host_process::lock_file::{ContentionWatch, LockFile};
+use host_process::root_lock::RootLock;
+use node_agent::{AgentParts, Ended};
+use node_api::HttpHealthEndpoint;
+use node_config::{KubeletConfiguration, NodeConfig};
+use ports::{HealthEndpoint, ServiceSupervisor};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{error, info, warn};
+
+/// Enough for one machine's pods, and small enough to be left running everywhere.
+const WORKERS: usize = 2;
+const MOST_BLOCKING_THREADS: usize = 8;
+
+pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ended> {
+    let process = std::process::id();
+    let watchdog_time = environment.service.watchdog(process).context("watchdog")?;
+    let user = rustix::process::getuid();
+    if !user.is_root() {
+        error!(
+            err = format!("expected to run as uid 0, runs as {}", user.as_raw()),
+            "Kubelet running with insufficient permissions"
+        );
+    }
+    let flags = config.flags();
+    let shared_lock = shared_lock(&flags.lock_file)?;
+    let root_lock = RootLock::acquire(Path::new(&flags.root_dir), process)?;
+    info!(v = 2, path = %root_lock.path().display(), "Root directory locked");
+    set_limits(config.settings());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .max_blocking_threads(MOST_BLOCKING_THREADS)
+        .thread_name("keelson")
+        .enable_all()
+        .build()
+        .context("cannot start the task runtime")?;
+    let contended = (flags.exit_on_lock_contention).then_some(flags.lock_file.as_str());
+    let ended = runtime.block_on(async {
+        let parts = agent_parts(config.settings(), environment, contended)?;
+        anyhow::Ok(node_agent::run(AgentParts { watchdog_time, ..parts }).await)
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    drop(root_lock);
+    drop(shared_lock);
+    ended
+}
+
+/// Takes the lock of `--lock-file`, waiting for its holder without limit, as upstream does.
+fn shared_lock(path: &str) -> Result<Option<LockFile>> {
+    if path.is_empty() {
+        return Ok(None);
+    }
+    info!(path, "Acquiring file lock");
+    Ok(Some(LockFile::acquire(Path::new(path))?))
+}
+
+fn set_limits(settings: &KubeletConfiguration) {
+    let score = settings.oom_score_adj;
+    if let Err(refused) = limits::set_out_of_memory_score(Path::new("/proc/self"), score) {
+        warn!(err = %refused, "Running with another OOM score than configured");
+    }
+    if let Ok(wanted) = u64::try_from(settings.max_open_files)
+        && let Err(refused) = limits::set_open_files(wanted)
+    {
+        warn!(err = %refused, "Running with another limit of open files than configured");
+    }
+}
+
+/// All parts but the watchdog's time. Needs a running tokio reactor.
+fn agent_parts(
+    settings: &KubeletConfiguration,
+    environment: &Environment,
+    contended: Option<&str>,
+) -> Result<AgentParts> {
+    let contention = contended
+        .map(|path| {
+            info!(path, "Watching for inotify events");
+            ContentionWatch::start(Path::new(path))
+        })
+        .transpose()?;
+    let end_requests = EndSignals::listen(contention).context("cannot listen for signals")?;
+    let supervisor = environment.service.notification_socket().unwrap_or_else(|unusable| {
+        warn!(err = %unusable, "The service manager will hear nothing");
+        None
+    });
+    Ok(AgentParts {
+        runtime: Arc::new(runtime_client(settings)?),
+        supervisor: supervisor.map(|socket| Arc::new(socket) as Arc<dyn ServiceSupervisor>),
+        watchdog_time: None,
+        health_endpoint: health_endpoint(settings),
+        end_requests: Box::new(end_requests),
+    })
+}
+
+fn runtime_client(settings: &KubeletConfiguration) -> Result<CriClient> {
+    let runtime = endpoint("containerRuntimeEndpoint", &settings.container_runtime_endpoint)?;
+    let image = match settings.image_service_endpoint.as_str() {
+        "" => None,
+        text => Some(endpoint("imageServiceEndpoint", text)?),
+    };
+    let default = CallLimits::default();
+    let request = settings.runtime_request_timeout.as_std().unwrap_or(default.request);
+    let limits = CallLimits { request, ..default };
+    Ok(CriClient::connect(&runtime, image.as_ref(), limits))
+}
+
+fn endpoint(field: &str, text: &str) -> Result<Endpoint> {
+    let endpoint: Endpoint = text.parse().with_context(|| field.to_owned())?;
+    if let Some(warning) = endpoint.warning() {
+        warn!(field, "{warning}");
+    }
+    Ok(endpoint)
+}
+
+/// None where the port is 0, or where the address means nothing here.
+fn health_endpoint(settings: &KubeletConfiguration) -> Option<Arc<dyn HealthEndpoint>> {
+    let port = u16::try_from(settings.healthz_port).ok().filter(|port| *port > 0)?;
+    match health_address(&settings.healthz_bind_address, port) {
+        Ok(address) => Some(Arc::new(HttpHealthEndpoint::new(address))),
+        Err(why) => {
+            let host = settings.healthz_bind_address.as_str();
+            error!(err = why, healthz_bind_address = host, "Failed to start healthz server");
+            None
+        }
+    }
+}
+
+/// No address means all of them, as it does in Go.
+fn health_address(host: &str, port: u16) -> Result<SocketAddr, String> {
+    let host = if host.is_empty() { "0.0.0.0" } else { host };
+    let mut addresses = (host, port).to_socket_addrs().map_err(|error| error.to_string())?;
+    addresses.next().ok_or_else(|| "the name has no address".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_addresses_are_what_go_makes_of_them() {
+        let shown = |host| health_address(host, 10248).map(|address| address.to_string());
+        assert_eq!(shown("127.0.0.1"), Ok("127.0.0.1:10248".to_owned()));
+        assert_eq!(shown("::1"), Ok("[::1]:10248".to_owned()));
+        assert_eq!(shown(""), Ok("0.0.0.0:10248".to_owned()));
+        assert!(shown("not an address").is_err());
+    }
+}

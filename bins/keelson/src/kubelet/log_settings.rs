@@ -1,0 +1,28 @@
+//! The log's settings as the configuration has them.
+
+use crate::logging::{FilePattern, LogFormat, LogSettings, Verbosity};
+use node_config::NodeConfig;
+
+/// What the log is before there is a configuration.
+pub(super) fn before_configuration() -> LogSettings {
+    LogSettings { format: LogFormat::Text, verbosity: Verbosity::default(), split_stream: false }
+}
+
+pub(super) fn from(config: &NodeConfig) -> LogSettings {
+    let logging = &config.settings().logging;
+    // Validation knows exactly these two.
+    let format = if logging.format == "json" { LogFormat::Json } else { LogFormat::Text };
+    let routing = match format {
+        LogFormat::Json => &logging.options.json,
+        LogFormat::Text => &logging.options.text,
+    };
+    let files = logging.vmodule.iter().map(|module| FilePattern {
+        pattern: module.file_pattern.clone(),
+        level: module.verbosity.into(),
+    });
+    LogSettings {
+        format,
+        verbosity: Verbosity { level: logging.verbosity.into(), files: files.collect() },
+        split_stream: routing.split_stream,
+    }
+}

@@ -1,0 +1,26 @@
+//! Panics as log lines: what, where, in which task.
+//!
+//! Rule: a panic is reported in the log's own format and nowhere else; whether it ends anything is
+//! decided where it is caught (the task tree), not here. With `RUST_BACKTRACE` set, the stack
+//! comes along.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::PanicHookInfo;
+use tracing::error;
+
+/// Replaces the default report on standard error.
+pub(crate) fn report_panics() {
+    std::panic::set_hook(Box::new(report));
+}
+
+fn report(info: &PanicHookInfo<'_>) {
+    let message = info.payload_as_str().unwrap_or("a panic without a message");
+    let location = info.location().map(ToString::to_string).unwrap_or_default();
+    let task = node_agent::current_task().unwrap_or("none");
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        error!(task, panic = message, location, stacktrace = %backtrace, "Observed a panic");
+    } else {
+        error!(task, panic = message, location, "Observed a panic");
+    }
+}

@@ -1,0 +1,131 @@
+//! The little of a pod manifest that this verb shows: names, containers, images.
+//!
+//! Rule: an error names file, line, field and what was expected, on one line; all errors of a file
+//! come together. The whole of a pod's specification is not checked here yet.
+
+use super::split;
+use node_config::document::{self, Node, Value};
+use node_config::{Origin, Problem};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PodManifest {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    /// File and line.
+    pub(crate) place: String,
+    pub(crate) containers: Vec<Container>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Container {
+    pub(crate) name: String,
+    pub(crate) image: String,
+    pub(crate) init: bool,
+}
+
+/// All pods in the bytes of `path`, or everything that is wrong with them.
+pub(crate) fn pods(path: &str, bytes: &[u8]) -> Result<Vec<PodManifest>, Vec<String>> {
+    let origin = Origin::File { path: path.into(), line: 0, column: 0 };
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        vec![format!("{path}: not UTF-8 text after byte {}", error.valid_up_to())]
+    })?;
+    let documents = if text.trim_start().starts_with('{') {
+        vec![text.to_owned()]
+    } else {
+        split::documents(text)
+    };
+    if documents.is_empty() {
+        return Err(vec![format!("{path}: the file is empty, expected a Pod")]);
+    }
+    let mut pods = Vec::new();
+    let mut problems: Vec<Problem> = Vec::new();
+    for text in documents {
+        match document::parse(text.as_bytes(), &origin) {
+            Ok(parsed) => {
+                problems.extend(parsed.repeated_keys);
+                match pod(&parsed.root) {
+                    Ok(pod) => pods.push(pod),
+                    Err(found) => problems.extend(found),
+                }
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() {
+        Ok(pods)
+    } else {
+        Err(problems.iter().map(ToString::to_string).collect())
+    }
+}
+
+fn pod(root: &Node) -> Result<PodManifest, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let kind = (text(root, "apiVersion"), text(root, "kind"));
+    if kind != (Some("v1"), Some("Pod")) {
+        let found = format!("{} {}", kind.0.unwrap_or("-"), kind.1.unwrap_or("-"));
+        return Err(vec![
+            Problem::error("kind", "expected apiVersion v1 and kind Pod, nothing else is run")
+                .with_value(found)
+                .at(root.origin.clone()),
+        ]);
+    }
+    let metadata = root.get("metadata");
+    let name = metadata.and_then(|metadata| text(metadata, "name")).unwrap_or_default();
+    if name.is_empty() {
+        let place = metadata.unwrap_or(root).origin.clone();
+        problems.push(Problem::error("metadata.name", "expected a name").at(place));
+    }
+    let namespace = metadata.and_then(|metadata| text(metadata, "namespace"));
+    let mut found = Vec::new();
+    for (list, init) in [("initContainers", true), ("containers", false)] {
+        containers(root, list, init, &mut found, &mut problems);
+    }
+    if problems.is_empty() {
+        return Ok(PodManifest {
+            name: name.to_owned(),
+            namespace: namespace.unwrap_or("default").to_owned(),
+            place: root.origin.to_string(),
+            containers: found,
+        });
+    }
+    Err(problems)
+}
+
+fn containers(
+    root: &Node,
+    list: &str,
+    init: bool,
+    found: &mut Vec<Container>,
+    problems: &mut Vec<Problem>,
+) {
+    let node = root.get("spec").and_then(|spec| spec.get(list));
+    let items: &[Node] = match node.map(|node| &node.value) {
+        Some(Value::List(items)) => items,
+        Some(Value::Null) | None => &[],
+        Some(_) => {
+            let place = node.map_or_else(|| root.origin.clone(), |node| node.origin.clone());
+            problems.push(Problem::error(format!("spec.{list}"), "expected a list").at(place));
+            return;
+        }
+    };
+    if items.is_empty() && !init {
+        let place = node.or(root.get("spec")).unwrap_or(root).origin.clone();
+        problems.push(Problem::error("spec.containers", "expected at least one").at(place));
+    }
+    for (index, item) in items.iter().enumerate() {
+        let mut field = |name: &str| match text(item, name) {
+            Some(value) if !value.is_empty() => value.to_owned(),
+            _ => {
+                let path = format!("spec.{list}[{index}].{name}");
+                let place = item.get(name).unwrap_or(item).origin.clone();
+                problems.push(Problem::error(path, "expected a non-empty string").at(place));
+                String::new()
+            }
+        };
+        found.push(Container { name: field("name"), image: field("image"), init });
+    }
+}
+
+fn text<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.get(key)?.as_str()
+}

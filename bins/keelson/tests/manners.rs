@@ -1,0 +1,261 @@
+//! The agent as a process: locks, signals, the service manager, health, the log. The built binary
+//! on a temporary root directory; no container runtime is needed, none answers.
+
+#[path = "manners/front.rs"]
+mod front;
+#[path = "manners/support.rs"]
+mod support;
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use support::{Agent, Bed, PATIENCE};
+
+#[test]
+fn a_second_agent_on_the_same_root_is_refused_and_the_first_goes_on() {
+    let bed = Bed::new("");
+    let mut first = bed.start(&[]);
+    first.wait_for("READY=1");
+    let second = bed.command(&[]).env_remove("NOTIFY_SOCKET").output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    let words = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(words.contains(&format!("pid {}", first.process())), "{words}");
+    assert!(words.contains(bed.root().to_str().unwrap()), "{words}");
+    assert_eq!(first.exit_code_within(Duration::from_millis(200)), None);
+    first.signal(rustix::process::Signal::TERM);
+    assert_eq!(first.exit_code(), Some(0));
+    // The lock died with its holder, whatever the file says.
+    let mut third = bed.start(&[]);
+    third.wait_for("READY=1");
+}
+
+#[test]
+fn signals_end_the_agent_in_order_and_the_service_manager_hears_of_it() {
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
+        let bed = Bed::new("");
+        let mut agent = bed.start(&[]);
+        agent.wait_for("READY=1");
+        agent.wait_for("STATUS=container runtime does not answer: ");
+        agent.signal(signal);
+        agent.wait_for("STOPPING=1");
+        assert_eq!(agent.exit_code(), Some(0), "{}", agent.log());
+        assert!(agent.log().contains("containers go on running"), "{}", agent.log());
+    }
+}
+
+#[test]
+fn a_hangup_ends_it_as_it_ends_a_go_program() {
+    use std::os::unix::process::ExitStatusExt;
+    let bed = Bed::new("");
+    let mut agent = bed.start(&[]);
+    agent.wait_for("READY=1");
+    agent.signal(rustix::process::Signal::HUP);
+    assert_eq!(agent.status().signal(), Some(1));
+}
+
+#[test]
+fn the_watchdog_hears_a_ping_at_half_its_time_and_only_from_the_process_it_watches() {
+    let bed = Bed::new("");
+    let mut agent = bed.start_with(&[], |command| {
+        command.env("WATCHDOG_USEC", "1200000");
+    });
+    agent.wait_for("READY=1");
+    agent.wait_for("WATCHDOG=1");
+    let begun = Instant::now();
+    agent.wait_for("WATCHDOG=1");
+    agent.wait_for("WATCHDOG=1");
+    let two_pings = begun.elapsed();
+    assert!(two_pings >= Duration::from_millis(600), "{two_pings:?}");
+    assert!(two_pings < PATIENCE, "{two_pings:?}");
+
+    let bed = Bed::new("");
+    let mut unwatched = bed.start_with(&[], |command| {
+        command.env("WATCHDOG_USEC", "1200000").env("WATCHDOG_PID", "1");
+    });
+    unwatched.wait_for("READY=1");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(!unwatched.heard().iter().any(|message| message == "WATCHDOG=1"));
+}
+
+#[test]
+fn a_watchdog_that_cannot_be_served_is_refused() {
+    let bed = Bed::new("");
+    let refused = bed.command(&[]).env("WATCHDOG_USEC", "1000000").output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(words.contains("WATCHDOG_USEC"), "{words}");
+}
+
+#[test]
+fn a_contended_lock_file_makes_the_holder_give_way_if_it_was_told_to() {
+    let bed = Bed::new("");
+    let lock = bed.path("lock").to_str().unwrap().to_owned();
+    let flags = [format!("--lock-file={lock}"), "--exit-on-lock-contention".to_owned()];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let mut first = bed.start(&flags);
+    first.wait_for("READY=1");
+    let mut second = bed.start(&flags);
+    assert_eq!(first.exit_code(), Some(0), "{}", first.log());
+    second.wait_for("READY=1");
+    // Anybody who opens the file counts.
+    drop(File::open(&lock).unwrap());
+    assert_eq!(second.exit_code(), Some(0), "{}", second.log());
+    assert!(second.log().contains("lock file"), "{}", second.log());
+}
+
+#[test]
+fn without_being_told_the_holder_stays_and_the_second_waits() {
+    let bed = Bed::new("");
+    let other = Bed::new("");
+    let flag = format!("--lock-file={}", bed.path("lock").display());
+    let mut first = bed.start(&[&flag]);
+    first.wait_for("READY=1");
+    let mut second = other.start(&[&flag]);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(second.exit_code_within(Duration::ZERO), None);
+    assert!(second.heard().is_empty(), "{:?}", second.heard());
+    first.signal(rustix::process::Signal::TERM);
+    assert_eq!(first.exit_code(), Some(0));
+    second.wait_for("READY=1");
+}
+
+#[test]
+fn giving_way_without_a_lock_file_is_refused() {
+    let bed = Bed::new("");
+    let refused = bed.command(&["--exit-on-lock-contention"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(words.contains("needs --lock-file"), "{words}");
+}
+
+#[test]
+fn health_is_answered_on_the_port_and_a_taken_port_is_only_an_error_in_the_log() {
+    let bed = Bed::new("");
+    let mut agent = bed.start(&[]);
+    agent.wait_for("READY=1");
+    assert_eq!(bed.health("/healthz"), Some("ok".to_owned()));
+    assert_eq!(bed.health("/healthz/ping"), Some("ok".to_owned()));
+
+    let bed = Bed::new("");
+    let taken = TcpListener::bind(("127.0.0.1", bed.health_port())).unwrap();
+    let mut agent = bed.start(&[]);
+    agent.wait_for("READY=1");
+    agent.wait_for_log("Failed to serve health checks");
+    drop(taken);
+    // Tried again after five seconds.
+    assert_eq!(bed.health("/healthz"), Some("ok".to_owned()));
+    assert_eq!(agent.exit_code_within(Duration::ZERO), None);
+}
+
+#[test]
+fn a_health_port_of_zero_is_no_port() {
+    let bed = Bed::new("healthzPort: 0\n");
+    let mut agent = bed.start(&[]);
+    agent.wait_for("READY=1");
+    let refused = std::net::TcpStream::connect(("127.0.0.1", bed.health_port()));
+    assert!(refused.is_err());
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_does_not_end_the_agent() {
+    let bed = Bed::new("logging: {verbosity: 10}\n");
+    let mut command = bed.command(&[]);
+    command.stderr(Stdio::piped());
+    let mut agent = Agent::of(command, &bed);
+    agent.close_standard_error();
+    agent.wait_for("READY=1");
+    agent.wait_for("STATUS=");
+    agent.signal(rustix::process::Signal::TERM);
+    assert_eq!(agent.exit_code(), Some(0));
+}
+
+#[test]
+fn the_log_is_klogs_text_or_json_as_configured() {
+    let bed = Bed::new("");
+    let mut agent = bed.start(&[]);
+    agent.wait_for("STATUS=");
+    agent.signal(rustix::process::Signal::TERM);
+    assert_eq!(agent.exit_code(), Some(0));
+    for line in agent.log().lines() {
+        let (head, _) = line.split_once("] \"").unwrap_or_else(|| panic!("{line}"));
+        let words: Vec<&str> = head.split_whitespace().collect();
+        assert!(matches!(&words[0][..1], "I" | "W" | "E"), "{line}");
+        assert_eq!(words[2], agent.process().to_string(), "{line}");
+        assert!(words[3].contains(".rs:"), "{line}");
+    }
+
+    let bed = Bed::new("logging: {format: json}\n");
+    let mut agent = bed.start(&[]);
+    agent.wait_for("STATUS=");
+    agent.signal(rustix::process::Signal::TERM);
+    assert_eq!(agent.exit_code(), Some(0));
+    for line in agent.log().lines() {
+        let object: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(object["ts"].is_f64() && object["caller"].is_string(), "{line}");
+        assert!(object["msg"].is_string(), "{line}");
+        assert!(object["v"].is_u64() || object["err"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn split_streams_keep_errors_apart() {
+    let bed = Bed::new(
+        "featureGates: {LoggingAlphaOptions: true}\n\
+         logging: {format: json, options: {json: {splitStream: true}}}\n",
+    );
+    let output = File::create(bed.path("output")).unwrap();
+    let mut agent = bed.start_with(&[], |command| {
+        command.stdout(output);
+    });
+    agent.wait_for("STATUS=");
+    agent.signal(rustix::process::Signal::TERM);
+    assert_eq!(agent.exit_code(), Some(0));
+    let output = std::fs::read_to_string(bed.path("output")).unwrap();
+    assert!(output.contains("\"Node agent is running\""), "{output}");
+    assert!(!output.contains("Container runtime does not answer"), "{output}");
+    let errors = agent.log();
+    assert!(errors.contains("Container runtime does not answer"), "{errors}");
+    assert!(!errors.contains("\"Node agent is running\""), "{errors}");
+}
+
+#[test]
+fn what_is_not_built_yet_is_said_once_as_a_warning() {
+    let bed = Bed::new("");
+    let mut agent = bed.start(&[]);
+    agent.wait_for("READY=1");
+    let said: Vec<String> = agent
+        .log()
+        .lines()
+        .filter(|line| line.contains("does not start pods yet"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].starts_with('W'), "{said:?}");
+}
+
+#[test]
+fn everything_wrong_with_the_configuration_is_said_at_once() {
+    let bed = Bed::new("maxPods: -1\nhealthzPort: 70000\nnodeLeaseDurationSeconds: -4\n");
+    let refused = bed.command(&["--no-such-flag"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    for part in ["maxPods", "healthzPort", "nodeLeaseDurationSeconds", "no-such-flag"] {
+        assert!(words.contains(part), "{part} in {words}");
+    }
+    assert!(words.lines().all(|line| line.starts_with(['E', 'W'])), "{words}");
+}
+
+#[test]
+fn an_idle_agent_sleeps() {
+    let bed = Bed::new("");
+    let mut agent = bed.start(&[]);
+    agent.wait_for("READY=1");
+    // The silent runtime is asked after 0, 1, 3 and 7 seconds; between the last two is only sleep.
+    std::thread::sleep(Duration::from_millis(3500));
+    let before = agent.voluntary_switches();
+    std::thread::sleep(Duration::from_secs(2));
+    let woken = agent.voluntary_switches() - before;
+    // Zero on a quiet machine; on a busy one the ask after seven seconds may fall into the window.
+    assert!(woken <= 12, "{woken} times in 2 s");
+}

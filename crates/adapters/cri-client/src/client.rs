@@ -1,0 +1,114 @@
+//! The client: two transports, the limits, and the one place where a call is made.
+//!
+//! Rule: no call leaves without a name for its errors and, where its kind has one, a limit that
+//! both sides know: ours by a timer, the runtime's by the request's timeout header. Does not know
+//! the calls; `calls` lists them.
+
+use std::future::Future;
+use std::time::Duration;
+
+use cri_wire::MESSAGE_SIZE_LIMIT;
+use cri_wire::v1::image_service_client::ImageServiceClient;
+use cri_wire::v1::runtime_service_client::RuntimeServiceClient;
+use ports::container_runtime::ContainerRuntimeError;
+use tokio::time::Instant;
+use tonic::{Code, Request, Status};
+
+use crate::endpoint::Endpoint;
+use crate::failure::{CallFacts, from_status};
+use crate::limits::CallLimits;
+use crate::transport::{BoxedService, Transport};
+
+/// A caller of one runtime. Cheap to clone; clones share the connections.
+#[derive(Debug, Clone)]
+pub struct CriClient {
+    runtime: Transport,
+    image: Transport,
+    pub(crate) limits: CallLimits,
+}
+
+impl CriClient {
+    /// Over sockets; where `image` is none, images are asked for at `runtime`.
+    ///
+    /// Must be called inside a tokio runtime. Opens nothing yet.
+    pub fn connect(runtime: &Endpoint, image: Option<&Endpoint>, limits: CallLimits) -> Self {
+        let runtime = Transport::socket(runtime);
+        let image = image.map_or_else(|| runtime.clone(), Transport::socket);
+        Self::over(runtime, image, limits)
+    }
+
+    /// Over given transports, for a runtime in this process.
+    pub fn over(runtime: Transport, image: Transport, limits: CallLimits) -> Self {
+        Self { runtime, image, limits }
+    }
+
+    pub(crate) fn runtime_service(&self) -> RuntimeServiceClient<BoxedService> {
+        RuntimeServiceClient::new(self.runtime.service())
+            .max_decoding_message_size(MESSAGE_SIZE_LIMIT)
+            .max_encoding_message_size(MESSAGE_SIZE_LIMIT)
+    }
+
+    pub(crate) fn image_service(&self) -> ImageServiceClient<BoxedService> {
+        ImageServiceClient::new(self.image.service())
+            .max_decoding_message_size(MESSAGE_SIZE_LIMIT)
+            .max_encoding_message_size(MESSAGE_SIZE_LIMIT)
+    }
+
+    pub(crate) fn runtime_name(&self) -> &str {
+        self.runtime.name()
+    }
+
+    pub(crate) fn runtime_call(&self, name: &'static str, limit: Option<Duration>) -> Call<'_> {
+        Call { name, limit, transport: &self.runtime }
+    }
+
+    pub(crate) fn image_call(&self, name: &'static str, limit: Option<Duration>) -> Call<'_> {
+        Call { name, limit, transport: &self.image }
+    }
+}
+
+/// One call about to be made.
+pub(crate) struct Call<'a> {
+    name: &'static str,
+    limit: Option<Duration>,
+    transport: &'a Transport,
+}
+
+impl Call<'_> {
+    /// Sends `message` by `send` and waits for all of its answer, at most as long as the limit.
+    pub(crate) async fn make<Message, Answer, Sent>(
+        self,
+        message: Message,
+        send: impl FnOnce(Request<Message>) -> Sent,
+    ) -> Result<Answer, ContainerRuntimeError>
+    where
+        Message: prost::Message,
+        Sent: Future<Output = Result<Answer, Status>>,
+    {
+        let Self { name: call, limit, transport } = self;
+        // Looked at here because the transport would report its own refusal as a broken stream.
+        let size = message.encoded_len();
+        if size > MESSAGE_SIZE_LIMIT {
+            let message = format!("the request has {size} bytes, at most {MESSAGE_SIZE_LIMIT}");
+            let code = format!("{:?}", Code::ResourceExhausted);
+            return Err(ContainerRuntimeError::Refused { call, code, message });
+        }
+        let started = Instant::now();
+        let mut request = Request::new(message);
+        let outcome = match limit {
+            None => send(request).await,
+            Some(limit) => {
+                request.set_timeout(limit);
+                match tokio::time::timeout(limit, send(request)).await {
+                    Ok(outcome) => outcome,
+                    Err(_) => return Err(ContainerRuntimeError::DeadlineExceeded { call, limit }),
+                }
+            }
+        };
+        outcome.map_err(|status| {
+            let elapsed = started.elapsed();
+            let endpoint = transport.name();
+            from_status(&status, CallFacts { call, endpoint, limit, elapsed })
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! What is taken for a socket and what is refused.
+
+use std::path::Path;
+
+use super::{Endpoint, EndpointError};
+
+#[test]
+fn addresses_that_are_taken() {
+    let cases = [
+        ("unix:///run/containerd/containerd.sock", "/run/containerd/containerd.sock", false),
+        ("unix:/run/containerd/containerd.sock", "/run/containerd/containerd.sock", false),
+        ("UNIX:///run/a.sock", "/run/a.sock", false),
+        ("unix:///run/with%20space.sock", "/run/with space.sock", false),
+        ("/run/containerd/containerd.sock", "/run/containerd/containerd.sock", true),
+        ("/run/odd:name.sock", "/run/odd:name.sock", true),
+    ];
+    for (text, socket, deprecated) in cases {
+        let endpoint: Endpoint = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(endpoint.socket(), Path::new(socket), "{text}");
+        assert_eq!(endpoint.warning().is_some(), deprecated, "{text}");
+    }
+}
+
+#[test]
+fn addresses_that_are_refused() {
+    let refused = |text: &str| text.parse::<Endpoint>().expect_err(text);
+    assert!(matches!(refused("tcp://127.0.0.1:1234"), EndpointError::NotUnix(_)));
+    assert!(
+        matches!(refused("npipe:////./pipe/x"), EndpointError::UnknownProtocol(_, name) if name == "npipe")
+    );
+    assert!(
+        matches!(refused("unix://run/a.sock"), EndpointError::RelativePath(_, host) if host == "run")
+    );
+    assert!(matches!(refused("run/a.sock"), EndpointError::RelativePath(_, host) if host == "run"));
+    assert!(matches!(refused(""), EndpointError::NoPath(_)));
+    assert!(matches!(refused("unix://"), EndpointError::NoPath(_)));
+    assert!(
+        matches!(refused("unix:///run/%zz"), EndpointError::Encoding(_, wrong) if wrong == "%zz")
+    );
+    assert!(matches!(refused("unix:///run/é%"), EndpointError::Encoding(_, wrong) if wrong == "%"));
+}
+
+#[test]
+fn the_warning_names_the_form_to_use() {
+    let endpoint: Endpoint = "/run/a.sock".parse().expect("a bare path is taken");
+    let warning = endpoint.warning().expect("a bare path warns");
+    assert!(warning.contains("\"unix:///run/a.sock\""), "{warning}");
+}

@@ -1,0 +1,54 @@
+//! SIGTERM, SIGINT and a contended lock file as requests to end.
+//!
+//! Rule: SIGHUP keeps the default action of a Go program, which is to die by it: nothing is
+//! reloaded, nothing is stopped, and the service manager starts the agent again.
+
+use crate::lock_file::ContentionWatch;
+use ports::{EndReason, EndRequests, PortFuture};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Signals of this process, and optionally the lock file that it should give way for.
+#[derive(Debug)]
+pub struct EndSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    contention: Option<ContentionWatch>,
+}
+
+impl EndSignals {
+    /// Takes over both signals. Needs a running tokio reactor.
+    pub fn listen(contention: Option<ContentionWatch>) -> std::io::Result<EndSignals> {
+        Ok(EndSignals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            contention,
+        })
+    }
+}
+
+impl EndRequests for EndSignals {
+    fn next(&mut self) -> PortFuture<'_, EndReason> {
+        Box::pin(async {
+            let contention = self.contention.as_ref();
+            let contended = async {
+                match contention {
+                    Some(watch) => watch.contended().await,
+                    None => std::future::pending().await,
+                }
+            };
+            // Each branch is cancel-safe: a signal that is not taken stays pending in its stream.
+            let contended = tokio::select! {
+                _ = self.terminate.recv() => return EndReason::Signal("SIGTERM"),
+                _ = self.interrupt.recv() => return EndReason::Signal("SIGINT"),
+                event = contended => event,
+            };
+            // Given way once; the same wish again is not a second request.
+            let path = self
+                .contention
+                .take()
+                .map(|watch| watch.path().display().to_string())
+                .unwrap_or_default();
+            EndReason::LockContended { path, event: contended }
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! Limits of this very test process, and a folder that stands for /proc/self.
+
+use super::*;
+
+#[test]
+fn the_score_is_written_where_the_kernel_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("oom_score_adj");
+    std::fs::write(&file, "0\n").unwrap();
+    set_out_of_memory_score(folder.path(), -999).unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "-999");
+}
+
+#[test]
+fn an_equal_score_is_not_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("oom_score_adj");
+    std::fs::write(&file, "-999\n").unwrap();
+    set_out_of_memory_score(folder.path(), -999).unwrap();
+    // The kernel's line break is still there: nobody wrote.
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "-999\n");
+}
+
+#[test]
+fn a_refused_score_names_file_value_and_capability() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("oom_score_adj")).unwrap();
+    let text = set_out_of_memory_score(folder.path(), -999).unwrap_err().to_string();
+    for part in ["oom_score_adj", "-999", "CAP_SYS_RESOURCE"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn open_files_go_as_high_as_they_may() {
+    let before = getrlimit(Resource::Nofile);
+    // Both cases in one test: the limit belongs to the whole test process.
+    let hard = before.maximum.unwrap_or(1 << 20);
+    set_open_files(hard).unwrap();
+    assert_eq!(getrlimit(Resource::Nofile).current, Some(hard));
+    // Above what any kernel allows (fs.nr_open), with or without capabilities.
+    let error = set_open_files(u64::MAX - 1).unwrap_err().to_string();
+    assert!(error.contains(&hard.to_string()), "{error}");
+    assert_eq!(getrlimit(Resource::Nofile).current, Some(hard));
+}

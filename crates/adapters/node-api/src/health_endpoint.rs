@@ -1,0 +1,107 @@
+//! The plain-HTTP health endpoint (`healthzBindAddress:healthzPort`).
+//!
+//! Rule: anybody may ask, so nobody may cost much: connections are counted and bounded, a request's
+//! head must arrive in time, replies are small. Connections live inside the `serve` future and end
+//! with it; nothing is spawned on its own.
+
+use crate::health_reply;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use ports::{HealthChecks, HealthEndpoint, HealthEndpointError, PortFuture};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// More than any set of probes needs; the next one waits in the kernel's queue.
+const MOST_CONNECTIONS: usize = 32;
+/// For the head of each request, which is also how long an idle connection is kept.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection is ended after this time whatever it does.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
+/// After a failed `accept` (no descriptors left), so that the loop does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Serves health checks over HTTP/1 on one address.
+#[derive(Debug, Clone)]
+pub struct HttpHealthEndpoint {
+    address: SocketAddr,
+}
+
+impl HttpHealthEndpoint {
+    pub fn new(address: SocketAddr) -> HttpHealthEndpoint {
+        HttpHealthEndpoint { address }
+    }
+}
+
+impl HealthEndpoint for HttpHealthEndpoint {
+    fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    fn serve(&self, checks: HealthChecks) -> PortFuture<'_, HealthEndpointError> {
+        Box::pin(async move {
+            match TcpListener::bind(self.address).await {
+                Ok(listener) => serve_connections(listener, checks).await,
+                Err(error) => HealthEndpointError::Listen {
+                    address: self.address.to_string(),
+                    cause: error.to_string(),
+                },
+            }
+        })
+    }
+}
+
+/// Accepts for ever.
+async fn serve_connections(listener: TcpListener, checks: HealthChecks) -> HealthEndpointError {
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.len() >= MOST_CONNECTIONS {
+            connections.join_next().await;
+        }
+        // `accept` is cancel-safe; finished connections are taken out as they end.
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(serve_connection(stream, checks.clone()));
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn serve_connection(stream: TcpStream, checks: HealthChecks) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let checks = checks.clone();
+        async move { Ok::<_, Infallible>(reply(&request, &checks)) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(16 * 1024)
+        .serve_connection(TokioIo::new(stream), service);
+    // A peer's broken request or its going away is its own business.
+    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+}
+
+fn reply(request: &Request<Incoming>, checks: &HealthChecks) -> Response<String> {
+    let uri = request.uri();
+    let answer = health_reply::answer(uri.path(), uri.query().unwrap_or_default(), checks);
+    let mut response = Response::new(answer.body);
+    *response.status_mut() =
+        StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
+#[cfg(test)]
+mod tests;

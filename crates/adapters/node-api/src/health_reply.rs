@@ -1,0 +1,102 @@
+//! What `/healthz` answers, as a function of the request and the checks.
+//!
+//! Rule: bytes and status as upstream's (apiserver/pkg/server/healthz): `/healthz` for all checks,
+//! `/healthz/NAME` for one, nothing else; `?verbose` lists the checks, `?exclude=NAME` leaves one
+//! out; reasons are withheld in the list and given for a single check. Any method is answered.
+
+use ports::HealthCheck;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A reply, before it is put on the wire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HealthReply {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+/// Answers a request for `path` with the query string `query`.
+pub(crate) fn answer(path: &str, query: &str, checks: &[Arc<dyn HealthCheck>]) -> HealthReply {
+    if path == "/healthz" {
+        return all_checks(query, checks);
+    }
+    let one = path
+        .strip_prefix("/healthz/")
+        .and_then(|name| checks.iter().find(|check| check.name() == name));
+    match one.map(|check| check.check()) {
+        None => HealthReply { status: 404, body: "404 page not found\n".to_owned() },
+        Some(Ok(())) => HealthReply { status: 200, body: "ok".to_owned() },
+        Some(Err(reason)) => {
+            HealthReply { status: 500, body: format!("internal server error: {reason}\n") }
+        }
+    }
+}
+
+fn all_checks(query: &str, checks: &[Arc<dyn HealthCheck>]) -> HealthReply {
+    let parameters = parameters(query);
+    let excluded: BTreeSet<&str> = parameters
+        .iter()
+        .filter(|(name, _)| name == "exclude")
+        .map(|(_, value)| value.as_str())
+        .collect();
+    let mut unmatched = excluded.clone();
+    let mut list = String::new();
+    let mut failed = false;
+    for check in checks {
+        let name = check.name();
+        if excluded.contains(name) {
+            unmatched.remove(name);
+            list.push_str(&format!("[+]{name} excluded: ok\n"));
+        } else if check.check().is_ok() {
+            list.push_str(&format!("[+]{name} ok\n"));
+        } else {
+            failed = true;
+            list.push_str(&format!("[-]{name} failed: reason withheld\n"));
+        }
+    }
+    if !unmatched.is_empty() {
+        let names: Vec<String> = unmatched.iter().map(|name| format!("{name:?}")).collect();
+        list.push_str(&format!(
+            "warn: some health checks cannot be excluded: no matches for {}\n",
+            names.join(",")
+        ));
+    }
+    if failed {
+        return HealthReply { status: 500, body: format!("{list}healthz check failed\n") };
+    }
+    let verbose = parameters.iter().any(|(name, _)| name == "verbose");
+    let body = if verbose { format!("{list}healthz check passed\n") } else { "ok".to_owned() };
+    HealthReply { status: 200, body }
+}
+
+/// The query's names and values, decoded. A pair that cannot be decoded is left out.
+fn parameters(query: &str) -> Vec<(String, String)> {
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .filter_map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Some((decoded(name)?, decoded(value)?))
+        })
+        .collect()
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let high = char::from(rest.next()?).to_digit(16)?;
+                let low = char::from(rest.next()?).to_digit(16)?;
+                u8::try_from(high * 16 + low).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests;

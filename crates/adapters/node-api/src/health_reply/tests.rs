@@ -1,0 +1,74 @@
+//! Replies compared byte by byte.
+
+use super::*;
+
+struct Fixed(&'static str, Result<(), &'static str>);
+
+impl HealthCheck for Fixed {
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn check(&self) -> Result<(), String> {
+        self.1.map_err(str::to_owned)
+    }
+}
+
+fn reply(path: &str, query: &str) -> (u16, String) {
+    let checks: Vec<Arc<dyn HealthCheck>> =
+        vec![Arc::new(Fixed("ping", Ok(()))), Arc::new(Fixed("syncloop", Err("stuck for 9m")))];
+    let reply = answer(path, query, &checks);
+    (reply.status, reply.body)
+}
+
+fn healthy(path: &str, query: &str) -> (u16, String) {
+    let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(Fixed("ping", Ok(())))];
+    let reply = answer(path, query, &checks);
+    (reply.status, reply.body)
+}
+
+#[test]
+fn a_healthy_node_says_ok_and_more_when_asked() {
+    assert_eq!(healthy("/healthz", ""), (200, "ok".to_owned()));
+    assert_eq!(healthy("/healthz/ping", ""), (200, "ok".to_owned()));
+    let verbose = "[+]ping ok\nhealthz check passed\n".to_owned();
+    assert_eq!(healthy("/healthz", "verbose"), (200, verbose.clone()));
+    assert_eq!(healthy("/healthz", "verbose=true"), (200, verbose));
+}
+
+#[test]
+fn a_failed_check_is_always_listed_but_its_reason_is_not() {
+    let list = "[+]ping ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n";
+    assert_eq!(reply("/healthz", ""), (500, list.to_owned()));
+    assert_eq!(
+        reply("/healthz/syncloop", ""),
+        (500, "internal server error: stuck for 9m\n".to_owned())
+    );
+}
+
+#[test]
+fn checks_can_be_left_out_by_name() {
+    assert_eq!(reply("/healthz", "exclude=syncloop"), (200, "ok".to_owned()));
+    let list = "[+]ping excluded: ok\n[+]syncloop excluded: ok\nhealthz check passed\n";
+    assert_eq!(
+        reply("/healthz", "exclude=sync%6Coop&exclude=ping&verbose"),
+        (200, list.to_owned())
+    );
+    let list = "[+]ping ok\n\
+                warn: some health checks cannot be excluded: no matches for \"a b\",\"zz\"\n\
+                healthz check passed\n";
+    assert_eq!(healthy("/healthz", "exclude=zz&exclude=a+b&verbose"), (200, list.to_owned()));
+}
+
+#[test]
+fn nothing_else_is_served() {
+    for path in ["/", "/livez", "/readyz", "/healthz/", "/healthz/log", "/healthzz"] {
+        assert_eq!(healthy(path, ""), (404, "404 page not found\n".to_owned()), "{path}");
+    }
+}
+
+#[test]
+fn a_query_that_cannot_be_decoded_is_ignored() {
+    for query in ["exclude=%", "exclude=%2", "exclude=%zz", "exclude=%ff", "&&=", "verbos%65"] {
+        assert_eq!(healthy("/healthz", query).0, 200, "{query}");
+    }
+}

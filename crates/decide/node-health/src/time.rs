@@ -1,0 +1,72 @@
+//! Two kinds of time: moments on our own clock, and stamps that others wrote.
+//!
+//! A [`Moment`] may be compared and added to. A [`Stamp`] may only be compared with another stamp
+//! for sameness, since the clock it came from may be years off; the one place that reads one as a
+//! moment (a taint's `timeAdded`) bounds it from both sides. All arithmetic saturates.
+
+use std::time::Duration;
+
+/// Nanoseconds on the controller's own clock, counted from the Unix epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(i64);
+
+/// A time that somebody else wrote, in nanoseconds from the Unix epoch on their clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stamp(i64);
+
+impl Moment {
+    /// The moment so many nanoseconds after the epoch.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// The moment so many whole seconds after the epoch.
+    pub const fn from_secs(secs: i64) -> Self {
+        Self(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// Nanoseconds since the epoch.
+    pub const fn nanos(self) -> i64 {
+        self.0
+    }
+
+    /// This much later.
+    pub fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(signed_nanos(span)))
+    }
+
+    /// How long ago `earlier` was; nothing if it lies ahead.
+    pub fn since(self, earlier: Self) -> Duration {
+        let nanos = i128::from(self.0) - i128::from(earlier.0);
+        Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
+    }
+
+    /// As others will read it when we write it.
+    pub const fn stamp(self) -> Stamp {
+        Stamp(self.0)
+    }
+}
+
+impl Stamp {
+    /// The stamp so many nanoseconds after the epoch.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the epoch, as written.
+    pub const fn nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Read as if our clock had written it. Whoever calls this bounds the answer.
+    pub(crate) const fn taken_as_ours(self) -> Moment {
+        Moment(self.0)
+    }
+}
+
+fn signed_nanos(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

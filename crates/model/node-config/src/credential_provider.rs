@@ -1,0 +1,219 @@
+//! The configuration of credential providers: programs that are asked for the credentials of an
+//! image.
+//!
+//! The rule it keeps: what the reference refuses is refused, all findings at once, each with file,
+//! line and field; several files become one list in the order of their names, and a name belongs to
+//! one provider. Reading files and finding programs is the caller's business; nothing is run.
+//!
+//! upstream: pkg/credentialprovider/plugin/config.go
+
+use pod_model::GoDuration;
+use serde::Deserialize;
+
+use crate::assemble::SourceFile;
+use crate::document::{self, Node, Value, item_path};
+use crate::feature_gates::{FeatureGates, Gate};
+use crate::problem::{Origin, Problem, Severity};
+use crate::schema::{self, NameMatching};
+
+mod fields;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+pub const KIND: &str = "CredentialProviderConfig";
+const GROUP: &str = "kubelet.config.k8s.io";
+
+/// Every provider, in the order in which they are asked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CredentialProviderConfig {
+    pub providers: Vec<CredentialProvider>,
+}
+
+/// One program and the images it knows credentials for.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CredentialProvider {
+    /// The name of the program in the folder of credential providers.
+    pub name: String,
+    /// Globs such as `*.registry.example/team`.
+    pub match_images: Vec<String>,
+    /// How long credentials are kept when the program does not say.
+    pub default_cache_duration: GoDuration,
+    /// The version of the messages between the agent and the program.
+    pub api_version: String,
+    pub args: Vec<String>,
+    pub env: Vec<EnvironmentVariable>,
+    pub token_attributes: Option<TokenAttributes>,
+}
+
+/// Not for logs: the value may be a key.
+#[derive(Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default)]
+pub struct EnvironmentVariable {
+    pub name: String,
+    pub value: String,
+}
+
+/// Whose service account token the program gets.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TokenAttributes {
+    pub service_account_token_audience: String,
+    pub cache_type: String,
+    pub require_service_account: bool,
+    pub required_service_account_annotation_keys: Vec<String>,
+    pub optional_service_account_annotation_keys: Vec<String>,
+}
+
+impl Default for CredentialProvider {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            match_images: Vec::new(),
+            default_cache_duration: GoDuration::ZERO,
+            api_version: String::new(),
+            args: Vec::new(),
+            env: Vec::new(),
+            token_attributes: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for CredentialProvider {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.env.iter().map(|variable| variable.name.as_str()).collect();
+        out.debug_struct("CredentialProvider")
+            .field("name", &self.name)
+            .field("match_images", &self.match_images)
+            .field("default_cache_duration", &self.default_cache_duration)
+            .field("api_version", &self.api_version)
+            .field("args", &self.args)
+            .field("env", &names)
+            .field("token_attributes", &self.token_attributes)
+            .finish()
+    }
+}
+
+impl std::fmt::Debug for EnvironmentVariable {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}={}", self.name, crate::problem::MASK)
+    }
+}
+
+/// Which names in a folder are configurations, in the order in which they are merged.
+pub fn file_order<'names>(names: &[&'names str]) -> Vec<&'names str> {
+    let is_taken = |name: &&'names str| {
+        name.rsplit_once('.').is_some_and(|(_, end)| matches!(end, "json" | "yaml" | "yml"))
+    };
+    let mut taken: Vec<&str> = names.iter().copied().filter(is_taken).collect();
+    taken.sort_unstable();
+    taken
+}
+
+/// Reads and merges the files, in the order given.
+pub fn load(
+    files: &[SourceFile],
+    gates: &FeatureGates,
+) -> Result<CredentialProviderConfig, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut found = Vec::new();
+    for file in files {
+        found.extend(read_file(file, &mut problems));
+    }
+    if files.is_empty() {
+        problems.push(Problem::error("", "no file with a CredentialProviderConfig was found"));
+    } else if found.is_empty() && problems.is_empty() {
+        problems.push(Problem::error("providers", "must name at least one provider"));
+    }
+    let tokens = gates.enabled(Gate::KubeletServiceAccountTokenForCredentialProviders);
+    rules::check(&found, tokens, &mut problems);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let mut providers = Vec::new();
+    for entry in &found {
+        match serde_json::from_value(entry.node.to_json()) {
+            Ok(provider) => providers.push(provider),
+            Err(error) => problems.push(entry.problem("", error.to_string())),
+        }
+    }
+    if problems.is_empty() { Ok(CredentialProviderConfig { providers }) } else { Err(problems) }
+}
+
+/// One provider as a file has it: fields known and of the right kind, nothing else judged yet.
+struct Entry {
+    path: String,
+    node: Node,
+}
+
+impl Entry {
+    /// The text at a field; empty when it is not there.
+    fn text(&self, field: &str) -> &str {
+        self.node.find(field).and_then(Node::as_str).unwrap_or_default()
+    }
+
+    fn texts(&self, field: &str) -> Vec<&str> {
+        match self.node.find(field).map(|node| &node.value) {
+            Some(Value::List(items)) => items.iter().filter_map(Node::as_str).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A finding at a field of this provider, placed where the field stands or should stand.
+    fn problem(&self, field: &str, message: impl Into<String>) -> Problem {
+        let path =
+            if field.is_empty() { self.path.clone() } else { format!("{}.{field}", self.path) };
+        let origin = self.node.find_nearest(field).origin.clone();
+        Problem::error(path, message).at(origin)
+    }
+}
+
+fn read_file(file: &SourceFile, problems: &mut Vec<Problem>) -> Vec<Entry> {
+    let origin = Origin::File { path: file.path.as_str().into(), line: 0, column: 0 };
+    let document = match document::parse(&file.bytes, &origin) {
+        Ok(document) => document,
+        Err(problem) => {
+            problems.push(problem);
+            return Vec::new();
+        }
+    };
+    // There is no lenient reading of this kind: what would be a warning elsewhere is an error.
+    problems.extend(document.repeated_keys.into_iter().map(as_error));
+    let Some(version) = read_header(&document.root, problems) else { return Vec::new() };
+    let mut found = Vec::new();
+    let tree = schema::decode(&document.root, version, NameMatching::Exact, &mut found);
+    problems.extend(found.into_iter().map(as_error));
+    let Some(Value::List(items)) = tree.get("providers").map(|node| &node.value) else {
+        return Vec::new();
+    };
+    let entry = |(index, node): (usize, &Node)| Entry {
+        path: item_path("providers", index),
+        node: node.clone(),
+    };
+    items.iter().enumerate().map(entry).collect()
+}
+
+/// The fields of the version that a file says it has; nothing when it is no such file.
+fn read_header(root: &Node, problems: &mut Vec<Problem>) -> Option<&'static [schema::Field]> {
+    let mut header = |field: &str, expected: &str, known: &dyn Fn(&str) -> bool| {
+        let text = root.get(field).and_then(Node::as_str).unwrap_or_default();
+        if known(text) {
+            return Some(text.to_owned());
+        }
+        let message = format!("expected {expected}");
+        let problem = Problem::error(field, message).with_value(text);
+        problems.push(problem.at(root.find_nearest(field).origin.clone()));
+        None
+    };
+    let kind = header("kind", KIND, &|text| text == KIND);
+    let fields = |text: &str| fields::of_version(text.strip_prefix(GROUP)?.strip_prefix('/')?);
+    let expected = format!("{GROUP}/v1, {GROUP}/v1beta1 or {GROUP}/v1alpha1");
+    let version = header("apiVersion", &expected, &|text| fields(text).is_some());
+    kind.and(version).and_then(|version| fields(&version))
+}
+
+fn as_error(mut problem: Problem) -> Problem {
+    problem.severity = Severity::Error;
+    problem
+}

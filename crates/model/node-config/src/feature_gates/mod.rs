@@ -1,0 +1,255 @@
+//! Feature gates: which exist, at which stage, and which of them a configuration turns on or off.
+//!
+//! The rule it keeps: gates are a plain value that is handed on, never a global; what is asked for
+//! is accepted or refused as the v1.36 kubelet does. It does not know where the wishes came from,
+//! and it enables nothing itself.
+//!
+//! upstream: component-base/featuregate/feature_gate.go, pkg/features/kube_features.go
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::problem::Problem;
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use table::Gate;
+
+/// How far a feature has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    Alpha,
+    Beta,
+    Stable,
+    Deprecated,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Alpha => "ALPHA",
+            Self::Beta => "BETA",
+            Self::Stable => "GA",
+            Self::Deprecated => "DEPRECATED",
+        })
+    }
+}
+
+/// What is fixed about a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GateSpec {
+    pub gate: Gate,
+    pub name: &'static str,
+    pub stage: Stage,
+    /// On unless somebody turns it off.
+    pub default: bool,
+    /// Only the default may be asked for.
+    pub locked: bool,
+    /// Gates that must be on when this one is.
+    pub needs: &'static [Gate],
+}
+
+/// Turns the rows of the table into the `Gate` words and their specifications, in one order.
+macro_rules! gate_table {
+    (@default On) => { (true, false) };
+    (@default Off) => { (false, false) };
+    (@default LockedOn) => { (true, true) };
+    (@default LockedOff) => { (false, true) };
+    ($($name:ident: $stage:ident, $default:ident, [$($need:ident),*];)*) => {
+        /// A feature gate of the v1.36 kubelet, under the name that users write.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Gate { $($name),* }
+
+        pub(super) static GATES: &[GateSpec] = &[$(GateSpec {
+            gate: Gate::$name,
+            name: stringify!($name),
+            stage: Stage::$stage,
+            default: gate_table!(@default $default).0,
+            locked: gate_table!(@default $default).1,
+            needs: &[$(Gate::$need),*],
+        }),*];
+    };
+}
+use gate_table;
+
+impl Gate {
+    pub fn spec(self) -> &'static GateSpec {
+        // The table has one row per word, in the words' order (a test holds this).
+        &table::GATES[self as usize]
+    }
+
+    pub fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    pub fn stage(self) -> Stage {
+        self.spec().stage
+    }
+
+    /// The gate with this name; case matters.
+    pub fn find(name: &str) -> Option<Self> {
+        let place = table::GATES.binary_search_by(|spec| spec.name.cmp(name)).ok()?;
+        Some(table::GATES[place].gate)
+    }
+
+    /// Every gate, in the order of names.
+    pub fn all() -> impl Iterator<Item = Self> {
+        table::GATES.iter().map(|spec| spec.gate)
+    }
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// One bit per gate; four words hold all of them (a test holds this).
+const WORDS: usize = 4;
+
+/// Which gates are on: a small value, copied to whoever asks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FeatureGates {
+    on: [u64; WORDS],
+    /// Set by name, whatever the value; not by `AllAlpha` or `AllBeta`.
+    named: [u64; WORDS],
+}
+
+/// One gate as a configuration leaves it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GateState {
+    pub gate: Gate,
+    pub enabled: bool,
+    /// Somebody wrote this gate's own name.
+    pub named: bool,
+}
+
+impl Default for FeatureGates {
+    fn default() -> Self {
+        let mut gates = Self { on: [0; WORDS], named: [0; WORDS] };
+        for spec in table::GATES {
+            assign(&mut gates.on, spec.gate, spec.default);
+        }
+        gates
+    }
+}
+
+impl FeatureGates {
+    /// Applies wishes to the defaults. Whoever finds an error among the findings must not use the
+    /// value: a refused wish is left out of it.
+    ///
+    /// A gate's own name beats `AllAlpha` and `AllBeta`, in whatever order they were written. What
+    /// gates need is looked at only when nothing else is wrong, since a refused wish would show up
+    /// a second time there.
+    pub fn from_map(wishes: &BTreeMap<String, bool>) -> (Self, Vec<Problem>) {
+        let mut gates = Self::default();
+        let mut problems = Vec::new();
+        for (group, stage) in [(Gate::AllAlpha, Stage::Alpha), (Gate::AllBeta, Stage::Beta)] {
+            if let Some(value) = wishes.get(group.name()) {
+                gates.set_stage(stage, *value);
+            }
+        }
+        for (name, value) in wishes {
+            match permitted(name, *value) {
+                Ok((gate, warning)) => {
+                    assign(&mut gates.on, gate, *value);
+                    assign(&mut gates.named, gate, true);
+                    problems.extend(warning);
+                }
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if !problems.iter().any(Problem::is_error) {
+            problems.extend(gates.unmet_needs());
+        }
+        (gates, problems)
+    }
+
+    pub fn enabled(&self, gate: Gate) -> bool {
+        holds(&self.on, gate)
+    }
+
+    /// Every gate with its state, in the order of names.
+    pub fn iter(&self) -> impl Iterator<Item = GateState> + '_ {
+        Gate::all().map(|gate| GateState {
+            gate,
+            enabled: self.enabled(gate),
+            named: holds(&self.named, gate),
+        })
+    }
+
+    fn set_stage(&mut self, stage: Stage, value: bool) {
+        for spec in table::GATES {
+            let group = matches!(spec.gate, Gate::AllAlpha | Gate::AllBeta);
+            if spec.stage == stage && !group {
+                assign(&mut self.on, spec.gate, value);
+            }
+        }
+    }
+
+    fn unmet_needs(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for spec in table::GATES.iter().filter(|spec| self.enabled(spec.gate)) {
+            let missing: Vec<&str> = spec
+                .needs
+                .iter()
+                .filter(|need| !self.enabled(**need))
+                .map(|need| need.name())
+                .collect();
+            if !missing.is_empty() {
+                let message = format!(
+                    "is on, and needs gates that are off: {}; turn those on or this one off",
+                    missing.join(", ")
+                );
+                problems.push(Problem::error(field(spec.name), message).with_value(true));
+            }
+        }
+        problems
+    }
+}
+
+impl fmt::Debug for FeatureGates {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let changed = self.iter().filter(|state| state.enabled != state.gate.spec().default);
+        out.debug_map().entries(changed.map(|state| (state.gate, state.enabled))).finish()
+    }
+}
+
+/// Whether one wish may be followed, and what to say about it even then.
+fn permitted(name: &str, value: bool) -> Result<(Gate, Option<Problem>), Problem> {
+    let Some(gate) = Gate::find(name) else {
+        let message = "unknown feature gate; expected one that Kubernetes v1.36 has";
+        return Err(Problem::error(field(name), message).with_value(value));
+    };
+    let spec = gate.spec();
+    if spec.locked && value != spec.default {
+        let message = format!("this gate is locked; expected {} or no entry", spec.default);
+        return Err(Problem::error(field(name), message).with_value(value));
+    }
+    let warning = match spec.stage {
+        Stage::Stable => Some("the feature is stable; a later release no longer knows its gate"),
+        Stage::Deprecated => Some("the gate is deprecated; a later release no longer knows it"),
+        Stage::Alpha | Stage::Beta => None,
+    };
+    Ok((gate, warning.map(|message| Problem::warning(field(name), message).with_value(value))))
+}
+
+fn field(name: &str) -> String {
+    format!("featureGates.{name}")
+}
+
+fn assign(bits: &mut [u64; WORDS], gate: Gate, value: bool) {
+    let (word, bit) = (gate as usize / 64, gate as usize % 64);
+    if value {
+        bits[word] |= 1 << bit;
+    } else {
+        bits[word] &= !(1 << bit);
+    }
+}
+
+fn holds(bits: &[u64; WORDS], gate: Gate) -> bool {
+    bits[gate as usize / 64] & (1 << (gate as usize % 64)) != 0
+}

@@ -1,0 +1,139 @@
+//! The kubelet's command line: every flag of v1.36, read as the reference reads it.
+//!
+//! The rule it keeps: `parse` is a function from words to values that never fails as a whole; what
+//! is wrong comes back as findings, all of them. It opens no file and knows nothing of precedence:
+//! what flags say about the configuration comes back as edits, to be applied above the files.
+//!
+//! upstream: cmd/kubelet/app/options, component-base/{cli/flag,logs,version/verflag}, spf13/pflag
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::problem::{MASK, Problem, is_secret, shown_value};
+
+mod kind;
+mod reader;
+mod settings;
+mod table;
+#[cfg(test)]
+mod tests;
+mod usage;
+mod value;
+mod words;
+
+pub use kind::{FlagSpec, Kind, NodeField, Standing, Target};
+pub use settings::{CadvisorSettings, FlagSettings, MaskedText};
+pub use usage::usage;
+
+/// The release of Kubernetes whose command line this is.
+pub const KUBERNETES_VERSION: &str = "v1.36.3";
+
+/// A command line that has been read.
+///
+/// Errors among the problems come before `help`, and `help` before `version`: a kubelet that is
+/// given a wrong flag and `--help` reports the wrong flag.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CommandLine {
+    /// What is no part of `KubeletConfiguration`.
+    pub node: FlagSettings,
+    /// What goes above the configuration files, one edit per flag, in the order of first use.
+    pub edits: Vec<ConfigEdit>,
+    pub problems: Vec<Problem>,
+    pub help: bool,
+    pub version: Option<VersionRequest>,
+    /// Every flag that was accepted, as often as it was used.
+    pub given: Vec<GivenFlag>,
+}
+
+impl CommandLine {
+    /// Whether something was refused, so that nothing else in here counts.
+    pub fn has_errors(&self) -> bool {
+        self.problems.iter().any(Problem::is_error)
+    }
+}
+
+/// What one flag, with all its uses, says about the configuration.
+#[derive(Clone, PartialEq)]
+pub struct ConfigEdit {
+    pub flag: &'static str,
+    /// The path in `KubeletConfiguration` v1beta1, such as `authentication.anonymous.enabled`.
+    pub path: &'static str,
+    /// The value in the JSON form of that field.
+    pub value: Value,
+    pub combine: Combine,
+}
+
+/// How an edit meets what a file said in the same place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Combine {
+    /// The flag's value stands alone, maps and lists included.
+    Replace,
+    /// Keys of the flag win, other keys of the file stay (feature gates).
+    AddKeys,
+    /// The flag's entries stand behind the file's (log levels by module).
+    Append,
+}
+
+/// What `--version` asks to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionRequest {
+    /// The one line that scripts read.
+    Plain,
+    /// Everything known about the build.
+    Raw,
+}
+
+/// One use of a flag.
+#[derive(Clone, PartialEq, Eq)]
+pub struct GivenFlag {
+    pub flag: &'static str,
+    /// The text as it was given: not for logs, see [`GivenFlag::shown`].
+    pub value: String,
+}
+
+impl GivenFlag {
+    /// The text without secrets, on one line.
+    pub fn shown(&self) -> String {
+        if self.flag == "storage-driver-password" {
+            return MASK.to_owned();
+        }
+        let path = table::find(self.flag).map_or("", FlagSpec::path);
+        shown_value(path, &self.value)
+    }
+}
+
+impl fmt::Debug for GivenFlag {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "--{}={:?}", self.flag, self.shown())
+    }
+}
+
+impl fmt::Debug for ConfigEdit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} = ", self.path)?;
+        if is_secret(self.path) {
+            out.write_str(MASK)?;
+        } else {
+            write!(out, "{}", self.value)?;
+        }
+        write!(out, " (--{}, {:?})", self.flag, self.combine)
+    }
+}
+
+/// Reads a command line, without the program's own name in front.
+pub fn parse(args: &[String]) -> CommandLine {
+    reader::read(args)
+}
+
+/// Every flag there is, in the order of names.
+pub fn all() -> Vec<&'static FlagSpec> {
+    let mut flags: Vec<_> = table::all().collect();
+    flags.sort_unstable_by_key(|flag| flag.name);
+    flags
+}
+
+/// The flag that sets this path of `KubeletConfiguration`, if there is one.
+pub fn alias_of(path: &str) -> Option<&'static str> {
+    table::all().find(|flag| !path.is_empty() && flag.path() == path).map(|flag| flag.name)
+}

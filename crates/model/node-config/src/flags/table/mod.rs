@@ -1,0 +1,63 @@
+//! The table of all flags, and how to find one.
+//!
+//! Rows are in `serving`, `pods` and `node`; this file holds what rows have in common.
+
+use super::kind::{FlagSpec, Kind, NodeField, Standing, Target};
+
+mod node;
+mod pods;
+mod serving;
+
+/// Every flag, in no useful order.
+pub(super) fn all() -> impl Iterator<Item = &'static FlagSpec> {
+    serving::SERVING.iter().chain(pods::PODS).chain(node::NODE).chain(node::REQUESTS)
+}
+
+/// The flag with this name. Underscores may stand for dashes.
+pub(super) fn find(name: &str) -> Option<&'static FlagSpec> {
+    if name.contains('_') {
+        let dashed = name.replace('_', "-");
+        return all().find(|flag| flag.name == dashed);
+    }
+    all().find(|flag| flag.name == name)
+}
+
+pub(super) fn find_shorthand(letter: char) -> Option<&'static FlagSpec> {
+    all().find(|flag| flag.shorthand == Some(letter))
+}
+
+/// A field of the configuration file that also has a flag, as almost all old ones do.
+const fn moved(
+    name: &'static str,
+    path: &'static str,
+    kind: Kind,
+    default: &'static str,
+    help: &'static str,
+) -> FlagSpec {
+    let target = Target::Config(path, kind);
+    FlagSpec { name, shorthand: None, target, standing: Standing::MovedToFile, default, help }
+}
+
+/// A field of the configuration file whose flag is meant to stay.
+const fn lasting(
+    name: &'static str,
+    path: &'static str,
+    kind: Kind,
+    default: &'static str,
+    help: &'static str,
+) -> FlagSpec {
+    let target = Target::Config(path, kind);
+    // The one configuration flag with a letter is the log level, and the letter is its name.
+    let shorthand = if matches!(kind, Kind::Level) { Some('v') } else { None };
+    FlagSpec { name, shorthand, target, standing: Standing::Lasting, default, help }
+}
+
+const fn node(
+    name: &'static str,
+    field: NodeField,
+    standing: Standing,
+    default: &'static str,
+    help: &'static str,
+) -> FlagSpec {
+    FlagSpec { name, shorthand: None, target: Target::Node(field), standing, default, help }
+}

@@ -1,0 +1,120 @@
+//! The one configuration value of the whole program.
+//!
+//! The rule it keeps: it exists only when nothing was wrong, it never changes, and nothing else
+//! reads flags, files or the environment. Cloning it is cheap.
+
+use std::sync::Arc;
+
+use crate::assemble::{self, ConfigFiles};
+use crate::document::{Node, Number, Value};
+use crate::effective::Effective;
+use crate::feature_gates::FeatureGates;
+use crate::flags::{CommandLine, FlagSettings};
+use crate::kubelet_configuration::KubeletConfiguration;
+use crate::problem::{Origin, Problem};
+use crate::validation;
+
+#[cfg(test)]
+mod tests;
+
+/// Settings, flags and gates, validated together.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    parts: Arc<Parts>,
+}
+
+#[derive(Debug)]
+struct Parts {
+    settings: KubeletConfiguration,
+    flags: FlagSettings,
+    gates: FeatureGates,
+    tree: Node,
+}
+
+/// What loading gave: a configuration unless something was an error, and all findings either way.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    pub config: Option<NodeConfig>,
+    pub problems: Vec<Problem>,
+    /// What the settings would be, also when they are refused; absent only when a file could not be
+    /// read as a configuration.
+    pub effective: Option<Effective>,
+}
+
+impl Loaded {
+    pub fn errors(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|problem| problem.is_error())
+    }
+
+    pub fn warnings(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|problem| !problem.is_error())
+    }
+}
+
+/// Puts the configuration together and judges it.
+pub fn load(command_line: CommandLine, files: &ConfigFiles) -> Loaded {
+    let asked_for_drop_ins = !command_line.node.config_dir.is_empty();
+    let assembled = assemble::assemble(&command_line.edits, files, asked_for_drop_ins);
+    let mut problems = command_line.problems;
+    problems.extend(assembled.problems);
+    let tree = assembled.tree;
+    let (gates, gate_problems) = FeatureGates::from_map(&assemble::gates_in(&tree));
+    problems.extend(gate_problems.into_iter().map(|problem| assemble::locate(problem, &tree)));
+    let settings = match settings_of(&tree) {
+        Ok(settings) => Some(settings),
+        Err(problem) => {
+            problems.push(problem);
+            None
+        }
+    };
+    let effective = assembled.readable.then(|| Effective::of(&tree));
+    let Some(settings) = settings.filter(|_| assembled.readable) else {
+        assemble::drop_repeats(&mut problems);
+        return Loaded { config: None, problems, effective };
+    };
+    let judged = validation::validate(&settings, &command_line.node, &gates);
+    problems.extend(judged.into_iter().map(|problem| assemble::locate(problem, &tree)));
+    assemble::drop_repeats(&mut problems);
+    let usable = !problems.iter().any(Problem::is_error);
+    let parts = Parts { settings, flags: command_line.node, gates, tree };
+    let config = usable.then(|| NodeConfig { parts: Arc::new(parts) });
+    Loaded { config, problems, effective }
+}
+
+/// The typed form of a settled tree.
+fn settings_of(tree: &Node) -> Result<KubeletConfiguration, Problem> {
+    let mut json = tree.to_json();
+    if let Some(Node { value: Value::Number(Number::Integer(nanoseconds)), .. }) =
+        tree.find("logging.flushFrequency")
+    {
+        let nanoseconds = i64::try_from(*nanoseconds).unwrap_or(i64::MAX);
+        json["logging"]["flushFrequency"] =
+            pod_model::GoDuration::from_nanos(nanoseconds).to_string().into();
+    }
+    serde_json::from_value(json).map_err(|error| {
+        Problem::error("", format!("the settled configuration does not fit its own type: {error}"))
+    })
+}
+
+impl NodeConfig {
+    pub fn settings(&self) -> &KubeletConfiguration {
+        &self.parts.settings
+    }
+
+    pub fn flags(&self) -> &FlagSettings {
+        &self.parts.flags
+    }
+
+    pub fn gates(&self) -> &FeatureGates {
+        &self.parts.gates
+    }
+
+    /// Where the value at a field path came from; a path that does not exist is a default.
+    pub fn origin_of(&self, path: &str) -> Origin {
+        self.parts.tree.find(path).map_or(Origin::Default, |node| node.origin.clone())
+    }
+
+    pub fn effective(&self) -> Effective {
+        Effective::of(&self.parts.tree)
+    }
+}

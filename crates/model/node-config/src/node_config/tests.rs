@@ -1,0 +1,130 @@
+//! Loading as a whole: one value or all the findings, never a panic, and stable when fed back.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::assemble::SourceFile;
+use crate::flags;
+
+const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+fn parsed(arguments: &[&str]) -> CommandLine {
+    // The defaults ask an API server who may call, so there has to be one.
+    let server = ["--kubeconfig=/etc/kubernetes/kubelet.conf"];
+    let words = server.iter().chain(arguments).map(|word| (*word).to_owned());
+    flags::parse(&words.collect::<Vec<_>>())
+}
+
+fn load_file(bytes: &[u8], arguments: &[&str]) -> Loaded {
+    let config = SourceFile { path: "/etc/kubelet/config.yaml".to_owned(), bytes: bytes.to_vec() };
+    let files = ConfigFiles { config: Some(config), drop_ins: Vec::new() };
+    load(parsed(arguments), &files)
+}
+
+fn load_text(body: &str, arguments: &[&str]) -> Loaded {
+    load_file(format!("{HEAD}{body}").as_bytes(), arguments)
+}
+
+#[test]
+fn the_defaults_are_usable() {
+    let loaded = load_text("", &[]);
+    assert_eq!(loaded.problems, []);
+    let config = loaded.config.unwrap();
+    assert_eq!(config.settings().max_pods, 110);
+    assert_eq!(config.origin_of("maxPods"), Origin::Default);
+    assert_eq!(config.effective().said_values(), []);
+    assert!(load(parsed(&[]), &ConfigFiles::default()).config.is_some());
+}
+
+#[test]
+fn values_know_where_they_came_from() {
+    let loaded =
+        load_text("maxPods: 20\nlogging: {flushFrequency: 7000000000}\n", &["--port=1234"]);
+    let config = loaded.config.unwrap();
+    assert_eq!(config.settings().max_pods, 20);
+    assert_eq!(config.settings().port, 1234);
+    assert_eq!(config.settings().logging.flush_frequency, pod_model::GoDuration::from_secs(7));
+    assert_eq!(config.origin_of("maxPods").to_string(), "/etc/kubelet/config.yaml:3");
+    assert_eq!(config.origin_of("port").to_string(), "--port");
+    assert!(config.origin_of("no.such.field").is_default());
+}
+
+#[test]
+fn findings_of_decoding_gates_and_validation_come_together_with_their_places() {
+    let body = "maxPods: many\nfeatureGates:\n  NoSuchGate: true\nimageGCHighThresholdPercent: 10\nimageGCLowThresholdPercent: 90\n";
+    let loaded = load_text(body, &[]);
+    assert!(loaded.config.is_none() && loaded.effective.is_some());
+    let told: Vec<_> = loaded.errors().map(ToString::to_string).collect();
+    for start in [
+        "/etc/kubelet/config.yaml:3: maxPods: many:",
+        "/etc/kubelet/config.yaml:5: featureGates",
+        "/etc/kubelet/config.yaml:7: imageGC",
+    ] {
+        assert_eq!(
+            told.iter().filter(|line| line.starts_with(start)).count(),
+            1,
+            "{start} in {told:#?}"
+        );
+    }
+}
+
+#[test]
+fn an_unreadable_file_gives_no_follow_up_findings() {
+    let loaded = load_file(b"a: [", &[]);
+    assert!(loaded.config.is_none() && loaded.effective.is_none());
+    assert_eq!(loaded.problems.len(), 1);
+}
+
+#[test]
+fn a_finding_about_a_gate_is_told_once_and_where_the_gate_was_said() {
+    let loaded =
+        load_text("featureGates: {MemoryQoS: true}\n", &["--feature-gates=NoSuchGate=true"]);
+    let told: Vec<_> = loaded.errors().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert!(told[0].starts_with("--feature-gates: featureGates.NoSuchGate: "), "{told:#?}");
+}
+
+fn any_body() -> impl Strategy<Value = String> {
+    let line = prop_oneof![
+        any::<i32>().prop_map(|number| format!("maxPods: {number}")),
+        any::<i16>().prop_map(|number| format!("syncFrequency: {number}ms")),
+        any::<bool>().prop_map(|value| format!("failSwapOn: {value}")),
+        "[a-z0-9.:~ #%-]{0,12}".prop_map(|text| format!("clusterDomain: '{text}'")),
+        "[a-z]{1,5}".prop_map(|key| format!("evictionHard: {{'{key}': '5%'}}")),
+        any::<String>().prop_map(|text| format!("clusterDNS: [{}]", serde_json::Value::from(text))),
+        (0..100_u32).prop_map(|number| format!("memoryThrottlingFactor: 0.{number}")),
+        any::<u32>().prop_map(|number| format!("logging: {{flushFrequency: {number}}}")),
+        Just("enforceNodeAllocatable: []".to_owned()),
+        Just("tracing: {samplingRatePerMillion: 5}".to_owned()),
+        "[ -~]{0,20}",
+    ];
+    prop::collection::vec(line, 0..6).prop_map(|lines| lines.join("\n"))
+}
+
+proptest! {
+    #[test]
+    fn loading_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = load_file(&bytes, &[]);
+        let drop_in = SourceFile { path: "x.conf".to_owned(), bytes };
+        let files = ConfigFiles { config: None, drop_ins: vec![drop_in] };
+        let _ = load(parsed(&[]), &files);
+    }
+
+    #[test]
+    fn what_is_printed_loads_as_the_same_settings(body in any_body()) {
+        let loaded = load_text(&body, &[]);
+        let Some(shown) = loaded.effective.filter(|_| loaded.config.is_some()) else { return Ok(()) };
+        let settings = loaded.config.map(|config| config.settings().clone());
+        for text in [shown.to_yaml(), shown.to_json()] {
+            let again = load_file(text.as_bytes(), &[]);
+            let mut wanted = settings.clone();
+            if let Some(wanted) = &mut wanted
+                && wanted.enforce_node_allocatable.is_empty()
+            {
+                // An empty list goes without saying, and what is not said gets its default.
+                wanted.enforce_node_allocatable = vec!["pods".to_owned()];
+            }
+            prop_assert_eq!(again.config.map(|config| config.settings().clone()), wanted, "{}", text);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What is wrong with a configuration, and where: one value per finding.
+//!
+//! The rule it keeps: a finding is one line that names the place, the field, the value and what was
+//! expected, and it never shows a secret. It decides nothing; callers decide what a finding means.
+
+use std::fmt;
+use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
+
+/// How many characters of a value a message shows.
+const SHOWN_VALUE: usize = 80;
+/// What stands in a message in place of a secret.
+pub const MASK: &str = "<masked>";
+
+/// Whether a finding stops the configuration from being used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    Error,
+    Warning,
+}
+
+/// Where a value came from. Lines and columns count from 1; 0 means "not known".
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Origin {
+    /// Nobody said anything: the default, or (for a finding) no place at all.
+    #[default]
+    Default,
+    /// The file of `--config`.
+    File { path: Arc<str>, line: u32, column: u32 },
+    /// A file from `--config-dir`.
+    DropIn { path: Arc<str>, line: u32, column: u32 },
+    /// The command line; the name is without the leading dashes.
+    Flag { name: Arc<str> },
+}
+
+impl Origin {
+    pub fn flag(name: &str) -> Self {
+        Self::Flag { name: Arc::from(name) }
+    }
+
+    pub fn is_default(&self) -> bool {
+        matches!(self, Self::Default)
+    }
+
+    /// The same file, at another place in it. A default or a flag has no places.
+    #[must_use]
+    pub fn at(&self, line: u32, column: u32) -> Self {
+        match self {
+            Self::File { path, .. } => Self::File { path: path.clone(), line, column },
+            Self::DropIn { path, .. } => Self::DropIn { path: path.clone(), line, column },
+            other => other.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => out.write_str("default"),
+            Self::File { path, line, .. } | Self::DropIn { path, line, .. } => {
+                out.write_str(path)?;
+                if *line > 0 { write!(out, ":{line}") } else { Ok(()) }
+            }
+            Self::Flag { name } => write!(out, "--{name}"),
+        }
+    }
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub severity: Severity,
+    pub origin: Origin,
+    /// `authentication.webhook.cacheTTL`, `registerWithTaints[0].effect`; empty for a whole file.
+    pub field: String,
+    /// The value as shown: shortened, on one line, secrets masked.
+    pub value: Option<String>,
+    /// What is wrong and what was expected.
+    pub message: String,
+}
+
+impl Problem {
+    pub fn error(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(Severity::Error, field.into(), message.into())
+    }
+
+    pub fn warning(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, field.into(), message.into())
+    }
+
+    fn new(severity: Severity, field: String, message: String) -> Self {
+        Self { severity, origin: Origin::Default, field, value: None, message }
+    }
+
+    /// Says which value was found. The field decides whether it may be shown.
+    #[must_use]
+    pub fn with_value(mut self, value: impl fmt::Display) -> Self {
+        self.value = Some(shown_value(&self.field, &value.to_string()));
+        self
+    }
+
+    #[must_use]
+    pub fn at(mut self, origin: Origin) -> Self {
+        self.origin = origin;
+        self
+    }
+
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.origin.is_default() {
+            write!(out, "{}: ", self.origin)?;
+        }
+        if !self.field.is_empty() {
+            write!(out, "{}: ", one_line(&self.field))?;
+        }
+        if let Some(value) = &self.value {
+            let shown = if value.is_empty() { "\"\"" } else { value };
+            write!(out, "{shown}: ")?;
+        }
+        out.write_str(&one_line(&self.message))
+    }
+}
+
+/// A value as it may be printed beside its field path: masked, shortened, on one line.
+pub fn shown_value(field: &str, value: &str) -> String {
+    if is_secret(field) {
+        return MASK.to_owned();
+    }
+    let line = one_line(&without_credentials(value));
+    match line.char_indices().nth(SHOWN_VALUE) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
+}
+
+/// Whether the value at this path must never be printed: header values carry bearer tokens, and
+/// the environment of a credential provider carries keys.
+pub fn is_secret(field: &str) -> bool {
+    let mut parts = field.split('.').map(|part| part.split('[').next().unwrap_or(part));
+    let in_environment = field.contains("env[") && field.ends_with(".value");
+    in_environment || parts.any(|part| part == "staticPodURLHeader")
+}
+
+/// `https://user:password@host/` without its user and password.
+pub(crate) fn without_credentials(value: &str) -> String {
+    let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
+    let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..authority_end].rfind('@') {
+        Some(at) => format!("{scheme}://{MASK}{}", &rest[at..]),
+        None => value.to_owned(),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+    }
+    line
+}

@@ -1,0 +1,49 @@
+//! How findings read.
+
+use super::*;
+
+#[test]
+fn a_finding_is_one_line_with_place_field_value_and_message() {
+    let origin = Origin::File { path: "/etc/kubelet.yaml".into(), line: 7, column: 3 };
+    let problem =
+        Problem::error("maxPods", "expected a whole number").with_value("many\nlines").at(origin);
+    assert_eq!(
+        problem.to_string(),
+        "/etc/kubelet.yaml:7: maxPods: many\\nlines: expected a whole number"
+    );
+    let problem = Problem::warning("", "no place, no field");
+    assert_eq!(problem.to_string(), "no place, no field");
+    let problem = Problem::error("port", "expected 1 to 65535").at(Origin::flag("port"));
+    assert_eq!(problem.to_string(), "--port: port: expected 1 to 65535");
+}
+
+#[test]
+fn a_file_without_known_line_shows_no_line() {
+    let origin = Origin::DropIn { path: "a.conf".into(), line: 0, column: 0 };
+    assert_eq!(Problem::error("", "empty").at(origin).to_string(), "a.conf: empty");
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    for field in [
+        "staticPodURLHeader.Authorization",
+        "staticPodURLHeader[a][0]",
+        "providers[0].env[1].value",
+    ] {
+        assert_eq!(
+            Problem::error(field, "x").with_value("Bearer abc").value.as_deref(),
+            Some(MASK)
+        );
+    }
+    let shown = shown_value("staticPodURL", "https://me:secret@host/pods?x=@");
+    assert_eq!(shown, "https://<masked>@host/pods?x=@");
+    assert_eq!(shown_value("staticPodURL", "https://host/a@b"), "https://host/a@b");
+    assert_eq!(shown_value("evictionHard.memory.available", "1"), "1");
+}
+
+#[test]
+fn long_values_are_shortened_at_a_character() {
+    let shown = shown_value("clusterDomain", &"ü".repeat(200));
+    assert_eq!(shown.chars().count(), SHOWN_VALUE + 3);
+    assert!(shown.ends_with("..."));
+}

@@ -1,0 +1,240 @@
+//! A raw tree becomes a tree of known fields with values of the right kind.
+//!
+//! The rule it keeps: it takes what the decoder of Kubernetes takes. A number where a string
+//! belongs is refused, a null mostly means "not said", a duration is a string; every finding has
+//! its path, its value and what was expected, and all of them are collected. Durations and
+//! quantities leave in their canonical form.
+
+use std::collections::BTreeMap;
+
+use pod_model::{GoDuration, Quantity};
+
+use super::{Field, Kind, Presence};
+use crate::document::{Node, Number, Value, child_path, item_path};
+use crate::problem::Problem;
+
+/// Whether `MaxPods` means `maxPods`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameMatching {
+    /// As the file of `--config` is decoded.
+    Exact,
+    /// As drop-ins are decoded: their merged form goes through a decoder that ignores case.
+    IgnoreCase,
+}
+
+/// Decodes an object by its fields. Unknown fields are dropped with a warning each.
+pub fn decode(
+    node: &Node,
+    fields: &'static [Field],
+    names: NameMatching,
+    problems: &mut Vec<Problem>,
+) -> Node {
+    let mut decoder = Decoder { names, problems };
+    decoder
+        .object(node, fields, "")
+        .unwrap_or_else(|| Node::new(Value::Map(BTreeMap::new()), node.origin.clone()))
+}
+
+/// Checks one value against one kind; `None` when it is refused.
+pub fn check_value(
+    node: &Node,
+    kind: Kind,
+    path: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<Node> {
+    Decoder { names: NameMatching::Exact, problems }.value(node, kind, path)
+}
+
+struct Decoder<'problems> {
+    names: NameMatching,
+    problems: &'problems mut Vec<Problem>,
+}
+
+impl Decoder<'_> {
+    fn object(&mut self, node: &Node, fields: &'static [Field], path: &str) -> Option<Node> {
+        let Some(entries) = node.as_map() else {
+            self.refuse_kind(node, Kind::Object(fields), path);
+            return None;
+        };
+        let mut known: BTreeMap<String, Node> = BTreeMap::new();
+        // Entries come in the order of their bytes, which is also the order in which drop-ins are
+        // decoded, so where two spellings of one name meet the later one wins here as well.
+        for (name, value) in entries {
+            let child = child_path(path, name);
+            let Some(field) = self.find_field(fields, name) else {
+                let told = Problem::warning(child, unknown_field(fields, name));
+                self.problems.push(told.with_value(value.shown()).at(value.origin.clone()));
+                continue;
+            };
+            if let Some(settled) = self.field(value, field, &child) {
+                put(&mut known, field.name, settled);
+            }
+        }
+        Some(Node::new(Value::Map(known), node.origin.clone()))
+    }
+
+    fn find_field(&mut self, fields: &'static [Field], name: &str) -> Option<&'static Field> {
+        let exact = fields.iter().find(|field| field.name == name);
+        match self.names {
+            NameMatching::Exact => exact,
+            NameMatching::IgnoreCase => {
+                exact.or_else(|| fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)))
+            }
+        }
+    }
+
+    fn field(&mut self, node: &Node, field: &Field, path: &str) -> Option<Node> {
+        if !node.is_null() {
+            return self.value(node, field.kind, path);
+        }
+        // A plain duration has its own decoder, and that one wants a string even here.
+        let pointer = matches!(field.presence, Presence::Explicit | Presence::Optional);
+        if matches!(field.kind, Kind::Duration) && !pointer {
+            self.refuse_kind(node, field.kind, path);
+        }
+        None
+    }
+
+    fn value(&mut self, node: &Node, kind: Kind, path: &str) -> Option<Node> {
+        let settled = match (kind, &node.value) {
+            (Kind::List(inner), Value::List(items)) => {
+                let items = items.iter().enumerate().filter_map(|(index, item)| {
+                    self.element(item, *inner, &item_path(path, index))
+                });
+                Some(Value::List(items.collect()))
+            }
+            (Kind::Map(inner), Value::Map(entries)) => {
+                let mut settled = BTreeMap::new();
+                for (key, value) in entries {
+                    if let Some(value) = self.element(value, *inner, &child_path(path, key)) {
+                        settled.insert(key.clone(), value);
+                    }
+                }
+                Some(Value::Map(settled))
+            }
+            (Kind::Object(fields), Value::Map(_)) => return self.object(node, fields, path),
+            _ => scalar(node, kind),
+        };
+        if settled.is_none() {
+            self.refuse_kind(node, kind, path);
+        }
+        settled.map(|value| Node::new(value, node.origin.clone()))
+    }
+
+    /// A null inside a list or a map is an empty value, not an absent one.
+    fn element(&mut self, node: &Node, kind: Kind, path: &str) -> Option<Node> {
+        if node.is_null() {
+            return Some(Node::new(zero(kind), node.origin.clone()));
+        }
+        self.value(node, kind, path)
+    }
+
+    fn refuse_kind(&mut self, node: &Node, kind: Kind, path: &str) {
+        let same_shape = matches!(
+            (kind, &node.value),
+            (Kind::Duration | Kind::DurationOrNanoseconds | Kind::Quantity, Value::String(_))
+                | (Kind::Int32 | Kind::Int64 | Kind::Uint32, Value::Number(Number::Integer(_)))
+        );
+        let message = if same_shape {
+            format!("expected {}", kind.expectation())
+        } else {
+            format!("expected {}, found {}", kind.expectation(), node.kind_name())
+        };
+        let told = Problem::error(path, message).with_value(node.shown());
+        self.problems.push(told.at(node.origin.clone()));
+    }
+}
+
+/// Two spellings of one field: objects flow together, anything else is replaced.
+fn put(known: &mut BTreeMap<String, Node>, name: &str, node: Node) {
+    match known.get_mut(name) {
+        Some(Node { value: Value::Map(present), .. }) => match node.value {
+            Value::Map(entries) => {
+                for (key, value) in entries {
+                    put(present, &key, value);
+                }
+            }
+            value => {
+                known.insert(name.to_owned(), Node::new(value, node.origin));
+            }
+        },
+        _ => {
+            known.insert(name.to_owned(), node);
+        }
+    }
+}
+
+fn unknown_field(fields: &[Field], name: &str) -> String {
+    match fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)) {
+        Some(field) => format!("unknown field, ignored; did you mean {}?", field.name),
+        None => "unknown field, ignored".to_owned(),
+    }
+}
+
+/// A scalar in its canonical form, when its kind takes it.
+fn scalar(node: &Node, kind: Kind) -> Option<Value> {
+    let in_range = |low: i128, high: i128| match node.value {
+        Value::Number(Number::Integer(whole)) if (low..=high).contains(&whole) => {
+            Some(node.value.clone())
+        }
+        _ => None,
+    };
+    match (kind, &node.value) {
+        (Kind::Bool, Value::Bool(_)) | (Kind::Text | Kind::Time, Value::String(_)) => {
+            Some(node.value.clone())
+        }
+        (Kind::Int32, _) => in_range(i32::MIN.into(), i32::MAX.into()),
+        (Kind::Int64, _) => in_range(i64::MIN.into(), i64::MAX.into()),
+        (Kind::Uint32, _) => in_range(0, u32::MAX.into()),
+        (Kind::Float, Value::Number(number)) => float(*number),
+        (Kind::Duration | Kind::DurationOrNanoseconds, Value::String(text)) => {
+            GoDuration::parse(text).ok().map(|duration| Value::String(duration.to_string()))
+        }
+        (Kind::DurationOrNanoseconds, _) => in_range(i64::MIN.into(), i64::MAX.into()),
+        (Kind::Quantity, Value::String(text)) => quantity(text),
+        (Kind::Quantity, Value::Number(number)) => quantity(&number.text()),
+        _ => None,
+    }
+}
+
+/// Kubernetes writes a float without a fraction as a whole number, so that is its one form here.
+fn float(number: Number) -> Option<Value> {
+    match number {
+        Number::Float(number) if !number.is_finite() => None,
+        Number::Float(number) if number.fract() == 0.0 && number.abs() < 1e21 => {
+            Some(Value::Number(Number::Integer(number as i128)))
+        }
+        number => Some(Value::Number(number)),
+    }
+}
+
+fn quantity(text: &str) -> Option<Value> {
+    Quantity::parse(text.trim()).ok().map(|quantity| Value::String(quantity.to_string()))
+}
+
+/// The value that a field of this kind has when nobody said anything.
+pub(super) fn zero(kind: Kind) -> Value {
+    match kind {
+        Kind::Bool => Value::Bool(false),
+        Kind::Int32 | Kind::Int64 | Kind::Uint32 => Value::Number(Number::Integer(0)),
+        Kind::Float => Value::Number(Number::Float(0.0)),
+        Kind::Text | Kind::Time => Value::String(String::new()),
+        Kind::Duration | Kind::DurationOrNanoseconds => Value::String("0s".to_owned()),
+        Kind::Quantity => Value::String("0".to_owned()),
+        Kind::List(_) => Value::List(Vec::new()),
+        Kind::Map(_) | Kind::Object(_) => Value::Map(BTreeMap::new()),
+    }
+}
+
+/// Whether a value is the one that `zero` gives. Lists and maps are asked whether they are empty.
+pub(super) fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(Number::Integer(whole)) => *whole == 0,
+        Value::Number(Number::Float(number)) => *number == 0.0,
+        Value::String(text) => text.is_empty(),
+        Value::List(items) => items.is_empty(),
+        Value::Map(entries) => entries.is_empty(),
+    }
+}

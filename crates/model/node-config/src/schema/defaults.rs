@@ -1,0 +1,181 @@
+//! Defaults: first those that look at other fields or at feature gates, then the tables'.
+//!
+//! The rule it keeps: what somebody said is never changed, with the two exceptions that Kubernetes
+//! makes (a zero in a plain field counts as unsaid; a negative `podPidsLimit` is -1). The order
+//! matters: rules between fields look at what was said, not at what was filled in.
+
+use std::collections::BTreeMap;
+
+use pod_model::{GoDuration, Quantity};
+
+use super::check::{is_zero, zero};
+use super::{DefaultRule, Field, KUBELET_CONFIGURATION, Kind, Presence};
+use crate::document::{Node, Number, Value};
+use crate::problem::Origin;
+
+/// The feature gates that two defaults depend on, as they stand while the document is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DefaultingGates {
+    /// `KubeletCrashLoopBackOffMax`
+    pub crash_loop_back_off_max: bool,
+    /// `KubeletEnsureSecretPulledImages`
+    pub ensure_secret_pulled_images: bool,
+}
+
+type Entries = BTreeMap<String, Node>;
+
+/// Fills in what nobody said. The tree must come from `decode`.
+pub fn apply_defaults(tree: &mut Node, gates: DefaultingGates) {
+    let Value::Map(entries) = &mut tree.value else { return };
+    follow_update_frequency(entries);
+    follow_parallel_pulls(entries);
+    if let Some(Node { value: Value::Number(Number::Integer(limit)), .. }) =
+        entries.get_mut("podPidsLimit")
+        && *limit < 0
+    {
+        *limit = -1;
+    }
+    if gates.ensure_secret_pulled_images {
+        let policy = Value::String("NeverVerifyPreloadedImages".to_owned());
+        set_if_unsaid(entries, "imagePullCredentialsVerificationPolicy", policy);
+    }
+    if gates.crash_loop_back_off_max {
+        let back_off = entries
+            .entry("crashLoopBackOff".to_owned())
+            .or_insert_with(|| by_default(Value::Map(BTreeMap::new())));
+        if let Value::Map(inner) = &mut back_off.value {
+            let period = "maxContainerRestartPeriod".to_owned();
+            inner.entry(period).or_insert_with(|| by_default(Value::String("5m0s".to_owned())));
+        }
+    }
+    fill_from_table(entries, KUBELET_CONFIGURATION);
+}
+
+/// A node whose update frequency is said but not its report frequency reports as often.
+fn follow_update_frequency(entries: &mut Entries) {
+    let Some(update) = entries.get("nodeStatusUpdateFrequency").cloned() else { return };
+    if !is_zero_duration(&update.value) {
+        set_if_unsaid(entries, "nodeStatusReportFrequency", update.value);
+    }
+}
+
+/// Asking for parallel pulls is enough to get them.
+fn follow_parallel_pulls(entries: &mut Entries) {
+    let parallel = matches!(
+        entries.get("maxParallelImagePulls").map(|node| &node.value),
+        Some(Value::Number(Number::Integer(pulls))) if *pulls >= 2
+    );
+    if parallel && !entries.contains_key("serializeImagePulls") {
+        entries.insert("serializeImagePulls".to_owned(), by_default(Value::Bool(false)));
+    }
+}
+
+fn set_if_unsaid(entries: &mut Entries, name: &str, value: Value) {
+    let unsaid =
+        entries.get(name).is_none_or(|node| is_zero(&node.value) || is_zero_duration(&node.value));
+    if unsaid {
+        entries.insert(name.to_owned(), by_default(value));
+    }
+}
+
+fn fill_from_table(entries: &mut Entries, fields: &[Field]) {
+    for field in fields {
+        if let Kind::Object(inner) = field.kind {
+            if field.presence == Presence::Always {
+                let object = entries
+                    .entry(field.name.to_owned())
+                    .or_insert_with(|| by_default(Value::Map(BTreeMap::new())));
+                if let Value::Map(entries) = &mut object.value {
+                    fill_from_table(entries, inner);
+                }
+            }
+            continue;
+        }
+        let Some(default) = default_value(field.default) else { continue };
+        if entries.get(field.name).is_none_or(|node| counts_as_unsaid(field, &node.value)) {
+            entries.insert(field.name.to_owned(), by_default(default));
+        }
+    }
+}
+
+/// Whether what is there is as good as nothing. Empty lists and maps were said on purpose.
+fn counts_as_unsaid(field: &Field, value: &Value) -> bool {
+    match (field.presence, field.kind) {
+        (Presence::Explicit | Presence::Optional, _) | (_, Kind::List(_) | Kind::Map(_)) => false,
+        (_, Kind::Duration) => is_zero_duration(value),
+        (_, Kind::DurationOrNanoseconds) => is_zero(value) || is_zero_duration(value),
+        _ => is_zero(value),
+    }
+}
+
+fn is_zero_duration(value: &Value) -> bool {
+    matches!(value, Value::String(text) if GoDuration::parse(text).is_ok_and(GoDuration::is_zero))
+}
+
+fn default_value(rule: DefaultRule) -> Option<Value> {
+    Some(match rule {
+        DefaultRule::Zero => return None,
+        DefaultRule::Bool(value) => Value::Bool(value),
+        DefaultRule::Int(whole) => Value::Number(Number::Integer(whole.into())),
+        DefaultRule::Float(number) => Value::Number(Number::Float(number)),
+        DefaultRule::Text(text) => Value::String(text.to_owned()),
+        DefaultRule::TextList(items) => Value::List(
+            items.iter().map(|item| by_default(Value::String((*item).to_owned()))).collect(),
+        ),
+    })
+}
+
+fn by_default(value: Value) -> Node {
+    Node::new(value, Origin::Default)
+}
+
+/// Reserved memory in a file is rounded up to thousandths. (In drop-ins it is not.)
+pub fn round_reserved_memory(tree: &mut Node) {
+    let Value::Map(entries) = &mut tree.value else { return };
+    let Some(Node { value: Value::List(reservations), .. }) = entries.get_mut("reservedMemory")
+    else {
+        return;
+    };
+    for reservation in reservations {
+        let Value::Map(entries) = &mut reservation.value else { continue };
+        let Some(Node { value: Value::Map(limits), .. }) = entries.get_mut("limits") else {
+            continue;
+        };
+        for limit in limits.values_mut() {
+            if let Value::String(text) = &mut limit.value
+                && let Ok(quantity) = Quantity::parse(text)
+                && let Some(thousandths) = quantity.checked_milli_value()
+            {
+                let rounded = Quantity::from_milli(thousandths, quantity.format());
+                if rounded != quantity {
+                    *text = rounded.to_string();
+                }
+            }
+        }
+    }
+}
+
+/// Gives every field that may not be absent its zero, so that the tree is complete.
+pub fn fill_absent(tree: &mut Node) {
+    fill_absent_object(tree, KUBELET_CONFIGURATION);
+}
+
+fn fill_absent_object(node: &mut Node, fields: &[Field]) {
+    let Value::Map(entries) = &mut node.value else { return };
+    for field in fields {
+        if field.presence == Presence::Optional && !entries.contains_key(field.name) {
+            continue;
+        }
+        let child =
+            entries.entry(field.name.to_owned()).or_insert_with(|| by_default(zero(field.kind)));
+        match (field.kind, &mut child.value) {
+            (Kind::Object(inner), _) => fill_absent_object(child, inner),
+            (Kind::List(Kind::Object(inner)), Value::List(items)) => {
+                for item in items {
+                    fill_absent_object(item, inner);
+                }
+            }
+            _ => {}
+        }
+    }
+}

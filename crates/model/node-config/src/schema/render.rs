@@ -1,0 +1,36 @@
+//! The document form of a settled tree: which fields are written down and which go without saying.
+//!
+//! The rule it keeps: exactly what the published Go type writes, so an empty list is left out and a
+//! zero duration is not. Merging drop-ins starts from this form, so what is left out here can be
+//! filled in by a default again.
+
+use std::collections::BTreeMap;
+
+use super::check::is_zero;
+use super::{Field, Kind, Presence};
+use crate::document::{Node, Value};
+
+/// The tree without what goes without saying; origins stay.
+pub fn document_form(node: &Node, fields: &[Field]) -> Node {
+    let Value::Map(entries) = &node.value else { return node.clone() };
+    let mut written = BTreeMap::new();
+    for field in fields {
+        let Some(value) = entries.get(field.name) else { continue };
+        if field.presence == Presence::ZeroIsAbsent && is_zero(&value.value) {
+            continue;
+        }
+        written.insert(field.name.to_owned(), child_form(value, field.kind));
+    }
+    Node::new(Value::Map(written), node.origin.clone())
+}
+
+fn child_form(node: &Node, kind: Kind) -> Node {
+    match (kind, &node.value) {
+        (Kind::Object(fields), _) => document_form(node, fields),
+        (Kind::List(inner), Value::List(items)) => {
+            let items = items.iter().map(|item| child_form(item, *inner)).collect();
+            Node::new(Value::List(items), node.origin.clone())
+        }
+        _ => node.clone(),
+    }
+}

@@ -1,0 +1,153 @@
+//! Every rule that makes a configuration unusable, or worth a warning, judged from the
+//! configuration alone.
+//!
+//! The rule it keeps: all rules run, whatever the others found, so that one start shows every
+//! mistake; and what the reference kubelet v1.36 refuses on Linux, at validation or later while it
+//! starts, is refused here. What only the machine can tell (CPUs, NUMA nodes, cgroup version, files)
+//! is not judged here.
+//!
+//! upstream: pkg/kubelet/apis/config/validation, cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go
+
+use std::fmt;
+
+use crate::feature_gates::{FeatureGates, Gate};
+use crate::flags::{self, FlagSettings};
+use crate::kubelet_configuration::KubeletConfiguration;
+use crate::problem::Problem;
+
+mod allocatable;
+mod eviction;
+mod images;
+mod logging;
+mod managers;
+mod memory;
+mod node;
+mod numbers;
+mod server;
+mod shutdown;
+#[cfg(test)]
+mod tests;
+mod text_forms;
+pub(crate) mod web_address;
+
+/// What the rules look at: the settled configuration, the flags that are no part of it, the gates.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) settings: &'a KubeletConfiguration,
+    pub(crate) flags: &'a FlagSettings,
+    pub(crate) gates: &'a FeatureGates,
+}
+
+impl Subject<'_> {
+    fn gate(&self, gate: Gate) -> bool {
+        self.gates.enabled(gate)
+    }
+}
+
+/// Collects what the rules find, in the order in which they find it.
+#[derive(Default)]
+pub(crate) struct Findings {
+    problems: Vec<Problem>,
+}
+
+impl Findings {
+    /// The value of a field cannot be used; `expected` says what would do.
+    pub(crate) fn refuse(
+        &mut self,
+        field: impl Into<String>,
+        value: impl fmt::Display,
+        expected: impl Into<String>,
+    ) {
+        let field = field.into();
+        let message = with_flag(&field, expected.into());
+        self.problems.push(Problem::error(field, message).with_value(value));
+    }
+
+    /// The value is usable, but does not do what its author may think.
+    pub(crate) fn warn(
+        &mut self,
+        field: impl Into<String>,
+        value: impl fmt::Display,
+        note: impl Into<String>,
+    ) {
+        let field = field.into();
+        let message = with_flag(&field, note.into());
+        self.problems.push(Problem::warning(field, message).with_value(value));
+    }
+
+    /// Refuses a number outside `least..=most`.
+    pub(crate) fn within<N>(&mut self, field: &str, value: N, (least, most): (N, N))
+    where
+        N: PartialOrd + fmt::Display,
+    {
+        if value < least || value > most {
+            self.refuse(field, value, format!("must be between {least} and {most}"));
+        }
+    }
+
+    /// Refuses a number below `least`.
+    pub(crate) fn at_least<N>(&mut self, field: &str, value: N, least: N)
+    where
+        N: PartialOrd + fmt::Display + Copy,
+    {
+        if value < least {
+            self.refuse(field, value, format!("must be {least} or more"));
+        }
+    }
+
+    /// Refuses a word that is not one of those known.
+    pub(crate) fn one_of(&mut self, field: &str, value: &str, known: &[&str]) {
+        if !known.contains(&value) {
+            self.refuse(field, value, format!("must be one of {}", quoted_list(known)));
+        }
+    }
+}
+
+/// One subject's rules.
+type RuleGroup = fn(&Subject<'_>, &mut Findings);
+
+const RULE_GROUPS: &[RuleGroup] = &[
+    numbers::check,
+    images::check,
+    shutdown::check,
+    allocatable::check,
+    managers::check,
+    memory::check,
+    eviction::check,
+    server::check,
+    logging::check,
+    node::check,
+];
+
+/// Everything that is wrong with a settled configuration, errors and warnings together.
+pub fn validate(
+    settings: &KubeletConfiguration,
+    flags: &FlagSettings,
+    gates: &FeatureGates,
+) -> Vec<Problem> {
+    let subject = Subject { settings, flags, gates };
+    let mut findings = Findings::default();
+    for check in RULE_GROUPS {
+        check(&subject, &mut findings);
+    }
+    findings.problems
+}
+
+/// `"a", "b" or "c"`.
+pub(crate) fn quoted_list(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// A field's message, with the flag that sets the same field.
+fn with_flag(field: &str, message: String) -> String {
+    let top = field.split('[').next().unwrap_or(field);
+    match flags::alias_of(top) {
+        Some(flag) => format!("{message} (flag --{flag})"),
+        None => message,
+    }
+}

@@ -1,0 +1,126 @@
+//! Rules about images: when they are collected, how many are pulled at once, whose credentials are
+//! checked again.
+//!
+//! It does not read the credential provider's own file.
+
+use super::text_forms::{ImageName, image_name};
+use super::{Findings, Subject};
+use crate::feature_gates::Gate;
+
+const ALLOWLIST_POLICY: &str = "NeverVerifyAllowlistedImages";
+const VERIFICATION_POLICIES: &[&str] =
+    &["NeverVerify", "NeverVerifyPreloadedImages", ALLOWLIST_POLICY, "AlwaysVerify"];
+
+pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
+    collection(subject, findings);
+    pulls(subject, findings);
+    credential_verification(subject, findings);
+    credential_providers(subject, findings);
+}
+
+fn collection(subject: &Subject<'_>, findings: &mut Findings) {
+    let settings = subject.settings;
+    let (low, high) =
+        (settings.image_gc_low_threshold_percent, settings.image_gc_high_threshold_percent);
+    if low >= high {
+        findings.refuse(
+            "imageGCLowThresholdPercent",
+            low,
+            format!(
+                "must be less than imageGCHighThresholdPercent (--image-gc-high-threshold), which is {high}"
+            ),
+        );
+    }
+    let (youngest, oldest) = (settings.image_minimum_gc_age, settings.image_maximum_gc_age);
+    if oldest.as_nanos() != 0 && !subject.gate(Gate::ImageMaximumGCAge) {
+        findings.refuse("imageMaximumGCAge", oldest, "needs the feature gate ImageMaximumGCAge");
+    }
+    if oldest.as_nanos() > 0 && oldest <= youngest {
+        findings.refuse(
+            "imageMaximumGCAge",
+            oldest,
+            format!("must be longer than imageMinimumGCAge, which is {youngest}"),
+        );
+    }
+}
+
+fn pulls(subject: &Subject<'_>, findings: &mut Findings) {
+    let settings = subject.settings;
+    if let Some(parallel) = settings.max_parallel_image_pulls
+        && parallel > 1
+        && settings.serialize_image_pulls
+    {
+        findings.refuse(
+            "maxParallelImagePulls",
+            parallel,
+            "must be 1 or unset while serializeImagePulls (--serialize-image-pulls) is true",
+        );
+    }
+}
+
+fn credential_verification(subject: &Subject<'_>, findings: &mut Findings) {
+    const POLICY: &str = "imagePullCredentialsVerificationPolicy";
+    const ALLOWLIST: &str = "preloadedImagesVerificationAllowlist";
+    let policy = subject.settings.image_pull_credentials_verification_policy.as_str();
+    let patterns = &subject.settings.preloaded_images_verification_allowlist;
+    if !subject.gate(Gate::KubeletEnsureSecretPulledImages) {
+        let needs = "needs the feature gate KubeletEnsureSecretPulledImages";
+        if !policy.is_empty() {
+            findings.refuse(POLICY, policy, needs);
+        }
+        if !patterns.is_empty() {
+            findings.refuse(ALLOWLIST, patterns.join(", "), needs);
+        }
+        return;
+    }
+    findings.one_of(POLICY, policy, VERIFICATION_POLICIES);
+    if patterns.is_empty() {
+        return;
+    }
+    if policy != ALLOWLIST_POLICY {
+        let message = format!("may be set only while {POLICY} is {ALLOWLIST_POLICY:?}");
+        findings.refuse(ALLOWLIST, patterns.join(", "), message);
+        return;
+    }
+    for (index, pattern) in patterns.iter().enumerate() {
+        if let Err(expected) = allowlist_pattern(pattern) {
+            findings.refuse(format!("{ALLOWLIST}[{index}]"), pattern, expected);
+        }
+    }
+}
+
+/// A pattern is an image name without tag and digest, or a prefix of names that ends in `/*`.
+fn allowlist_pattern(pattern: &str) -> Result<(), &'static str> {
+    if pattern != pattern.trim() {
+        return Err("must not begin or end with white space");
+    }
+    let prefix = pattern.strip_suffix('*').filter(|prefix| prefix.ends_with('/'));
+    let literal = prefix.unwrap_or(pattern);
+    if literal.contains('*') {
+        return Err("may hold a wildcard only as `/*` at its end");
+    }
+    match prefix {
+        Some("/") => Err("must name at least a registry before `/*`"),
+        Some(_) => Ok(()),
+        None => match image_name(literal) {
+            ImageName::Plain => Ok(()),
+            ImageName::WithTagOrDigest => Err("must be an image name without a tag or a digest"),
+            ImageName::Invalid => Err("must be the name of an image"),
+        },
+    }
+}
+
+/// The file and the folder of the credential providers come together or not at all.
+fn credential_providers(subject: &Subject<'_>, findings: &mut Findings) {
+    let file = subject.flags.image_credential_provider_config.as_str();
+    let folder = subject.flags.image_credential_provider_bin_dir.as_str();
+    let pairs = [
+        ("--image-credential-provider-config", file, "--image-credential-provider-bin-dir", folder),
+        ("--image-credential-provider-bin-dir", folder, "--image-credential-provider-config", file),
+    ];
+    for (missing, value, present, other) in pairs {
+        if value.is_empty() && !other.is_empty() {
+            findings.refuse(missing, "", format!("must be set because {present} is"));
+        }
+    }
+}

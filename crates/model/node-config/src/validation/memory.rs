@@ -1,0 +1,160 @@
+//! Rules about memory: what is reserved per NUMA node, swap, throttling, and the id ranges of user
+//! namespaces.
+//!
+//! upstream: validation_reserved_memory.go, validation_linux.go, pkg/kubelet/cm/memorymanager
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pod_model::{Quantity, ThresholdValue};
+
+use super::allocatable::reserved_total;
+use super::{Findings, Subject};
+use crate::document::child_path;
+use crate::feature_gates::Gate;
+use crate::kubelet_configuration::MemoryReservation;
+
+const RESERVED: &str = "reservedMemory";
+const MEMORY: &str = "memory";
+const HUGE_PAGES: &str = "hugepages-";
+/// A user namespace gets whole ranges of 65536 ids.
+const IDS_PER_RANGE: i64 = 65_536;
+
+pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
+    reservations(&subject.settings.reserved_memory, findings);
+    static_policy(subject, findings);
+    throttling(subject, findings);
+    swap(subject, findings);
+    user_namespaces(subject, findings);
+}
+
+fn reservations(reservations: &[MemoryReservation], findings: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for (index, reservation) in reservations.iter().enumerate() {
+        let node = reservation.numa_node;
+        for (resource, amount) in &reservation.limits {
+            let path = child_path(&format!("{RESERVED}[{index}].limits"), resource);
+            if resource != MEMORY && !resource.starts_with(HUGE_PAGES) {
+                findings.refuse(&path, amount, "must be \"memory\" or \"hugepages-<size>\"");
+            }
+            if amount.is_zero() {
+                findings.refuse(&path, amount, "must not be zero");
+            }
+            if !seen.insert((node, resource)) {
+                findings.refuse(
+                    &path,
+                    amount,
+                    format!("reserves {resource} of NUMA node {node} a second time"),
+                );
+            }
+        }
+    }
+}
+
+/// The static policy wants the reservations of all NUMA nodes to add up to what the node as a
+/// whole keeps: what is reserved by amount, and the hard eviction threshold.
+fn static_policy(subject: &Subject<'_>, findings: &mut Findings) {
+    let settings = subject.settings;
+    if settings.memory_manager_policy != "Static" {
+        return;
+    }
+    let mut totals: BTreeMap<&str, Option<Quantity>> = BTreeMap::new();
+    for (index, reservation) in settings.reserved_memory.iter().enumerate() {
+        if reservation.numa_node < 0 {
+            findings.refuse(
+                format!("{RESERVED}[{index}].numaNode"),
+                reservation.numa_node,
+                "must be the number of a NUMA node",
+            );
+        }
+        for (resource, amount) in &reservation.limits {
+            let total = totals.entry(resource).or_insert_with(|| Some(Quantity::default()));
+            *total = total.as_ref().and_then(|total| total.checked_add(amount));
+        }
+    }
+    let Some(wanted) = node_memory_reservation(subject) else { return };
+    for (resource, total) in &totals {
+        // Huge pages cannot be reserved by amount, so the node keeps none of them.
+        let none = Quantity::default();
+        let wanted = if *resource == MEMORY { &wanted } else { &none };
+        if total.as_ref() != Some(wanted) {
+            let shown = total.as_ref().map_or_else(|| "too much".to_owned(), ToString::to_string);
+            findings.refuse(
+                RESERVED,
+                shown,
+                format!(
+                    "the {resource} of all NUMA nodes must add up to {wanted} (kubeReserved, \
+                     systemReserved and evictionHard together) under memoryManagerPolicy \"Static\""
+                ),
+            );
+        }
+    }
+    if !totals.contains_key(MEMORY) {
+        findings.refuse(
+            RESERVED,
+            "",
+            format!("must reserve {wanted} of memory under memoryManagerPolicy \"Static\""),
+        );
+    }
+}
+
+/// What the node keeps of its memory; nothing when the machine's size is needed to tell.
+fn node_memory_reservation(subject: &Subject<'_>) -> Option<Quantity> {
+    let mut total = Quantity::default();
+    for amount in reserved_total(subject, MEMORY) {
+        total = total.checked_add(&amount)?;
+    }
+    let threshold = subject.settings.eviction_hard.get("memory.available");
+    if subject.flags.experimental_allocatable_ignore_eviction {
+        return Some(total);
+    }
+    match threshold.map(|text| ThresholdValue::parse_threshold(text)) {
+        Some(Ok(Some(ThresholdValue::Quantity(amount)))) => total.checked_add(&amount),
+        Some(Ok(Some(ThresholdValue::Percentage(_))) | Err(_)) => None,
+        Some(Ok(None)) | None => Some(total),
+    }
+}
+
+fn throttling(subject: &Subject<'_>, findings: &mut Findings) {
+    const FACTOR: &str = "memoryThrottlingFactor";
+    const POLICY: &str = "memoryReservationPolicy";
+    let settings = subject.settings;
+    let gate = subject.gate(Gate::MemoryQoS);
+    match settings.memory_throttling_factor {
+        // Written so that "not a number" is refused too.
+        Some(factor) if !(factor > 0.0 && factor <= 1.0) => {
+            findings.refuse(FACTOR, factor, "must be more than 0 and at most 1");
+        }
+        None if gate => {
+            findings.refuse(FACTOR, "", "must be set while the feature gate MemoryQoS is on");
+        }
+        _ => {}
+    }
+    let policy = settings.memory_reservation_policy.as_str();
+    findings.one_of(POLICY, policy, &["None", "TieredReservation"]);
+    if policy == "TieredReservation" && !gate {
+        findings.refuse(POLICY, policy, "needs the feature gate MemoryQoS");
+    }
+}
+
+fn swap(subject: &Subject<'_>, findings: &mut Findings) {
+    const FIELD: &str = "memorySwap.swapBehavior";
+    let behaviour = subject.settings.memory_swap.swap_behavior.as_str();
+    if behaviour.is_empty() {
+        return;
+    }
+    if subject.gate(Gate::NodeSwap) {
+        findings.one_of(FIELD, behaviour, &["NoSwap", "LimitedSwap"]);
+    } else {
+        findings.refuse(FIELD, behaviour, "needs the feature gate NodeSwap");
+    }
+}
+
+fn user_namespaces(subject: &Subject<'_>, findings: &mut Findings) {
+    const FIELD: &str = "userNamespaces.idsPerPod";
+    let namespaces = subject.settings.user_namespaces.as_ref();
+    let Some(count) = namespaces.and_then(|namespaces| namespaces.ids_per_pod) else { return };
+    findings.within(FIELD, count, (IDS_PER_RANGE, u32::MAX.into()));
+    if count % IDS_PER_RANGE != 0 {
+        findings.refuse(FIELD, count, format!("must be a multiple of {IDS_PER_RANGE}"));
+    }
+}

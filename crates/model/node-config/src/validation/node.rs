@@ -1,0 +1,243 @@
+//! Rules about the node as the cluster and the network see it: its name, addresses, labels, taints,
+//! the runtime it talks to, and the flags that have no field.
+//!
+//! upstream: cmd/kubelet/app/options/options.go, pkg/util/taints, pkg/kubelet/sysctl
+
+use pod_model::{
+    check_label_value, check_qualified_name, check_taint_effect, parse_ip, parse_node_addresses,
+};
+
+use super::text_forms::{is_namespaced_sysctl, is_sysctl_pattern};
+use super::web_address::scheme_of;
+use super::{Findings, Subject};
+
+/// Labels of Kubernetes itself that a node may still give itself.
+const OWN_LABELS: &[&str] = &[
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+];
+const OWN_LABEL_PREFIXES: &[&str] = &["kubelet.kubernetes.io", "node.kubernetes.io"];
+const RESERVED_LABEL_PREFIXES: &[&str] = &["kubernetes.io", "k8s.io"];
+/// The bits that packets were once marked with; nothing uses them any more.
+const DEAD_BITS: (i32, i32) = (14, 15);
+
+pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
+    labels(subject, findings);
+    taints(subject, findings);
+    addresses(subject, findings);
+    sysctls(subject, findings);
+    endpoints(subject, findings);
+    modes(subject, findings);
+    flags_without_field(subject, findings);
+    without_effect(subject, findings);
+}
+
+fn labels(subject: &Subject<'_>, findings: &mut Findings) {
+    const FIELD: &str = "--node-labels";
+    for (key, value) in &subject.flags.node_labels {
+        let label = format!("{key}={value}");
+        let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
+        let own = OWN_LABELS.contains(&key.as_str()) || lies_under(prefix, OWN_LABEL_PREFIXES);
+        if lies_under(prefix, RESERVED_LABEL_PREFIXES) && !own {
+            findings.refuse(
+                FIELD,
+                &label,
+                format!(
+                    "a node may not give itself this label; of the labels of kubernetes.io and \
+                     k8s.io it may set those under {} and {}",
+                    OWN_LABEL_PREFIXES.join(" and "),
+                    OWN_LABELS.join(", "),
+                ),
+            );
+        }
+        if let Err(problem) = check_qualified_name(key) {
+            findings.refuse(FIELD, &label, problem.to_string());
+        }
+        if let Err(problem) = check_label_value(value) {
+            findings.refuse(FIELD, &label, problem.to_string());
+        }
+    }
+}
+
+fn lies_under(prefix: &str, domains: &[&str]) -> bool {
+    domains.iter().any(|domain| {
+        prefix.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
+}
+
+fn taints(subject: &Subject<'_>, findings: &mut Findings) {
+    for (index, taint) in subject.settings.register_with_taints.iter().enumerate() {
+        let path = format!("registerWithTaints[{index}]");
+        if let Err(problem) = check_qualified_name(&taint.key) {
+            findings.refuse(format!("{path}.key"), &taint.key, problem.to_string());
+        }
+        if let Err(problem) = check_label_value(&taint.value) {
+            findings.refuse(format!("{path}.value"), &taint.value, problem.to_string());
+        }
+        if !taint.effect.is_empty()
+            && let Err(problem) = check_taint_effect(&taint.effect)
+        {
+            findings.refuse(format!("{path}.effect"), &taint.effect, problem.to_string());
+        }
+        if let Some(time) = &taint.time_added {
+            findings.refuse(format!("{path}.timeAdded"), time, "must not be set");
+        }
+    }
+}
+
+fn addresses(subject: &Subject<'_>, findings: &mut Findings) {
+    let settings = subject.settings;
+    for (index, address) in settings.cluster_dns.iter().enumerate() {
+        if parse_ip(address).is_err() {
+            findings.warn(
+                format!("clusterDNS[{index}]"),
+                address,
+                "is no IP address and is left out",
+            );
+        }
+    }
+    for (field, address) in
+        [("address", &settings.address), ("healthzBindAddress", &settings.healthz_bind_address)]
+    {
+        if parse_ip(address).is_err() {
+            findings.warn(field, address, "is no IP address");
+        }
+    }
+    let own_provider = matches!(subject.flags.cloud_provider.as_str(), "" | "external");
+    match parse_node_addresses(&subject.flags.node_ip, own_provider) {
+        Ok(addresses) => {
+            for ignored in &addresses.ignored {
+                findings.warn("--node-ip", ignored, "is no IP address and is left out");
+            }
+        }
+        Err(error) => findings.refuse("--node-ip", &subject.flags.node_ip, error.to_string()),
+    }
+}
+
+fn sysctls(subject: &Subject<'_>, findings: &mut Findings) {
+    for (index, pattern) in subject.settings.allowed_unsafe_sysctls.iter().enumerate() {
+        let path = format!("allowedUnsafeSysctls[{index}]");
+        if !is_sysctl_pattern(pattern) {
+            findings.refuse(
+                path,
+                pattern,
+                "must be the name of a sysctl in small letters, with a `*` at its end at most",
+            );
+        } else if !is_namespaced_sysctl(pattern) {
+            findings.refuse(
+                path,
+                pattern,
+                "must be a sysctl that each pod has for itself: kernel.sem, kernel.shm*, \
+                 kernel.msg*, fs.mqueue.* or net.*",
+            );
+        }
+    }
+}
+
+/// A container runtime is reached over a unix socket, with or without its scheme.
+fn endpoints(subject: &Subject<'_>, findings: &mut Findings) {
+    let settings = subject.settings;
+    if settings.container_runtime_endpoint.is_empty() {
+        findings.refuse("containerRuntimeEndpoint", "", "must be set, such as unix:///run/x.sock");
+    }
+    for (field, endpoint) in [
+        ("containerRuntimeEndpoint", &settings.container_runtime_endpoint),
+        ("imageServiceEndpoint", &settings.image_service_endpoint),
+    ] {
+        // What has no scheme is read again as the path of a unix socket.
+        let scheme = match scheme_of(endpoint) {
+            Ok(scheme) if scheme.is_empty() => scheme_of(&format!("unix://{endpoint}")),
+            Err(_) => scheme_of(&format!("unix://{endpoint}")),
+            found => found,
+        };
+        match scheme.as_deref() {
+            Ok("unix") => {}
+            Ok(_) => findings.refuse(field, endpoint, "must be a unix socket, unix:///path"),
+            Err(error) => {
+                findings.refuse(field, endpoint, format!("must be a unix socket: {error}"));
+            }
+        }
+    }
+}
+
+fn modes(subject: &Subject<'_>, findings: &mut Findings) {
+    let settings = subject.settings;
+    findings.one_of(
+        "hairpinMode",
+        &settings.hairpin_mode,
+        &["promiscuous-bridge", "hairpin-veth", "none"],
+    );
+    let driver = settings.cgroup_driver.as_str();
+    if !matches!(driver, "cgroupfs" | "systemd") {
+        // The reference takes every other word for cgroupfs.
+        findings.warn("cgroupDriver", driver, "is no known driver; \"cgroupfs\" is used");
+    }
+    // Without an API server nothing is fetched, and the strategy is not looked at.
+    let strategy = settings.config_map_and_secret_change_detection_strategy.as_str();
+    if !subject.flags.kubeconfig.is_empty() {
+        findings.one_of(
+            "configMapAndSecretChangeDetectionStrategy",
+            strategy,
+            &["Get", "Cache", "Watch"],
+        );
+    }
+    if settings.run_once {
+        findings.refuse("runOnce", true, "is no longer supported and must be false");
+    }
+}
+
+fn flags_without_field(subject: &Subject<'_>, findings: &mut Findings) {
+    let flags = subject.flags;
+    if !matches!(flags.cloud_provider.as_str(), "" | "external") {
+        findings.refuse(
+            "--cloud-provider",
+            &flags.cloud_provider,
+            "must be empty or \"external\": built-in cloud providers are gone",
+        );
+    }
+    if !flags.hostname_override.is_empty() && flags.hostname_override.trim().is_empty() {
+        findings.refuse("--hostname-override", &flags.hostname_override, "must not be blank");
+    }
+    if flags.root_dir.is_empty() {
+        findings.refuse("--root-dir", "", "must be the path of a folder");
+    }
+    if flags.exit_on_lock_contention && flags.lock_file.is_empty() {
+        findings.refuse("--exit-on-lock-contention", true, "needs --lock-file");
+    }
+    if flags.minimum_container_ttl_duration.is_negative() {
+        findings.refuse(
+            "--minimum-container-ttl-duration",
+            flags.minimum_container_ttl_duration,
+            "must not be negative",
+        );
+    }
+}
+
+fn without_effect(subject: &Subject<'_>, findings: &mut Findings) {
+    let settings = subject.settings;
+    let bits = [
+        ("iptablesMasqueradeBit", settings.iptables_masquerade_bit, DEAD_BITS.0),
+        ("iptablesDropBit", settings.iptables_drop_bit, DEAD_BITS.1),
+    ];
+    for (field, bit, default) in bits {
+        if bit != default {
+            findings.warn(field, bit, "is deprecated and has no effect");
+        }
+    }
+    if !settings.fail_swap_on && settings.memory_swap.swap_behavior.is_empty() {
+        findings.warn(
+            "memorySwap.swapBehavior",
+            "",
+            "is not set while failSwapOn is false: pods get no swap, as with \"NoSwap\"",
+        );
+    }
+}

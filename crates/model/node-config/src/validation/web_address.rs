@@ -1,0 +1,147 @@
+//! Whether a text is an address that Go's URL reader takes, and with which scheme.
+//!
+//! The rule it keeps: it refuses what Go's `url.Parse` refuses, so that an endpoint or an image
+//! pattern is taken by both agents or by neither. It resolves nothing and keeps no parts.
+
+use std::net::Ipv6Addr;
+
+/// Why a text is no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AddressError {
+    #[error("it has a control character")]
+    ControlCharacter,
+    #[error("a colon stands where the scheme should be")]
+    NoScheme,
+    #[error("a `%` is not followed by two hexadecimal digits")]
+    Escape,
+    #[error("the port is not a number")]
+    Port,
+    #[error("the host has a character that no host has")]
+    Host,
+    #[error("the user name has a character that must be written as %XX")]
+    User,
+}
+
+/// Which part of an address a text is; the parts allow different characters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Host,
+    Other,
+}
+
+/// The scheme of an address, in small letters; empty when it has none.
+pub(crate) fn scheme_of(address: &str) -> Result<String, AddressError> {
+    if address.chars().any(|each| each.is_ascii_control()) {
+        return Err(AddressError::ControlCharacter);
+    }
+    let (address, fragment) = address.split_once('#').unwrap_or((address, ""));
+    check_escapes(fragment, Part::Other)?;
+    let (scheme, rest) = split_scheme(address)?;
+    let rest = rest.split('?').next().unwrap_or(rest);
+    if !rest.starts_with('/') {
+        let first_segment = rest.split('/').next().unwrap_or(rest);
+        if scheme.is_empty() && first_segment.contains(':') {
+            return Err(AddressError::NoScheme);
+        }
+        // With a scheme and no slash the rest is opaque and taken as it is.
+        if scheme.is_empty() {
+            check_escapes(rest, Part::Other)?;
+        }
+        return Ok(scheme.to_ascii_lowercase());
+    }
+    let has_authority = rest.starts_with("//") && (!scheme.is_empty() || !rest.starts_with("///"));
+    let path = if has_authority {
+        let end = rest[2..].find('/').map_or(rest.len(), |at| at + 2);
+        check_authority(&rest[2..end])?;
+        &rest[end..]
+    } else {
+        rest
+    };
+    check_escapes(path, Part::Other)?;
+    Ok(scheme.to_ascii_lowercase())
+}
+
+/// Judges an address that is written without its scheme, as image patterns are.
+pub(crate) fn check_schemeless(address: &str) -> Result<(), AddressError> {
+    scheme_of(&format!("https://{address}")).map(|_| ())
+}
+
+fn split_scheme(address: &str) -> Result<(&str, &str), AddressError> {
+    for (at, each) in address.char_indices() {
+        match each {
+            'a'..='z' | 'A'..='Z' => {}
+            '0'..='9' | '+' | '-' | '.' if at > 0 => {}
+            ':' if at == 0 => return Err(AddressError::NoScheme),
+            ':' => return Ok((&address[..at], &address[at + 1..])),
+            _ => break,
+        }
+    }
+    Ok(("", address))
+}
+
+fn check_authority(authority: &str) -> Result<(), AddressError> {
+    let host = match authority.rsplit_once('@') {
+        Some((user, host)) => {
+            let known =
+                |each: char| each.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(each);
+            if !user.chars().all(known) {
+                return Err(AddressError::User);
+            }
+            check_escapes(user, Part::Other)?;
+            host
+        }
+        None => authority,
+    };
+    match host.strip_prefix('[') {
+        Some(bracketed) => {
+            let (address, port) = bracketed.rsplit_once(']').ok_or(AddressError::Host)?;
+            check_port(port)?;
+            let without_zone = address.split("%25").next().unwrap_or(address);
+            without_zone.parse::<Ipv6Addr>().map_err(|_| AddressError::Host)?;
+            Ok(())
+        }
+        None => {
+            // A second colon leaves the port with a character that is no digit.
+            let name_end = host.find(':').unwrap_or(host.len());
+            check_port(&host[name_end..])?;
+            check_escapes(&host[..name_end], Part::Host)
+        }
+    }
+}
+
+/// Nothing, or a colon and digits, of which there may be none.
+fn check_port(port: &str) -> Result<(), AddressError> {
+    let digits = match port.strip_prefix(':') {
+        Some(digits) => digits,
+        None if port.is_empty() => return Ok(()),
+        None => return Err(AddressError::Port),
+    };
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) { Ok(()) } else { Err(AddressError::Port) }
+}
+
+fn check_escapes(text: &str, part: Part) -> Result<(), AddressError> {
+    let bytes = text.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'%' => {
+                let code = bytes.get(at + 1..at + 3).ok_or(AddressError::Escape)?;
+                if !code.iter().all(u8::is_ascii_hexdigit) {
+                    return Err(AddressError::Escape);
+                }
+                // A host may only escape what is not ASCII.
+                if part == Part::Host && matches!(code[0], b'0'..=b'7') && code != b"25" {
+                    return Err(AddressError::Escape);
+                }
+            }
+            _ if part == Part::Host && byte.is_ascii() && !is_host_byte(*byte) => {
+                return Err(AddressError::Host);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte)
+}

@@ -1,0 +1,147 @@
+//! Reads the table of configuration cases in `cases/*.json`.
+//!
+//! The rule it keeps: one table for both agents. The tests of this crate and the run against the
+//! reference kubelet read the same files through this module, so a case cannot mean two things.
+//! It judges nothing.
+//!
+//! The files are JSON, with texts as lists of lines: they hold YAML that is wrong on purpose, and a
+//! reader that is not the one under test must not stumble over it or share its mistakes.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "two programs share this file, and neither uses all of it or exports it"
+)]
+#![allow(clippy::disallowed_methods, reason = "a test reads its table from files")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One file of the table.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CaseFile {
+    /// What the cases of this file have in common.
+    pub subject: String,
+    pub cases: Vec<Case>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Case {
+    pub name: String,
+    /// The file of `--config`; without it the command line stands alone.
+    pub config: Option<Text>,
+    /// The files of `--config-dir`, by their path below it.
+    #[serde(default)]
+    pub drop_ins: BTreeMap<String, Text>,
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// No API server: `--kubeconfig` is left out.
+    #[serde(default)]
+    pub standalone: bool,
+    /// The case is about the runtime's endpoint, so nobody else may set it.
+    #[serde(default)]
+    pub keeps_endpoint: bool,
+    pub expect: Expectation,
+    /// Why the reference decides otherwise, where it does.
+    pub difference: Option<String>,
+}
+
+/// Lines of a file. `apiVersion` and `kind` are put before them unless they are raw.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Text {
+    Lines(Vec<String>),
+    Raw { raw: Vec<String> },
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Expectation {
+    Accepted(Accepted),
+    /// Every finding listed must be among those reported.
+    Refused(Vec<Finding>),
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Accepted {
+    /// JSON pointer to the effective value there.
+    #[serde(default)]
+    pub values: BTreeMap<String, Value>,
+    /// Field path to where its value came from: `default`, `file`, `drop-in NAME`, `flag NAME`.
+    #[serde(default)]
+    pub origins: BTreeMap<String, String>,
+    #[serde(default)]
+    pub warnings: Vec<Finding>,
+}
+
+/// A field path (empty for a whole file) and a part of the message.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Finding(pub String, pub String);
+
+impl Text {
+    pub fn content(&self) -> String {
+        let header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+        match self {
+            Self::Lines(lines) => format!("{header}{}\n", lines.join("\n")),
+            Self::Raw { raw } => raw.join("\n"),
+        }
+    }
+}
+
+impl Case {
+    /// The path of the `--config` file when the case lives in `folder`.
+    pub fn config_path(folder: &str) -> String {
+        format!("{folder}/kubelet.yaml")
+    }
+
+    /// The folder of `--config-dir` when the case lives in `folder`.
+    pub fn drop_in_folder(folder: &str) -> String {
+        format!("{folder}/kubelet.d")
+    }
+
+    /// The command line without the program's name. `{folder}` stands for the case's folder.
+    pub fn command_line(&self, folder: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        if self.config.is_some() {
+            words.push(format!("--config={}", Self::config_path(folder)));
+        }
+        if !self.drop_ins.is_empty() {
+            words.push(format!("--config-dir={}", Self::drop_in_folder(folder)));
+        }
+        if !self.standalone {
+            words.push(format!("--kubeconfig={folder}/kubeconfig"));
+        }
+        words.extend(self.args.iter().map(|word| word.replace("{folder}", folder)));
+        words
+    }
+
+    pub fn is_accepted(&self) -> bool {
+        matches!(self.expect, Expectation::Accepted(_))
+    }
+}
+
+/// Every case, in the order of the file names.
+pub fn read_all(folder: &Path) -> Result<Vec<(String, Case)>, String> {
+    let listing = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut paths: Vec<_> = listing.filter_map(Result::ok).map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    let mut cases = Vec::new();
+    for path in paths {
+        let shown = path.display();
+        let text = fs::read_to_string(&path).map_err(|error| format!("{shown}: {error}"))?;
+        let file: CaseFile =
+            serde_json::from_str(&text).map_err(|error| format!("{shown}: {error}"))?;
+        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let stem = stem.unwrap_or_default();
+        cases.extend(file.cases.into_iter().map(|case| (format!("{stem}/{}", case.name), case)));
+    }
+    Ok(cases)
+}

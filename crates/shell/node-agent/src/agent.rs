@@ -1,0 +1,101 @@
+//! The agent's life: start the tasks, say that it is ready, wait for a reason to end, end.
+//!
+//! Rule: ending ends the agent's tasks and nothing else; no container stops. Every part comes in
+//! from outside, so a test runs the whole agent on fakes and paused time.
+
+use crate::runtime_watch::{self, RuntimeView};
+use crate::task_tree::TaskTree;
+use crate::{health, watchdog};
+use ports::{
+    ContainerRuntime, EndReason, EndRequests, HealthEndpoint, ServiceState, ServiceSupervisor,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+/// How long tasks may take to be dropped before the agent ends without them.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What an agent is made of.
+pub struct AgentParts {
+    pub runtime: Arc<dyn ContainerRuntime>,
+    /// None where nobody asked to be told.
+    pub supervisor: Option<Arc<dyn ServiceSupervisor>>,
+    /// The time after which the supervisor ends an agent that it has not heard of.
+    pub watchdog_time: Option<Duration>,
+    /// None where the port is 0.
+    pub health_endpoint: Option<Arc<dyn HealthEndpoint>>,
+    pub end_requests: Box<dyn EndRequests>,
+}
+
+/// How an agent ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    pub reason: EndReason,
+    /// It was asked again while it was ending, and did not wait for its tasks.
+    pub at_once: bool,
+}
+
+/// Runs until there is a reason to end; a second one ends it without waiting for its tasks.
+pub async fn run(parts: AgentParts) -> Ended {
+    let AgentParts { runtime, supervisor, watchdog_time, health_endpoint, mut end_requests } =
+        parts;
+    let mut tree = TaskTree::default();
+    let (view_sender, view) = watch::channel(RuntimeView::default());
+    if let (Some(supervisor), Some(time)) = (&supervisor, watchdog_time) {
+        let supervisor = supervisor.clone();
+        let checks = health::watchdog_checks(tree.failures());
+        tree.start("watchdog", move || {
+            watchdog::keep_quiet(supervisor.clone(), time, checks.clone())
+        });
+    }
+    if let Some(endpoint) = health_endpoint {
+        tree.start("health-endpoint", move || health::serve(endpoint.clone()));
+    }
+    tree.start("runtime-watch", move || {
+        runtime_watch::watch_runtime(runtime.clone(), view_sender.clone())
+    });
+    tell(supervisor.as_deref(), &ServiceState::Ready);
+    info!("Node agent is running");
+    if let Some(supervisor) = supervisor.clone() {
+        tree.start("service-status", move || publish_status(supervisor.clone(), view.clone()));
+    }
+
+    let reason = end_requests.next().await;
+    info!(reason = %reason, "Node agent is ending; containers go on running");
+    tell(supervisor.as_deref(), &ServiceState::Stopping);
+    let at_once = tokio::select! {
+        ended = tokio::time::timeout(END_PATIENCE, tree.end()) => {
+            if ended.is_err() {
+                warn!("Some tasks did not end in time; ending without them");
+            }
+            false
+        }
+        again = end_requests.next() => {
+            error!(fatal = true, reason = %again, "Asked again; ending at once");
+            true
+        }
+    };
+    Ended { reason, at_once }
+}
+
+/// Shows the runtime's state in the service's status line, on changes only.
+async fn publish_status(
+    supervisor: Arc<dyn ServiceSupervisor>,
+    mut view: watch::Receiver<RuntimeView>,
+) {
+    while view.changed().await.is_ok() {
+        let summary = view.borrow_and_update().summary();
+        tell(Some(&*supervisor), &ServiceState::Status(summary));
+    }
+}
+
+fn tell(supervisor: Option<&dyn ServiceSupervisor>, state: &ServiceState) {
+    if let Some(Err(error)) = supervisor.map(|supervisor| supervisor.tell(state)) {
+        warn!(err = %error, "Failed to tell the service manager");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! Growing pauses between attempts.
+//!
+//! Rule: a plain value; it counts attempts and knows no clock. No randomness: the agent talks to
+//! peers on its own machine, where attempts of many nodes do not meet.
+
+use std::time::Duration;
+
+/// Pauses that double from the first to the longest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BackOff {
+    first: Duration,
+    longest: Duration,
+    next: Duration,
+}
+
+impl BackOff {
+    pub(crate) fn new(first: Duration, longest: Duration) -> BackOff {
+        BackOff { first, longest, next: first }
+    }
+
+    /// The pause to make now; the next one is twice as long.
+    pub(crate) fn pause(&mut self) -> Duration {
+        let pause = self.next.min(self.longest);
+        self.next = pause.saturating_mul(2).min(self.longest);
+        pause
+    }
+
+    /// Begins again with the first pause.
+    pub(crate) fn reset(&mut self) {
+        self.next = self.first;
+    }
+}
+
+#[cfg(test)]
+mod tests;

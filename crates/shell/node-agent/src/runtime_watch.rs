@@ -1,0 +1,137 @@
+//! Keeps asking the container runtime who it is and how it is, and publishes the answer.
+//!
+//! Rule: level, not edge: each answer replaces the last. Only changes are logged. The pauses grow
+//! while nothing changes, shorter while the runtime does not answer, so an idle agent hardly wakes.
+//! Does not act on what it sees.
+
+use crate::back_off::BackOff;
+use ports::ContainerRuntime;
+use ports::container_runtime::{RuntimeConditionKind, RuntimeStatus, RuntimeVersion};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+/// The runtime's own calls have deadlines; this one holds for whatever implements the port.
+const LONGEST_CALL: Duration = Duration::from_secs(120);
+const FIRST_PAUSE_ANSWERING: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE_ANSWERING: Duration = Duration::from_secs(60);
+const FIRST_PAUSE_SILENT: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE_SILENT: Duration = Duration::from_secs(30);
+
+/// What is known about the runtime.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum RuntimeView {
+    #[default]
+    NotAskedYet,
+    Silent {
+        why: String,
+    },
+    Answering {
+        version: RuntimeVersion,
+        status: RuntimeStatus,
+    },
+}
+
+impl RuntimeView {
+    /// One line for a person who looks at the service.
+    pub(crate) fn summary(&self) -> String {
+        match self {
+            RuntimeView::NotAskedYet => "container runtime not asked yet".to_owned(),
+            RuntimeView::Silent { why } => format!("container runtime does not answer: {why}"),
+            RuntimeView::Answering { version, status } => {
+                let name = format!("{} {}", version.runtime_name, version.runtime_version);
+                match unmet(status).as_slice() {
+                    [] => format!("container runtime {name} is ready"),
+                    unmet => format!("container runtime {name}: {}", unmet.join("; ")),
+                }
+            }
+        }
+    }
+}
+
+/// Conditions that ought to be met and are not, with the runtime's reason.
+fn unmet(status: &RuntimeStatus) -> Vec<String> {
+    [RuntimeConditionKind::RuntimeReady, RuntimeConditionKind::NetworkReady]
+        .iter()
+        .filter_map(|kind| match status.condition(kind) {
+            Some(condition) if condition.met => None,
+            Some(condition) => Some(format!(
+                "{kind} is false, reason {}, message {:?}",
+                condition.reason, condition.message
+            )),
+            None => Some(format!("{kind} is not reported")),
+        })
+        .collect()
+}
+
+/// Asks for ever.
+pub(crate) async fn watch_runtime(
+    runtime: Arc<dyn ContainerRuntime>,
+    view: watch::Sender<RuntimeView>,
+) {
+    let mut answering = BackOff::new(FIRST_PAUSE_ANSWERING, LONGEST_PAUSE_ANSWERING);
+    let mut silent = BackOff::new(FIRST_PAUSE_SILENT, LONGEST_PAUSE_SILENT);
+    loop {
+        let seen = look(&*runtime).await;
+        let changed = view.send_if_modified(|known| {
+            let changed = *known != seen;
+            if changed {
+                log_change(known, &seen);
+                known.clone_from(&seen);
+            }
+            changed
+        });
+        if changed {
+            answering.reset();
+        }
+        let pause = if matches!(seen, RuntimeView::Silent { .. }) {
+            silent.pause()
+        } else {
+            silent.reset();
+            answering.pause()
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn look(runtime: &dyn ContainerRuntime) -> RuntimeView {
+    let both = async {
+        let version = runtime.version().await?;
+        let status = runtime.status().await?;
+        Ok::<_, ports::container_runtime::ContainerRuntimeError>((version, status))
+    };
+    match tokio::time::timeout(LONGEST_CALL, both).await {
+        Ok(Ok((version, status))) => RuntimeView::Answering { version, status },
+        Ok(Err(error)) => RuntimeView::Silent { why: error.to_string() },
+        Err(_) => RuntimeView::Silent { why: format!("no answer within {LONGEST_CALL:?}") },
+    }
+}
+
+fn log_change(before: &RuntimeView, now: &RuntimeView) {
+    match now {
+        RuntimeView::NotAskedYet => {}
+        RuntimeView::Silent { why } => error!(err = why, "Container runtime does not answer"),
+        RuntimeView::Answering { version, status } => {
+            let known = match before {
+                RuntimeView::Answering { version, .. } => Some(version),
+                _ => None,
+            };
+            if known != Some(version) {
+                info!(
+                    runtime = version.runtime_name,
+                    runtime_version = version.runtime_version,
+                    interface_version = version.interface_version,
+                    "Container runtime answers"
+                );
+            }
+            match unmet(status).as_slice() {
+                [] => info!("Container runtime and its network are ready"),
+                unmet => warn!(conditions = unmet.join("; "), "Container runtime is not ready"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

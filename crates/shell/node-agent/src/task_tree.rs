@@ -1,0 +1,144 @@
+//! Named tasks that live and end together.
+//!
+//! Rule: nothing in the shell is spawned but here. A task is made by a function that can make it
+//! again: when it panics, the panic is caught in that task, logged with the task's name, and the
+//! task begins anew after a growing pause. Ending the tree drops every task at its next await.
+//!
+//! Does not: wait for a task's own clean-up beyond its drop, nor restart one that returned.
+
+use crate::back_off::BackOff;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::error;
+
+const FIRST_RESTART: Duration = Duration::from_secs(1);
+const LONGEST_RESTART: Duration = Duration::from_secs(60);
+/// A task without a panic for this long counts as well again: its next panic is a first one.
+const WELL_AGAIN: Duration = Duration::from_secs(300);
+
+tokio::task_local! {
+    static TASK_NAME: &'static str;
+}
+
+/// The name of the task that runs on this thread, if one of a tree does. For panic messages.
+pub fn current_task() -> Option<&'static str> {
+    TASK_NAME.try_with(|name| *name).ok()
+}
+
+/// Panics in a row of each task that has had any, and when the last one was.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TaskFailures {
+    panics: Arc<Mutex<BTreeMap<&'static str, (u32, Instant)>>>,
+}
+
+impl TaskFailures {
+    /// The task with the most panics in a row lately, and how many.
+    pub(crate) fn worst(&self) -> Option<(&'static str, u32)> {
+        let panics = self.lock();
+        let lately = panics.iter().filter(|(_, (_, last))| last.elapsed() < WELL_AGAIN);
+        lately.max_by_key(|(_, (count, _))| *count).map(|(task, (count, _))| (*task, *count))
+    }
+
+    /// One more panic of `task`; how many there are now in a row.
+    fn count(&self, task: &'static str) -> u32 {
+        let mut panics = self.lock();
+        let (count, last) = panics.entry(task).or_insert((0, Instant::now()));
+        *count = if last.elapsed() < WELL_AGAIN { count.saturating_add(1) } else { 1 };
+        *last = Instant::now();
+        *count
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, (u32, Instant)>> {
+        // An entry is whole at any time, so a panic elsewhere leaves nothing broken behind.
+        self.panics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The tasks of one agent. Dropping it ends them.
+#[derive(Debug, Default)]
+pub(crate) struct TaskTree {
+    tasks: JoinSet<()>,
+    failures: TaskFailures,
+}
+
+impl TaskTree {
+    pub(crate) fn failures(&self) -> TaskFailures {
+        self.failures.clone()
+    }
+
+    /// Starts the task that `make` makes, and again whenever it panics.
+    pub(crate) fn start<Make, Task>(&mut self, name: &'static str, make: Make)
+    where
+        Make: FnMut() -> Task + Send + 'static,
+        Task: Future<Output = ()> + Send + 'static,
+    {
+        let keep = keep_running(name, make, self.failures.clone());
+        self.tasks.spawn(TASK_NAME.scope(name, keep));
+    }
+
+    /// Ends every task and waits until they are gone.
+    pub(crate) async fn end(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+async fn keep_running<Make, Task>(name: &'static str, mut make: Make, failures: TaskFailures)
+where
+    Make: FnMut() -> Task + Send,
+    Task: Future<Output = ()> + Send,
+{
+    let mut back_off = BackOff::new(FIRST_RESTART, LONGEST_RESTART);
+    while let Err(message) = run_once(&mut make).await {
+        let in_a_row = failures.count(name);
+        if in_a_row == 1 {
+            back_off.reset();
+        }
+        let pause = back_off.pause();
+        error!(
+            task = name,
+            panic = message,
+            in_a_row,
+            restart_in_seconds = pause.as_secs(),
+            "Task panicked and will be started again"
+        );
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Runs one life of a task; a panic, also in its making or its drop, becomes its message.
+async fn run_once<Task>(make: &mut impl FnMut() -> Task) -> Result<(), String>
+where
+    Task: Future<Output = ()> + Send,
+{
+    let made = catch_unwind(AssertUnwindSafe(|| Box::pin(make())));
+    let mut task: Pin<Box<Task>> = made.map_err(|payload| panic_message(&*payload))?;
+    let outcome = poll_fn(|context| {
+        // Nothing of the task is used after a panic but its drop, so a broken inside stays inside.
+        match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context))) {
+            Ok(poll) => poll.map(Ok),
+            Err(payload) => std::task::Poll::Ready(Err(panic_message(&*payload))),
+        }
+    })
+    .await;
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(task)));
+    outcome.and(dropped.map_err(|payload| panic_message(&*payload)))
+}
+
+/// What `panic!` was called with, if it was text.
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! Keeps the service manager's watchdog quiet while the agent is well.
+//!
+//! Rule: a ping at half of the watchdog's time, and none while a check fails: then the service
+//! manager ends this process and starts another, which is what a watchdog is for.
+
+use ports::{HealthChecks, ServiceState, ServiceSupervisor};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::MissedTickBehavior;
+use tracing::{error, info, warn};
+
+/// Pings for ever; the first ping is at once.
+pub(crate) async fn keep_quiet(
+    supervisor: Arc<dyn ServiceSupervisor>,
+    watchdog_time: Duration,
+    checks: HealthChecks,
+) {
+    let interval = watchdog_time / 2;
+    info!(interval = ?interval, "Starting systemd watchdog with interval");
+    let mut ticks = tokio::time::interval(interval.max(Duration::from_millis(1)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let wrong = checks
+            .iter()
+            .find_map(|check| check.check().err().map(|why| format!("{}: {why}", check.name())));
+        if let Some(wrong) = wrong {
+            error!(err = wrong, "Not telling the watchdog this time: the agent is not healthy");
+            continue;
+        }
+        match supervisor.tell(&ServiceState::Watchdog) {
+            Ok(()) => info!(v = 5, "Watchdog told"),
+            Err(error) => warn!(err = %error, "Failed to tell the watchdog"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

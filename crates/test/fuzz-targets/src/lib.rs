@@ -1,0 +1,58 @@
+//! What each fuzz target asserts about any input. The package in fuzz/ feeds these functions with
+//! inputs guided by coverage; the tests here replay the checked-in corpus in every landing.
+
+use node_config::flags;
+use node_config::{ConfigFiles, SourceFile};
+use pod_model::{GoDuration, Quantity};
+
+#[cfg(test)]
+mod tests;
+
+/// What parses has a canonical form that parses to an equal value and is its own canonical form.
+pub fn quantity(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(value) = text.parse::<Quantity>() else { return };
+    let canonical = value.to_string();
+    let again: Quantity = canonical.parse().expect("a canonical form parses");
+    assert!(again == value, "{text:?} became {canonical:?}");
+    assert_eq!(again.to_string(), canonical, "of {text:?}");
+}
+
+/// As for quantities; the form of a duration is that of Go.
+pub fn duration(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(value) = text.parse::<GoDuration>() else { return };
+    let shown = value.to_string();
+    let again: GoDuration = shown.parse().expect("what is shown parses");
+    assert_eq!(again, value, "{text:?} became {shown:?}");
+}
+
+/// Any bytes as the configuration file, and any as a drop-in: a value or problems, never neither.
+pub fn config(input: &[u8]) {
+    let middle = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
+    let (file, drop_in) = input.split_at(middle);
+    let arguments =
+        ["--config=/etc/kubelet.yaml".to_owned(), "--config-dir=/etc/kubelet.d".to_owned()];
+    let files = ConfigFiles {
+        config: Some(SourceFile { path: "/etc/kubelet.yaml".into(), bytes: file.to_vec() }),
+        drop_ins: match drop_in.get(1..) {
+            None => Vec::new(),
+            Some(bytes) => {
+                vec![SourceFile { path: "/etc/kubelet.d/10.conf".into(), bytes: bytes.to_vec() }]
+            }
+        },
+    };
+    let loaded = node_config::load(flags::parse(&arguments), &files);
+    assert!(loaded.config.is_some() || !loaded.problems.is_empty(), "refused without a word");
+    for problem in &loaded.problems {
+        assert!(!problem.to_string().contains('\n'), "a problem is one line: {problem}");
+    }
+}
+
+/// Any words as a command line, one per line of the input.
+pub fn command_line(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let arguments: Vec<String> = text.split('\n').map(ToOwned::to_owned).collect();
+    let loaded = node_config::load(flags::parse(&arguments), &ConfigFiles::default());
+    assert!(loaded.config.is_some() || !loaded.problems.is_empty(), "refused without a word");
+}

@@ -1,0 +1,37 @@
+//! Replays every input of the corpus, and the beginnings of each: a cut-off input is a new input.
+
+use std::path::Path;
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus").join(target);
+    let entries = std::fs::read_dir(&folder).expect("the corpus");
+    let mut inputs = 0;
+    for entry in entries {
+        let input = std::fs::read(entry.expect("an entry").path()).expect("an input");
+        for end in (0..=input.len()).rev().take(64) {
+            run(&input[..end]);
+        }
+        inputs += 1;
+    }
+    assert!(inputs >= 5, "{} holds only {inputs} inputs", folder.display());
+}
+
+#[test]
+fn quantity_corpus() {
+    replay("quantity", super::quantity);
+}
+
+#[test]
+fn duration_corpus() {
+    replay("duration", super::duration);
+}
+
+#[test]
+fn config_corpus() {
+    replay("config", super::config);
+}
+
+#[test]
+fn command_line_corpus() {
+    replay("flags", super::command_line);
+}

@@ -1,0 +1,218 @@
+//! A bed's cgroups, from the host's side: which hierarchies there are, a cgroup in each, and their
+//! removal; and from inside: the mounts that make them look like a machine's own.
+//!
+//! Rule: a bed's cgroup stands below the caller's own, so that limits on the caller hold for the
+//! bed. Where the machine is hybrid, the bed is plain v1: no `unified` inside, nothing takes it for
+//! v2.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// The prefix of every bed's cgroup.
+pub(crate) const PREFIX: &str = "keelson-bed-";
+/// On v2 a cgroup with children may hold no processes, so the bed's own ones stay in a leaf.
+const LEAF: &str = "init";
+/// How long the kernel may take to let go of a cgroup whose processes have ended.
+const REMOVAL: Duration = Duration::from_secs(10);
+
+/// One hierarchy that is mounted on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hierarchy {
+    /// As in `/proc/self/cgroup`: `memory`, `cpu,cpuacct`, `name=systemd`; empty for v2.
+    pub controllers: String,
+    pub mount_point: PathBuf,
+    /// This process' cgroup in it.
+    pub own: PathBuf,
+}
+
+/// What kind of machine a bed looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    V1,
+    V2,
+}
+
+/// Every mounted hierarchy.
+pub(crate) fn mounted() -> Result<Vec<Hierarchy>> {
+    let read = |path: &str| fs::read_to_string(path).with_context(|| path.to_owned());
+    let found = parse(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?);
+    if found.is_empty() {
+        bail!("no cgroup hierarchy is mounted on this machine");
+    }
+    Ok(found)
+}
+
+/// The hierarchies that a bed gets: the v1 ones where there is any controller in v1.
+pub(super) fn of_a_bed() -> Result<(Layout, Vec<Hierarchy>)> {
+    let all = mounted()?;
+    let has_controller =
+        |one: &Hierarchy| !one.controllers.is_empty() && !one.controllers.starts_with("name=");
+    if all.iter().any(has_controller) {
+        Ok((Layout::V1, all.into_iter().filter(|one| !one.controllers.is_empty()).collect()))
+    } else {
+        Ok((Layout::V2, all.into_iter().filter(|one| one.controllers.is_empty()).collect()))
+    }
+}
+
+pub(super) fn parse(own_cgroups: &str, mount_table: &str) -> Vec<Hierarchy> {
+    let mut found = Vec::new();
+    for line in own_cgroups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let Some((mount_point, root)) = find_mount(mount_table, controllers) else { continue };
+        // A mount may show only a part of its hierarchy; what is above it cannot be reached.
+        let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
+        let own = mount_point.join(below.trim_start_matches('/'));
+        found.push(Hierarchy { controllers: controllers.to_owned(), mount_point, own });
+    }
+    found
+}
+
+/// The mount point and root of the hierarchy with these controllers.
+fn find_mount<'a>(mount_table: &'a str, controllers: &str) -> Option<(PathBuf, &'a str)> {
+    mount_table.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let mut left = left.split(' ').skip(3);
+        let (root, mount_point) = (left.next()?, left.next()?);
+        let mut right = right.split(' ');
+        let (kind, _source, options) = (right.next()?, right.next()?, right.next()?);
+        let options: Vec<&str> = options.split(',').collect();
+        let fits = if controllers.is_empty() {
+            kind == "cgroup2"
+        } else {
+            kind == "cgroup" && controllers.split(',').all(|one| options.contains(&one))
+        };
+        fits.then(|| (PathBuf::from(mount_point), root))
+    })
+}
+
+/// The cgroups that a bed will have: where it starts, and for v2 the leaf it moves to.
+#[derive(Debug)]
+pub(super) struct BedCgroups {
+    pub layout: Layout,
+    pub roots: Vec<PathBuf>,
+}
+
+impl BedCgroups {
+    /// Decides where they will stand, and makes nothing yet: the list is written down first.
+    pub(super) fn plan(identity: &str) -> Result<Self> {
+        let (layout, hierarchies) = of_a_bed()?;
+        let roots = hierarchies
+            .iter()
+            .map(|hierarchy| {
+                let parent = match layout {
+                    Layout::V1 => hierarchy.own.clone(),
+                    Layout::V2 => parent_with_controllers(hierarchy),
+                };
+                parent.join(format!("{PREFIX}{identity}"))
+            })
+            .collect();
+        Ok(Self { layout, roots })
+    }
+
+    pub(super) fn make(&self) -> Result<()> {
+        for root in &self.roots {
+            fs::create_dir(root).with_context(|| format!("make cgroup {}", root.display()))?;
+            match self.layout {
+                Layout::V1 => copy_cpuset(root)?,
+                Layout::V2 => {
+                    let leaf = root.join(LEAF);
+                    fs::create_dir(&leaf)
+                        .with_context(|| format!("make cgroup {}", leaf.display()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The files to write into on the way to the bed: before the cgroup namespace is made, so that
+    /// the bed's cgroups become its roots, and after.
+    pub(super) fn entries(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let procs = |root: &PathBuf| root.join("cgroup.procs");
+        let before = self.roots.iter().map(procs).collect();
+        let after = match self.layout {
+            Layout::V1 => Vec::new(),
+            Layout::V2 => self.roots.iter().map(|root| procs(&root.join(LEAF))).collect(),
+        };
+        (before, after)
+    }
+}
+
+/// A new v1 cpuset is empty, and nothing can run in it before it has cpus and memory nodes.
+fn copy_cpuset(root: &Path) -> Result<()> {
+    let Some(parent) = root.parent() else { return Ok(()) };
+    for file in ["cpuset.cpus", "cpuset.mems"] {
+        let from = parent.join(file);
+        if !from.exists() {
+            continue;
+        }
+        let value = fs::read_to_string(&from).with_context(|| from.display().to_string())?;
+        let to = root.join(file);
+        fs::write(&to, value.trim()).with_context(|| to.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// The nearest cgroup, from our own upwards, that can give its children all of its controllers: one
+/// that holds processes cannot.
+fn parent_with_controllers(hierarchy: &Hierarchy) -> PathBuf {
+    for candidate in hierarchy.own.ancestors() {
+        if !candidate.starts_with(&hierarchy.mount_point) {
+            break;
+        }
+        if enable_controllers(candidate).is_ok() {
+            return candidate.to_owned();
+        }
+    }
+    hierarchy.mount_point.clone()
+}
+
+fn enable_controllers(cgroup: &Path) -> std::io::Result<()> {
+    let available = fs::read_to_string(cgroup.join("cgroup.controllers"))?;
+    let enabled = fs::read_to_string(cgroup.join("cgroup.subtree_control"))?;
+    for controller in available.split_whitespace() {
+        if !enabled.split_whitespace().any(|one| one == controller) {
+            fs::write(cgroup.join("cgroup.subtree_control"), format!("+{controller}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a bed's cgroup with everything below it. Its processes must have been killed.
+pub(super) fn remove(root: &Path) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        match remove_tree(root) {
+            Ok(()) => return Ok(()),
+            Err(error) if began.elapsed() > REMOVAL => {
+                let held = fs::read_to_string(root.join("cgroup.procs")).unwrap_or_default();
+                let held: Vec<_> = held.split_whitespace().collect();
+                return Err(error).with_context(|| {
+                    format!("remove cgroup {} (processes in it: {held:?})", root.display())
+                });
+            }
+            // The kernel drops the last references a little after the last process has gone.
+            Err(_) => sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+fn remove_tree(cgroup: &Path) -> std::io::Result<()> {
+    let entries = match fs::read_dir(cgroup) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_tree(&entry.path())?;
+        }
+    }
+    fs::remove_dir(cgroup)
+}

@@ -1,0 +1,203 @@
+//! PID 1 of a bed: makes the namespaces look like a machine, starts the command, reaps what is left
+//! to it, and passes the command's status on.
+//!
+//! Rule: whatever a part writes to `/run`, `/var`, `/etc`, `/usr` or a cgroup goes to the bed's own
+//! folder and cgroups. Its end is the bed's end: the kernel kills what runs in its PID namespace.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
+};
+use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
+use rustix::system::sethostname;
+
+use super::cgroups::{self, Hierarchy, Layout};
+use super::handover::{self, Order, Role};
+use super::inside::{ENTERED, FOLDER, TEMPORARY};
+use super::{EXIT_NO_BED, network};
+
+/// Kernel file systems below `/sys` that a new sysfs would hide and programs ask for.
+const BELOW_SYS: [(&str, &str); 2] =
+    [("securityfs", "/sys/kernel/security"), ("bpf", "/sys/fs/bpf")];
+
+/// Init's whole life.
+pub(super) fn run(order: &Order) -> ! {
+    let status = match live(order) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("no bed: {error:#}");
+            EXIT_NO_BED
+        }
+    };
+    std::process::exit(status)
+}
+
+fn live(order: &Order) -> Result<i32> {
+    watch_lifeline(handover::take_descriptor()?);
+    furnish(order)?;
+    let (program, arguments) = order.command.split_first().context("no command was given")?;
+    let mut command = Command::new(program);
+    command.args(arguments).env("TMPDIR", Path::new(FOLDER).join(TEMPORARY));
+    handover::give(&mut command, Role::Inside, order, None)?;
+    let child = command.spawn().with_context(|| format!("run {program}"))?;
+    let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("child's id")?;
+    let status = reap_until(child)?;
+    if status == 0 && order.must_enter && !Path::new(FOLDER).join(ENTERED).exists() {
+        anyhow::bail!("the test ended well without reaching its body: is {} its name?", order.name);
+    }
+    Ok(status)
+}
+
+/// The second string beside the death signal: covers a warden that died before that was set.
+fn watch_lifeline(lifeline: OwnedFd) {
+    thread::spawn(move || {
+        loop {
+            let mut watched = [PollFd::from_borrowed_fd(lifeline.as_fd(), PollFlags::IN)];
+            if poll(&mut watched, None).is_ok_and(|ready| ready > 0) {
+                std::process::exit(EXIT_NO_BED);
+            }
+        }
+    });
+}
+
+fn reap_until(child: Pid) -> Result<i32> {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((ended, status))) if ended == child => return Ok(plain_status(status)),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("wait for the command"),
+        }
+    }
+}
+
+fn plain_status(status: WaitStatus) -> i32 {
+    status.exit_status().or_else(|| status.terminating_signal().map(|one| 128 + one)).unwrap_or(-1)
+}
+
+fn furnish(order: &Order) -> Result<()> {
+    let name = format!("bed-{}", order.identity);
+    sethostname(name.as_bytes()).context("set the host name")?;
+    // Read before the new /sys hides them.
+    let (layout, hierarchies) = cgroups::of_a_bed()?;
+    let folder = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::DIRECTORY.bits().cast_signed())
+        .open(&order.folder)
+        .with_context(|| format!("open {}", order.folder.display()))?;
+    // Nothing from here may reach the host's mount table.
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .context("part from the host's mounts")?;
+    replace("proc", "/proc")?;
+    mount_sys(layout, &hierarchies)?;
+    mount_new("tmpfs", "/dev/shm", "mode=1777")?;
+    mount_folders(&folder)?;
+    write_etc(&name)?;
+    network::bring_up()?;
+    // Mounts of one part (a volume) must be seen by another (a container runtime).
+    mount_change("/", MountPropagationFlags::SHARED | MountPropagationFlags::REC)
+        .context("share mounts inside the bed")
+}
+
+fn mount_new(kind: &str, target: &str, options: &str) -> Result<()> {
+    let options = std::ffi::CString::new(options).context("mount options")?;
+    mount(kind, target, kind, MountFlags::empty(), options.as_c_str())
+        .with_context(|| format!("mount {kind} on {target} ({options:?})"))
+}
+
+/// Takes the host's mount away before the bed's own comes: programs look for cgroups in the mount
+/// table, where a hidden mount still stands.
+fn replace(kind: &str, target: &str) -> Result<()> {
+    match unmount(target, UnmountFlags::DETACH) {
+        // Not a mount of its own here.
+        Ok(()) | Err(rustix::io::Errno::INVAL) => mount_new(kind, target, ""),
+        Err(error) => Err(error).with_context(|| format!("take the host's {target} away")),
+    }
+}
+
+/// A new sysfs shows this network namespace's links; cgroups show the bed's own as their roots.
+fn mount_sys(layout: Layout, hierarchies: &[Hierarchy]) -> Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
+    replace("sysfs", "/sys")?;
+    for (kind, target) in BELOW_SYS {
+        if mounts.lines().any(|line| line.split(' ').nth(1) == Some(target)) {
+            mount_new(kind, target, "")?;
+        }
+    }
+    if layout == Layout::V2 {
+        return mount_new("cgroup2", "/sys/fs/cgroup", "");
+    }
+    mount_new("tmpfs", "/sys/fs/cgroup", "mode=755")?;
+    for hierarchy in hierarchies {
+        let name = hierarchy.mount_point.file_name().context("a hierarchy's mount point")?;
+        let target = Path::new("/sys/fs/cgroup").join(name);
+        fs::create_dir(&target).with_context(|| format!("make {}", target.display()))?;
+        mount_new("cgroup", &target.to_string_lossy(), &hierarchy.controllers)?;
+        link_joint_controllers(hierarchy, &target)?;
+    }
+    Ok(())
+}
+
+/// Where controllers share a hierarchy (`cpu,cpuacct`), each also has a link of its own name.
+fn link_joint_controllers(hierarchy: &Hierarchy, target: &Path) -> Result<()> {
+    let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else { return Ok(()) };
+    for controller in hierarchy.controllers.split(',') {
+        if controller.starts_with("name=") || parent.join(controller).exists() {
+            continue;
+        }
+        symlink(name, parent.join(controller))
+            .with_context(|| format!("link {controller} to {}", target.display()))?;
+    }
+    Ok(())
+}
+
+/// `/run` is new; `/var`, `/etc` and `/usr` are seen through, and written to the bed's folder.
+fn mount_folders(folder: &File) -> Result<()> {
+    mount_new("tmpfs", "/run", "mode=755")?;
+    let make =
+        |path: &Path| fs::create_dir_all(path).with_context(|| format!("make {}", path.display()));
+    make(Path::new(FOLDER))?;
+    mount_bind(format!("/proc/self/fd/{}", folder.as_raw_fd()), FOLDER)
+        .with_context(|| format!("mount the bed's folder on {FOLDER}"))?;
+    make(Path::new("/run/lock"))?;
+    for covered in ["var", "etc", "usr"] {
+        let layers = Path::new(FOLDER).join(".layers").join(covered);
+        let (upper, work) = (layers.join("upper"), layers.join("work"));
+        make(&upper)?;
+        make(&work)?;
+        let options =
+            format!("lowerdir=/{covered},upperdir={},workdir={}", upper.display(), work.display());
+        mount_new("overlay", &format!("/{covered}"), &options)?;
+    }
+    // A kubelet's root must be a plain file system: runtimes put overlays of their own on it.
+    let kubelet = Path::new("/var/lib/kubelet");
+    let real: PathBuf = Path::new(FOLDER).join("var-lib-kubelet");
+    make(&real)?;
+    make(kubelet)?;
+    mount_bind(&real, kubelet).with_context(|| format!("mount {}", kubelet.display()))
+}
+
+/// Names resolve the same way on every machine: by this file alone.
+fn write_etc(host_name: &str) -> Result<()> {
+    let hosts =
+        format!("127.0.0.1 localhost\n::1 localhost\n{} {host_name}\n", network::NODE_ADDRESS);
+    for (path, text) in
+        [("/etc/hosts", hosts.as_str()), ("/etc/resolv.conf", "nameserver 127.0.0.1\n")]
+    {
+        // It may be a link into the /run that is hidden now.
+        match fs::remove_file(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("remove {path}")),
+        }
+        fs::write(path, text).with_context(|| format!("write {path}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! The bed as the test in it sees it: its folders and how long it lasts.
+//!
+//! Rule: paths inside are the same in every bed, and short: unix sockets allow about a hundred
+//! bytes. It starts nothing; see [`crate::start`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::handover::Order;
+
+/// Where the bed's folder is mounted inside.
+pub(super) const FOLDER: &str = "/run/bed";
+/// Written by the test's body when it is reached.
+pub(super) const ENTERED: &str = ".entered";
+/// The folder of logs within the bed's folder.
+pub(super) const LOGS: &str = "logs";
+/// The folder for temporary files within the bed's folder.
+pub(super) const TEMPORARY: &str = "tmp";
+
+/// A bed, from inside.
+#[derive(Debug)]
+pub struct Bed {
+    name: String,
+    ends: Instant,
+}
+
+impl Bed {
+    pub(super) fn new(order: &Order) -> Self {
+        // The warden's clock started a moment earlier; it has the last word anyway.
+        let deadline = Duration::from_millis(order.deadline_milliseconds);
+        Self { name: order.name.clone(), ends: Instant::now() + deadline }
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The bed's own folder: on the host's file system, removed with the bed.
+    #[must_use]
+    pub fn folder(&self) -> &'static Path {
+        Path::new(FOLDER)
+    }
+
+    /// A folder in the bed's own folder, made if it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn make_folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.folder().join(name);
+        fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// The folder whose files are kept when the test fails.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.folder().join(LOGS)
+    }
+
+    /// How long the bed will last at most.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.ends.saturating_duration_since(Instant::now())
+    }
+
+    pub(super) fn mark_entered(&self) -> Result<()> {
+        let path = self.folder().join(ENTERED);
+        fs::write(&path, b"").with_context(|| format!("write {}", path.display()))
+    }
+}

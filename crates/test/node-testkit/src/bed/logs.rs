@@ -1,0 +1,58 @@
+//! Logs of beds: where they are kept after a failure, and their last lines.
+//!
+//! Rule: logs of a test that passed are not kept; those of one that failed are, under a path that
+//! is printed. It does not write logs: the processes in the bed do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The file among a bed's logs that has the command's own output.
+pub(super) const OUTPUT: &str = "output.log";
+
+/// `target/bed-logs/<test>`, beside the executable's own target folder.
+pub(super) fn folder_for(test: &str) -> Result<PathBuf> {
+    let executable = std::env::current_exe().context("find this executable")?;
+    Ok(folder_beside(&executable).join(test.replace("::", ".")))
+}
+
+fn folder_beside(executable: &Path) -> PathBuf {
+    // target/<profile>/deps/<test> or target/<profile>/<program>
+    let profile = executable
+        .ancestors()
+        .skip(1)
+        .find(|folder| folder.file_name().is_some_and(|name| name != "deps"));
+    let target = profile.and_then(Path::parent).unwrap_or(Path::new("."));
+    target.join("bed-logs")
+}
+
+/// The last lines of a file, or why there are none.
+pub(crate) fn tail(path: &Path, lines: usize) -> String {
+    match fs::read(path) {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            let all: Vec<&str> = text.lines().collect();
+            let from = all.len().saturating_sub(lines);
+            all[from..].join("\n")
+        }
+        Err(error) => format!("({}: {error})", path.display()),
+    }
+}
+
+/// Copies a bed's logs out of its folder: plain files, one level of folders at a time.
+pub(super) fn keep(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            keep(&entry.path(), &target)?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), &target)
+                .with_context(|| format!("copy {} to {}", entry.path().display(), to.display()))?;
+        }
+    }
+    Ok(())
+}

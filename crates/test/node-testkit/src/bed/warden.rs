@@ -1,0 +1,241 @@
+//! The warden: makes a bed, watches over it, and clears it away.
+//!
+//! Rule: whichever comes first ends the bed: the command's end, the owner's end however it came, or
+//! the deadline. The warden outlives the bed by its cleaning only. It stays in the host's
+//! namespaces and runs nothing of the test's.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getppid, pidfd_open, set_parent_process_death_signal,
+};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use super::cgroups::BedCgroups;
+use super::handover::{self, CommandOutput, Order, Role};
+use super::launch::Outcome;
+use super::lodging::{Lodging, Record};
+use super::logs;
+
+/// Why a bed ended.
+enum End {
+    Command,
+    Owner,
+    Deadline,
+}
+
+/// The warden's whole life.
+pub(super) fn run(order: &Order) -> ! {
+    let report = handover::take_descriptor();
+    let outcome = keep_watch(order).unwrap_or_else(|error| Outcome::Failed {
+        reason: format!("no bed: {error:#}"),
+        logs: None,
+    });
+    let status = outcome.exit_status();
+    match (report, serde_json::to_vec(&outcome)) {
+        (Ok(report), Ok(text)) => {
+            // The owner may be gone; then nobody reads it.
+            let _ = File::from(report).write_all(&text);
+        }
+        (Err(error), _) => eprintln!("bed: no way to report: {error:#}"),
+        (_, Err(error)) => eprintln!("bed: cannot write the report: {error:#}"),
+    }
+    std::process::exit(status)
+}
+
+fn keep_watch(order: &Order) -> Result<Outcome> {
+    let ends = Instant::now() + Duration::from_millis(order.deadline_milliseconds);
+    let owner = Pid::from_raw(order.owner).context("the owner has no process id")?;
+    let owner_descriptor =
+        pidfd_open(owner, PidfdFlags::empty()).context("watch the test process")?;
+    if getppid() != Some(owner) {
+        bail!("the test process ended before its bed was made");
+    }
+    let lodging = Lodging::take()?;
+    let outcome = make_and_run(order, &lodging, &owner_descriptor, ends);
+    let kept = match &outcome {
+        Ok(Outcome::Exited { status: 0, .. }) => None,
+        _ => match logs::keep(&lodging.logs(), &order.keep_logs) {
+            Ok(()) => Some(order.keep_logs.clone()),
+            Err(error) => {
+                eprintln!("bed: logs not kept: {error:#}");
+                None
+            }
+        },
+    };
+    let cleared = lodging.clear();
+    let outcome = match (outcome, cleared) {
+        (Ok(outcome), Ok(())) => outcome.with_logs(kept),
+        (Ok(_), Err(error)) => {
+            Outcome::Failed { reason: format!("the bed was not cleared: {error:#}"), logs: kept }
+        }
+        (Err(error), _) => Outcome::Failed { reason: format!("no bed: {error:#}"), logs: kept },
+    };
+    Ok(outcome)
+}
+
+impl Outcome {
+    fn with_logs(self, kept: Option<PathBuf>) -> Self {
+        match self {
+            Self::Exited { status, .. } => Self::Exited { status, logs: kept },
+            Self::DeadlinePassed { milliseconds, .. } => {
+                Self::DeadlinePassed { milliseconds, logs: kept }
+            }
+            Self::Failed { reason, .. } => Self::Failed { reason, logs: kept },
+        }
+    }
+}
+
+fn make_and_run(
+    order: &Order,
+    lodging: &Lodging,
+    owner: &OwnedFd,
+    ends: Instant,
+) -> Result<Outcome> {
+    let cgroups = BedCgroups::plan(&lodging.identity)?;
+    lodging.write_down(&Record {
+        name: order.name.clone(),
+        owner: order.owner,
+        cgroups: cgroups.roots.clone(),
+    })?;
+    cgroups.make()?;
+    let order =
+        Order { identity: lodging.identity.clone(), folder: lodging.folder(), ..order.clone() };
+    // Held until the end of this function: its closing tells init that the warden is gone.
+    let (lifeline, _held) = io::pipe().context("make the lifeline")?;
+    let mut init = start_init(&order, &cgroups, &lifeline.into(), &lodging.logs())?;
+    let end = wait_for_end(&init, owner, ends);
+    if matches!(end, Ok(End::Deadline)) {
+        note_who_ran(&cgroups, &lodging.logs());
+    }
+    // Killing PID 1 kills everything in its namespace, and its end is only seen when all are gone.
+    let _ = init.kill();
+    let status = init.wait().context("wait for the bed's init")?;
+    Ok(match end? {
+        End::Command => Outcome::Exited { status: plain_status(status), logs: None },
+        End::Deadline => {
+            Outcome::DeadlinePassed { milliseconds: order.deadline_milliseconds, logs: None }
+        }
+        End::Owner => Outcome::Failed { reason: "the test process ended".to_owned(), logs: None },
+    })
+}
+
+/// A status as a shell would give it.
+fn plain_status(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
+}
+
+fn start_init(
+    order: &Order,
+    cgroups: &BedCgroups,
+    lifeline: &OwnedFd,
+    logs_folder: &Path,
+) -> Result<Child> {
+    let mut init = Command::new(std::env::current_exe().context("find this executable")?);
+    init.args(&order.reentry);
+    handover::give(&mut init, Role::Init, order, Some(lifeline.as_raw_fd()))?;
+    if order.output == CommandOutput::Log {
+        let path = logs_folder.join(logs::OUTPUT);
+        let output = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("make {}", path.display()))?;
+        init.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    }
+    let (before, after) = cgroups.entries();
+    let (before, after) = (open_for_writing(&before)?, open_for_writing(&after)?);
+    let lifeline = lifeline.as_raw_fd();
+    // SAFETY: this thread makes no threads from here on, which is all that a pending PID namespace
+    // forbids; files and mounts of this process are not touched.
+    unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.context("a new PID namespace")?;
+    // SAFETY: the hook runs between fork and exec, allocates nothing and makes only system calls; it
+    // owns the descriptors that it writes to, and the lifeline stays open in the parent past spawn.
+    unsafe {
+        init.pre_exec(move || enter_namespaces(&before, &after, lifeline));
+    }
+    init.spawn().context("start the bed's init in namespaces and cgroups of its own")
+}
+
+/// Runs in init between fork and exec.
+fn enter_namespaces(before: &[File], after: &[File], lifeline: RawFd) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    for mut entry in before {
+        entry.write_all(b"0")?;
+    }
+    // SAFETY: the child has one thread; the files that it shared with its parent were copied by
+    // fork, so nothing that others rely on is taken away.
+    unsafe {
+        unshare_unsafe(
+            UnshareFlags::NEWCGROUP
+                | UnshareFlags::NEWNS
+                | UnshareFlags::NEWNET
+                | UnshareFlags::NEWUTS
+                | UnshareFlags::NEWIPC,
+        )
+    }?;
+    for mut entry in after {
+        entry.write_all(b"0")?;
+    }
+    // SAFETY: open in the parent while this runs, and so in this copy of its table.
+    handover::keep_open(unsafe { BorrowedFd::borrow_raw(lifeline) })
+}
+
+fn open_for_writing(paths: &[PathBuf]) -> Result<Vec<File>> {
+    paths
+        .iter()
+        .map(|path| {
+            let file = OpenOptions::new().write(true).open(path);
+            file.with_context(|| format!("open {}", path.display()))
+        })
+        .collect()
+}
+
+fn wait_for_end(init: &Child, owner: &OwnedFd, ends: Instant) -> Result<End> {
+    let init = i32::try_from(init.id()).ok().and_then(Pid::from_raw).context("init's id")?;
+    let init = pidfd_open(init, PidfdFlags::empty()).context("watch the bed's init")?;
+    loop {
+        let left = ends.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).context("the deadline is too far away")?;
+        let mut watched = [
+            PollFd::from_borrowed_fd(init.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(owner.as_fd(), PollFlags::IN),
+        ];
+        match poll(&mut watched, Some(&timeout)) {
+            Ok(0) if ends <= Instant::now() => return Ok(End::Deadline),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) if !watched[0].revents().is_empty() => return Ok(End::Command),
+            Ok(_) => return Ok(End::Owner),
+            Err(error) => return Err(error).context("watch the bed"),
+        }
+    }
+}
+
+/// Adds to the kept logs what was still running when the deadline passed. Best effort.
+fn note_who_ran(cgroups: &BedCgroups, logs_folder: &Path) {
+    let mut text = String::from("running when the deadline passed:\n");
+    let mut folders: Vec<PathBuf> = cgroups.roots.first().cloned().into_iter().collect();
+    while let Some(folder) = folders.pop() {
+        let held = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        for process in held.split_whitespace() {
+            let command = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command).replace('\0', " ");
+            text.push_str(&format!("{process} {command}\n"));
+        }
+        if let Ok(entries) = fs::read_dir(&folder) {
+            folders
+                .extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()));
+        }
+    }
+    if let Err(error) = fs::write(logs_folder.join("deadline.log"), text) {
+        eprintln!("bed: deadline.log: {error}");
+    }
+}

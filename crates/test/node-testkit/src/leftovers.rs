@@ -1,0 +1,135 @@
+//! Judges what a run left on the machine: a snapshot before, a comparison after.
+//!
+//! Rule: the judge is a program of its own and takes nobody's word. It looks at the host itself:
+//! processes, mounts, cgroups, links, addresses, network namespaces, nftables rules and folders.
+//! Beds that are in use (warden and test process alive) are not leftovers, and neither is what has
+//! nothing to do with beds and parts: a busy machine starts and ends other things all the time.
+
+mod look;
+mod marks;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+/// How long the kernel and dying processes may take to clear up before something counts as left.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is there, by kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    kinds: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Snapshot {
+    /// Looks at this machine.
+    ///
+    /// # Errors
+    /// When something cannot be looked at: then nothing can be said.
+    pub fn take() -> Result<Self> {
+        let mut kinds = BTreeMap::new();
+        for (kind, look) in look::KINDS {
+            let found = look().with_context(|| format!("look at {kind}"))?;
+            kinds.insert((*kind).to_owned(), found);
+        }
+        Ok(Self { kinds })
+    }
+
+    /// What is here and was not there before, as `kind: thing`.
+    #[must_use]
+    pub fn beyond(&self, before: &Self) -> Vec<String> {
+        let none = BTreeSet::new();
+        let mut found = Vec::new();
+        for (kind, things) in &self.kinds {
+            let earlier = before.kinds.get(kind).unwrap_or(&none);
+            found.extend(things.difference(earlier).map(|thing| format!("{kind}: {thing}")));
+        }
+        found
+    }
+}
+
+/// Compares with an earlier snapshot, and gives what is just going a while to go. Left is what was
+/// there at every look: other people's short-lived things come and go meanwhile.
+///
+/// # Errors
+/// As [`Snapshot::take`].
+pub fn settle(before: &Snapshot) -> Result<Vec<String>> {
+    let began = Instant::now();
+    let mut left = Snapshot::take()?.beyond(before);
+    while !left.is_empty() && began.elapsed() < PATIENCE {
+        sleep(Duration::from_millis(100));
+        let now = Snapshot::take()?.beyond(before);
+        left.retain(|thing| now.contains(thing));
+    }
+    Ok(left)
+}
+
+/// The program: `leftovers snapshot FILE`, `leftovers compare FILE`, or `compare-now`, which has no
+/// patience. Exit code 1 means that something was left, 2 that the judge could not judge.
+#[must_use]
+pub fn program(arguments: &[String]) -> ExitCode {
+    match judge(arguments) {
+        Ok(left) if left.is_empty() => ExitCode::SUCCESS,
+        Ok(left) => {
+            for thing in &left {
+                println!("{thing}");
+            }
+            println!("{} left behind", left.len());
+            ExitCode::from(1)
+        }
+        Err(error) => {
+            eprintln!("leftovers: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn judge(arguments: &[String]) -> Result<Vec<String>> {
+    match arguments {
+        [verb, file] if verb == "snapshot" => {
+            let snapshot = serde_json::to_vec_pretty(&Snapshot::take()?)?;
+            fs::write(file, snapshot).with_context(|| format!("write {file}"))?;
+            Ok(Vec::new())
+        }
+        [verb, file] if verb == "compare" || verb == "compare-now" => {
+            let text = fs::read(file).with_context(|| file.clone())?;
+            let before = serde_json::from_slice(&text).with_context(|| file.clone())?;
+            if verb == "compare" { settle(&before) } else { Ok(Snapshot::take()?.beyond(&before)) }
+        }
+        _ => bail!("usage: leftovers snapshot FILE | compare FILE | compare-now FILE"),
+    }
+}
+
+/// The judge's program, built from this work tree beside the caller's executable. For tests.
+///
+/// # Errors
+/// When cargo cannot build it.
+pub fn build_program() -> Result<std::path::PathBuf> {
+    let executable = std::env::current_exe().context("find this executable")?;
+    let profile = executable
+        .ancestors()
+        .skip(1)
+        .find(|folder| folder.file_name().is_some_and(|name| name != "deps"))
+        .context("this executable is in no target folder")?;
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--package", "node-testkit", "--bin", "leftovers"]);
+    if profile.file_name().is_some_and(|name| name == "release") {
+        cargo.arg("--release");
+    }
+    cargo.arg("--target-dir").arg(profile.parent().unwrap_or(Path::new("target")));
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+    let status = cargo.status().context("run cargo")?;
+    if !status.success() {
+        bail!("cargo could not build leftovers: {status}");
+    }
+    Ok(profile.join("leftovers"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! Looks at the host, one function for each kind of thing.
+//!
+//! Rule: each returns lines that are equal when the thing is the same. What vanishes while being
+//! looked at is not there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::marks;
+use crate::bed::{ROLE_VARIABLE, beds_folder, is_occupied, mounted_hierarchies};
+
+type Things = BTreeSet<String>;
+type Look = fn() -> Result<Things>;
+
+/// Everything that is looked at.
+pub(super) const KINDS: &[(&str, Look)] = &[
+    ("process", processes),
+    ("mount", mounts),
+    ("cgroup", cgroups),
+    ("link", links),
+    ("address", addresses),
+    ("network namespace", network_namespaces),
+    ("nftables rule", nftables),
+    ("folder", folders),
+];
+
+/// Folders on the host that parts would write to if a bed leaked.
+const PARTS_FOLDERS: [&str; 11] = [
+    "/run/containerd",
+    "/run/runc",
+    "/run/cni",
+    "/run/bed",
+    "/var/lib/cni",
+    "/var/lib/containerd",
+    "/var/lib/kubelet",
+    "/var/log/pods",
+    "/var/log/containers",
+    "/etc/cni",
+    "/usr/libexec/kubernetes",
+];
+
+fn processes() -> Result<Things> {
+    let mut found = Things::new();
+    for entry in fs::read_dir("/proc").context("/proc")? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(process) = name.to_str().filter(|name| name.parse::<u32>().is_ok()) else {
+            continue;
+        };
+        if let Some(line) = describe_process(process) {
+            found.insert(line);
+        }
+    }
+    Ok(found)
+}
+
+/// One process that belongs to a bed not in use, or is a part. Kernel threads and zombies have no
+/// executable and are left out.
+fn describe_process(process: &str) -> Option<String> {
+    let folder = Path::new("/proc").join(process);
+    let executable = fs::read_link(folder.join("exe")).ok()?;
+    let program = executable.file_name()?.to_string_lossy();
+    let program = program.trim_end_matches(" (deleted)");
+    let cgroups = fs::read_to_string(folder.join("cgroup")).ok()?;
+    let bed = marks::bed_in(&cgroups);
+    if bed.is_some_and(is_occupied) {
+        return None;
+    }
+    let environment = fs::read(folder.join("environ")).ok()?;
+    let mut role = environment.split(|byte| *byte == 0).filter_map(|one| {
+        std::str::from_utf8(one).ok()?.strip_prefix(ROLE_VARIABLE)?.strip_prefix('=')
+    });
+    let role = role.next();
+    // A warden is in no bed's cgroup; as long as its test process lives, it is at work.
+    if role == Some("warden") && parent_has_program(&folder, &executable) {
+        return None;
+    }
+    if bed.is_none() && role.is_none() && !marks::is_part(program) {
+        return None;
+    }
+    let stat = fs::read_to_string(folder.join("stat")).ok()?;
+    let started = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?;
+    let command = fs::read(folder.join("cmdline")).ok()?;
+    let command = String::from_utf8_lossy(&command).replace('\0', " ");
+    Some(format!("{process} started at {started}: {}", command.trim()))
+}
+
+/// Whether the process' parent runs the same executable: an orphan's parent is some init.
+fn parent_has_program(process: &Path, executable: &Path) -> bool {
+    let parent = || {
+        let status = fs::read_to_string(process.join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        fs::read_link(Path::new("/proc").join(line.trim()).join("exe")).ok()
+    };
+    parent().is_some_and(|found| found == executable)
+}
+
+fn mounts() -> Result<Things> {
+    let table = fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
+    Ok(table
+        .lines()
+        .filter_map(|line| {
+            let (left, right) = line.split_once(" - ")?;
+            let mut left = left.split(' ').skip(3);
+            let (root, target) = (left.next()?, left.next()?);
+            let mut right = right.split(' ');
+            let (kind, source) = (right.next()?, right.next()?);
+            Some(format!("{target} ({kind}, {source}, {root})"))
+        })
+        .collect())
+}
+
+fn cgroups() -> Result<Things> {
+    let mut found = Things::new();
+    for hierarchy in mounted_hierarchies()? {
+        let top = hierarchy.mount_point.clone();
+        let own = below(&top, &hierarchy.own);
+        let mut folders = vec![top.clone()];
+        while let Some(folder) = folders.pop() {
+            let Ok(entries) = fs::read_dir(&folder) else { continue };
+            for entry in entries.flatten() {
+                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    continue;
+                }
+                let path = below(&top, &entry.path());
+                let in_use = marks::bed_in(&path).is_some_and(is_occupied);
+                if !in_use && !marks::is_foreign_cgroup(&path, &own) {
+                    found.insert(entry.path().display().to_string());
+                }
+                folders.push(entry.path());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A path below a mount point, as `/a/b`.
+fn below(top: &Path, path: &Path) -> String {
+    format!("/{}", path.strip_prefix(top).unwrap_or(path).display())
+}
+
+fn links() -> Result<Things> {
+    names_in(Path::new("/sys/class/net"))
+}
+
+fn addresses() -> Result<Things> {
+    let text = output("ip", &["-oneline", "address", "show"])?
+        .context("ip is missing (Debian package iproute2)")?;
+    // "2: eth0    inet 10.0.0.2/24 ... valid_lft 86000sec": the times at the end run. Dynamic ones
+    // were given to the machine by its network.
+    Ok(text
+        .lines()
+        .filter(|line| !line.contains(" dynamic "))
+        .map(|line| line.split_whitespace().skip(1).take(3).collect::<Vec<_>>().join(" "))
+        .collect())
+}
+
+fn network_namespaces() -> Result<Things> {
+    names_in(Path::new("/run/netns"))
+}
+
+fn nftables() -> Result<Things> {
+    let text = output("nft", &["list", "ruleset"])?.unwrap_or_default();
+    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
+}
+
+fn folders() -> Result<Things> {
+    let mut found = Things::new();
+    let beds = beds_folder();
+    for identity in names_in(&beds)? {
+        // The lock that all beds share stays.
+        if identity != ".lock" && !is_occupied(&identity) {
+            found.insert(beds.join(identity).display().to_string());
+        }
+    }
+    let temp = std::env::temp_dir();
+    for name in names_in(&temp)? {
+        if marks::is_ours_in_temp(&name) && temp.join(&name) != beds {
+            found.insert(temp.join(name).display().to_string());
+        }
+    }
+    for folder in PARTS_FOLDERS.map(Path::new) {
+        if folder.exists() {
+            found.insert(folder.display().to_string());
+            found.extend(
+                names_in(folder)?.into_iter().map(|name| folder.join(name).display().to_string()),
+            );
+        }
+    }
+    Ok(found)
+}
+
+fn names_in(folder: &Path) -> Result<Things> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Things::new()),
+        Err(error) => return Err(error).with_context(|| folder.display().to_string()),
+    };
+    entries
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<_>>()
+        .with_context(|| folder.display().to_string())
+}
+
+/// What a program printed, or nothing when the machine does not have it.
+fn output(program: &str, arguments: &[&str]) -> Result<Option<String>> {
+    let output = match Command::new(program).args(arguments).output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| program.to_owned()),
+    };
+    if !output.status.success() {
+        bail!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
+}

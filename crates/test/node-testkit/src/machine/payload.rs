@@ -1,0 +1,94 @@
+//! Packs a payload into a read-only disk for the machine.
+//!
+//! The rule: nothing gets a name on this machine. Files are gathered on a tmpfs in a mount namespace
+//! that ends with the packing, and the disk is an unnamed file that lives as long as its descriptor.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::path::{Component, Path};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::geteuid;
+
+use super::Payload;
+use super::boot::die_with_caller;
+use super::recipe::search_path;
+
+/// Arguments: the disk, the folder (or nothing), then pairs of target and source; the script comes on
+/// standard input when SCRIPT is set.
+const PACK: &str = r#"
+set -eu
+mount -t tmpfs -o mode=0755 tmpfs /mnt
+mkdir /mnt/tree
+disk=$1 folder=$2
+shift 2
+if [ -n "$folder" ]; then cp -R -P -p "$folder/." /mnt/tree/; fi
+while [ "$#" -gt 0 ]; do
+    mkdir -p "$(dirname "/mnt/tree/$1")"
+    cp -R -L -p "$2" "/mnt/tree/$1"
+    shift 2
+done
+if [ -n "${SCRIPT:-}" ]; then cat > /mnt/tree/run; chmod 0755 /mnt/tree/run; fi
+if [ ! -x /mnt/tree/run ]; then echo "the payload has no executable file run" >&2; exit 1; fi
+# Room for the tree, for the inodes, and for small files that take a block each.
+size=$(($(du -sm /mnt/tree | cut -f 1) * 11 / 10 + 32))
+truncate -s "${size}M" "$disk"
+mkfs.ext4 -q -F -L payload -O ^has_journal -d /mnt/tree "$disk"
+"#;
+
+/// The payload as an ext4 image in an unnamed file.
+pub(super) fn pack(payload: &Payload) -> Result<File> {
+    let disk = tempfile::tempfile().context("a file for the payload's disk")?;
+    let mut arguments: Vec<OsString> = vec![
+        own_path(&disk).into(),
+        payload.folder.as_ref().map(|folder| folder.as_os_str().to_owned()).unwrap_or_default(),
+    ];
+    for (inside, outside) in &payload.files {
+        ensure!(
+            is_plain(inside),
+            "payload path {}: expected a relative path without '..'",
+            inside.display()
+        );
+        ensure!(outside.exists(), "payload file {} does not exist", outside.display());
+        arguments.extend([inside.as_os_str().to_owned(), outside.as_os_str().to_owned()]);
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private"]);
+    if !geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    command
+        .args(["sh", "-c", PACK, "pack"])
+        .args(arguments)
+        .env("PATH", search_path())
+        .env("SCRIPT", if payload.script.is_some() { "yes" } else { "" })
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut packing = die_with_caller(&mut command).spawn().context("starting unshare")?;
+    if let Some(mut input) = packing.stdin.take() {
+        // A packer that failed early reads nothing; its own words are the better error.
+        let _ = input.write_all(payload.script.as_deref().unwrap_or_default().as_bytes());
+    }
+    let output = packing.wait_with_output().context("waiting for the payload's packing")?;
+    ensure!(
+        output.status.success(),
+        "packing the payload: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(disk)
+}
+
+/// A path by which a child of this process opens an unnamed file of ours.
+pub(super) fn own_path(file: &File) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
+}
+
+pub(super) fn is_plain(path: &Path) -> bool {
+    !path.as_os_str().is_empty()
+        && path.components().all(|component| matches!(component, Component::Normal(_)))
+}

@@ -1,0 +1,112 @@
+//! Certificates for parts in a bed: an authority of the bed's own and what it signs.
+//!
+//! Rule: keys never leave the bed's folder, and every bed has its own authority.
+
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+};
+
+/// For whom a certificate is, in the words that Kubernetes reads them: the common name is the
+/// user's name, organizations are its groups.
+#[derive(Debug, Clone, Default)]
+pub struct Subject<'a> {
+    pub common_name: &'a str,
+    pub organization: Option<&'a str>,
+    /// Names and addresses under which it serves; none for a client.
+    pub alternative_names: &'a [&'a str],
+}
+
+/// The files of a key and its certificate.
+#[derive(Debug, Clone)]
+pub struct KeyAndCertificate {
+    pub key: PathBuf,
+    pub certificate: PathBuf,
+}
+
+/// A certificate authority with its files.
+#[derive(Debug)]
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    folder: PathBuf,
+    pub files: KeyAndCertificate,
+}
+
+impl Authority {
+    /// Makes an authority whose files, and those of what it signs, lie in the folder.
+    ///
+    /// # Errors
+    /// When keys cannot be made or written.
+    pub fn make(folder: &Path, name: &str) -> Result<Self> {
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name = DistinguishedName::new();
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
+        let key = KeyPair::generate().context("make a key")?;
+        let issuer = CertifiedIssuer::self_signed(parameters, key).context("sign an authority")?;
+        let files =
+            write(folder, "authority", &issuer.key().serialize_pem(), &issuer.as_ref().pem())?;
+        Ok(Self { issuer, folder: folder.to_owned(), files })
+    }
+
+    /// Signs a certificate and writes `<file>.key` and `<file>.crt`.
+    ///
+    /// # Errors
+    /// When a name is none, or files cannot be written.
+    pub fn issue(&self, file: &str, subject: &Subject<'_>) -> Result<KeyAndCertificate> {
+        let names: Vec<String> =
+            subject.alternative_names.iter().map(|&name| name.to_owned()).collect();
+        let mut parameters = CertificateParams::new(names)
+            .with_context(|| format!("names of {file}: {:?}", subject.alternative_names))?;
+        parameters.distinguished_name = DistinguishedName::new();
+        parameters.distinguished_name.push(DnType::CommonName, subject.common_name);
+        if let Some(organization) = subject.organization {
+            parameters.distinguished_name.push(DnType::OrganizationName, organization);
+        }
+        parameters.key_usages =
+            vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        parameters.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        parameters.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().context("make a key")?;
+        let certificate =
+            parameters.signed_by(&key, &self.issuer).with_context(|| format!("sign {file}"))?;
+        write(&self.folder, file, &key.serialize_pem(), &certificate.pem())
+    }
+}
+
+/// Writes a key that belongs to no certificate, for signing tokens, and its public half.
+pub(super) fn write_signing_key(private: &Path, public: &Path) -> Result<()> {
+    let key = KeyPair::generate().context("make a key")?;
+    write_private(private, &key.serialize_pem())?;
+    fs::write(public, key.public_key_pem()).with_context(|| format!("write {}", public.display()))
+}
+
+fn write(folder: &Path, file: &str, key: &str, certificate: &str) -> Result<KeyAndCertificate> {
+    let files = KeyAndCertificate {
+        key: folder.join(format!("{file}.key")),
+        certificate: folder.join(format!("{file}.crt")),
+    };
+    write_private(&files.key, key)?;
+    fs::write(&files.certificate, certificate)
+        .with_context(|| format!("write {}", files.certificate.display()))?;
+    Ok(files)
+}
+
+fn write_private(path: &Path, text: &str) -> Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(path).with_context(|| format!("make {}", path.display()))?;
+    std::io::Write::write_all(&mut file, text.as_bytes())
+        .with_context(|| format!("write {}", path.display()))
+}

@@ -1,0 +1,204 @@
+//! containerd with runc and CNI plugins, everything of it in one folder of the bed.
+//!
+//! Rule: the configuration is whole and made here; nothing is read from the host's `/etc`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::process::{Running, output_of};
+use crate::bed::Bed;
+use crate::parts;
+
+/// The parts that this starter needs.
+const PARTS: [&str; 3] = ["containerd", "runc", "cni-plugins"];
+const READY: Duration = Duration::from_secs(30);
+
+/// A registry that stands in for another, over plain HTTP.
+#[derive(Debug, Clone)]
+pub struct Mirror {
+    /// The host in image names, such as `registry.k8s.io`.
+    pub of: String,
+    /// Where it really is, such as `http://127.0.0.1:5000`.
+    pub at: String,
+}
+
+/// What may be asked of a containerd.
+#[derive(Debug, Clone, Default)]
+pub struct ContainerdOptions {
+    pub mirrors: Vec<Mirror>,
+    /// A second runtime handler named `test-handler`, the same runc under another name.
+    pub test_handler: bool,
+    /// Put containers into systemd's scopes: for machines whose PID 1 is systemd.
+    pub systemd_cgroups: bool,
+    /// The image that holds a pod's namespaces, if not the usual one.
+    pub sandbox_image: Option<String>,
+}
+
+/// A containerd that answers.
+#[derive(Debug)]
+pub struct Containerd {
+    running: Running,
+    folder: PathBuf,
+}
+
+impl Containerd {
+    /// The parts to name in a test's needs.
+    pub const NEEDS: &'static [&'static str] = &PARTS;
+
+    /// Starts containerd and waits until it answers.
+    ///
+    /// # Errors
+    /// When a part is missing or containerd does not come up, with the end of its log.
+    pub fn start(bed: &Bed, options: &ContainerdOptions) -> Result<Self> {
+        let folder = bed.make_folder("containerd")?;
+        let configuration = folder.join("config.toml");
+        write(&configuration, &configure(&folder, options)?)?;
+        write(&folder.join("cni/net.d/10-bed.conflist"), BRIDGE)?;
+        for mirror in &options.mirrors {
+            let hosts = format!(
+                "server = \"{at}\"\n[host.\"{at}\"]\n  capabilities = [\"pull\", \"resolve\"]\n",
+                at = mirror.at
+            );
+            write(&folder.join("certs.d").join(&mirror.of).join("hosts.toml"), &hosts)?;
+        }
+        let mut command = Command::new(parts::program("containerd", "containerd")?);
+        command.arg("--config").arg(&configuration).env("PATH", search_path()?);
+        let running = Running::start(bed, "containerd", &mut command)?;
+        let mut containerd = Self { running, folder };
+        let mut version = containerd.ctr()?;
+        version.arg("version");
+        containerd.running.wait_until("answer", READY, || output_of(&mut version))?;
+        Ok(containerd)
+    }
+
+    /// Its socket, for gRPC: CRI and containerd's own services.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("containerd.sock")
+    }
+
+    /// Its socket as kubelets and CRI clients want it.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    /// A `ctr` that talks to it.
+    ///
+    /// # Errors
+    /// When the part is missing.
+    pub fn ctr(&self) -> Result<Command> {
+        let mut command = Command::new(parts::program("containerd", "ctr")?);
+        command.arg("--address").arg(self.socket()).env("PATH", search_path()?);
+        Ok(command)
+    }
+
+    /// Runs `ctr` and returns what it printed.
+    ///
+    /// # Errors
+    /// When it fails, with what it said.
+    pub fn run_ctr(&self, arguments: &[&str]) -> Result<String> {
+        output_of(self.ctr()?.args(arguments))
+    }
+
+    /// Imports an image archive into the namespace that CRI looks in.
+    ///
+    /// # Errors
+    /// When containerd refuses it.
+    pub fn import(&self, archive: &Path) -> Result<String> {
+        self.run_ctr(&["--namespace", "k8s.io", "images", "import", &archive.to_string_lossy()])
+    }
+
+    /// The process and its log.
+    pub fn process(&mut self) -> &mut Running {
+        &mut self.running
+    }
+}
+
+/// containerd finds its shim, and the shim finds runc, by PATH.
+fn search_path() -> Result<std::ffi::OsString> {
+    let mut folders = Vec::new();
+    for (part, program) in [("containerd", "ctr"), ("runc", "runc")] {
+        folders.extend(parts::program(part, program)?.parent().map(Path::to_owned));
+    }
+    folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    std::env::join_paths(folders).context("put PATH together")
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+    }
+    fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}
+
+fn configure(folder: &Path, options: &ContainerdOptions) -> Result<String> {
+    let folder = folder.display();
+    let runc = parts::program("runc", "runc")?;
+    let plugins = parts::program("cni-plugins", "bridge")?;
+    let plugins = plugins.parent().unwrap_or(Path::new("/"));
+    let mut text = format!(
+        "version = 3\n\
+         root = \"{folder}/root\"\n\
+         state = \"{folder}/state\"\n\
+         [grpc]\n  address = \"{folder}/containerd.sock\"\n\
+         [plugins.'io.containerd.internal.v1.opt']\n  path = \"{folder}/opt\"\n\
+         [plugins.'io.containerd.nri.v1.nri']\n  disable = true\n\
+         [plugins.'io.containerd.cri.v1.images'.registry]\n  config_path = \"{folder}/certs.d\"\n"
+    );
+    if let Some(image) = &options.sandbox_image {
+        write!(
+            text,
+            "[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = \"{image}\"\n"
+        )?;
+    }
+    write!(
+        text,
+        "[plugins.'io.containerd.cri.v1.runtime']\n  \
+           # a bed may lack the capability to lower its score\n  \
+           restrict_oom_score_adj = true\n\
+         [plugins.'io.containerd.cri.v1.runtime'.cni]\n  \
+           bin_dirs = [\"{}\"]\n  conf_dir = \"{folder}/cni/net.d\"\n\
+         [plugins.'io.containerd.cri.v1.runtime'.containerd]\n  default_runtime_name = \"runc\"\n",
+        plugins.display()
+    )?;
+    let handlers: &[&str] =
+        if options.test_handler { &["runc", "test-handler"] } else { &["runc"] };
+    for handler in handlers {
+        let table = format!("plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{handler}");
+        write!(
+            text,
+            "[{table}]\n  runtime_type = \"io.containerd.runc.v2\"\n\
+             [{table}.options]\n  BinaryName = \"{}\"\n  SystemdCgroup = {}\n",
+            runc.display(),
+            options.systemd_cgroups
+        )?;
+    }
+    Ok(text)
+}
+
+/// Pods on a bridge of the bed. No masquerading: a bed leads nowhere, and needs no iptables so.
+const BRIDGE: &str = r#"{
+  "cniVersion": "1.0.0",
+  "name": "bed",
+  "plugins": [
+    {
+      "type": "bridge",
+      "bridge": "pods0",
+      "isGateway": true,
+      "hairpinMode": true,
+      "ipam": {
+        "type": "host-local",
+        "ranges": [[{ "subnet": "10.88.0.0/16" }]],
+        "routes": [{ "dst": "0.0.0.0/0" }]
+      }
+    },
+    { "type": "portmap", "capabilities": { "portMappings": true } }
+  ]
+}
+"#;

@@ -1,0 +1,275 @@
+//! A control plane: etcd, kube-apiserver, kube-controller-manager and a kubectl that speaks to it.
+//!
+//! Rule: it refuses what a real cluster refuses: RBAC and Node authorization, NodeRestriction and
+//! ServiceAccount admission, certificates from an authority of its own. No scheduler: a test says
+//! where its pods go.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use super::certificates::{Authority, KeyAndCertificate, Subject, write_signing_key};
+use super::http;
+use super::process::{Running, output_of};
+use crate::bed::{Bed, NODE_ADDRESS, free_port};
+use crate::parts;
+
+const READY: Duration = Duration::from_secs(90);
+/// The first address of the service range is the API server's own.
+const SERVICE_RANGE: &str = "10.96.0.0/16";
+const SERVICE_ADDRESS: &str = "10.96.0.1";
+/// Signs service accounts' tokens.
+const SIGNING_KEY: &str = "service-account.key";
+const SIGNING_KEY_PUBLIC: &str = "service-account.pub";
+
+/// A control plane that serves. Fields are dropped, and so stopped, in this order.
+#[derive(Debug)]
+pub struct ControlPlane {
+    controller_manager: Running,
+    api_server: Running,
+    _etcd: Running,
+    folder: PathBuf,
+    authority: Authority,
+    port: u16,
+    admin: PathBuf,
+    admin_files: KeyAndCertificate,
+}
+
+impl ControlPlane {
+    /// The parts to name in a test's needs.
+    pub const NEEDS: &'static [&'static str] =
+        &["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
+
+    /// Starts all of it, and waits until an ordinary pod could be created.
+    ///
+    /// # Errors
+    /// When a part is missing or does not come up, with the end of its log.
+    pub fn start(bed: &Bed) -> Result<Self> {
+        let folder = bed.make_folder("control-plane")?;
+        let authority = Authority::make(&folder, "bed authority")?;
+        write_signing_key(&folder.join(SIGNING_KEY), &folder.join(SIGNING_KEY_PUBLIC))?;
+        let (etcd, etcd_url) = start_etcd(bed, &folder)?;
+        let port = free_port()?;
+        let admin_files = authority.issue("admin", &client("bed-admin", Some("system:masters")))?;
+        let admin = write_kubeconfig(&folder, "admin", port, &authority, &admin_files)?;
+        let mut api_server = start_api_server(bed, &folder, &authority, &etcd_url, port)?;
+        api_server.wait_until("readiness", READY, || {
+            let answer = output_of(kubectl(&admin)?.args(["get", "--raw", "/readyz"]))?;
+            ensure!(answer.trim() == "ok", "/readyz: {answer}");
+            Ok(())
+        })?;
+        let controller_manager = start_controller_manager(bed, &folder, &authority, port)?;
+        let mut plane = Self {
+            controller_manager,
+            api_server,
+            _etcd: etcd,
+            folder,
+            authority,
+            port,
+            admin,
+            admin_files,
+        };
+        // What ServiceAccount admission and every pod's token volume need.
+        let admin = plane.admin.clone();
+        for object in ["serviceaccount/default", "configmap/kube-root-ca.crt"] {
+            plane.controller_manager.wait_until(object, READY, || {
+                output_of(kubectl(&admin)?.args(["get", object, "--output", "name"]))
+            })?;
+        }
+        Ok(plane)
+    }
+
+    /// Runs kubectl as the administrator and returns what it printed.
+    ///
+    /// # Errors
+    /// When it fails, with what it said.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        output_of(kubectl(&self.admin)?.args(arguments))
+    }
+
+    /// Runs kubectl as whoever a kubeconfig says.
+    ///
+    /// # Errors
+    /// When it fails, with what it said.
+    pub fn kubectl_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<String> {
+        output_of(kubectl(kubeconfig)?.args(arguments))
+    }
+
+    /// `https://…` of the API server.
+    #[must_use]
+    pub fn url(&self) -> String {
+        url(self.port)
+    }
+
+    /// The administrator's kubeconfig file.
+    #[must_use]
+    pub fn admin_kubeconfig(&self) -> &Path {
+        &self.admin
+    }
+
+    /// The administrator's key and certificate.
+    #[must_use]
+    pub fn admin_files(&self) -> &KeyAndCertificate {
+        &self.admin_files
+    }
+
+    /// The authority that all its clients and servers trust.
+    #[must_use]
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// A kubeconfig with which a node of this name may do what nodes may do.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn node_kubeconfig(&self, node: &str) -> Result<PathBuf> {
+        let user = format!("system:node:{node}");
+        let file = format!("node-{node}");
+        let files = self.authority.issue(&file, &client(&user, Some("system:nodes")))?;
+        write_kubeconfig(&self.folder, &file, self.port, &self.authority, &files)
+    }
+
+    /// The API server's process and its log.
+    pub fn api_server(&mut self) -> &mut Running {
+        &mut self.api_server
+    }
+}
+
+fn client<'a>(user: &'a str, group: Option<&'a str>) -> Subject<'a> {
+    Subject { common_name: user, organization: group, alternative_names: &[] }
+}
+
+fn url(port: u16) -> String {
+    format!("https://{NODE_ADDRESS}:{port}")
+}
+
+fn kubectl(kubeconfig: &Path) -> Result<Command> {
+    let mut command = Command::new(parts::program("kubectl", "kubectl")?);
+    // The cache would go to the caller's home otherwise.
+    let cache = kubeconfig.with_file_name("kubectl-cache");
+    command.env("KUBECONFIG", kubeconfig).env("KUBECACHEDIR", cache);
+    command.arg("--request-timeout=10s");
+    Ok(command)
+}
+
+fn write_kubeconfig(
+    folder: &Path,
+    name: &str,
+    port: u16,
+    authority: &Authority,
+    files: &KeyAndCertificate,
+) -> Result<PathBuf> {
+    let content = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "bed", "cluster": {
+            "server": url(port),
+            "certificate-authority": authority.files.certificate,
+        }}],
+        "users": [{"name": name, "user": {
+            "client-certificate": files.certificate,
+            "client-key": files.key,
+        }}],
+        "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": name}}],
+        "current-context": "bed",
+    });
+    let path = folder.join(format!("{name}.kubeconfig"));
+    fs::write(&path, serde_json::to_vec_pretty(&content)?)
+        .with_context(|| format!("write {}", path.display()))?;
+    Ok(path)
+}
+
+fn start_etcd(bed: &Bed, folder: &Path) -> Result<(Running, String)> {
+    let (client_port, peer_port) = (free_port()?, free_port()?);
+    let client_url = format!("http://127.0.0.1:{client_port}");
+    let peer_url = format!("http://127.0.0.1:{peer_port}");
+    let mut command = Command::new(parts::program("etcd", "etcd")?);
+    command
+        .args(["--name=bed", "--unsafe-no-fsync", "--log-level=warn"])
+        .arg(format!("--data-dir={}", folder.join("etcd").display()))
+        .arg(format!("--listen-client-urls={client_url}"))
+        .arg(format!("--advertise-client-urls={client_url}"))
+        .arg(format!("--listen-peer-urls={peer_url}"))
+        .arg(format!("--initial-advertise-peer-urls={peer_url}"))
+        .arg(format!("--initial-cluster=bed={peer_url}"));
+    let mut etcd = Running::start(bed, "etcd", &mut command)?;
+    let address = format!("127.0.0.1:{client_port}").parse().context("etcd's address")?;
+    etcd.wait_until("health", READY, || {
+        let answer = http::get(address, "/health")?;
+        ensure!(answer.status == 200, "/health: {}", answer.body);
+        Ok(())
+    })?;
+    Ok((etcd, client_url))
+}
+
+fn start_api_server(
+    bed: &Bed,
+    folder: &Path,
+    authority: &Authority,
+    etcd_url: &str,
+    port: u16,
+) -> Result<Running> {
+    let serving = authority.issue(
+        "kube-apiserver",
+        &Subject {
+            common_name: "kube-apiserver",
+            alternative_names: &[
+                NODE_ADDRESS,
+                "127.0.0.1",
+                SERVICE_ADDRESS,
+                "localhost",
+                "kubernetes",
+                "kubernetes.default",
+                "kubernetes.default.svc",
+            ],
+            ..Subject::default()
+        },
+    )?;
+    let to_kubelets = authority
+        .issue("apiserver-to-kubelet", &client("bed-apiserver", Some("system:masters")))?;
+    let mut command = Command::new(parts::program("kube-apiserver", "kube-apiserver")?);
+    command
+        .args(["--authorization-mode=Node,RBAC", "--allow-privileged=true"])
+        .arg("--enable-admission-plugins=NodeRestriction,ServiceAccount")
+        .arg("--service-account-issuer=https://kubernetes.default.svc")
+        .arg(format!("--service-cluster-ip-range={SERVICE_RANGE}"))
+        .arg(format!("--etcd-servers={etcd_url}"))
+        .arg(format!("--advertise-address={NODE_ADDRESS}"))
+        .arg(format!("--secure-port={port}"))
+        .arg(format!("--tls-cert-file={}", serving.certificate.display()))
+        .arg(format!("--tls-private-key-file={}", serving.key.display()))
+        .arg(format!("--client-ca-file={}", authority.files.certificate.display()))
+        .arg(format!("--service-account-key-file={}", folder.join(SIGNING_KEY_PUBLIC).display()))
+        .arg(format!("--service-account-signing-key-file={}", folder.join(SIGNING_KEY).display()))
+        .arg(format!("--kubelet-client-certificate={}", to_kubelets.certificate.display()))
+        .arg(format!("--kubelet-client-key={}", to_kubelets.key.display()))
+        .arg(format!("--cert-dir={}", folder.join("apiserver-certificates").display()));
+    Running::start(bed, "kube-apiserver", &mut command)
+}
+
+fn start_controller_manager(
+    bed: &Bed,
+    folder: &Path,
+    authority: &Authority,
+    port: u16,
+) -> Result<Running> {
+    let name = "kube-controller-manager";
+    let files = authority.issue(name, &client("system:kube-controller-manager", None))?;
+    let kubeconfig = write_kubeconfig(folder, name, port, authority, &files)?;
+    let mut command = Command::new(parts::program(name, name)?);
+    command
+        .args(["--leader-elect=false", "--use-service-account-credentials=true"])
+        // Nobody asks it anything.
+        .arg("--secure-port=0")
+        .arg(format!("--kubeconfig={}", kubeconfig.display()))
+        .arg(format!("--root-ca-file={}", authority.files.certificate.display()))
+        .arg(format!("--cluster-signing-cert-file={}", authority.files.certificate.display()))
+        .arg(format!("--cluster-signing-key-file={}", authority.files.key.display()))
+        .arg(format!("--service-account-private-key-file={}", folder.join(SIGNING_KEY).display()));
+    Running::start(bed, name, &mut command)
+}

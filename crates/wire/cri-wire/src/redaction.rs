@@ -1,0 +1,31 @@
+//! `Debug` of the messages that carry credentials.
+//!
+//! Rule: a log line may show who logs in where, never with what. Does not change what goes over
+//! the wire.
+
+use std::fmt;
+
+use crate::v1::AuthConfig;
+
+#[cfg(test)]
+mod tests;
+
+impl fmt::Debug for AuthConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { username, password, auth, server_address, identity_token, registry_token } =
+            self;
+        formatter
+            .debug_struct("AuthConfig")
+            .field("username", username)
+            .field("password", &hidden(password))
+            .field("auth", &hidden(auth))
+            .field("server_address", server_address)
+            .field("identity_token", &hidden(identity_token))
+            .field("registry_token", &hidden(registry_token))
+            .finish()
+    }
+}
+
+fn hidden(secret: &str) -> &'static str {
+    if secret.is_empty() { "" } else { "<hidden>" }
+}

@@ -1,0 +1,142 @@
+//! Puts instructions together from the last to the first.
+//!
+//! Rule: BPF jumps only forward, so a program that is built backwards knows every target when it
+//! needs it. A conditional jump reaches 255 instructions; what lies farther is reached over a
+//! step laid right behind it. Equal returns are shared. Does not know system calls.
+
+use std::collections::HashMap;
+
+use crate::profile::Action;
+use crate::program::Instruction;
+
+const LOAD_WORD: u16 = 0x20;
+const AND: u16 = 0x54;
+const JUMP: u16 = 0x05;
+const RETURN: u16 = 0x06;
+
+/// A jump that is taken or not by comparing the accumulator with a constant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum Test {
+    Equal = 0x15,
+    Greater = 0x25,
+    GreaterOrEqual = 0x35,
+}
+
+/// An instruction that is already there; counted from the end of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Label(usize);
+
+/// Where a test goes on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Targets {
+    pub(crate) yes: Label,
+    pub(crate) no: Label,
+}
+
+impl Targets {
+    pub(crate) fn swapped(self) -> Self {
+        Self { yes: self.no, no: self.yes }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    /// The last instruction of the program comes first.
+    reversed: Vec<Instruction>,
+    returns: HashMap<Action, Label>,
+}
+
+/// A test and two steps behind it must fit: 255 less the two steps.
+const REACH: usize = 253;
+
+impl Assembler {
+    fn push(&mut self, code: u16, operand: u32) -> Label {
+        self.push_jump(code, operand, [0, 0])
+    }
+
+    fn push_jump(&mut self, code: u16, operand: u32, [jump_true, jump_false]: [u8; 2]) -> Label {
+        self.reversed.push(Instruction { code, jump_true, jump_false, operand });
+        Label(self.reversed.len() - 1)
+    }
+
+    /// How many instructions the next one to be laid would jump over to get there.
+    fn distance(&self, target: Label) -> usize {
+        self.reversed.len() - target.0 - 1
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<Instruction> {
+        self.reversed.reverse();
+        self.reversed
+    }
+
+    /// Ends the program with a verdict.
+    pub(crate) fn verdict(&mut self, action: Action) -> Label {
+        if let Some(label) = self.returns.get(&action) {
+            return *label;
+        }
+        let label = self.push(RETURN, return_value(action));
+        self.returns.insert(action, label);
+        label
+    }
+
+    /// Loads a word of the call's data, then goes on at `next`.
+    pub(crate) fn load_word(&mut self, offset: u32, next: Label) -> Label {
+        self.fall_through_to(next);
+        self.push(LOAD_WORD, offset)
+    }
+
+    /// Clears the accumulator's bits that `mask` has not, then goes on at `next`.
+    pub(crate) fn mask(&mut self, mask: u32, next: Label) -> Label {
+        self.fall_through_to(next);
+        self.push(AND, mask)
+    }
+
+    pub(crate) fn test(&mut self, test: Test, operand: u32, targets: Targets) -> Label {
+        let yes = self.within_reach(targets.yes);
+        let no = self.within_reach(targets.no);
+        // Both fit: `within_reach` left room for the one step that may lie between.
+        let jump = |distance: usize| u8::try_from(distance).unwrap_or(u8::MAX);
+        let offsets = [jump(self.distance(yes)), jump(self.distance(no))];
+        self.push_jump(test as u16, operand, offsets)
+    }
+
+    /// The target itself when it is near, otherwise a step that leads there.
+    fn within_reach(&mut self, target: Label) -> Label {
+        if self.distance(target) <= REACH {
+            return target;
+        }
+        self.step_to(target)
+    }
+
+    /// A return is repeated rather than jumped to: one instruction less on the way.
+    fn step_to(&mut self, target: Label) -> Label {
+        let there = self.reversed[target.0];
+        if there.code == RETURN {
+            return self.push(RETURN, there.operand);
+        }
+        let distance = self.distance(target);
+        // A program has at most 4096 instructions once it is accepted; the operand has 32 bits.
+        self.push(JUMP, u32::try_from(distance).unwrap_or(u32::MAX))
+    }
+
+    fn fall_through_to(&mut self, next: Label) {
+        if self.distance(next) != 0 {
+            self.step_to(next);
+        }
+    }
+}
+
+/// The value that a filter returns for an action.
+pub(crate) fn return_value(action: Action) -> u32 {
+    match action {
+        Action::KillThread => 0x0000_0000,
+        Action::Trap => 0x0003_0000,
+        Action::Errno(number) => 0x0005_0000 | u32::from(number),
+        Action::Notify => 0x7fc0_0000,
+        Action::Trace(number) => 0x7ff0_0000 | u32::from(number),
+        Action::Log => 0x7ffc_0000,
+        Action::Allow => 0x7fff_0000,
+        Action::KillProcess => 0x8000_0000,
+    }
+}

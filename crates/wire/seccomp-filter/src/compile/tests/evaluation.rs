@@ -1,0 +1,55 @@
+//! What a profile says of a call, read off rule by rule: the measure for compiled programs.
+//!
+//! Rule: written from the profile's own words and sharing nothing with the compiler but the
+//! tables of numbers.
+
+use crate::profile::{Action, Architecture, Comparison, Condition, Profile};
+use crate::syscalls::syscall_number;
+
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) identity: u32,
+    pub(super) number: u32,
+    pub(super) arguments: [u64; 6],
+}
+
+pub(super) fn evaluate(profile: &Profile, call: &Call) -> Action {
+    let by_itself = match call.identity {
+        0xc000_003e if call.number == u32::MAX => {
+            let ours =
+                |known: &Architecture| matches!(known, Architecture::X86_64 | Architecture::X32);
+            return if profile.architectures.iter().any(ours) {
+                profile.default_action
+            } else {
+                Action::KillProcess
+            };
+        }
+        0xc000_003e if call.number < 0x4000_0000 => Some(Architecture::X86_64),
+        0xc000_003e => Some(Architecture::X32),
+        0x4000_0003 => Some(Architecture::X86),
+        0xc000_00b7 => Some(Architecture::Aarch64),
+        _ => None,
+    };
+    let Some(architecture) = by_itself.filter(|known| profile.architectures.contains(known)) else {
+        return Action::KillProcess;
+    };
+    let matching = profile.rules.iter().find(|rule| {
+        let named = |name: &String| syscall_number(architecture, name) == Some(call.number);
+        rule.syscalls.iter().any(named)
+            && rule.conditions.iter().all(|condition| holds(condition, call))
+    });
+    matching.map_or(profile.default_action, |rule| rule.action)
+}
+
+fn holds(condition: &Condition, call: &Call) -> bool {
+    let argument = call.arguments[usize::from(condition.argument)];
+    match condition.comparison {
+        Comparison::Equal(value) => argument == value,
+        Comparison::NotEqual(value) => argument != value,
+        Comparison::Less(value) => argument < value,
+        Comparison::LessOrEqual(value) => argument <= value,
+        Comparison::Greater(value) => argument > value,
+        Comparison::GreaterOrEqual(value) => argument >= value,
+        Comparison::MaskedEqual { mask, value } => argument & mask == value,
+    }
+}

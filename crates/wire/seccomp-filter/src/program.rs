@@ -1,0 +1,36 @@
+//! A compiled filter: instructions as the kernel takes them.
+//!
+//! Rule: a `Program` only comes out of `compile` and is never longer than the kernel allows. Does
+//! not run or load itself.
+
+/// The longest program that the kernel takes.
+pub const INSTRUCTION_LIMIT: usize = 4096;
+
+/// One classic BPF instruction, laid out as the kernel's `struct sock_filter`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Instruction {
+    pub code: u16,
+    pub jump_true: u8,
+    pub jump_false: u8,
+    pub operand: u32,
+}
+
+/// A filter that can be loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    pub(crate) instructions: Vec<Instruction>,
+    pub(crate) unknown_syscalls: Vec<String>,
+}
+
+impl Program {
+    pub fn instructions(&self) -> &[Instruction] {
+        &self.instructions
+    }
+
+    /// Names in the profile that none of its architectures has, in order and each once: a typing
+    /// mistake, or a call newer than our tables. Their rules have no effect.
+    pub fn unknown_syscalls(&self) -> &[String] {
+        &self.unknown_syscalls
+    }
+}

@@ -1,0 +1,83 @@
+//! Shows that filters work from this very binary on this very kernel.
+//!
+//! Rule: harmless: all of it happens in a thread of its own, which ends with its filter. Does not
+//! change the calling thread or process.
+
+use std::io;
+use std::thread;
+
+use crate::compile::{CompileError, compile};
+use crate::load::{LoadError, LoadOptions, load, set_no_new_privileges};
+use crate::profile::{Action, Architecture, Profile, Rule};
+
+#[cfg(test)]
+mod tests;
+
+/// An error number that no call gives by itself.
+const CHOSEN_ERRNO: u16 = 4001;
+
+/// What was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SelfCheckReport {
+    pub architecture: Architecture,
+    pub instructions: usize,
+    /// What `getcwd`, which works without the filter, failed with under it.
+    pub errno: i32,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SelfCheckError {
+    #[error("no system call table for the architecture that this program was built for")]
+    UnknownArchitecture,
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    #[error("the thread that tried the filter did not end well")]
+    ThreadDied,
+    #[error("cannot give up new privileges: {0}")]
+    NoNewPrivileges(io::Error),
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("getcwd fails without any filter: {0}")]
+    CallBroken(io::Error),
+    #[error("the filter was loaded but has no effect: getcwd gave {0}, expected error 4001")]
+    NoEffect(String),
+}
+
+/// Loads a filter in a thread of its own and sees it work.
+pub fn self_check() -> Result<SelfCheckReport, SelfCheckError> {
+    let architecture = Architecture::native().ok_or(SelfCheckError::UnknownArchitecture)?;
+    let trial = thread::Builder::new()
+        .name("seccomp-check".to_owned())
+        .spawn(move || try_filter(architecture))
+        .map_err(SelfCheckError::Thread)?;
+    trial.join().map_err(|_| SelfCheckError::ThreadDied)?
+}
+
+fn try_filter(architecture: Architecture) -> Result<SelfCheckReport, SelfCheckError> {
+    let program = compile(&Profile {
+        default_action: Action::Allow,
+        architectures: vec![architecture],
+        rules: vec![Rule {
+            syscalls: vec!["getcwd".to_owned()],
+            action: Action::Errno(CHOSEN_ERRNO),
+            conditions: Vec::new(),
+        }],
+    })?;
+    working_directory().map_err(SelfCheckError::CallBroken)?;
+    set_no_new_privileges().map_err(SelfCheckError::NoNewPrivileges)?;
+    load(&program, LoadOptions::default())?;
+    match working_directory() {
+        Err(error) if error.raw_os_error() == Some(i32::from(CHOSEN_ERRNO)) => {
+            let instructions = program.instructions().len();
+            Ok(SelfCheckReport { architecture, instructions, errno: i32::from(CHOSEN_ERRNO) })
+        }
+        Err(error) => Err(SelfCheckError::NoEffect(error.to_string())),
+        Ok(()) => Err(SelfCheckError::NoEffect("a path".to_owned())),
+    }
+}
+
+fn working_directory() -> io::Result<()> {
+    rustix::process::getcwd(Vec::new()).map(drop).map_err(Into::into)
+}

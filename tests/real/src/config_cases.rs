@@ -1,0 +1,209 @@
+//! Puts the table of configuration cases before the reference kubelet: does it take what we take,
+//! and refuse what we refuse?
+//!
+//! The rule it keeps: each case runs in namespaces of its own (mounts, network, processes), with its
+//! folders in a temporary place and empty file systems over the folders that a kubelet writes to.
+//! A case counts as accepted when the kubelet says that it has started, and as refused when it ends
+//! by itself. A stand-in for the runtime answers what a kubelet asks first: the kubelet then
+//! reads all of its configuration, but never believes the runtime to be ready and so never touches
+//! cgroups.
+//!
+//! It needs root. It does not compare effective values; that is done elsewhere.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::version_only_runtime::VersionOnlyRuntime;
+
+#[path = "../../../crates/model/node-config/tests/case_table/mod.rs"]
+pub mod case_table;
+
+use case_table::{Case, Text};
+
+/// How long one kubelet may take to decide.
+const DEADLINE: Duration = Duration::from_secs(60);
+const AT_ONCE: usize = 2;
+/// What the kubelet logs once nothing of its configuration can stop it any more.
+const STARTED: &str = "Started kubelet";
+/// Folders that a kubelet writes to whatever its flags say.
+const WRITTEN_FOLDERS: [&str; 4] = ["/var/lib", "/var/log", "/usr/libexec", "/run"];
+
+/// What the reference did with a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Accepted,
+    /// Its last words.
+    Refused(String),
+    /// It neither started nor ended in time.
+    Undecided(String),
+}
+
+/// One case with what the table expects and what the reference did.
+#[derive(Debug, Clone)]
+pub struct Compared {
+    pub name: String,
+    pub accepted_by_table: bool,
+    pub verdict: Verdict,
+    pub difference: Option<String>,
+}
+
+impl Compared {
+    /// Whether the two decided alike, or differ as the table says they do.
+    pub fn is_as_listed(&self) -> bool {
+        let alike = match self.verdict {
+            Verdict::Accepted => self.accepted_by_table,
+            Verdict::Refused(_) => !self.accepted_by_table,
+            Verdict::Undecided(_) => return false,
+        };
+        alike == self.difference.is_none()
+    }
+}
+
+/// Runs every case whose name contains `filter` on the kubelet at `kubelet`.
+pub fn compare_with_reference(kubelet: &Path, table: &Path, filter: &str) -> Result<Vec<Compared>> {
+    let mut cases = case_table::read_all(table).map_err(anyhow::Error::msg)?;
+    cases.retain(|(name, _)| name.contains(filter));
+    if cases.is_empty() {
+        bail!("no case in {} has {filter:?} in its name", table.display());
+    }
+    let folder = tempfile::tempdir().context("a folder for the runtime's socket")?;
+    let runtime = VersionOnlyRuntime::start(&folder.path().join("runtime.sock"))?;
+    let waiting = Mutex::new(cases.iter());
+    let results = Mutex::new(Vec::new());
+    thread::scope(|scope| -> Result<()> {
+        let workers: Vec<_> = (0..AT_ONCE)
+            .map(|_| {
+                scope.spawn(|| -> Result<()> {
+                    loop {
+                        let next = waiting.lock().ok().and_then(|mut waiting| waiting.next());
+                        let Some((name, case)) = next else { return Ok(()) };
+                        let verdict = try_case(kubelet, case, runtime.socket())
+                            .with_context(|| format!("case {name}"))?;
+                        let compared = Compared {
+                            name: name.clone(),
+                            accepted_by_table: case.is_accepted(),
+                            verdict,
+                            difference: case.difference.clone(),
+                        };
+                        if let Ok(mut results) = results.lock() {
+                            results.push(compared);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+        }
+        Ok(())
+    })?;
+    let mut results = results.into_inner().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
+    results.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(results)
+}
+
+fn try_case(kubelet: &Path, case: &Case, socket: &Path) -> Result<Verdict> {
+    let folder = tempfile::tempdir()?;
+    write_files(case, folder.path())?;
+    let log = folder.path().join("log");
+    let mut child = start(kubelet, case, folder.path(), socket, &log)?;
+    let verdict = watch(&mut child, &log);
+    // Ends the outermost process; everything in its process namespace goes with it.
+    child.kill().ok();
+    child.wait()?;
+    verdict
+}
+
+fn write_files(case: &Case, folder: &Path) -> Result<()> {
+    let place = folder.to_string_lossy();
+    let content = |text: &Text| text.content().replace("{folder}", &place);
+    if let Some(config) = &case.config {
+        fs::write(Case::config_path(&place), content(config))?;
+    }
+    for (name, text) in &case.drop_ins {
+        let path = PathBuf::from(Case::drop_in_folder(&place)).join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(path, content(text))?;
+    }
+    // A server that nobody answers at: enough to leave standalone mode.
+    let kubeconfig = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "here",
+        "clusters": [{"name": "here", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "here"}}],
+        "users": [{"name": "here", "user": {}}]}"#;
+    fs::write(folder.join("kubeconfig"), kubeconfig)?;
+    Ok(())
+}
+
+fn start(kubelet: &Path, case: &Case, folder: &Path, socket: &Path, log: &Path) -> Result<Child> {
+    let place = folder.to_string_lossy();
+    let log = fs::File::create(log)?;
+    let mounts: String =
+        WRITTEN_FOLDERS.map(|folder| format!("mount -t tmpfs none {folder} && ")).concat();
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args(["sh", "-c", &format!("{mounts} exec \"$@\""), "sh"])
+        .arg(kubelet)
+        .args(bed_flags(case, &place, socket))
+        .args(case.command_line(&place))
+        .current_dir(folder)
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .process_group(0);
+    command.spawn().context("unshare")
+}
+
+/// Flags of the test's own, before those of the case, which therefore win.
+fn bed_flags(case: &Case, place: &str, socket: &Path) -> Vec<String> {
+    let mut flags = vec![
+        format!("--root-dir={place}/root"),
+        format!("--cert-dir={place}/pki"),
+        // The bed may have cgroup v1; whether that is refused is a fact of the machine.
+        "--fail-cgroupv1=false".to_owned(),
+    ];
+    if !case.keeps_endpoint {
+        flags.push(format!("--container-runtime-endpoint=unix://{}", socket.display()));
+    }
+    flags
+}
+
+fn watch(child: &mut Child, log: &Path) -> Result<Verdict> {
+    let begin = Instant::now();
+    loop {
+        let ended = child.try_wait()?;
+        let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
+        if text.contains(STARTED) {
+            return Ok(Verdict::Accepted);
+        }
+        if ended.is_some() {
+            return Ok(Verdict::Refused(last_words(&text)));
+        }
+        if begin.elapsed() > DEADLINE {
+            return Ok(Verdict::Undecided(last_words(&text)));
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The lines that say why it ended, shortened.
+fn last_words(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let complaint = |line: &&str| line.contains("err=") || line.starts_with("panic:");
+    let from = lines.iter().rposition(complaint).unwrap_or(lines.len().saturating_sub(1));
+    lines[from..].join(" ").chars().take(400).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! The cgroup v2 machine: one boot per landing, in which everything that touches cgroups, systemd,
+//! swap or logind is shown once. What else needs the machine is added to this boot, not to another.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use node_testkit::bed::Test;
+use node_testkit::machine::{self, Payload};
+use node_testkit::parts;
+
+const SWAP_MB: u32 = 256;
+/// Any status but those that shells and emulators give by themselves.
+const STATUS: i32 = 7;
+
+/// Each fact is one line `name: value`; the payload ends with its own status only when it got that far.
+const SCRIPT: &str = r#"#!/bin/sh
+PATH=/payload/bin:$PATH
+echo "cgroup file system: $(stat -f -c %T /sys/fs/cgroup)"
+echo "controllers: $(cat /sys/fs/cgroup/cgroup.controllers)"
+echo "first process: $(cat /proc/1/comm)"
+echo "logind: $(busctl get-property org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager BlockInhibited)"
+echo "swap: $(sed -n 's/^SwapTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo)"
+
+systemd-run --quiet --unit=containerd --property=Delegate=yes --setenv=PATH="$PATH" containerd
+tries=0
+until ctr version > /run/ctr-version 2>&1; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 120 ]; then
+        cat /run/ctr-version
+        journalctl --no-pager --unit containerd | tail -n 30
+        exit 1
+    fi
+    sleep 0.5
+done
+echo "containerd: $(sed -n '/Server:/,$ s/^ *Version: *//p' /run/ctr-version)"
+echo "runc: $(runc --version | sed -n 's/^runc version //p')"
+exit 7
+"#;
+
+/// The programs that the payload finds in `/payload/bin`.
+fn programs() -> Result<Vec<(PathBuf, PathBuf)>> {
+    let wanted = [
+        ("containerd", "containerd"),
+        ("containerd", "containerd-shim-runc-v2"),
+        ("containerd", "ctr"),
+        ("runc", "runc"),
+    ];
+    wanted
+        .into_iter()
+        .map(|(part, program)| {
+            Ok((PathBuf::from("bin").join(program), parts::program(part, program)?))
+        })
+        .collect()
+}
+
+#[test]
+fn one_boot_shows_all() -> Result<()> {
+    // Built before the bed, which has no network.
+    let machine = machine::ensure()?;
+    Test::new().deadline(Duration::from_secs(420)).needs(&["containerd", "runc"]).run(|_bed| {
+        let payload = Payload {
+            files: programs()?,
+            script: Some(SCRIPT.to_owned()),
+            swap_mb: SWAP_MB,
+            deadline: Duration::from_secs(400),
+            ..Payload::default()
+        };
+        let outcome = machine.run_into(&payload, &mut std::io::stdout())?;
+        println!("machine: {:.0} s from power-on to power-off", outcome.elapsed.as_secs_f64());
+        let output = &outcome.output;
+        ensure!(outcome.status == STATUS, "status {}, output:\n{output}", outcome.status);
+
+        let fact = |name: &str| -> Result<&str> {
+            let line = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            line.with_context(|| format!("no line {name:?} in the output:\n{output}"))
+        };
+        ensure!(fact("cgroup file system")? == "cgroup2fs", "{output}");
+        for controller in ["cpu", "cpuset", "io", "memory", "pids"] {
+            let all = fact("controllers")?;
+            ensure!(all.split(' ').any(|one| one == controller), "no {controller} in {all:?}");
+        }
+        ensure!(fact("first process")? == "systemd", "{output}");
+        ensure!(fact("logind")?.starts_with("s \""), "logind did not answer:\n{output}");
+        let swap_kb: u32 = fact("swap")?.parse().context("swap in kB")?;
+        // The swap area's header takes a page.
+        ensure!(swap_kb.abs_diff(SWAP_MB * 1024) <= 64, "{swap_kb} kB of swap");
+        for part in ["containerd", "runc"] {
+            let pinned = parts::version(part)?;
+            let found = fact(part)?;
+            ensure!(
+                found.trim_start_matches('v') == pinned.trim_start_matches('v'),
+                "{part} in the machine is {found:?}, pinned is {pinned}"
+            );
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,74 @@
+//! The reference kubelet's own word on every default: its `/configz` with next to nothing set.
+//!
+//! The golden carries the kubelet's version in its name: a new pin fails here until a new golden is
+//! taken with KEELSON_WRITE_GOLDENS=1.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use node_testkit::bed::Test;
+use node_testkit::parts;
+use node_testkit::start::{
+    Containerd, ContainerdOptions, ControlPlane, KubeletOptions, ReferenceKubelet,
+};
+
+const NEEDS: &[&str] = &[
+    "containerd",
+    "runc",
+    "cni-plugins",
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kubectl",
+    "kubelet",
+];
+
+#[test]
+fn defaults_are_those_of_the_golden() -> Result<()> {
+    Test::new().needs(NEEDS).deadline(Duration::from_mins(4)).run(|bed| {
+        let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
+        let plane = ControlPlane::start(bed)?;
+        // The three that are set on purpose: a cgroup v1 machine is no failure, somebody may come
+        // in and ask, and there is a runtime. All else is the kubelet's own.
+        let configuration = format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\n\
+             kind: KubeletConfiguration\n\
+             failCgroupV1: false\n\
+             containerRuntimeEndpoint: {}\n\
+             authentication: {{x509: {{clientCAFile: {}}}}}\n",
+            containerd.endpoint(),
+            plane.authority().files.certificate.display()
+        );
+        let options = KubeletOptions {
+            configuration,
+            kubeconfig: Some(plane.node_kubeconfig("reference")?),
+            credentials: Some(plane.admin_files().clone()),
+            flags: vec!["--hostname-override=reference".to_owned()],
+            ..KubeletOptions::default()
+        };
+        let kubelet = ReferenceKubelet::start(bed, &options)?;
+        ensure!(kubelet.healthz()? == "ok", "healthy");
+        let found = serde_json::to_string_pretty(&kubelet.configz()?)? + "\n";
+        let golden = golden()?;
+        if std::env::var_os("KEELSON_WRITE_GOLDENS").is_some() {
+            if let Some(folder) = golden.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::write(&golden, &found).with_context(|| golden.display().to_string())?;
+        }
+        let expected = fs::read_to_string(&golden).with_context(|| {
+            format!("{}: take it with KEELSON_WRITE_GOLDENS=1", golden.display())
+        })?;
+        ensure!(found == expected, "differs from {}:\n{found}", golden.display());
+        Ok(())
+    })
+}
+
+fn golden() -> Result<PathBuf> {
+    let version = parts::version("kubelet")?;
+    Ok(Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../crates/model/node-config/goldens")
+        .join(format!("configz-{version}.json")))
+}

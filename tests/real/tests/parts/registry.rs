@@ -1,0 +1,48 @@
+//! The registry answers over plain HTTP, and with TLS and a password when asked.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use node_testkit::bed::Test;
+use node_testkit::parts;
+use node_testkit::start::{PASSWORD, Registry, RegistryOptions, USER, get};
+
+#[test]
+fn registry_answers() -> Result<()> {
+    Test::new().needs(Registry::NEEDS).deadline(Duration::from_secs(60)).run(|bed| {
+        let registry = Registry::start(bed, RegistryOptions::default())?;
+        let answer = get(registry.address(), "/v2/")?;
+        ensure!(answer.status == 200, "{answer:?}");
+        let answer = get(registry.address(), "/v2/_catalog")?;
+        ensure!(answer.body.trim() == r#"{"repositories":[]}"#, "{answer:?}");
+        Ok(())
+    })
+}
+
+/// kubectl is the client here: it speaks TLS to any server and takes a password.
+#[test]
+fn registry_asks_for_a_password_over_tls() -> Result<()> {
+    let needs = ["registry", "kubectl"];
+    Test::new().needs(&needs).deadline(Duration::from_secs(60)).run(|bed| {
+        let registry = Registry::start(bed, RegistryOptions { tls: true, password: true })?;
+        let authority = registry.authority().context("its authority")?.display().to_string();
+        let ask = |more: &[&str]| -> Result<(bool, String)> {
+            let output = Command::new(parts::program("kubectl", "kubectl")?)
+                .env("KUBECONFIG", "/dev/null")
+                .arg(format!("--server={}", registry.url()))
+                .arg(format!("--certificate-authority={authority}"))
+                .args(more)
+                .args(["get", "--raw", "/v2/_catalog"])
+                .output()?;
+            let said = [output.stdout, output.stderr].concat();
+            Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+        };
+        let password = format!("--password={PASSWORD}");
+        let (good, said) = ask(&[&format!("--username={USER}"), &password])?;
+        ensure!(good && said.contains(r#"{"repositories":[]}"#), "{said}");
+        let (good, said) = ask(&[&format!("--username={USER}"), "--password=wrong"])?;
+        ensure!(!good, "a wrong password was taken: {said}");
+        Ok(())
+    })
+}

@@ -1,0 +1,46 @@
+//! The checks that run no test: formatting, clippy, the layer law, licences, house rules.
+
+use anyhow::{Result, bail};
+
+use crate::tally::Tally;
+use crate::{goldens, house_rules, layers, licences, workspace};
+
+pub(crate) fn command() -> Result<()> {
+    let mut tally = Tally::default();
+    run(&mut tally);
+    if tally.failed() > 0 {
+        bail!("{} of the checks failed", tally.failed());
+    }
+    Ok(())
+}
+
+/// Runs every check, the quick ones first, and goes on after a failure: all findings at once.
+pub(crate) fn run(tally: &mut Tally) {
+    tally.check("rustfmt", || workspace::run(&mut workspace::cargo(&["fmt", "--all", "--check"])));
+    tally.check("layer law", || {
+        let metadata = workspace::metadata()?;
+        let mut found = layers::homeless(&metadata);
+        found.extend(layers::violations(&layers::graph_of(&metadata)));
+        none(&found)
+    });
+    tally.check("licences, bans, sources", || none(&licences::breaches(&workspace::metadata()?)));
+    tally.check("stamps of golden files", || none(&goldens::breaches(&workspace::root())?));
+    tally.check("house rules", || none(&house_rules::breaches(&workspace::root())?));
+    tally.check("clippy", || {
+        workspace::run(&mut workspace::cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "-Dwarnings",
+        ]))
+    });
+}
+
+fn none(found: &[String]) -> Result<()> {
+    if found.is_empty() {
+        return Ok(());
+    }
+    bail!("{} found:\n  {}", found.len(), found.join("\n  "))
+}

@@ -1,0 +1,77 @@
+//! Rules about the text of the project that no linter knows: every source file says what it is
+//! for, none outgrows a head, nothing speaks of a machine that it was written on, and `unsafe`
+//! is allowed only in the crates that are named here with their reason.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+#[cfg(test)]
+mod tests;
+
+const LONGEST_FILE: usize = 600;
+
+/// Crates that may contain `unsafe`, and why.
+const UNSAFE_CRATES: &[(&str, &str)] = &[
+    ("crates/wire/seccomp-filter", "loads filters with raw system calls"),
+    ("crates/test/node-testkit", "enters namespaces between fork and exec"),
+];
+
+/// Files whose length is data, not thought.
+const LONG_BY_NATURE: &[&str] = &["/generated/", "/table.rs", "/tables/"];
+
+/// Words that betray a machine.
+const MACHINE_WORDS: &[&str] =
+    &["/work/main", "/work/shared", "/tmp/bash_jobs", "/root/", "/farm/"];
+
+pub(crate) fn breaches(root: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for file in tracked_files(root)? {
+        let relative = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        found.extend(breaches_of(&relative, &text));
+    }
+    Ok(found)
+}
+
+fn breaches_of(path: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let own_rules = path.starts_with("xtask/src/house_rules");
+    if !own_rules {
+        for word in MACHINE_WORDS.iter().filter(|w| text.contains(**w)) {
+            found.push(format!("{path}: names a machine's path ({word})"));
+        }
+    }
+    if !path.ends_with(".rs") {
+        return found;
+    }
+    let by_nature = LONG_BY_NATURE.iter().any(|part| path.contains(part));
+    if !by_nature && !text.starts_with("//!") && !text.starts_with("#![") {
+        found.push(format!("{path}: does not begin with //! (what is it for?)"));
+    }
+    let lines = text.lines().count();
+    if !by_nature && lines > LONGEST_FILE {
+        found.push(format!("{path}: {lines} lines; {LONGEST_FILE} is the most"));
+    }
+    let allows_unsafe = text.contains("allow(unsafe_code") || text.contains("expect(unsafe_code");
+    if !own_rules && allows_unsafe && !UNSAFE_CRATES.iter().any(|(c, _)| path.starts_with(c)) {
+        found.push(format!("{path}: allows unsafe code, but its crate is not on the list"));
+    }
+    found
+}
+
+/// What git knows here, and what it would take.
+pub(crate) fn tracked_files(root: &Path) -> Result<Vec<PathBuf>> {
+    let output = std::process::Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])
+        .current_dir(root)
+        .output()
+        .context("git ls-files")?;
+    let names = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(names
+        .split('\0')
+        .filter(|n| !n.is_empty())
+        .map(|n| root.join(n))
+        .filter(|p| p.is_file())
+        .collect())
+}

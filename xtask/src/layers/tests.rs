@@ -1,0 +1,98 @@
+//! The test of the test: one planted violation for each rule of the layer law must be found, and
+//! the workspace as it stands must have none.
+
+use super::*;
+
+fn node(layer: Layer, uses: &[&str]) -> Node {
+    Node {
+        layer: Some(layer),
+        uses: uses.iter().map(ToString::to_string).collect(),
+        ..Node::default()
+    }
+}
+
+fn outside(uses: &[&str]) -> Node {
+    Node { uses: uses.iter().map(ToString::to_string).collect(), ..Node::default() }
+}
+
+/// A small lawful project, one crate in each layer.
+fn lawful() -> Graph {
+    Graph::from([
+        ("words".into(), node(Layer::Model, &["serde"])),
+        ("ports".into(), node(Layer::Model, &["words"])),
+        ("plan".into(), node(Layer::Decide, &["words"])),
+        ("frames".into(), node(Layer::Wire, &["prost"])),
+        ("client".into(), node(Layer::Adapter, &["ports", "frames", "tonic"])),
+        ("volumes".into(), node(Layer::Adapter, &["ports"])),
+        ("engine".into(), node(Layer::Runtime, &["frames", "tokio"])),
+        ("agent".into(), node(Layer::Shell, &["ports", "plan", "tokio"])),
+        ("kit".into(), node(Layer::TestKit, &["ports"])),
+        ("program".into(), node(Layer::Binary, &["agent", "client", "engine"])),
+        ("tool".into(), node(Layer::Tool, &["kit"])),
+        ("serde".into(), outside(&[])),
+        ("prost".into(), outside(&[])),
+        ("tonic".into(), outside(&["tokio"])),
+        ("tokio".into(), outside(&[])),
+        ("innocent".into(), outside(&["tokio"])),
+    ])
+}
+
+#[test]
+fn a_lawful_project_has_no_violation() {
+    assert_eq!(violations(&lawful()), Vec::<String>::new());
+}
+
+#[test]
+fn every_planted_violation_is_found() {
+    let planted: &[(&str, &str, &str)] = &[
+        // the crate, what it is made to use, what the complaint must name
+        ("words", "plan", "words (Model) may not depend on plan (Decide)"),
+        ("words", "frames", "words (Model) may not depend on frames (Wire)"),
+        ("ports", "client", "ports (Model) may not depend on client (Adapter)"),
+        ("words", "tokio", "words (Model) may not reach tokio"),
+        ("plan", "ports-of-another", ""),
+        ("plan", "frames", "plan (Decide) may not depend on frames (Wire)"),
+        ("plan", "agent", "plan (Decide) may not depend on agent (Shell)"),
+        ("plan", "innocent", "plan (Decide) may not reach tokio (through innocent)"),
+        ("frames", "words", "frames (Wire) may not depend on words (Model)"),
+        ("client", "plan", "client (Adapter) may not depend on plan (Decide)"),
+        ("client", "volumes", "client (Adapter) may not depend on volumes (Adapter)"),
+        ("client", "agent", "client (Adapter) may not depend on agent (Shell)"),
+        ("engine", "ports", "engine (Runtime) may not depend on ports (Model)"),
+        ("engine", "agent", "engine (Runtime) may not depend on agent (Shell)"),
+        ("agent", "client", "agent (Shell) may not depend on client (Adapter)"),
+        ("agent", "frames", "agent (Shell) may not depend on frames (Wire)"),
+        ("agent", "tonic", "agent (Shell) may not reach tonic"),
+        ("agent", "kit", "agent (Shell) may not depend on kit (TestKit)"),
+        ("program", "kit", "program (Binary) may not depend on kit (TestKit)"),
+        ("tool", "program", "tool (Tool) may not depend on program (Binary)"),
+    ];
+    for (who, used, complaint) in planted {
+        let mut graph = lawful();
+        graph.get_mut(*who).expect("a crate of the lawful project").uses.insert((*used).into());
+        let found = violations(&graph);
+        if complaint.is_empty() {
+            assert!(found.iter().any(|v| v.contains(used)), "{who} -> {used}: {found:?}");
+        } else {
+            assert!(found.iter().any(|v| v.starts_with(complaint)), "{who} -> {used}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn tests_of_the_shell_may_use_the_kit_but_tests_of_the_pure_may_not() {
+    let mut graph = lawful();
+    graph.get_mut("agent").expect("agent").tests_use.insert("kit".into());
+    assert_eq!(violations(&graph), Vec::<String>::new());
+    graph.get_mut("plan").expect("plan").tests_use.insert("kit".into());
+    assert!(violations(&graph).iter().any(|v| v.starts_with("plan (Decide)")));
+}
+
+#[test]
+fn this_workspace_keeps_the_law() {
+    let metadata = crate::workspace::metadata().expect("cargo metadata");
+    assert_eq!(homeless(&metadata), Vec::<String>::new());
+    let graph = graph_of(&metadata);
+    assert!(graph["pod-model"].layer == Some(Layer::Model), "the graph sees our crates");
+    assert_eq!(violations(&graph), Vec::<String>::new());
+}

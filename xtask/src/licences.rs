@@ -1,0 +1,97 @@
+//! Which code from outside may be in the binary: licence, ban and source rules over the resolved
+//! dependency graph. What cargo knows is enough for these three, so no further tool is installed;
+//! advisories need a database from the network and are looked at by hand (see CONTRIBUTING.md).
+
+use cargo_metadata::{Metadata, Package};
+use spdx::{Expression, LicenseItem, LicenseReq};
+
+#[cfg(test)]
+mod tests;
+
+/// Licences that an Apache-2.0 binary can carry without further duty than naming them.
+const ALLOWED: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "MPL-2.0",
+    "Unicode-3.0",
+    "Zlib",
+];
+
+/// Licences that only tools and tests may carry.
+const ALLOWED_OUTSIDE_THE_BINARY: &[&str] = &["NCSA", "OpenSSL"];
+
+/// Crates that are kept out, each with its reason.
+const BANNED: &[(&str, &str)] = &[
+    ("ring", "one TLS provider: aws-lc-rs"),
+    ("openssl-sys", "TLS is rustls; a C library ends the static binary"),
+    ("native-tls", "TLS is rustls"),
+    ("libseccomp", "a C library; seccomp-filter compiles filters itself"),
+    ("libseccomp-sys", "a C library; seccomp-filter compiles filters itself"),
+    ("serde_yaml", "unmaintained"),
+    ("serde_yml", "distrusted; see RUSTSEC"),
+    ("backoff", "unmaintained"),
+    ("atty", "unmaintained; std::io::IsTerminal"),
+    ("chrono", "one time library"),
+];
+
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// Every breach, as a sentence each.
+pub(crate) fn breaches(metadata: &Metadata) -> Vec<String> {
+    metadata.packages.iter().flat_map(|p| breaches_of(&Facts::of(p))).collect()
+}
+
+/// A package as far as the rules care.
+#[derive(Debug, Clone)]
+struct Facts {
+    name: String,
+    version: String,
+    licence: Option<String>,
+    /// `None` for a package that lies in the project's own folder.
+    source: Option<String>,
+}
+
+impl Facts {
+    fn of(package: &Package) -> Facts {
+        Facts {
+            name: package.name.to_string(),
+            version: package.version.to_string(),
+            licence: package.license.clone(),
+            source: package.source.as_ref().map(|s| s.repr.clone()),
+        }
+    }
+}
+
+fn breaches_of(package: &Facts) -> Vec<String> {
+    let named = format!("{} {}", package.name, package.version);
+    let mut found = Vec::new();
+    if let Some((_, reason)) = BANNED.iter().find(|(name, _)| *name == package.name) {
+        found.push(format!("{named} is banned: {reason}"));
+    }
+    if let Some(source) = &package.source
+        && source != CRATES_IO
+    {
+        found.push(format!("{named} comes from {source}; only crates.io is a source"));
+    }
+    match &package.licence {
+        None => found.push(format!("{named} names no licence")),
+        Some(text) => match Expression::parse_mode(text, spdx::ParseMode::LAX) {
+            Err(_) => found.push(format!("{named} has the licence {text:?}, which cannot be read")),
+            Ok(expression) if !expression.evaluate(acceptable) => {
+                found.push(format!("{named} has the licence {text}, which is not allowed"));
+            }
+            Ok(_) => {}
+        },
+    }
+    found
+}
+
+fn acceptable(requirement: &LicenseReq) -> bool {
+    let LicenseItem::Spdx { id, .. } = &requirement.license else { return false };
+    ALLOWED.iter().chain(ALLOWED_OUTSIDE_THE_BINARY).any(|allowed| *allowed == id.name)
+}

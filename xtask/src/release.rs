@@ -1,0 +1,76 @@
+//! `cargo xtask release`: the one small static binary, and the promises about it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::workspace;
+
+#[cfg(test)]
+mod tests;
+
+const TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// The promise that stands in SPECIFICATION.md.
+const LARGEST_BINARY_KIB: u64 = 6 * 1024;
+
+pub(crate) fn command() -> Result<()> {
+    eprintln!("==> building for {TARGET}, which takes a few minutes");
+    workspace::run(&mut workspace::cargo(&[
+        "build",
+        "--release",
+        "--target",
+        TARGET,
+        "--package",
+        "keelson",
+    ]))?;
+    let binary = workspace::target_folder()?.join(TARGET).join("release/keelson");
+    let kib =
+        std::fs::metadata(&binary).with_context(|| binary.display().to_string())?.len() / 1024;
+    is_static(&binary)?;
+    loads_a_seccomp_filter(&binary)?;
+    println!("{}: {kib} KiB, static, loads its own seccomp filter", binary.display());
+    ensure!(kib <= LARGEST_BINARY_KIB, "{kib} KiB; SPECIFICATION.md promises {LARGEST_BINARY_KIB}");
+    Ok(())
+}
+
+/// A static program asks for no interpreter and no shared library.
+fn is_static(binary: &PathBuf) -> Result<()> {
+    let bytes = std::fs::read(binary)?;
+    if asks_for_interpreter(&bytes).context("not an ELF file of 64 bits")? {
+        bail!("{} is not static: it asks for an interpreter", binary.display());
+    }
+    Ok(())
+}
+
+/// Reads the program headers of a little-endian 64-bit ELF file; `None` when it is not one.
+fn asks_for_interpreter(elf: &[u8]) -> Option<bool> {
+    const INTERPRETER: u32 = 3;
+    let number = |at: usize, size: usize| -> Option<usize> {
+        let bytes = elf.get(at..at + size)?;
+        Some(bytes.iter().rev().fold(0, |all, byte| (all << 8) | usize::from(*byte)))
+    };
+    if elf.get(..6)? != [0x7f, b'E', b'L', b'F', 2, 1] {
+        return None;
+    }
+    let (first, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    for header in 0..count {
+        if number(first + header * size, 4)? == INTERPRETER as usize {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+/// The very binary that was built compiles and loads a filter and sees it bite.
+fn loads_a_seccomp_filter(binary: &Path) -> Result<()> {
+    let output = Command::new(binary).args(["doctor", "-o", "json"]).output()?;
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).with_context(|| {
+        format!("`doctor -o json` said {}", String::from_utf8_lossy(&output.stdout))
+    })?;
+    let checks = report["checks"].as_array().context("`doctor -o json` has no checks")?;
+    let seccomp = checks.iter().find(|c| c["name"] == "seccomp").context("no seccomp check")?;
+    ensure!(seccomp["verdict"] == "ok", "seccomp: {seccomp}");
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! Verbs that hand over to the test kit: real parts, the machine, comparisons, benchmarks, soak.
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use node_testkit::{machine, parts};
+
+use crate::workspace;
+
+/// The parts that the tests of a landing use; everything else is built by verb only.
+const LANDING_PARTS: &[&str] = &[
+    "containerd",
+    "runc",
+    "cni-plugins",
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kubectl",
+    "registry",
+];
+
+/// What a comparison with the reference kubelet needs.
+const REFERENCE_PARTS: &[&str] = &["kubelet", "containerd", "runc", "cni-plugins"];
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Subject {
+    /// The table of configuration cases, fed to the reference kubelet too
+    Config,
+    /// Every default beside the reference kubelet's own /configz
+    Defaults,
+}
+
+pub(crate) fn parts_for_landing() -> Result<()> {
+    parts::command(LANDING_PARTS)
+}
+
+pub(crate) fn parts(names: &[String]) -> Result<()> {
+    if names.is_empty() {
+        return parts::list();
+    }
+    parts::command(&names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+pub(crate) fn machine(payload: &Path, swap_mib: u32) -> Result<()> {
+    machine::command(payload, swap_mib)
+}
+
+pub(crate) fn conformance(subject: Subject) -> Result<()> {
+    parts::command(REFERENCE_PARTS)?;
+    let name = match subject {
+        Subject::Config => "config-cases",
+        Subject::Defaults => "config-defaults",
+    };
+    real_program(name, &[])
+}
+
+pub(crate) fn bench() -> Result<()> {
+    parts::command(REFERENCE_PARTS)?;
+    workspace::run(&mut workspace::cargo(&["build", "--release", "--package", "keelson"]))?;
+    real_program("bench", &[])
+}
+
+/// The kill tests of a landing, with as many kills as asked for.
+pub(crate) fn soak(kills: u32) -> Result<()> {
+    parts_for_landing()?;
+    workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
+    let mut command = workspace::cargo(&["test", "--package", "real-tests", "--test", "kills"]);
+    command.args(["--", "--test-threads=1", "--nocapture"]).env("KEELSON_KILLS", kills.to_string());
+    workspace::run(&mut command)
+}
+
+/// A program of tests/real that is run by verb only.
+fn real_program(name: &str, arguments: &[&str]) -> Result<()> {
+    workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
+    let program = workspace::built(name)?;
+    workspace::run(
+        std::process::Command::new(program).args(arguments).current_dir(workspace::root()),
+    )
+}

@@ -1,0 +1,47 @@
+//! Where the project lies and how its programs are called. No decisions.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use cargo_metadata::{Metadata, MetadataCommand};
+
+/// The folder of the workspace: xtask lies directly below it.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+pub(crate) fn metadata() -> Result<Metadata> {
+    MetadataCommand::new().manifest_path(root().join("Cargo.toml")).exec().context("cargo metadata")
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_folder() -> Result<PathBuf> {
+    Ok(metadata()?.target_directory.into_std_path_buf())
+}
+
+/// A program built with the development profile.
+pub(crate) fn built(program: &str) -> Result<PathBuf> {
+    let path = target_folder()?.join("debug").join(program);
+    if !path.is_file() {
+        bail!("{} is not built; cargo build --workspace", path.display());
+    }
+    Ok(path)
+}
+
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs to the end; a failure names the command.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let line = format!("{command:?}");
+    let status = command.status().with_context(|| format!("cannot start {line}"))?;
+    if !status.success() {
+        bail!("{line}: {status}");
+    }
+    Ok(())
+}
