@@ -69,8 +69,8 @@ fn loads_a_seccomp_filter(binary: &Path) -> Result<()> {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).with_context(|| {
         format!("`doctor -o json` said {}", String::from_utf8_lossy(&output.stdout))
     })?;
-    let checks = report["checks"].as_array().context("`doctor -o json` has no checks")?;
-    let seccomp = checks.iter().find(|c| c["name"] == "seccomp").context("no seccomp check")?;
-    ensure!(seccomp["verdict"] == "ok", "seccomp: {seccomp}");
+    let findings = report["findings"].as_array().context("`doctor -o json` has no findings")?;
+    let seccomp = findings.iter().find(|c| c["name"] == "seccomp").context("no seccomp finding")?;
+    ensure!(seccomp["verdict"] == "good", "seccomp: {seccomp}");
     Ok(())
 }

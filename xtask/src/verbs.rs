@@ -18,6 +18,7 @@ const LANDING_PARTS: &[&str] = &[
     "kube-controller-manager",
     "kubectl",
     "registry",
+    "kubelet",
 ];
 
 /// What a comparison with the reference kubelet needs.
@@ -47,12 +48,19 @@ pub(crate) fn machine(payload: &Path, swap_mib: u32) -> Result<()> {
 }
 
 pub(crate) fn conformance(subject: Subject) -> Result<()> {
-    parts::command(REFERENCE_PARTS)?;
-    let name = match subject {
-        Subject::Config => "config-cases",
-        Subject::Defaults => "config-defaults",
-    };
-    real_program(name, &[])
+    parts::command(LANDING_PARTS)?;
+    match subject {
+        Subject::Config => real_program("config-cases", &[]),
+        Subject::Defaults => {
+            let mut command =
+                workspace::cargo(&["test", "--package", "real-tests", "--test", "parts"]);
+            command.args(["defaults", "--", "--nocapture"]);
+            workspace::run(&mut command)?;
+            let mut ours =
+                workspace::cargo(&["test", "--package", "node-config", "--test", "defaults"]);
+            workspace::run(&mut ours)
+        }
+    }
 }
 
 pub(crate) fn bench() -> Result<()> {
@@ -65,8 +73,10 @@ pub(crate) fn bench() -> Result<()> {
 pub(crate) fn soak(kills: u32) -> Result<()> {
     parts_for_landing()?;
     workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
-    let mut command = workspace::cargo(&["test", "--package", "real-tests", "--test", "kills"]);
-    command.args(["--", "--test-threads=1", "--nocapture"]).env("KEELSON_KILLS", kills.to_string());
+    let mut command = workspace::cargo(&["test", "--package", "real-tests", "--test", "parts"]);
+    command
+        .args(["kill", "--", "--test-threads=1", "--nocapture"])
+        .env("KEELSON_KILLS", kills.to_string());
     workspace::run(&mut command)
 }
 

@@ -3,7 +3,7 @@
 //! Rule: facts are gathered in one place, judged by a pure function, and printed by another. The
 //! doctor changes nothing on the machine.
 
-mod facts;
+pub(crate) mod facts;
 mod judgement;
 mod nftables;
 mod report;

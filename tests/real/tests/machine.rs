@@ -1,7 +1,7 @@
 //! The cgroup v2 machine: one boot per landing, in which everything that touches cgroups, systemd,
 //! swap or logind is shown once. What else needs the machine is added to this boot, not to another.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -35,32 +35,52 @@ until ctr version > /run/ctr-version 2>&1; do
 done
 echo "containerd: $(sed -n '/Server:/,$ s/^ *Version: *//p' /run/ctr-version)"
 echo "runc: $(runc --version | sed -n 's/^runc version //p')"
+
+socket=unix:///run/containerd/containerd.sock
+echo "keelson sees: $(keelson cri-client --runtime-endpoint $socket version | tail -n 1)"
+cat > /run/kubelet.yaml <<END
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+containerRuntimeEndpoint: $socket
+END
+echo "refusal: $(keelson kubelet --config=/run/kubelet.yaml 2>&1 | grep -c failSwapOn)"
+echo "failSwapOn: false" >> /run/kubelet.yaml
+# Returns when the agent has said READY=1, or has failed.
+systemd-run --quiet --unit=keelson --property=Type=notify --property=WatchdogSec=4 \
+    --setenv=PATH="$PATH" keelson kubelet --config=/run/kubelet.yaml || journalctl --no-pager -u keelson
+# Longer than the watchdog's time: only an agent that pings is still there afterwards.
+sleep 6
+echo "agent: $(systemctl is-active keelson)"
+echo "agent status: $(systemctl show keelson --property=StatusText --value)"
+systemctl stop keelson
+echo "agent result: $(systemctl show keelson --property=Result --value)"
 exit 7
 "#;
 
 /// The programs that the payload finds in `/payload/bin`.
-fn programs() -> Result<Vec<(PathBuf, PathBuf)>> {
+fn programs(keelson: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
     let wanted = [
         ("containerd", "containerd"),
         ("containerd", "containerd-shim-runc-v2"),
         ("containerd", "ctr"),
         ("runc", "runc"),
     ];
-    wanted
-        .into_iter()
-        .map(|(part, program)| {
-            Ok((PathBuf::from("bin").join(program), parts::program(part, program)?))
-        })
-        .collect()
+    let parts = wanted.into_iter().map(|(part, program)| {
+        Ok((PathBuf::from("bin").join(program), parts::program(part, program)?))
+    });
+    parts.chain([Ok((PathBuf::from("bin/keelson"), keelson.to_owned()))]).collect()
 }
 
 #[test]
 fn one_boot_shows_all() -> Result<()> {
     // Built before the bed, which has no network.
     let machine = machine::ensure()?;
+    let keelson = node_testkit::programs::build("keelson", "keelson")?;
     Test::new().deadline(Duration::from_secs(420)).needs(&["containerd", "runc"]).run(|_bed| {
         let payload = Payload {
-            files: programs()?,
+            files: programs(&keelson)?,
             script: Some(SCRIPT.to_owned()),
             swap_mb: SWAP_MB,
             deadline: Duration::from_secs(400),
@@ -93,6 +113,12 @@ fn one_boot_shows_all() -> Result<()> {
                 "{part} in the machine is {found:?}, pinned is {pinned}"
             );
         }
+        let version = parts::version("containerd")?;
+        ensure!(fact("keelson sees")?.contains(&version), "no CRI answer:\n{output}");
+        ensure!(fact("refusal")? == "1", "swap is on, and the default refuses that:\n{output}");
+        ensure!(fact("agent")? == "active", "the agent is not running:\n{output}");
+        ensure!(fact("agent status")?.contains("container runtime"), "{output}");
+        ensure!(fact("agent result")? == "success", "the agent did not end cleanly:\n{output}");
         Ok(())
     })
 }

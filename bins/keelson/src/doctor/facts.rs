@@ -37,6 +37,20 @@ pub(crate) struct Cgroups {
     pub(crate) controllers: BTreeSet<String>,
 }
 
+/// What decides whether the agent may start, and nothing else: no filter is loaded for it.
+pub(crate) fn for_start(root: &Path) -> node_policy::MachineFacts {
+    node_policy::MachineFacts {
+        unified_cgroups: cgroups(root).map(|cgroups| cgroups.unified),
+        swap_areas: swap_areas(root),
+    }
+}
+
+/// Swap areas that are on.
+fn swap_areas(root: &Path) -> Option<usize> {
+    let list = std::fs::read_to_string(root.join("proc/swaps")).ok()?;
+    Some(list.lines().skip(1).count())
+}
+
 /// Reads the machine beneath `root`.
 pub(crate) fn gather(root: &Path) -> MachineFacts {
     let text = |path: &str| std::fs::read_to_string(root.join(path)).ok();
@@ -56,7 +70,7 @@ pub(crate) fn gather(root: &Path) -> MachineFacts {
         user_namespace_limit: number("proc/sys/user/max_user_namespaces"),
         seccomp: seccomp(),
         effective_capabilities: text("proc/self/status").as_deref().and_then(capabilities),
-        swap_areas: text("proc/swaps").map(|list| list.lines().skip(1).count()),
+        swap_areas: swap_areas(root),
         inotify_instances: number("proc/sys/fs/inotify/max_user_instances"),
         inotify_watches: number("proc/sys/fs/inotify/max_user_watches"),
         runtime_sockets: RUNTIME_SOCKETS

@@ -4,8 +4,9 @@
 //! directory's before the shared lock file's, so that whoever waits for the file finds the
 //! directory free.
 
+use crate::doctor::facts;
 use crate::environment::Environment;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use cri_client::{CallLimits, CriClient, Endpoint};
 use host_process::end_signals::EndSignals;
 use host_process::limits;
@@ -14,6 +15,7 @@ use host_process::root_lock::RootLock;
 use node_agent::{AgentParts, Ended};
 use node_api::HttpHealthEndpoint;
 use node_config::{KubeletConfiguration, NodeConfig};
+use node_policy::StartWishes;
 use ports::{HealthEndpoint, ServiceSupervisor};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -35,6 +37,7 @@ pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ende
             "Kubelet running with insufficient permissions"
         );
     }
+    may_start(config.settings())?;
     let flags = config.flags();
     let shared_lock = shared_lock(&flags.lock_file)?;
     let root_lock = RootLock::acquire(Path::new(&flags.root_dir), process)?;
@@ -56,6 +59,18 @@ pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ende
     drop(root_lock);
     drop(shared_lock);
     ended
+}
+
+/// Refuses where the administrator asked for it, with every reason at once.
+fn may_start(settings: &KubeletConfiguration) -> Result<()> {
+    let wishes = StartWishes {
+        fail_cgroup_v1: settings.fail_cgroup_v1,
+        fail_swap_on: settings.fail_swap_on,
+    };
+    let refusals = node_policy::refusals(&facts::for_start(Path::new("/")), &wishes);
+    let reasons: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+    ensure!(reasons.is_empty(), "{}", reasons.join("; "));
+    Ok(())
 }
 
 /// Takes the lock of `--lock-file`, waiting for its holder without limit, as upstream does.

@@ -61,6 +61,17 @@ impl Attention {
         self.attended
     }
 
+    /// The furthest that this clock can be at `now`, whatever is proven later: what is heard now is
+    /// never dated too early.
+    pub fn at_most(&self, now: Moment) -> Attended {
+        match self.through {
+            Some(through) if now.since(through) <= self.largest_gap => {
+                self.attended.after(now.since(through))
+            }
+            _ => self.attended,
+        }
+    }
+
     /// The moment through which our view is proven, if it ever was.
     pub fn through(&self) -> Option<Moment> {
         self.through

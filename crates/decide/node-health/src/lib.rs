@@ -25,5 +25,7 @@ pub mod taints;
 pub mod time;
 pub mod zones;
 
-pub use facts::{Condition, ConditionKind, Conditions, NodeFacts, NodeId, PodId, Taint, TaintKey, Truth};
+pub use facts::{
+    Condition, ConditionKind, Conditions, NodeFacts, NodeId, PodId, Taint, TaintKey, Truth,
+};
 pub use time::{Moment, Stamp};

@@ -5,16 +5,16 @@
 pub mod assemble;
 pub mod change;
 pub mod credential_provider;
-pub mod document;
 pub mod effective;
 pub mod feature_gates;
 pub mod flags;
 pub mod kubelet_configuration;
 pub mod node_config;
-pub mod problem;
 pub mod schema;
 pub mod validation;
 
+pub use ::document;
+pub use ::document::problem;
 pub use assemble::{ConfigFiles, DropInOrder, SourceFile, drop_in_order};
 pub use effective::Effective;
 pub use kubelet_configuration::KubeletConfiguration;

@@ -4,6 +4,9 @@
 //! agent's own tests compile without a gRPC or HTTP stack. One file per seam; an error has one
 //! variant for each thing that a caller can do differently.
 
+pub mod api_time;
+pub mod cluster_api;
+pub mod cluster_objects;
 pub mod container_runtime;
 pub mod end_request;
 pub mod health;
@@ -12,6 +15,8 @@ pub mod service_supervisor;
 use std::future::Future;
 use std::pin::Pin;
 
+pub use api_time::ApiTime;
+pub use cluster_api::{ClusterApi, ClusterApiError, FeedEvent, ObjectFeed};
 pub use container_runtime::ContainerRuntime;
 pub use end_request::{EndReason, EndRequests};
 pub use health::{HealthCheck, HealthChecks, HealthEndpoint, HealthEndpointError};

@@ -10,8 +10,7 @@ mod marks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -111,24 +110,7 @@ fn judge(arguments: &[String]) -> Result<Vec<String>> {
 /// # Errors
 /// When cargo cannot build it.
 pub fn build_program() -> Result<std::path::PathBuf> {
-    let executable = std::env::current_exe().context("find this executable")?;
-    let profile = executable
-        .ancestors()
-        .skip(1)
-        .find(|folder| folder.file_name().is_some_and(|name| name != "deps"))
-        .context("this executable is in no target folder")?;
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--package", "node-testkit", "--bin", "leftovers"]);
-    if profile.file_name().is_some_and(|name| name == "release") {
-        cargo.arg("--release");
-    }
-    cargo.arg("--target-dir").arg(profile.parent().unwrap_or(Path::new("target")));
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
-    let status = cargo.status().context("run cargo")?;
-    if !status.success() {
-        bail!("cargo could not build leftovers: {status}");
-    }
-    Ok(profile.join("leftovers"))
+    crate::programs::build("node-testkit", "leftovers")
 }
 
 #[cfg(test)]

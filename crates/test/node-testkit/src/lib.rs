@@ -5,6 +5,7 @@
 //! - [`start`]: starters of containerd, a control plane, a registry, the reference kubelet.
 //! - [`leftovers`]: what a machine holds before and after a run, and the difference.
 //! - [`images`]: test images made from local files.
+//! - [`programs`]: programs of this work tree, built for the tests that run them.
 //! - [`machine`]: the cgroup v2 machine in software emulation.
 //!
 //! Rule: a part that is missing, or a machine that cannot give a bed, fails a test; it never skips.
@@ -19,4 +20,5 @@ pub mod images;
 pub mod leftovers;
 pub mod machine;
 pub mod parts;
+pub mod programs;
 pub mod start;

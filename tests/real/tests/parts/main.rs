@@ -3,6 +3,7 @@
 //!
 //! Needs root. A part that cannot be built fails the test that needs it.
 
+mod agent;
 mod beds;
 mod containerd;
 mod control_plane;

@@ -34,6 +34,10 @@ fn freshness_and_forecast() {
     assert!(attention.is_fresh(Moment::from_secs(115)));
     assert!(!attention.is_fresh(Moment::from_secs(116)));
     assert!(!Attention::new(GAP).is_fresh(Moment::from_secs(0)), "never looked, never fresh");
+    let ahead = |seconds| {
+        attention.at_most(Moment::from_secs(seconds)).since(attention.attended()).as_secs()
+    };
+    assert_eq!([ahead(100), ahead(105), ahead(115), ahead(116)], [0, 0, 10, 0]);
     let point = attention.attended().after(Duration::from_secs(7));
     assert_eq!(attention.reaches(point), Some(Moment::from_secs(112)));
     assert_eq!(attention.reaches(Attended::default()), Some(Moment::from_secs(105)));

@@ -20,8 +20,10 @@ fn conditions_do_not_share_a_slot() {
     let mut names = std::collections::BTreeSet::new();
     for (number, kind) in (1..).zip(ConditionKind::ALL) {
         let stamp = Stamp::from_nanos(number);
-        conditions
-            .set(kind, Some(Condition { status: Truth::True, heartbeat: stamp, transition: stamp }));
+        conditions.set(
+            kind,
+            Some(Condition { status: Truth::True, heartbeat: stamp, transition: stamp }),
+        );
         names.insert(kind.name());
     }
     assert_eq!(names.len(), 5);

@@ -4,7 +4,7 @@
 
 use pod_model::LogSizeLimit;
 
-use super::web_address::scheme_of;
+use super::web_address::read_address;
 use super::{Findings, Subject};
 use crate::feature_gates::Gate;
 use crate::kubelet_configuration::OutputRouting;
@@ -83,13 +83,13 @@ fn traces(subject: &Subject<'_>, findings: &mut Findings) {
     let expected = "must be host:port, or an address with the scheme dns, unix or unix-abstract";
     // Without a scheme it is a name to look up.
     if !endpoint.contains("//") {
-        if let Err(error) = scheme_of(&format!("dns://{endpoint}")) {
+        if let Err(error) = read_address(&format!("dns://{endpoint}")) {
             findings.refuse(ENDPOINT, endpoint, format!("{error}; {expected}"));
         }
         return;
     }
-    match scheme_of(endpoint) {
-        Ok(scheme) if matches!(scheme.as_str(), "dns" | "unix" | "unix-abstract") => {}
+    match read_address(endpoint) {
+        Ok(address) if matches!(address.scheme.as_str(), "dns" | "unix" | "unix-abstract") => {}
         Ok(_) => findings.refuse(ENDPOINT, endpoint, expected),
         Err(error) => findings.refuse(ENDPOINT, endpoint, format!("{error}; {expected}")),
     }

@@ -18,6 +18,8 @@ const MEMORY: &str = "memory";
 const HUGE_PAGES: &str = "hugepages-";
 /// A user namespace gets whole ranges of 65536 ids.
 const IDS_PER_RANGE: i64 = 65_536;
+/// How many user ids a kernel has.
+const ALL_IDS: i64 = 1 << 32;
 
 pub(super) fn check(subject: &Subject<'_>, findings: &mut Findings) {
     reservations(&subject.settings.reserved_memory, findings);
@@ -152,9 +154,19 @@ fn swap(subject: &Subject<'_>, findings: &mut Findings) {
 fn user_namespaces(subject: &Subject<'_>, findings: &mut Findings) {
     const FIELD: &str = "userNamespaces.idsPerPod";
     let namespaces = subject.settings.user_namespaces.as_ref();
-    let Some(count) = namespaces.and_then(|namespaces| namespaces.ids_per_pod) else { return };
-    findings.within(FIELD, count, (IDS_PER_RANGE, u32::MAX.into()));
+    let count = namespaces.and_then(|namespaces| namespaces.ids_per_pod).unwrap_or(IDS_PER_RANGE);
+    if !(IDS_PER_RANGE..=u32::MAX.into()).contains(&count) {
+        findings.within(FIELD, count, (IDS_PER_RANGE, u32::MAX.into()));
+        return;
+    }
     if count % IDS_PER_RANGE != 0 {
         findings.refuse(FIELD, count, format!("must be a multiple of {IDS_PER_RANGE}"));
+    }
+    // The first range belongs to the host.
+    let most_pods = (ALL_IDS - count) / count;
+    let pods = subject.settings.max_pods;
+    if i64::from(pods) > most_pods {
+        let message = format!("must be at most {most_pods}: each pod gets {count} user ids");
+        findings.refuse("maxPods", pods, message);
     }
 }

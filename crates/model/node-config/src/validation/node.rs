@@ -8,7 +8,7 @@ use pod_model::{
 };
 
 use super::text_forms::{is_namespaced_sysctl, is_sysctl_pattern};
-use super::web_address::scheme_of;
+use super::web_address::read_address;
 use super::{Findings, Subject};
 
 /// Labels of Kubernetes itself that a node may still give itself.
@@ -153,14 +153,17 @@ fn endpoints(subject: &Subject<'_>, findings: &mut Findings) {
         ("containerRuntimeEndpoint", &settings.container_runtime_endpoint),
         ("imageServiceEndpoint", &settings.image_service_endpoint),
     ] {
+        if endpoint.is_empty() {
+            continue;
+        }
         // What has no scheme is read again as the path of a unix socket.
-        let scheme = match scheme_of(endpoint) {
-            Ok(scheme) if scheme.is_empty() => scheme_of(&format!("unix://{endpoint}")),
-            Err(_) => scheme_of(&format!("unix://{endpoint}")),
-            found => found,
+        let with_scheme = format!("unix://{endpoint}");
+        let address = match read_address(endpoint) {
+            Ok(address) if !address.scheme.is_empty() => Ok(address),
+            _ => read_address(&with_scheme),
         };
-        match scheme.as_deref() {
-            Ok("unix") => {}
+        match address {
+            Ok(address) if address.scheme == "unix" && !address.path.is_empty() => {}
             Ok(_) => findings.refuse(field, endpoint, "must be a unix socket, unix:///path"),
             Err(error) => {
                 findings.refuse(field, endpoint, format!("must be a unix socket: {error}"));

@@ -89,7 +89,13 @@ fn periods(subject: &Subject<'_>, findings: &mut Findings) {
             "must be 3s or more",
         );
     }
-    if settings.sync_frequency.as_nanos() <= 0 {
-        findings.refuse("syncFrequency", settings.sync_frequency, "must be more than zero");
+    // Without time for an answer no call to the runtime succeeds, the first one included.
+    for (field, period) in [
+        ("syncFrequency", settings.sync_frequency),
+        ("runtimeRequestTimeout", settings.runtime_request_timeout),
+    ] {
+        if period.as_nanos() <= 0 {
+            findings.refuse(field, period, "must be more than zero");
+        }
     }
 }

@@ -5,7 +5,7 @@
 use super::text_forms::{
     ImageName, go_boolean, image_name, is_namespaced_sysctl, is_sysctl_pattern,
 };
-use super::web_address::{AddressError, check_schemeless, scheme_of};
+use super::web_address::{AddressError, check_schemeless, read_address};
 use super::{quoted_list, validate};
 use crate::feature_gates::FeatureGates;
 use crate::flags;
@@ -146,7 +146,16 @@ fn schemes_of_addresses() {
         ("https://[x]/", Err(AddressError::Host)),
         ("https://a b@h/", Err(AddressError::User)),
     ] {
-        assert_eq!(scheme_of(text).as_deref(), expected.as_ref().copied(), "{text}");
+        let scheme = read_address(text).map(|address| address.scheme);
+        assert_eq!(scheme.as_deref(), expected.as_ref().copied(), "{text}");
+    }
+    for (text, path) in [
+        ("unix:///run/x.sock", "/run/x.sock"),
+        ("unix://x", ""),
+        ("unix:x", ""),
+        ("/run/x.sock?a#b", "/run/x.sock"),
+    ] {
+        assert_eq!(read_address(text).unwrap().path, path, "{text}");
     }
     assert_eq!(check_schemeless("*.registry.example/team/*"), Ok(()));
     assert_eq!(check_schemeless("a{b}"), Err(AddressError::Host));

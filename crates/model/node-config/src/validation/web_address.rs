@@ -1,7 +1,7 @@
-//! Whether a text is an address that Go's URL reader takes, and with which scheme.
+//! Whether a text is an address that Go's URL reader takes, and what stands in it.
 //!
 //! The rule it keeps: it refuses what Go's `url.Parse` refuses, so that an endpoint or an image
-//! pattern is taken by both agents or by neither. It resolves nothing and keeps no parts.
+//! pattern is taken by both agents or by neither. It resolves nothing.
 
 use std::net::Ipv6Addr;
 
@@ -29,8 +29,17 @@ enum Part {
     Other,
 }
 
-/// The scheme of an address, in small letters; empty when it has none.
-pub(crate) fn scheme_of(address: &str) -> Result<String, AddressError> {
+/// The parts of an address that rules ask for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Address<'text> {
+    /// In small letters; empty when there is none.
+    pub(crate) scheme: String,
+    /// As written, without query and fragment; empty when the address is opaque.
+    pub(crate) path: &'text str,
+}
+
+/// Takes an address apart, if it is one.
+pub(crate) fn read_address(address: &str) -> Result<Address<'_>, AddressError> {
     if address.chars().any(|each| each.is_ascii_control()) {
         return Err(AddressError::ControlCharacter);
     }
@@ -47,7 +56,8 @@ pub(crate) fn scheme_of(address: &str) -> Result<String, AddressError> {
         if scheme.is_empty() {
             check_escapes(rest, Part::Other)?;
         }
-        return Ok(scheme.to_ascii_lowercase());
+        let path = if scheme.is_empty() { rest } else { "" };
+        return Ok(Address { scheme: scheme.to_ascii_lowercase(), path });
     }
     let has_authority = rest.starts_with("//") && (!scheme.is_empty() || !rest.starts_with("///"));
     let path = if has_authority {
@@ -58,12 +68,12 @@ pub(crate) fn scheme_of(address: &str) -> Result<String, AddressError> {
         rest
     };
     check_escapes(path, Part::Other)?;
-    Ok(scheme.to_ascii_lowercase())
+    Ok(Address { scheme: scheme.to_ascii_lowercase(), path })
 }
 
 /// Judges an address that is written without its scheme, as image patterns are.
 pub(crate) fn check_schemeless(address: &str) -> Result<(), AddressError> {
-    scheme_of(&format!("https://{address}")).map(|_| ())
+    read_address(&format!("https://{address}")).map(|_| ())
 }
 
 fn split_scheme(address: &str) -> Result<(&str, &str), AddressError> {

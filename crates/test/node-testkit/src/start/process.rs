@@ -93,6 +93,16 @@ impl Running {
         Ok(self.child.try_wait().context("look at a process")?.is_none())
     }
 
+    /// Kills the process at once, as a crash would end it.
+    ///
+    /// # Errors
+    /// When it cannot be killed or waited for.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("kill a process")?;
+        self.child.wait().context("wait for a killed process")?;
+        Ok(())
+    }
+
     /// Asks the process to end, and kills it when it does not.
     pub fn stop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(None)) {

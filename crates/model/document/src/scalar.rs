@@ -66,7 +66,7 @@ pub(super) fn resolve(text: &str, tag: ScalarTag) -> Result<Value, String> {
 }
 
 /// Whether a text can be written without quotes and still reads back as that text.
-pub(crate) fn is_plain_word(text: &str) -> bool {
+pub fn is_plain_word(text: &str) -> bool {
     let mut bytes = text.bytes();
     let starts = bytes.next().is_some_and(|first| first.is_ascii_alphanumeric() || first == b'/');
     let ends = !text.ends_with(':');

@@ -149,7 +149,7 @@ pub fn is_secret(field: &str) -> bool {
 }
 
 /// `https://user:password@host/` without its user and password.
-pub(crate) fn without_credentials(value: &str) -> String {
+pub fn without_credentials(value: &str) -> String {
     let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
     let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     match rest[..authority_end].rfind('@') {

@@ -4,10 +4,17 @@
 //! Kubernetes (YAML 1.1 words, JSON when the first character is `{`, the first document only), and
 //! no bytes can make it panic, recurse without end or grow without bound. It knows no fields; what
 //! a key means is the schema's business.
+//!
+//! Known differences, all of them odd files: tabs on blank lines, `\/` in a quoted word and a
+//! `%YAML 1.2` line are taken here and refused there; a line of a flow list or of a quoted text that
+//! begins with a tab, `[-]`, `\'` in double quotes, a byte order mark or a `%` line in the middle of
+//! a document are refused here and taken there.
 
 use std::collections::BTreeMap;
 
 use crate::problem::{Origin, Problem};
+
+pub mod problem;
 
 mod json;
 mod path;
@@ -18,7 +25,7 @@ mod yaml;
 mod tests;
 
 pub use path::{child_path, item_path};
-pub(crate) use scalar::is_plain_word;
+pub use scalar::is_plain_word;
 
 /// A configuration larger than this is refused unread.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;

@@ -1,0 +1,82 @@
+//! What an answer that is no success means.
+//!
+//! Rule: the code decides, the reason in the body only tells apart what shares a code. The body
+//! may be anything (a proxy's page, half a document): then its beginning is the message.
+
+use std::time::Duration;
+
+use ports::ClusterApiError;
+use serde::Deserialize;
+
+/// The parts of a `Status` object that say what went wrong.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Status {
+    pub(crate) kind: String,
+    pub(crate) code: u16,
+    reason: String,
+    message: String,
+    details: Option<Details>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Details {
+    retry_after_seconds: u64,
+}
+
+/// How much of a foreign text gets into a message.
+const SHOWN: usize = 300;
+/// When a server says that it has too many requests, and not when to come back.
+const USUAL_PAUSE: Duration = Duration::from_secs(1);
+
+impl Status {
+    pub(crate) fn parse(body: &[u8]) -> Self {
+        match serde_json::from_slice::<Self>(body) {
+            Ok(status) if status.kind == "Status" => status,
+            _ => Self { message: beginning(&String::from_utf8_lossy(body)), ..Self::default() },
+        }
+    }
+
+    /// The error for this answer. `code` is HTTP's; inside a watch, the status has its own.
+    pub(crate) fn into_error(
+        self,
+        request: &str,
+        code: u16,
+        retry_after: Option<Duration>,
+    ) -> ClusterApiError {
+        let request = request.to_owned();
+        let message = beginning(&self.message);
+        match code {
+            401 => ClusterApiError::Unauthenticated { request, message },
+            404 => ClusterApiError::NotFound { request },
+            409 if self.reason == "AlreadyExists" => ClusterApiError::AlreadyExists { request },
+            409 => ClusterApiError::Conflict { request, message },
+            410 => ClusterApiError::Expired { request, message },
+            429 => {
+                let told = self.details.map(|details| details.retry_after_seconds);
+                let told = told.filter(|seconds| *seconds > 0).map(Duration::from_secs);
+                let retry_after = retry_after.or(told).unwrap_or(USUAL_PAUSE);
+                ClusterApiError::Throttled { request, retry_after }
+            }
+            500.. => ClusterApiError::ServerTrouble { request, status: code, message },
+            _ => {
+                ClusterApiError::Refused { request, status: code, reason: self.reason, message }
+            }
+        }
+    }
+}
+
+/// The value of a `Retry-After` header, when it is a number of seconds.
+pub(crate) fn retry_after(header: Option<&[u8]>) -> Option<Duration> {
+    let seconds: u64 = std::str::from_utf8(header?).ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+fn beginning(text: &str) -> String {
+    let line: String = text.trim().chars().take(SHOWN).collect();
+    line.replace(|character: char| character.is_control(), " ")
+}
+
+#[cfg(test)]
+mod tests;

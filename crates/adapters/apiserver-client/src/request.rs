@@ -1,0 +1,193 @@
+//! Requests as values: method, path, query, content. No transport.
+//!
+//! Rule: whatever stands in a name or a selector, it stays inside its place in the path or query;
+//! a name that could mean another path is refused. A request says what it is for without its
+//! content, so that nothing of the content gets into messages.
+
+use hyper::Method;
+use ports::ClusterApiError;
+use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind, Resource, Selection};
+
+/// All that is needed to send a request, save where to and who we are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ApiRequest {
+    pub(crate) method: Method,
+    /// Path and query.
+    pub(crate) target: String,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Vec<u8>,
+    /// For messages: `PATCH nodes/worker-1/status`.
+    pub(crate) named: String,
+}
+
+const JSON: &str = "application/json";
+
+impl ApiRequest {
+    pub(crate) fn read(object: &ObjectPath) -> Result<Self, ClusterApiError> {
+        Self::on(Method::GET, object, None)
+    }
+
+    pub(crate) fn create(
+        object: &ObjectPath,
+        body: Vec<u8>,
+        manager: &str,
+    ) -> Result<Self, ClusterApiError> {
+        let mut request = Self::on(Method::POST, object, None)?;
+        request.target = collection(object.resource, object.namespace.as_deref());
+        request.body = body;
+        Ok(request.ask("fieldManager", manager))
+    }
+
+    pub(crate) fn patch(
+        object: &ObjectPath,
+        patch: Patch,
+        manager: &str,
+    ) -> Result<Self, ClusterApiError> {
+        let mut request = Self::on(Method::PATCH, object, patch.subresource.as_deref())?;
+        request.body = patch.body;
+        request.content_type = match patch.kind {
+            PatchKind::Merge => "application/merge-patch+json",
+            PatchKind::StrategicMerge => "application/strategic-merge-patch+json",
+            PatchKind::Json => "application/json-patch+json",
+            PatchKind::Apply { .. } => "application/apply-patch+yaml",
+        };
+        let request = request.ask("fieldManager", manager);
+        Ok(match patch.kind {
+            PatchKind::Apply { force: true } => request.ask("force", "true"),
+            _ => request,
+        })
+    }
+
+    pub(crate) fn delete(
+        object: &ObjectPath,
+        deletion: &Deletion,
+    ) -> Result<Self, ClusterApiError> {
+        let mut request = Self::on(Method::DELETE, object, None)?;
+        let mut preconditions = serde_json::Map::new();
+        for (key, value) in
+            [("uid", &deletion.uid), ("resourceVersion", &deletion.resource_version)]
+        {
+            if let Some(value) = value {
+                preconditions.insert(key.to_owned(), value.as_str().into());
+            }
+        }
+        let mut options = serde_json::json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+        if !preconditions.is_empty() {
+            options["preconditions"] = preconditions.into();
+        }
+        if let Some(seconds) = deletion.grace_seconds {
+            options["gracePeriodSeconds"] = seconds.into();
+        }
+        request.body = options.to_string().into_bytes();
+        Ok(request)
+    }
+
+    pub(crate) fn list(
+        resource: Resource,
+        selection: &Selection,
+        limit: u32,
+        token: Option<&str>,
+    ) -> Self {
+        let request = Self::over("LIST", resource, selection).ask("limit", &limit.to_string());
+        match token {
+            Some(token) => request.ask("continue", token),
+            None => request,
+        }
+    }
+
+    pub(crate) fn watch(
+        resource: Resource,
+        selection: &Selection,
+        version: &str,
+        seconds: u64,
+    ) -> Self {
+        Self::over("WATCH", resource, selection)
+            .ask("watch", "true")
+            .ask("allowWatchBookmarks", "true")
+            .ask("timeoutSeconds", &seconds.to_string())
+            .ask("resourceVersion", version)
+    }
+
+    fn over(verb: &str, resource: Resource, selection: &Selection) -> Self {
+        let namespace = selection.namespace.as_deref();
+        let place = namespace.map(|name| format!(" in {name}")).unwrap_or_default();
+        let request = Self {
+            method: Method::GET,
+            target: collection(resource, namespace),
+            content_type: JSON,
+            body: Vec::new(),
+            named: format!("{verb} {}{place}", resource.plural),
+        };
+        request.ask("labelSelector", &selection.labels).ask("fieldSelector", &selection.fields)
+    }
+
+    fn on(
+        method: Method,
+        object: &ObjectPath,
+        subresource: Option<&str>,
+    ) -> Result<Self, ClusterApiError> {
+        let mut target = collection(object.resource, object.namespace.as_deref());
+        let mut named = format!("{method} {}", object.resource.plural);
+        let below = [object.namespace.as_deref(), Some(object.name.as_str()), subresource];
+        for segment in below.into_iter().flatten() {
+            named.push('/');
+            named.push_str(segment);
+            if matches!(segment, "" | "." | "..") {
+                return Err(ClusterApiError::Refused {
+                    request: named,
+                    status: 0,
+                    reason: "NotSent".to_owned(),
+                    message: format!("{segment:?} is no name"),
+                });
+            }
+        }
+        for segment in below.into_iter().skip(1).flatten() {
+            target.push('/');
+            encode(segment, &mut target);
+        }
+        Ok(Self { method, target, content_type: JSON, body: Vec::new(), named })
+    }
+
+    /// Adds to the query; nothing when the value is empty.
+    fn ask(mut self, key: &str, value: &str) -> Self {
+        if !value.is_empty() {
+            self.target.push(if self.target.contains('?') { '&' } else { '?' });
+            self.target.push_str(key);
+            self.target.push('=');
+            encode(value, &mut self.target);
+        }
+        self
+    }
+}
+
+fn collection(resource: Resource, namespace: Option<&str>) -> String {
+    let mut path = if resource.group.is_empty() {
+        format!("/api/{}", resource.version)
+    } else {
+        format!("/apis/{}/{}", resource.group, resource.version)
+    };
+    if let Some(namespace) = namespace {
+        path.push_str("/namespaces/");
+        encode(namespace, &mut path);
+    }
+    path.push('/');
+    path.push_str(resource.plural);
+    path
+}
+
+/// Percent-encodes all but what never has a meaning in a URL.
+fn encode(text: &str, out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            out.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,25 @@
+//! Text that must not be shown.
+//!
+//! Rule: its debug form is a mask; whoever needs the content says so by name.
+
+use std::fmt;
+
+/// A token or a key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    pub fn new(content: impl Into<Vec<u8>>) -> Self {
+        Self(content.into())
+    }
+
+    pub(crate) fn reveal(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("<masked>")
+    }
+}

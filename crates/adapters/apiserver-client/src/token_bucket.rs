@@ -1,0 +1,59 @@
+//! How many requests a second we allow ourselves.
+//!
+//! Rule: a plain value; the time is given and the wait is returned. Whoever takes a token has it,
+//! and waits as long as was said: so waiters keep their order.
+
+use std::time::Duration;
+
+/// A rate in requests a second, and how many may come at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateLimit {
+    pub per_second: f64,
+    pub burst: u32,
+}
+
+impl RateLimit {
+    /// What client-go gives a client that asks for nothing.
+    pub const USUAL: Self = Self { per_second: 5.0, burst: 10 };
+
+    /// None when the rate is zero or less: then there is no limit.
+    pub fn new(per_second: f64, burst: u32) -> Option<Self> {
+        let burst = burst.max(1);
+        (per_second.is_finite() && per_second > 0.0).then_some(Self { per_second, burst })
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct TokenBucket {
+    rate: RateLimit,
+    /// May be below zero: then so many have been promised to those who wait.
+    tokens: f64,
+    filled_at: Duration,
+}
+
+impl TokenBucket {
+    pub(crate) fn new(rate: RateLimit) -> Self {
+        Self { rate, tokens: f64::from(rate.burst), filled_at: Duration::ZERO }
+    }
+
+    /// Takes a token; the answer is how long to wait before using it. The time counts from any
+    /// fixed moment.
+    pub(crate) fn take(&mut self, now: Duration) -> Duration {
+        let passed = now.saturating_sub(self.filled_at).as_secs_f64();
+        self.filled_at = self.filled_at.max(now);
+        let filled = self.tokens + passed * self.rate.per_second;
+        self.tokens = filled.min(f64::from(self.rate.burst)) - 1.0;
+        if self.tokens >= 0.0 {
+            return Duration::ZERO;
+        }
+        Duration::try_from_secs_f64(-self.tokens / self.rate.per_second).unwrap_or(Duration::MAX)
+    }
+
+    /// Gives a token back that was not used.
+    pub(crate) fn give_back(&mut self) {
+        self.tokens = (self.tokens + 1.0).min(f64::from(self.rate.burst));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! The bucket on a clock of the test's own.
+
+use super::*;
+
+fn bucket(per_second: f64, burst: u32) -> TokenBucket {
+    TokenBucket::new(RateLimit { per_second, burst })
+}
+
+#[test]
+fn a_burst_is_free_and_then_the_rate_holds() {
+    let mut bucket = bucket(5.0, 3);
+    let waits: Vec<u128> = (0..6).map(|_| bucket.take(Duration::ZERO).as_millis()).collect();
+    assert_eq!(waits, [0, 0, 0, 200, 400, 600]);
+    // Three were promised; after one second five have come, so two are left.
+    let waits: Vec<u128> =
+        (0..3).map(|_| bucket.take(Duration::from_secs(1)).as_millis()).collect();
+    assert_eq!(waits, [0, 0, 200]);
+}
+
+#[test]
+fn it_never_holds_more_than_a_burst_and_a_clock_that_goes_back_gives_nothing() {
+    let mut bucket = bucket(5.0, 2);
+    let hour = Duration::from_secs(3600);
+    let waits: Vec<u128> = (0..3).map(|_| bucket.take(hour).as_millis()).collect();
+    assert_eq!(waits, [0, 0, 200]);
+    assert_eq!(bucket.take(Duration::ZERO).as_millis(), 400);
+}
+
+#[test]
+fn a_token_that_was_not_used_is_given_back() {
+    let mut bucket = bucket(1.0, 1);
+    assert_eq!(bucket.take(Duration::ZERO), Duration::ZERO);
+    assert_eq!(bucket.take(Duration::ZERO), Duration::from_secs(1));
+    bucket.give_back();
+    assert_eq!(bucket.take(Duration::ZERO), Duration::from_secs(1));
+}
+
+#[test]
+fn zero_and_less_are_no_limit() {
+    for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(RateLimit::new(rate, 10), None, "{rate}");
+    }
+    assert_eq!(RateLimit::new(5.0, 0), Some(RateLimit { per_second: 5.0, burst: 1 }));
+}

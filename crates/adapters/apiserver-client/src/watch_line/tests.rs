@@ -1,0 +1,75 @@
+//! Lines and pages as an API server sends them, and as it should not.
+
+use ports::cluster_objects::{Lease, Node, Pod};
+
+use super::*;
+
+#[test]
+fn the_fields_that_are_needed_are_read_and_the_rest_is_skipped() {
+    let line = br#"{"type":"MODIFIED","object":{"kind":"Node","apiVersion":"v1",
+        "metadata":{"name":"n","uid":"u","resourceVersion":"12","labels":{"a":"b"},
+          "annotations":null,"managedFields":[{"x":[1,{"y":"}"}]}],
+          "creationTimestamp":"2026-11-15T23:40:25Z"},
+        "spec":{"podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"],"providerID":"p",
+          "taints":[{"key":"k","effect":"NoExecute","timeAdded":"2026-11-15T23:40:25Z"}]},
+        "status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":null}],
+          "images":[{"names":["x"]}]}}}"#;
+    let Ok(WatchLine::Applied(node)) = read_line::<Node>(line) else { panic!("not applied") };
+    assert_eq!(node.identity().resource_version, "12");
+    assert_eq!(node.metadata.labels.get("a").map(String::as_str), Some("b"));
+    assert!(node.metadata.annotations.is_empty());
+    assert_eq!(node.spec.pod_cidrs, ["10.0.0.0/24"]);
+    assert_eq!(node.spec.taints[0].time_added.map(|t| t.nanos()), Some(1_794_786_025_000_000_000));
+    assert_eq!(node.status.conditions[0].kind, "Ready");
+    assert_eq!(
+        serde_json::to_string(&node.spec.taints[0]).expect("JSON"),
+        r#"{"key":"k","effect":"NoExecute","timeAdded":"2026-11-15T23:40:25Z"}"#
+    );
+}
+
+#[test]
+fn lines_that_are_no_objects() {
+    let bookmark = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"99"}}}"#;
+    let Ok(WatchLine::Bookmark { version }) = read_line::<Pod>(bookmark) else { panic!("none") };
+    assert_eq!(version, "99");
+    let error = br#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"old"}}"#;
+    let Ok(WatchLine::Failed(status)) = read_line::<Pod>(error) else { panic!("none") };
+    assert_eq!(status.code, 410);
+    for garbage in [&b"garbage"[..], b"{", b"[]", b"{}", b"\xff\xff", br#"{"type":"ADDED"}"#] {
+        assert!(read_line::<Pod>(garbage).is_err(), "{garbage:?}");
+    }
+    let bomb = "[".repeat(100_000);
+    assert!(read_line::<Pod>(format!("{{\"type\":\"ADDED\",\"object\":{bomb}").as_bytes()).is_err());
+}
+
+#[test]
+fn an_object_of_a_strange_shape_costs_only_itself() {
+    let line = br#"{"type":"ADDED","object":{"metadata":{"name":"p","namespace":"d",
+        "resourceVersion":"5"},"spec":{"tolerations":7}}}"#;
+    let Ok(WatchLine::Unreadable { object, version, cause }) = read_line::<Pod>(line) else {
+        panic!("readable")
+    };
+    assert_eq!((object.as_str(), version.as_str()), ("pods/d/p", "5"));
+    assert!(cause.contains("invalid type"), "{cause}");
+    let page = br#"{"metadata":{"resourceVersion":"8","continue":"t"},"items":[
+        {"metadata":{"name":"a"}},{"metadata":{"name":"b"},"spec":[]},{"metadata":{"name":"c"}}]}"#;
+    let page = read_page::<Lease>(page).expect("a page");
+    let names: Vec<_> = page.objects.iter().map(|lease| lease.metadata.name.as_str()).collect();
+    assert_eq!(names, ["a", "c"]);
+    assert_eq!(page.unreadable[0].object, "leases/b");
+    assert_eq!((page.version.as_str(), page.token.as_str()), ("8", "t"));
+    let empty = read_page::<Lease>(br#"{"metadata":{"resourceVersion":"8"},"items":null}"#);
+    assert_eq!(empty.expect("a page").objects.len(), 0);
+}
+
+#[test]
+fn a_lease_is_written_whole_so_that_absent_fields_are_cleared() {
+    let lease: Lease = serde_json::from_str(
+        r#"{"spec":{"holderIdentity":"me","renewTime":"2026-11-15T23:40:25.123456Z"}}"#,
+    )
+    .expect("a lease");
+    assert_eq!(
+        serde_json::to_string(&lease.spec).expect("JSON"),
+        r#"{"holderIdentity":"me","leaseDurationSeconds":null,"acquireTime":null,"renewTime":"2026-11-15T23:40:25.123456Z","leaseTransitions":null}"#
+    );
+}

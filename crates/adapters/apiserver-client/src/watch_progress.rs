@@ -1,0 +1,84 @@
+//! Where a watch stands: what to ask next, given what was answered.
+//!
+//! Rule: a pure state machine. A list that failed half-way goes on with its next page; a version
+//! that has expired means to begin again; a page that is too large is asked for in halves.
+//!
+//! ```text
+//! Start ──page──> Page(token) ──last page──> At(version) ──bookmarks, events──> At(newer)
+//!   ^────────────── expired ──────┴────────────── expired ───────┘
+//! ```
+
+use ports::ClusterApiError;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Progress {
+    position: Position,
+    page: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Position {
+    Start,
+    Page { token: String },
+    At { version: String },
+}
+
+/// What to ask the API server now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Question {
+    List { token: Option<String>, limit: u32 },
+    Watch { version: String },
+}
+
+impl Progress {
+    pub(crate) fn new(page: u32) -> Self {
+        Self { position: Position::Start, page: page.max(1) }
+    }
+
+    pub(crate) fn question(&self) -> Question {
+        match &self.position {
+            Position::Start => Question::List { token: None, limit: self.page },
+            Position::Page { token } => {
+                Question::List { token: Some(token.clone()), limit: self.page }
+            }
+            Position::At { version } => Question::Watch { version: version.clone() },
+        }
+    }
+
+    /// A page came; whether the list has ended with it.
+    pub(crate) fn page_came(&mut self, version: &str, token: &str) -> bool {
+        self.position = if token.is_empty() {
+            Position::At { version: version.to_owned() }
+        } else {
+            Position::Page { token: token.to_owned() }
+        };
+        token.is_empty()
+    }
+
+    /// An event or a bookmark of that version came. One without a version says nothing.
+    pub(crate) fn reached(&mut self, version: &str) {
+        if let Position::At { version: at } = &mut self.position
+            && !version.is_empty()
+        {
+            version.clone_into(at);
+        }
+    }
+
+    pub(crate) fn failed(&mut self, error: &ClusterApiError) {
+        match (error, &self.position) {
+            (ClusterApiError::Expired { .. }, _) => self.position = Position::Start,
+            // An object that is too large for a watch's line may still fit into a page.
+            (ClusterApiError::TooLarge { .. }, Position::At { .. }) => {
+                self.position = Position::Start;
+            }
+            (ClusterApiError::TooLarge { .. }, _) => self.page = (self.page / 2).max(1),
+            // A version or token that this API server does not take, such as one from before its
+            // storage was restored, would be refused for ever.
+            (ClusterApiError::Refused { .. }, _) => self.position = Position::Start,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

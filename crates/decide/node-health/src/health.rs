@@ -1,0 +1,235 @@
+//! Silence of one node: what was heard of it, and what is written when nothing was.
+//!
+//! A sign of life is a change of the lease's renew time or of Ready's heartbeat, as *seen* by us;
+//! the stamps themselves are never compared with our clock. After the grace period of silence the
+//! node's own conditions become Unknown in one write. The network condition is not the node's own
+//! and stays as it is. Decides about one node at a time; [`crate::lifecycle`] knows when to ask.
+//!
+//! Two knowing differences from upstream: a renew time that goes back is a sign of life too (a node
+//! whose clock was set back still lives), and a node that never posted is timed from our first
+//! sight of it, not from its creation on another clock. upstream: node_lifecycle_controller.go
+
+use std::time::Duration;
+
+use crate::attention::Attended;
+use crate::facts::{Condition, ConditionKind, Conditions, NodeFacts, Truth};
+use crate::time::{Moment, Stamp};
+
+/// How long a node may be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grace {
+    /// For a node that has spoken.
+    pub monitor: Duration,
+    /// For a node that never posted a status.
+    pub startup: Duration,
+}
+
+impl Default for Grace {
+    fn default() -> Self {
+        Self { monitor: Duration::from_secs(50), startup: Duration::from_secs(60) }
+    }
+}
+
+/// What we remember of one node's signs of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LifeSigns {
+    heard: Attended,
+    heartbeat: Option<Stamp>,
+    renewed: Option<Stamp>,
+}
+
+impl LifeSigns {
+    /// A node seen for the first time has just been heard, whatever its stamps say.
+    pub fn first_sight(conditions: &Conditions, renewed: Option<Stamp>, at: Attended) -> Self {
+        Self { heard: at, heartbeat: heartbeat(conditions), renewed }
+    }
+
+    /// The node's status was seen. Losing or gaining Ready counts as a change of its heartbeat.
+    pub fn status_seen(&mut self, conditions: &Conditions, at: Attended) {
+        let seen = heartbeat(conditions);
+        if seen != self.heartbeat {
+            self.heartbeat = seen;
+            self.heard = at;
+        }
+    }
+
+    /// The node's lease was seen.
+    pub fn lease_seen(&mut self, renewed: Stamp, at: Attended) {
+        if self.renewed != Some(renewed) {
+            self.renewed = Some(renewed);
+            self.heard = at;
+        }
+    }
+
+    /// Silence so far is forgiven.
+    pub fn forgive(&mut self, at: Attended) {
+        self.heard = at;
+    }
+
+    /// When it was last heard.
+    pub fn heard(&self) -> Attended {
+        self.heard
+    }
+
+    /// The last point at which it is still within its grace.
+    pub fn patience_ends(&self, grace: &Grace) -> Attended {
+        let posted = self.heartbeat.is_some();
+        self.heard.after(if posted { grace.monitor } else { grace.startup })
+    }
+}
+
+fn heartbeat(conditions: &Conditions) -> Option<Stamp> {
+    conditions.get(ConditionKind::Ready).map(|ready| ready.heartbeat)
+}
+
+/// Why a condition became Unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownBecause {
+    /// It was posted once, and then no more.
+    Stopped,
+    /// It was never posted.
+    Never,
+}
+
+impl UnknownBecause {
+    /// The condition's reason.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Stopped => "NodeStatusUnknown",
+            Self::Never => "NodeStatusNeverUpdated",
+        }
+    }
+
+    /// The condition's message.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Stopped => "Kubelet stopped posting node status.",
+            Self::Never => "Kubelet never posted node status.",
+        }
+    }
+}
+
+/// One condition to be written as Unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConditionWrite {
+    /// Which one.
+    pub kind: ConditionKind,
+    /// Why; gives reason and message.
+    pub because: UnknownBecause,
+    /// The whole condition as it is to stand.
+    pub condition: Condition,
+}
+
+/// What silence, or the lack of it, means for a node now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assessment {
+    /// Whether its grace is over.
+    pub silent: bool,
+    /// Conditions to write, all in one write; empty if there is nothing to change.
+    pub writes: Vec<ConditionWrite>,
+    /// Whether the write takes the node from Ready to not: its pods must be marked, and one event
+    /// told, once the write is through.
+    pub falls: bool,
+}
+
+/// What a silent node's status is to become. As upstream, nothing is written unless Ready itself
+/// changes: the write exists for its sake.
+pub fn assess(
+    signs: &LifeSigns,
+    facts: &NodeFacts,
+    grace: &Grace,
+    at: Attended,
+    now: Moment,
+) -> Assessment {
+    let silent = at > signs.patience_ends(grace);
+    let ready = facts.conditions.status(ConditionKind::Ready);
+    if !silent || ready == Some(Truth::Unknown) {
+        return Assessment { silent, writes: Vec::new(), falls: false };
+    }
+    let own =
+        ConditionKind::ALL.into_iter().filter(|kind| *kind != ConditionKind::NetworkUnavailable);
+    let writes = own.filter_map(|kind| unknown(kind, facts, now)).collect();
+    Assessment { silent, writes, falls: ready == Some(Truth::True) }
+}
+
+fn unknown(kind: ConditionKind, facts: &NodeFacts, now: Moment) -> Option<ConditionWrite> {
+    let (because, heartbeat) = match facts.conditions.get(kind) {
+        Some(Condition { status: Truth::Unknown, .. }) => return None,
+        Some(condition) => (UnknownBecause::Stopped, condition.heartbeat),
+        None => (UnknownBecause::Never, facts.created),
+    };
+    let condition = Condition { status: Truth::Unknown, heartbeat, transition: now.stamp() };
+    Some(ConditionWrite { kind, because, condition })
+}
+
+/// A pod's own Ready condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodReadiness {
+    /// Its status; absent where the pod has no such condition.
+    pub ready: Option<Truth>,
+    /// The status of its node's Ready condition; absent where the node has none.
+    pub node_ready: Option<Truth>,
+}
+
+/// Whether this pod's Ready is to be set to False because its node is not ready. A pod that never
+/// had the condition, and one on a node that said nothing yet, are left alone.
+pub fn pod_to_be_marked(pod: PodReadiness) -> bool {
+    let node_lost = matches!(pod.node_ready, Some(Truth::False | Truth::Unknown));
+    let pod_claims = matches!(pod.ready, Some(Truth::True | Truth::Unknown));
+    node_lost && pod_claims
+}
+
+/// Event on each pod that was marked: type Warning.
+pub const POD_EVENT: (&str, &str) = ("NodeNotReady", "Node is not ready");
+
+/// What is told about a node, as an event of type Normal on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeEvent {
+    /// It was seen for the first time.
+    Registered,
+    /// It is gone.
+    Removing,
+    /// It fell from Ready.
+    NotReady,
+    /// No pod range is left for it.
+    CidrNotAvailable,
+    /// Its pod range could not be written.
+    CidrAssignmentFailed,
+    /// The cloud does not know it; it is being deleted.
+    Deleting,
+    /// The cloud described it.
+    Synced,
+}
+
+impl NodeEvent {
+    /// The event's reason.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Registered => "RegisteredNode",
+            Self::Removing => "RemovingNode",
+            Self::NotReady => "NodeNotReady",
+            Self::CidrNotAvailable => "CIDRNotAvailable",
+            Self::CidrAssignmentFailed => "CIDRAssignmentFailed",
+            Self::Deleting => "DeletingNode",
+            Self::Synced => "Synced",
+        }
+    }
+
+    /// The event's message.
+    pub fn message(self, node: &str) -> String {
+        match self {
+            Self::Registered => format!("Node {node} event: Registered Node {node} in Controller"),
+            Self::Removing => format!("Node {node} event: Removing Node {node} from Controller"),
+            Self::NotReady | Self::CidrNotAvailable | Self::CidrAssignmentFailed => {
+                format!("Node {node} status is now: {}", self.reason())
+            }
+            Self::Deleting => {
+                format!("Deleting node {node} because it does not exist in the cloud provider")
+            }
+            Self::Synced => "Node synced successfully".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

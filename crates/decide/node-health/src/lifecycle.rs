@@ -1,0 +1,449 @@
+//! Health, taints, zones and the queue put together: facts in, writes out.
+//!
+//! The shell tells what it saw (`observe`, `lease_seen`, `forget`), what became of the writes it
+//! was asked for (`written`), and calls `tick` when `next_wake` comes, after a batch of
+//! observations, and at least every half of the largest gap; each answers with actions. The rules:
+//! one write of a kind in flight per node; a view older than our own last write is not acted upon;
+//! a node counts as not ready in its zone from the moment we decide so, but is queued for eviction
+//! only once that is written; within one tick first all the silent are counted, then zones judged,
+//! then turns given, so that a mass outage is seen as one. Work is proportional to what changed:
+//! deadlines lie in one heap with one entry per node, moved lazily.
+//!
+//! `tick` must not be called before the first complete list of nodes was told: half a cluster looks
+//! like a blackout.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::time::Duration;
+
+use crate::attention::{Attended, Attention};
+use crate::eviction_queue::EvictionQueue;
+use crate::facts::{ConditionKind, NodeFacts, NodeId};
+use crate::health::{ConditionWrite, Grace, LifeSigns, NodeEvent, assess};
+use crate::taints::{NoExecute, TaintPatch, no_execute, no_schedule, take_turn};
+use crate::time::{Moment, Stamp};
+use crate::zones::{ZoneId, ZoneSettings, Zones};
+
+mod record;
+use record::{PodMarks, Record, Roster, Slot};
+
+/// What the flags say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// How long nodes may be silent.
+    pub grace: Grace,
+    /// Zones and rates.
+    pub zones: ZoneSettings,
+    /// A view older than this is not acted upon, and a pause longer than this counts as absence.
+    pub largest_gap: Duration,
+    /// When a failed write is tried again.
+    pub retry: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            grace: Grace::default(),
+            zones: ZoneSettings::default(),
+            largest_gap: Duration::from_secs(10),
+            retry: Duration::from_millis(100),
+        }
+    }
+}
+
+/// What the shell is to do. Writes carry the version they were decided on and must fail if the
+/// object has another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Write these conditions to the node's status.
+    WriteConditions { node: NodeId, version: u64, writes: Vec<ConditionWrite> },
+    /// Change the node's taints.
+    PatchTaints { node: NodeId, version: u64, patch: TaintPatch },
+    /// Set these labels.
+    SetLabels { node: NodeId, version: u64, labels: Vec<(Box<str>, Box<str>)> },
+    /// Mark the pods on the node as not ready, and answer with `pods_marked`.
+    MarkPodsNotReady { node: NodeId },
+    /// Tell this as an event on the node.
+    Tell { node: NodeId, event: NodeEvent },
+}
+
+/// Which write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WriteKind {
+    /// Conditions.
+    Conditions,
+    /// Taints.
+    Taints,
+    /// Labels.
+    Labels,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is there; the object has this version now.
+    Written { version: u64 },
+    /// It was refused or its fate is unknown; look again and decide anew.
+    Failed,
+}
+
+/// How a fact reached us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// As a change; versions older than what we know are stale.
+    Event,
+    /// In a fresh list, which is true whatever we thought before.
+    List,
+}
+
+/// The controller's memory and its decisions about nodes.
+#[derive(Clone, Debug)]
+pub struct NodeLifecycle {
+    settings: Settings,
+    attention: Attention,
+    roster: Roster,
+    zones: Zones,
+    queue: EvictionQueue,
+    deadlines: BinaryHeap<Reverse<(Attended, NodeId)>>,
+    retries: BTreeSet<(Moment, NodeId)>,
+}
+
+impl NodeLifecycle {
+    /// A controller that has just started.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            attention: Attention::new(settings.largest_gap),
+            roster: Roster::default(),
+            zones: Zones::new(settings.zones),
+            queue: EvictionQueue::new(settings.zones.rate),
+            deadlines: BinaryHeap::new(),
+            retries: BTreeSet::new(),
+        }
+    }
+
+    /// A node was seen.
+    pub fn observe(
+        &mut self,
+        now: Moment,
+        node: NodeId,
+        facts: NodeFacts,
+        sight: Sight,
+    ) -> Vec<Action> {
+        // A node's event says nothing about the watch of leases, so it proves nothing.
+        let at = self.attention.at_most(now);
+        let mut actions = Vec::new();
+        if self.roster.get(node).is_none() {
+            self.meet(now, node, facts, at);
+            actions.push(Action::Tell { node, event: NodeEvent::Registered });
+        } else if let Some(record) = self.roster.get_mut(node) {
+            if sight == Sight::Event && facts.version < record.facts.version {
+                return actions;
+            }
+            record.signs.status_seen(&facts.conditions, at);
+            record.facts = facts;
+        }
+        self.settle_zone(node);
+        self.recount(node, at);
+        self.decide(now, node, &mut actions);
+        actions
+    }
+
+    fn meet(&mut self, now: Moment, node: NodeId, facts: NodeFacts, at: Attended) {
+        let zone = self.zones.handle(&facts.zone);
+        let signs = LifeSigns::first_sight(&facts.conditions, None, at);
+        // Whoever was the controller before us spent the zone's turn when it gave this node up.
+        if let Some(given_up) =
+            facts.taints.iter().filter(|taint| is_lost(taint)).find_map(|taint| taint.added)
+        {
+            self.queue.remember_turn(zone, given_up.taken_as_ours(), now);
+        }
+        self.deadlines.push(Reverse((signs.patience_ends(&self.settings.grace), node)));
+        self.roster.insert(node, Record::new(facts, signs, zone));
+    }
+
+    /// A node's lease was seen.
+    pub fn lease_seen(&mut self, now: Moment, node: NodeId, renewed: Stamp) {
+        let at = self.attention.look(now);
+        if let Some(record) = self.roster.get_mut(node) {
+            record.signs.lease_seen(renewed, at);
+            if record.silent {
+                self.recount(node, at);
+            }
+        }
+    }
+
+    /// A node is gone.
+    pub fn forget(&mut self, node: NodeId) -> Vec<Action> {
+        self.queue.leave(node);
+        let Some(record) = self.roster.remove(node) else { return Vec::new() };
+        self.zones.recount(record.zone, record.counted, None);
+        vec![Action::Tell { node, event: NodeEvent::Removing }]
+    }
+
+    /// What became of a write that was asked for.
+    pub fn written(
+        &mut self,
+        now: Moment,
+        node: NodeId,
+        kind: WriteKind,
+        outcome: Outcome,
+    ) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let Some(record) = self.roster.get_mut(node) else { return actions };
+        let asked = record.slot(kind).land();
+        match (outcome, asked) {
+            (Outcome::Written { version }, Some(slot)) => {
+                if record.facts.version < version {
+                    slot.apply_to(&mut record.facts);
+                    record.facts.version = version;
+                }
+                if let Slot::Conditions { falls: true, .. } = slot {
+                    record.pods = PodMarks::Wanted;
+                    actions.push(Action::Tell { node, event: NodeEvent::NotReady });
+                }
+                self.recount(node, self.attention.attended());
+                self.decide(now, node, &mut actions);
+            }
+            _ => {
+                self.retries.insert((now.after(self.settings.retry), node));
+            }
+        }
+        actions
+    }
+
+    /// Whether marking the pods of a node went through; if not, it is tried again.
+    pub fn pods_marked(&mut self, now: Moment, node: NodeId, through: bool) {
+        if let Some(record) = self.roster.get_mut(node) {
+            record.pods = if through { PodMarks::Settled } else { PodMarks::Wanted };
+            if !through {
+                self.retries.insert((now.after(self.settings.retry), node));
+            }
+        }
+    }
+
+    /// Looks at what is due. `proven_through`: the moment through which the shell can prove that it
+    /// has seen everything (its watches spoke, or it has just read).
+    pub fn tick(&mut self, now: Moment, proven_through: Moment) -> Vec<Action> {
+        let at = self.attention.look(proven_through.min(now));
+        let mut actions = Vec::new();
+        let mut due = self.overdue(at);
+        while let Some((when, node)) = self.retries.first().copied() {
+            if when > now {
+                break;
+            }
+            self.retries.pop_first();
+            due.push(node);
+        }
+        for node in &due {
+            self.recount(*node, at);
+        }
+        self.judge_zones(now, at, &mut actions);
+        for node in due {
+            self.decide(now, node, &mut actions);
+        }
+        self.give_turns(now, &mut actions);
+        actions
+    }
+
+    /// When `tick` is due next, if nothing else happens.
+    pub fn next_wake(&self) -> Option<Moment> {
+        let silence = self.deadlines.peek().and_then(|Reverse((end, _))| {
+            self.attention.reaches(end.after(Duration::from_nanos(1)))
+        });
+        let retry = self.retries.first().map(|(when, _)| *when);
+        [silence, retry, self.queue.next_wake()].into_iter().flatten().min()
+    }
+
+    /// Takes from the heap whose patience is over; who was heard meanwhile goes back in.
+    fn overdue(&mut self, at: Attended) -> Vec<NodeId> {
+        let mut silent = Vec::new();
+        while let Some(Reverse((end, node))) = self.deadlines.peek().copied() {
+            if end >= at {
+                break;
+            }
+            self.deadlines.pop();
+            let Some(record) = self.roster.get_mut(node) else { continue };
+            let ends = record.signs.patience_ends(&self.settings.grace);
+            if ends >= at {
+                self.deadlines.push(Reverse((ends, node)));
+            } else {
+                record.silent = true;
+                silent.push(node);
+            }
+        }
+        silent
+    }
+
+    /// A node heard again after its silence needs its deadline back in the heap.
+    fn recount(&mut self, node: NodeId, at: Attended) {
+        let Some(record) = self.roster.get_mut(node) else { return };
+        let ends = record.signs.patience_ends(&self.settings.grace);
+        if record.silent && ends >= at {
+            record.silent = false;
+            self.deadlines.push(Reverse((ends, node)));
+        }
+        let counted =
+            (!record.facts.excluded).then(|| record.facts.conditions.is_ready() && !record.silent);
+        self.zones.recount(record.zone, record.counted, counted);
+        record.counted = counted;
+    }
+
+    /// Labels may move a node to another zone.
+    fn settle_zone(&mut self, node: NodeId) {
+        let Some(record) = self.roster.get_mut(node) else { return };
+        let zone = self.zones.handle(&record.facts.zone);
+        if zone != record.zone {
+            self.zones.recount(record.zone, record.counted, None);
+            record.zone = zone;
+            record.counted = None;
+        }
+    }
+
+    fn judge_zones(&mut self, now: Moment, at: Attended, actions: &mut Vec<Action>) {
+        let changes = self.zones.evaluate();
+        for (zone, rate) in &changes.rates {
+            self.queue.set_rate(*zone, *rate, now);
+        }
+        if changes.blackout_ended {
+            for node in self.roster.ids() {
+                if let Some(record) = self.roster.get_mut(node) {
+                    record.signs.forgive(at);
+                }
+                self.recount(node, at);
+            }
+        }
+        if changes.blackout_began || changes.blackout_ended {
+            for node in self.roster.ids() {
+                self.decide(now, node, actions);
+            }
+        }
+    }
+
+    /// What one node needs now.
+    fn decide(&mut self, now: Moment, node: NodeId, actions: &mut Vec<Action>) {
+        let at = self.attention.attended();
+        let blackout = self.zones.in_blackout();
+        let Some(record) = self.roster.get_mut(node) else { return };
+        if record.conditions_write.is_idle() {
+            let found = assess(&record.signs, &record.facts, &self.settings.grace, at, now);
+            if !found.writes.is_empty() {
+                let version = record.facts.version;
+                actions.push(Action::WriteConditions {
+                    node,
+                    version,
+                    writes: found.writes.clone(),
+                });
+                record.conditions_write =
+                    Slot::Conditions { writes: found.writes, falls: found.falls };
+            }
+        }
+        if record.pods == PodMarks::Wanted {
+            if record.facts.conditions.is_ready() {
+                record.pods = PodMarks::Settled;
+            } else {
+                record.pods = PodMarks::InFlight;
+                actions.push(Action::MarkPodsNotReady { node });
+            }
+        }
+        if record.labels_write.is_idle() && !record.facts.label_fixes.is_empty() {
+            let labels = record.facts.label_fixes.clone();
+            actions.push(Action::SetLabels { node, version: record.facts.version, labels });
+            record.labels_write = Slot::Labels;
+        }
+        if !record.taints_write.is_idle() {
+            return;
+        }
+        let mut patch = no_schedule(&record.facts, now);
+        match no_execute(&record.facts, blackout, now) {
+            NoExecute::Settled => {
+                self.queue.leave(node);
+            }
+            NoExecute::Now(more) => {
+                self.queue.leave(node);
+                patch = patch.and(more);
+            }
+            NoExecute::Wait => self.queue.join(record.zone, node, now),
+        }
+        record.patch_taints(node, patch, actions);
+    }
+
+    /// Gives turns to who waits, unless our view is too old to act against anybody.
+    fn give_turns(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        if !self.attention.is_fresh(now) {
+            return;
+        }
+        while let Some((_, node)) = self.queue.due(now) {
+            let Some(record) = self.roster.get_mut(node) else {
+                self.queue.leave(node);
+                continue;
+            };
+            if !record.taints_write.is_idle() {
+                self.queue.postpone(node, now.after(self.settings.retry));
+                continue;
+            }
+            match take_turn(&record.facts, now) {
+                Some(patch) => {
+                    self.queue.take(node, now);
+                    record.patch_taints(node, patch, actions);
+                }
+                None => {
+                    self.queue.leave(node);
+                }
+            }
+        }
+    }
+
+    /// What we know of a node.
+    pub fn facts(&self, node: NodeId) -> Option<&NodeFacts> {
+        self.roster.get(node).map(|record| &record.facts)
+    }
+
+    /// A node's zone.
+    pub fn zone_of(&self, node: NodeId) -> Option<ZoneId> {
+        self.roster.get(node).map(|record| record.zone)
+    }
+
+    /// For how long we looked and heard nothing of a node.
+    pub fn silence(&self, node: NodeId) -> Option<Duration> {
+        self.roster.get(node).map(|record| self.attention.attended().since(record.signs.heard()))
+    }
+
+    /// When a node that stays silent will be called so.
+    pub fn patience_ends(&self, node: NodeId) -> Option<Moment> {
+        let record = self.roster.get(node)?;
+        self.attention.reaches(record.signs.patience_ends(&self.settings.grace))
+    }
+
+    /// The zones.
+    pub fn zones(&self) -> &Zones {
+        &self.zones
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &EvictionQueue {
+        &self.queue
+    }
+
+    /// Our attention.
+    pub fn attention(&self) -> &Attention {
+        &self.attention
+    }
+
+    /// What the flags say.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether a pod that was bound to this node has to be marked as not ready.
+    pub fn node_ready(&self, node: NodeId) -> Option<crate::facts::Truth> {
+        self.facts(node)?.conditions.status(ConditionKind::Ready)
+    }
+}
+
+fn is_lost(taint: &crate::facts::Taint) -> bool {
+    taint.key.means_lost() && taint.effect == pod_model::TaintEffect::NoExecute
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! When pods on a node with NoExecute taints have to go.
+//!
+//! A pod that does not tolerate every such taint goes now; one that tolerates them for a time goes
+//! when the first of those times is over; one that tolerates them for ever stays. The time runs
+//! from the taint's `timeAdded`, so a new controller finds the same deadline (upstream starts
+//! again: a listed difference), and is bounded on both sides by what we saw ourselves: not before
+//! we last saw the node without the taint, not after we first saw it with it, and not before the
+//! pod was bound. A change between the two "lost" taints does not restart the time. Nothing is
+//! deleted on a view that is not proven through the deadline. upstream: tainteviction
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use pod_model::TaintEffect;
+
+use crate::facts::{NodeId, PodId, Taint};
+use crate::time::{Moment, Stamp};
+
+mod tolerations;
+pub use tolerations::{Operator, Toleration};
+
+/// Condition that a pod gets before it is deleted, and the events told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DisruptionTarget {
+    /// The condition's reason; its type is `DisruptionTarget`, its status True.
+    pub reason: &'static str,
+    /// The condition's message.
+    pub message: &'static str,
+}
+
+/// The condition of a pod that a taint sends away.
+pub const DELETION_BY_TAINT: DisruptionTarget = DisruptionTarget {
+    reason: "DeletionByTaintManager",
+    message: "Taint manager: deleting due to NoExecute taint",
+};
+
+/// Reason of the events below; type Normal, on the pod.
+pub const EVENT_REASON: &str = "TaintManagerEviction";
+
+/// Message of the event when a pod is deleted; `pod` is namespace and name with a slash between.
+pub fn deletion_message(pod: &str) -> String {
+    format!("Marking for deletion Pod {pod}")
+}
+
+/// Message of the event when a deletion that was due later will not be.
+pub fn cancel_message(pod: &str) -> String {
+    format!("Cancelling deletion of Pod {pod}")
+}
+
+/// What the decisions know of a pod that is bound to a node.
+#[derive(Clone, Copy, Debug)]
+pub struct PodFacts<'a> {
+    /// The pod.
+    pub pod: PodId,
+    /// Its tolerations, in their order: for each taint the first that matches counts.
+    pub tolerations: &'a [Toleration],
+    /// When it was bound, on the API server's clock.
+    pub bound: Option<Stamp>,
+    /// Whether it is being deleted already; then there is nothing left to decide.
+    pub terminating: bool,
+}
+
+/// A NoExecute taint and since when it counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Threat {
+    /// The taint.
+    pub taint: Taint,
+    /// Since when pods' times run.
+    pub since: Moment,
+}
+
+/// What a pod is to expect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It stays.
+    Stays,
+    /// It goes at this moment, or now if that is past.
+    Goes(Moment),
+    /// It goes now: a taint is not tolerated.
+    GoesNow,
+}
+
+/// Judges one pod. A binding that claims to lie ahead of us is taken to be now.
+pub fn judge(threats: &[Threat], pod: &PodFacts<'_>, comparisons: bool, now: Moment) -> Verdict {
+    let mut first: Option<Moment> = None;
+    for threat in threats {
+        let found = pod.tolerations.iter().find(|it| it.tolerates(&threat.taint, comparisons));
+        let Some(toleration) = found else { return Verdict::GoesNow };
+        let Some(seconds) = toleration.seconds else { continue };
+        let bound = pod.bound.map_or(threat.since, Stamp::taken_as_ours).min(now);
+        let ends =
+            threat.since.max(bound).after(Duration::from_secs(seconds.max(0).unsigned_abs()));
+        first = Some(first.map_or(ends, |first| first.min(ends)));
+    }
+    first.map_or(Verdict::Stays, Verdict::Goes)
+}
+
+/// What the shell is to do about a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodAction {
+    /// Write the condition, tell the event, delete.
+    Delete(PodId),
+    /// Tell that a deletion that was due later will not be.
+    TellCancelled(PodId),
+}
+
+#[derive(Clone, Debug, Default)]
+struct NodeThreats {
+    threats: Vec<Threat>,
+    /// The last moment at which the node was seen without any such taint.
+    clean_at: Option<Moment>,
+}
+
+/// All nodes with NoExecute taints and all pods that will have to go.
+#[derive(Clone, Debug, Default)]
+pub struct Evictions {
+    comparisons: bool,
+    nodes: BTreeMap<NodeId, NodeThreats>,
+    deadlines: BTreeSet<(Moment, PodId)>,
+    scheduled: BTreeMap<PodId, (Moment, NodeId)>,
+}
+
+impl Evictions {
+    /// Nobody has to go. `comparisons`: whether the operators Lt and Gt are on.
+    pub fn new(comparisons: bool) -> Self {
+        Self { comparisons, ..Self::default() }
+    }
+
+    /// A node's taints were seen, with the pods on it.
+    pub fn node_seen<'a>(
+        &mut self,
+        now: Moment,
+        node: NodeId,
+        taints: &[Taint],
+        pods: impl IntoIterator<Item = PodFacts<'a>>,
+    ) -> Vec<PodAction> {
+        let taints: Vec<&Taint> =
+            taints.iter().filter(|taint| taint.effect == TaintEffect::NoExecute).collect();
+        let known = self.nodes.entry(node).or_default();
+        if taints.is_empty() && known.threats.is_empty() {
+            known.clean_at = Some(now);
+            return Vec::new();
+        }
+        let threats = taints.into_iter().map(|taint| known.threat(taint, now)).collect();
+        known.threats = threats;
+        known.clean_at = Some(now);
+        let mut actions = Vec::new();
+        for pod in pods {
+            self.weigh(now, node, &pod, &mut actions);
+        }
+        actions
+    }
+
+    /// A node is gone; what is due on it is left to the clean-up of orphans.
+    pub fn node_gone(&mut self, node: NodeId) {
+        self.nodes.remove(&node);
+        let theirs: Vec<PodId> = self
+            .scheduled
+            .iter()
+            .filter(|(_, (_, where_it_is))| *where_it_is == node)
+            .map(|(pod, _)| *pod)
+            .collect();
+        for pod in theirs {
+            self.drop_schedule(pod);
+        }
+    }
+
+    /// A pod was seen on a node, or changed.
+    pub fn pod_seen(&mut self, now: Moment, node: NodeId, pod: &PodFacts<'_>) -> Vec<PodAction> {
+        let mut actions = Vec::new();
+        self.weigh(now, node, pod, &mut actions);
+        actions
+    }
+
+    /// A pod is gone.
+    pub fn pod_gone(&mut self, pod: PodId) {
+        self.drop_schedule(pod);
+    }
+
+    fn weigh(
+        &mut self,
+        now: Moment,
+        node: NodeId,
+        pod: &PodFacts<'_>,
+        actions: &mut Vec<PodAction>,
+    ) {
+        let threats = self.nodes.get(&node).map_or(&[][..], |known| &known.threats);
+        let verdict = match pod.terminating {
+            true => Verdict::Stays,
+            false => judge(threats, pod, self.comparisons, now),
+        };
+        let had = self.drop_schedule(pod.pod);
+        match verdict {
+            Verdict::Stays if had && !pod.terminating => {
+                actions.push(PodAction::TellCancelled(pod.pod));
+            }
+            Verdict::Stays => {}
+            Verdict::Goes(when) => self.schedule(pod.pod, when, node),
+            Verdict::GoesNow => self.schedule(pod.pod, now, node),
+        }
+    }
+
+    fn schedule(&mut self, pod: PodId, when: Moment, node: NodeId) {
+        self.deadlines.insert((when, pod));
+        self.scheduled.insert(pod, (when, node));
+    }
+
+    fn drop_schedule(&mut self, pod: PodId) -> bool {
+        let Some((when, _)) = self.scheduled.remove(&pod) else { return false };
+        self.deadlines.remove(&(when, pod));
+        true
+    }
+
+    /// Pods whose time is over, as far as our view reaches.
+    pub fn due(&mut self, now: Moment, proven_through: Moment) -> Vec<PodAction> {
+        let reach = now.min(proven_through);
+        let mut actions = Vec::new();
+        while let Some((when, pod)) = self.deadlines.first().copied() {
+            if when > reach {
+                break;
+            }
+            self.drop_schedule(pod);
+            actions.push(PodAction::Delete(pod));
+        }
+        actions
+    }
+
+    /// A deletion did not go through and is due again at this moment.
+    pub fn delete_failed(&mut self, node: NodeId, pod: PodId, again_at: Moment) {
+        self.schedule(pod, again_at, node);
+    }
+
+    /// When the next pod is due.
+    pub fn next_wake(&self) -> Option<Moment> {
+        self.deadlines.first().map(|(when, _)| *when)
+    }
+
+    /// When a pod is due.
+    pub fn deadline(&self, pod: PodId) -> Option<Moment> {
+        self.scheduled.get(&pod).map(|(when, _)| *when)
+    }
+
+    /// The taints that count on a node.
+    pub fn threats(&self, node: NodeId) -> &[Threat] {
+        self.nodes.get(&node).map_or(&[], |known| &known.threats)
+    }
+
+    /// Whether the operators Lt and Gt are on.
+    pub fn compares(&self) -> bool {
+        self.comparisons
+    }
+
+    /// How many pods have a deadline.
+    pub fn len(&self) -> usize {
+        self.scheduled.len()
+    }
+
+    /// Whether no pod has one.
+    pub fn is_empty(&self) -> bool {
+        self.scheduled.is_empty()
+    }
+}
+
+impl NodeThreats {
+    fn threat(&self, taint: &Taint, now: Moment) -> Threat {
+        let since = self.inherited(taint).unwrap_or_else(|| {
+            let added = taint.added.map_or(now, Stamp::taken_as_ours);
+            let earliest = self.clean_at.unwrap_or(Moment::from_nanos(i64::MIN));
+            added.max(earliest).min(now)
+        });
+        Threat { taint: taint.clone(), since }
+    }
+
+    /// The same taint, or its twin that it replaced, keeps its time.
+    fn inherited(&self, taint: &Taint) -> Option<Moment> {
+        let same = |known: &&Threat| known.taint.key == taint.key;
+        let twin = |known: &&Threat| known.taint.key.means_lost() && taint.key.means_lost();
+        let known = self.threats.iter();
+        known.clone().find(same).or_else(|| known.clone().find(twin)).map(|known| known.since)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,289 @@
+//! Every operator, every bound of a deadline, and what a restart finds.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::facts::TaintKey;
+
+const NODE: NodeId = NodeId(1);
+const POD: PodId = PodId(1);
+
+fn at(seconds: i64) -> Moment {
+    Moment::from_secs(seconds)
+}
+
+fn taint(key: TaintKey, added: Option<i64>) -> Taint {
+    Taint::new(key, TaintEffect::NoExecute, added.map(|seconds| at(seconds).stamp()))
+}
+
+fn lost(added: i64) -> Taint {
+    taint(TaintKey::Unreachable, Some(added))
+}
+
+fn bears(key: Option<TaintKey>, seconds: Option<i64>) -> Toleration {
+    Toleration { key, operator: Operator::Exists, value: "".into(), effect: None, seconds }
+}
+
+fn pod(tolerations: &[Toleration], bound: Option<i64>) -> PodFacts<'_> {
+    PodFacts { pod: POD, tolerations, bound: bound.map(|it| at(it).stamp()), terminating: false }
+}
+
+#[test]
+fn operators() {
+    let valued = |value: &str| {
+        let mut taint = taint(TaintKey::parse("a"), None);
+        taint.value = value.into();
+        taint
+    };
+    let own = |operator: &str, value: &str| Toleration {
+        key: Some(TaintKey::parse("a")),
+        operator: Operator::parse(operator),
+        value: value.into(),
+        effect: Some(TaintEffect::NoExecute),
+        seconds: None,
+    };
+    let rows = [
+        ("", "x", "x", true),
+        ("Equal", "x", "x", true),
+        ("Equal", "x", "y", false),
+        ("Exists", "x", "y", true),
+        ("exists", "x", "x", false),
+        ("Lt", "10", "9", true),
+        ("Lt", "10", "10", false),
+        ("Lt", "10", "11", false),
+        ("Gt", "10", "11", true),
+        ("Gt", "10", "10", false),
+        ("Gt", "-3", "-2", true),
+        ("Gt", "1", "007", false),
+        ("Gt", "-0", "1", false),
+        ("Gt", "+1", "2", false),
+        ("Lt", "", "1", false),
+        ("Lt", "99999999999999999999", "1", false),
+    ];
+    for (operator, value, taint_value, expected) in rows {
+        let toleration = own(operator, value);
+        let taint = valued(taint_value);
+        assert_eq!(
+            toleration.tolerates(&taint, true),
+            expected,
+            "{operator} {value} {taint_value}"
+        );
+        let needs_gate = matches!(operator, "Lt" | "Gt");
+        assert_eq!(
+            toleration.tolerates(&taint, false),
+            expected && !needs_gate,
+            "gate off: {operator}"
+        );
+    }
+}
+
+#[test]
+fn keys_and_effects() {
+    let any = bears(None, None);
+    assert!(any.tolerates(&lost(0), false));
+    let other_key = bears(Some(TaintKey::NotReady), None);
+    assert!(!other_key.tolerates(&lost(0), false));
+    let mut other_effect = bears(Some(TaintKey::Unreachable), None);
+    assert!(other_effect.tolerates(&lost(0), false));
+    other_effect.effect = Some(TaintEffect::NoSchedule);
+    assert!(!other_effect.tolerates(&lost(0), false));
+}
+
+#[test]
+fn when_a_pod_goes() {
+    use Verdict::{Goes, GoesNow, Stays};
+    let threat =
+        |key: &TaintKey, since| Threat { taint: taint(key.clone(), None), since: at(since) };
+    let (a, b) = (TaintKey::parse("a"), TaintKey::parse("b"));
+    let one = [threat(&a, 100)];
+    let two = [threat(&a, 100), threat(&b, 200)];
+    let rows: Vec<(&str, &[Threat], Vec<Toleration>, Option<i64>, Verdict)> = vec![
+        ("no taints", &[], vec![], None, Stays),
+        ("nothing borne", &one, vec![], None, GoesNow),
+        ("borne for ever", &one, vec![bears(None, None)], None, Stays),
+        ("borne for a time", &one, vec![bears(None, Some(300))], None, Goes(at(400))),
+        ("no time at all", &one, vec![bears(None, Some(0))], None, Goes(at(100))),
+        ("less than none", &one, vec![bears(None, Some(-5))], None, Goes(at(100))),
+        (
+            "first match counts",
+            &one,
+            vec![bears(None, Some(5)), bears(None, None)],
+            None,
+            Goes(at(105)),
+        ),
+        ("one of two not borne", &two, vec![bears(Some(a.clone()), None)], None, GoesNow),
+        (
+            "the earlier of two",
+            &two,
+            vec![bears(Some(a.clone()), Some(300)), bears(Some(b.clone()), Some(50))],
+            None,
+            Goes(at(250)),
+        ),
+        (
+            "one for ever",
+            &two,
+            vec![bears(Some(a.clone()), None), bears(Some(b), Some(50))],
+            None,
+            Goes(at(250)),
+        ),
+        ("bound later", &one, vec![bears(None, Some(300))], Some(150), Goes(at(450))),
+        ("bound before", &one, vec![bears(None, Some(300))], Some(50), Goes(at(400))),
+        ("bound in the future", &one, vec![bears(None, Some(300))], Some(9_999), Goes(at(500))),
+        (
+            "absurdly long",
+            &one,
+            vec![bears(None, Some(i64::MAX))],
+            None,
+            Goes(Moment::from_nanos(i64::MAX)),
+        ),
+    ];
+    for (name, threats, tolerations, bound, expected) in rows {
+        assert_eq!(judge(threats, &pod(&tolerations, bound), false, at(200)), expected, "{name}");
+    }
+}
+
+/// Deadline of a pod that bears everything for 300 s, after the node was seen like this.
+fn deadline(sights: &[(i64, Option<Taint>)]) -> Option<Moment> {
+    let bearing = [bears(None, Some(300))];
+    let mut evictions = Evictions::new(false);
+    for (moment, taint) in sights {
+        evictions.node_seen(at(*moment), NODE, taint.as_slice(), [pod(&bearing, None)]);
+    }
+    evictions.deadline(POD)
+}
+
+#[test]
+fn where_the_time_starts() {
+    let unstamped = || Some(taint(TaintKey::Unreachable, None));
+    let twin = |added| Some(taint(TaintKey::NotReady, Some(added)));
+    let rows: Vec<(&str, Vec<(i64, Option<Taint>)>, Option<i64>)> = vec![
+        ("from timeAdded", vec![(110, Some(lost(100)))], Some(400)),
+        ("a restart finds the same", vec![(250, Some(lost(100)))], Some(400)),
+        ("long over after a restart", vec![(9_000, Some(lost(100)))], Some(400)),
+        ("else from first sight", vec![(110, unstamped()), (150, unstamped())], Some(410)),
+        ("a stamp ahead of us is cut", vec![(110, Some(lost(99_999)))], Some(410)),
+        (
+            "a stamp from before we saw it clean is cut",
+            vec![(90, None), (110, Some(lost(-5_000)))],
+            Some(390),
+        ),
+        ("a swap keeps the time", vec![(110, Some(lost(100))), (200, twin(200))], Some(400)),
+        ("seen again, unchanged", vec![(110, Some(lost(100))), (300, Some(lost(100)))], Some(400)),
+        ("gone", vec![(110, Some(lost(100))), (120, None)], None),
+        (
+            "gone and back",
+            vec![(110, Some(lost(100))), (120, None), (130, Some(lost(130)))],
+            Some(430),
+        ),
+    ];
+    for (name, sights, expected) in rows {
+        assert_eq!(deadline(&sights), expected.map(at), "{name}");
+    }
+}
+
+#[test]
+fn deleting_waits_for_the_deadline_and_for_the_proof() {
+    let bearing = [bears(None, Some(300))];
+    let mut evictions = Evictions::new(false);
+    evictions.node_seen(at(100), NODE, &[lost(100)], [pod(&bearing, None)]);
+    assert_eq!(evictions.next_wake(), Some(at(400)));
+    assert_eq!(evictions.due(at(399), at(399)), []);
+    assert_eq!(evictions.due(at(500), at(399)), [], "we do not know that the taint is still there");
+    assert_eq!(evictions.due(at(500), at(400)), [PodAction::Delete(POD)]);
+    assert_eq!(evictions.due(at(900), at(900)), [], "once");
+    evictions.delete_failed(NODE, POD, at(510));
+    assert_eq!(evictions.due(at(510), at(510)), [PodAction::Delete(POD)]);
+}
+
+#[test]
+fn who_bears_nothing_goes_at_once_and_is_told_of_once() {
+    let mut evictions = Evictions::new(false);
+    assert_eq!(evictions.node_seen(at(100), NODE, &[lost(100)], [pod(&[], None)]), []);
+    assert_eq!(evictions.due(at(100), at(100)), [PodAction::Delete(POD)]);
+}
+
+#[test]
+fn cancelling_is_told_where_something_was_due() {
+    let bearing = [bears(None, Some(300))];
+    let mut evictions = Evictions::new(false);
+    assert_eq!(evictions.node_seen(at(1), NODE, &[], [pod(&bearing, None)]), [], "nothing was due");
+    evictions.node_seen(at(100), NODE, &[lost(100)], [pod(&bearing, None)]);
+    let mut leaving = pod(&bearing, None);
+    leaving.terminating = true;
+    assert_eq!(evictions.pod_seen(at(100), NODE, &leaving), [], "being deleted is no cancelling");
+    assert!(evictions.is_empty());
+    evictions.pod_seen(at(100), NODE, &pod(&bearing, None));
+    assert_eq!(evictions.len(), 1);
+    let clean = evictions.node_seen(at(120), NODE, &[], [pod(&bearing, None)]);
+    assert_eq!(clean, [PodAction::TellCancelled(POD)]);
+    evictions.node_seen(at(130), NODE, &[lost(130)], [pod(&bearing, None)]);
+    let for_ever = [bears(None, None)];
+    assert_eq!(
+        evictions.pod_seen(at(100), NODE, &pod(&for_ever, None)),
+        [PodAction::TellCancelled(POD)]
+    );
+}
+
+#[test]
+fn the_gone_are_forgotten() {
+    let bearing = [bears(None, Some(300))];
+    let mut evictions = Evictions::new(false);
+    evictions.node_seen(at(100), NODE, &[lost(100)], [pod(&bearing, None)]);
+    evictions.pod_gone(POD);
+    assert_eq!(evictions.next_wake(), None);
+    evictions.pod_seen(at(100), NODE, &pod(&bearing, None));
+    evictions.node_gone(NODE);
+    assert_eq!((evictions.next_wake(), evictions.threats(NODE).len()), (None, 0));
+    assert_eq!(
+        evictions.pod_seen(at(100), NODE, &pod(&bearing, None)),
+        [],
+        "no taints known, nothing due"
+    );
+    assert!(evictions.is_empty());
+}
+
+#[test]
+fn only_no_execute_counts() {
+    let mut taint = lost(100);
+    taint.effect = TaintEffect::NoSchedule;
+    let mut evictions = Evictions::new(false);
+    evictions.node_seen(at(100), NODE, &[taint], [pod(&[], None)]);
+    assert!(evictions.is_empty());
+}
+
+#[test]
+fn texts() {
+    assert_eq!(deletion_message("a/b"), "Marking for deletion Pod a/b");
+    assert_eq!(cancel_message("a/b"), "Cancelling deletion of Pod a/b");
+    assert_eq!(EVENT_REASON, "TaintManagerEviction");
+    assert_eq!(DELETION_BY_TAINT.reason, "DeletionByTaintManager");
+    assert_eq!(DELETION_BY_TAINT.message, "Taint manager: deleting due to NoExecute taint");
+}
+
+proptest! {
+    /// A restart at any moment finds the deadline that the first controller had.
+    #[test]
+    fn restarts_do_not_move_deadlines(added in 0_i64..1_000, seen_after in 0_i64..50, restart_after in 0_i64..2_000) {
+        let before = deadline(&[(added + seen_after, Some(lost(added)))]);
+        let after = deadline(&[(added + seen_after + restart_after, Some(lost(added)))]);
+        prop_assert_eq!(before, after);
+    }
+
+    /// More taints never let a pod stay longer.
+    #[test]
+    fn more_taints_never_help(times in proptest::collection::vec((0_i64..100, proptest::option::of(0_i64..100)), 1..6)) {
+        let keys: Vec<_> = (0..times.len()).map(|number| TaintKey::parse(&format!("k{number}"))).collect();
+        let bearing: Vec<_> = keys.iter().zip(&times)
+            .map(|(key, (_, seconds))| bears(Some(key.clone()), *seconds)).collect();
+        let threats: Vec<_> = keys.iter().zip(&times)
+            .map(|(key, (since, _))| Threat { taint: taint(key.clone(), None), since: at(*since) }).collect();
+        let ends = |count: usize| match judge(&threats[..count], &pod(&bearing, None), false, at(200)) {
+            Verdict::Goes(moment) => moment,
+            Verdict::Stays => Moment::from_nanos(i64::MAX),
+            Verdict::GoesNow => Moment::from_nanos(i64::MIN),
+        };
+        for count in 1..=times.len() {
+            prop_assert!(ends(count) <= ends(count - 1));
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Which pods are cleared away because nobody else will: four rules.
+//!
+//! Finished pods beyond a threshold; terminating pods on a node that is not ready and declared out
+//! of service; pods of nodes that no longer exist, after a quarantine and a live look; terminating
+//! pods that were never bound. All are deleted without grace, after their phase was set to Failed
+//! unless they had ended by themselves. Volume attachments are never touched.
+//! upstream: podgc/gc_controller.go
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::no_execute::DisruptionTarget;
+use crate::time::{Moment, Stamp};
+
+/// How often the shell should look, as upstream does.
+pub const PERIOD: Duration = Duration::from_secs(20);
+
+/// The condition of a pod whose node is gone.
+pub const DELETION_BY_CLEANUP: DisruptionTarget =
+    DisruptionTarget { reason: "DeletionByPodGC", message: "PodGC: node no longer exists" };
+
+/// A pod's phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Not started.
+    Pending,
+    /// Running.
+    Running,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+    /// Its node cannot be asked.
+    Unknown,
+    /// Empty, or a word of later times. Counts as ended, as upstream's does.
+    Other,
+}
+
+impl Phase {
+    /// Reads a phase.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "Pending" => Self::Pending,
+            "Running" => Self::Running,
+            "Succeeded" => Self::Succeeded,
+            "Failed" => Self::Failed,
+            "Unknown" => Self::Unknown,
+            _ => Self::Other,
+        }
+    }
+
+    fn has_ended(self) -> bool {
+        !matches!(self, Self::Pending | Self::Running | Self::Unknown)
+    }
+
+    fn must_be_failed_first(self) -> bool {
+        !matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// What the rules read of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanupPod<'a, P> {
+    /// The shell's handle of it.
+    pub pod: P,
+    /// Its name, for the order among equals.
+    pub name: &'a str,
+    /// Its node's name; empty if it was never bound.
+    pub node: &'a str,
+    /// Its phase.
+    pub phase: Phase,
+    /// Whether it failed because a kubelet evicted it.
+    pub evicted: bool,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// When it was made.
+    pub created: Stamp,
+}
+
+/// What the rules read of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanupNode {
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Whether it has the out-of-service taint, with any value and effect.
+    pub out_of_service: bool,
+}
+
+/// Why a pod is cleared away; also the metric's label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// It ended, and there are too many such.
+    Terminated,
+    /// It cannot end by itself: its node is out of service.
+    OutOfService,
+    /// Its node is gone.
+    Orphaned,
+    /// It was deleted before it was bound.
+    Unscheduled,
+}
+
+impl Why {
+    /// The label of the metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Terminated => "terminated",
+            Self::OutOfService => "out-of-service",
+            Self::Orphaned => "orphaned",
+            Self::Unscheduled => "unscheduled",
+        }
+    }
+}
+
+/// A pod to delete with a grace of nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForceDelete<P> {
+    /// Which.
+    pub pod: P,
+    /// Why.
+    pub why: Why,
+    /// Whether its phase has to be set to Failed first.
+    pub fail_first: bool,
+    /// A condition to set with it; only where the phase is written at all.
+    pub condition: Option<DisruptionTarget>,
+}
+
+/// What a pass found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass<P> {
+    /// Pods to delete, in this order.
+    pub deletes: Vec<ForceDelete<P>>,
+    /// Nodes to ask the API server for, past all caches; answer with `node_is_gone` or
+    /// `node_is_there` and make a pass again.
+    pub look_for: Vec<Box<str>>,
+}
+
+/// What is remembered between passes: nodes that pods name and that nobody has seen.
+#[derive(Clone, Debug, Default)]
+pub struct PodCleanup {
+    threshold: usize,
+    quarantine: Duration,
+    missing: BTreeMap<Box<str>, Moment>,
+    gone: BTreeSet<Box<str>>,
+}
+
+impl PodCleanup {
+    /// `threshold`: how many finished pods may stay; nothing turns that rule off.
+    pub fn new(threshold: usize) -> Self {
+        let quarantine = Duration::from_secs(40);
+        Self { threshold, quarantine, missing: BTreeMap::new(), gone: BTreeSet::new() }
+    }
+
+    /// With another quarantine than upstream's 40 s.
+    pub fn with_quarantine(mut self, quarantine: Duration) -> Self {
+        self.quarantine = quarantine;
+        self
+    }
+
+    /// Looks at all pods and nodes that the caches hold.
+    pub fn pass<P: Copy>(
+        &mut self,
+        now: Moment,
+        pods: &[CleanupPod<'_, P>],
+        nodes: &BTreeMap<&str, CleanupNode>,
+    ) -> Pass<P> {
+        let mut deletes = self.surplus(pods);
+        deletes.extend(out_of_service(pods, nodes));
+        let look_for = self.quarantined(now, pods, nodes);
+        let orphans = pods.iter().filter(|pod| self.gone.contains(pod.node));
+        deletes.extend(orphans.map(|pod| force(pod, Why::Orphaned)));
+        let unbound = pods.iter().filter(|pod| pod.terminating && pod.node.is_empty());
+        deletes.extend(unbound.map(|pod| force(pod, Why::Unscheduled)));
+        // A verdict serves one pass; whoever is still missing then is looked for again.
+        self.gone.clear();
+        Pass { deletes, look_for }
+    }
+
+    fn surplus<P: Copy>(&self, pods: &[CleanupPod<'_, P>]) -> Vec<ForceDelete<P>> {
+        if self.threshold == 0 {
+            return Vec::new();
+        }
+        let mut ended: Vec<_> = pods.iter().filter(|pod| pod.phase.has_ended()).collect();
+        let surplus = ended.len().saturating_sub(self.threshold);
+        if surplus > 0 {
+            ended.sort_by(|a, b| by_eviction_and_age(a, b));
+        }
+        ended.into_iter().take(surplus).map(|pod| force(pod, Why::Terminated)).collect()
+    }
+
+    fn quarantined<P>(
+        &mut self,
+        now: Moment,
+        pods: &[CleanupPod<'_, P>],
+        nodes: &BTreeMap<&str, CleanupNode>,
+    ) -> Vec<Box<str>> {
+        let named: BTreeSet<&str> = pods
+            .iter()
+            .map(|pod| pod.node)
+            .filter(|node| !node.is_empty() && !nodes.contains_key(node))
+            .collect();
+        self.missing.retain(|node, _| named.contains(&**node));
+        self.gone.retain(|node| named.contains(&**node));
+        for node in &named {
+            if !self.missing.contains_key(*node) {
+                self.missing.insert((*node).into(), now);
+            }
+        }
+        let over = |since: &Moment| now.since(*since) >= self.quarantine;
+        self.missing
+            .iter()
+            .filter(|(node, since)| over(since) && !self.gone.contains(*node))
+            .map(|(node, _)| node.clone())
+            .collect()
+    }
+
+    /// The API server itself does not know this node.
+    pub fn node_is_gone(&mut self, node: &str) {
+        // Without quarantine no verdict: an answer to a question that we did not ask is none.
+        if self.missing.contains_key(node) {
+            self.gone.insert(node.into());
+        }
+    }
+
+    /// It does, or could not say; the quarantine starts anew.
+    pub fn node_is_there(&mut self, now: Moment, node: &str) {
+        if let Some(since) = self.missing.get_mut(node) {
+            *since = now;
+        }
+    }
+
+    /// When a quarantine is over, if nothing else happens.
+    pub fn next_wake(&self) -> Option<Moment> {
+        self.missing.values().map(|since| since.after(self.quarantine)).min()
+    }
+}
+
+fn force<P: Copy>(pod: &CleanupPod<'_, P>, why: Why) -> ForceDelete<P> {
+    let fail_first = pod.phase.must_be_failed_first();
+    let condition = (fail_first && why == Why::Orphaned).then_some(DELETION_BY_CLEANUP);
+    ForceDelete { pod: pod.pod, why, fail_first, condition }
+}
+
+fn out_of_service<P: Copy>(
+    pods: &[CleanupPod<'_, P>],
+    nodes: &BTreeMap<&str, CleanupNode>,
+) -> Vec<ForceDelete<P>> {
+    let stuck = |pod: &&CleanupPod<'_, P>| {
+        let on_dead_node = |node: &CleanupNode| !node.ready && node.out_of_service;
+        pod.terminating && nodes.get(pod.node).is_some_and(on_dead_node)
+    };
+    let mut found: Vec<_> = pods.iter().filter(stuck).collect();
+    found.sort_by(|a, b| by_eviction_and_age(a, b));
+    found.into_iter().map(|pod| force(pod, Why::OutOfService)).collect()
+}
+
+/// Evicted ones first, then the oldest, then by name.
+fn by_eviction_and_age<P>(a: &CleanupPod<'_, P>, b: &CleanupPod<'_, P>) -> std::cmp::Ordering {
+    b.evicted
+        .cmp(&a.evicted)
+        .then(a.created.nanos().cmp(&b.created.nanos()))
+        .then_with(|| a.name.cmp(b.name))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Which taints a node should carry, and the smallest patch that gets it there.
+//!
+//! Taints with the effect NoSchedule follow conditions at once and without limit. Of the two
+//! NoExecute taints that say "lost" a node carries at most one; the first waits for its turn in the
+//! zone's queue, a change between the two and the removal do not wait. Taints that others set are
+//! never touched, and an existing taint of ours keeps its value and time. Also says which of the
+//! old platform labels must follow the stable ones. upstream: node_lifecycle_controller.go
+
+use std::collections::BTreeMap;
+
+use pod_model::TaintEffect;
+
+use crate::facts::{ConditionKind, Conditions, NodeFacts, Taint, TaintKey, Truth};
+use crate::time::Moment;
+
+/// A change of a node's taints, as key and effect name them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaintPatch {
+    /// Taints to put there; one of the same key and effect is replaced.
+    pub add: Vec<Taint>,
+    /// Taints to take away.
+    pub remove: Vec<(TaintKey, TaintEffect)>,
+}
+
+impl TaintPatch {
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.add.is_empty() && self.remove.is_empty()
+    }
+
+    /// Both changes in one.
+    pub fn and(mut self, other: Self) -> Self {
+        self.add.extend(other.add);
+        self.remove.extend(other.remove);
+        self
+    }
+
+    /// The list as it is to be written: what stays keeps its order, what is new comes last.
+    pub fn apply(&self, taints: &[Taint]) -> Vec<Taint> {
+        let mut result = taints.to_vec();
+        for added in &self.add {
+            match result.iter_mut().find(|taint| taint.is(&added.key, added.effect)) {
+                Some(taint) => *taint = added.clone(),
+                None => result.push(added.clone()),
+            }
+        }
+        result.retain(|taint| !self.remove.iter().any(|(key, effect)| taint.is(key, *effect)));
+        result
+    }
+
+    /// Whether it puts a taint there that sends pods away.
+    pub fn evicts(&self) -> bool {
+        self.add.iter().any(|taint| taint.effect == TaintEffect::NoExecute)
+    }
+}
+
+/// The taint that keeps new pods away while a condition has this status.
+fn condition_taint(kind: ConditionKind, status: Truth) -> Option<TaintKey> {
+    match (kind, status) {
+        (ConditionKind::Ready, Truth::False) => Some(TaintKey::NotReady),
+        (ConditionKind::Ready, Truth::Unknown) => Some(TaintKey::Unreachable),
+        (ConditionKind::MemoryPressure, Truth::True) => Some(TaintKey::MemoryPressure),
+        (ConditionKind::DiskPressure, Truth::True) => Some(TaintKey::DiskPressure),
+        (ConditionKind::PidPressure, Truth::True) => Some(TaintKey::PidPressure),
+        (ConditionKind::NetworkUnavailable, Truth::True) => Some(TaintKey::NetworkUnavailable),
+        _ => None,
+    }
+}
+
+/// Whether a NoSchedule taint of this key is ours to add and remove.
+fn follows_conditions(key: &TaintKey) -> bool {
+    matches!(
+        key,
+        TaintKey::NotReady
+            | TaintKey::Unreachable
+            | TaintKey::MemoryPressure
+            | TaintKey::DiskPressure
+            | TaintKey::PidPressure
+            | TaintKey::NetworkUnavailable
+            | TaintKey::Unschedulable
+    )
+}
+
+/// What its conditions and its being cordoned ask for.
+fn wanted_no_schedule(conditions: &Conditions, unschedulable: bool) -> Vec<TaintKey> {
+    let by_condition = ConditionKind::ALL
+        .into_iter()
+        .filter_map(|kind| condition_taint(kind, conditions.status(kind)?));
+    by_condition.chain(unschedulable.then_some(TaintKey::Unschedulable)).collect()
+}
+
+/// Brings the NoSchedule taints in line with the conditions.
+pub fn no_schedule(facts: &NodeFacts, now: Moment) -> TaintPatch {
+    let effect = TaintEffect::NoSchedule;
+    let wanted = wanted_no_schedule(&facts.conditions, facts.unschedulable);
+    let has = |key: &TaintKey| facts.taints.iter().any(|taint| taint.is(key, effect));
+    let add = wanted
+        .iter()
+        .filter(|key| !has(key))
+        .map(|key| Taint::new(key.clone(), effect, Some(now.stamp())))
+        .collect();
+    let unwanted = |taint: &&Taint| {
+        taint.effect == effect && follows_conditions(&taint.key) && !wanted.contains(&taint.key)
+    };
+    let remove = facts.taints.iter().filter(unwanted).map(|taint| (taint.key.clone(), effect));
+    TaintPatch { add, remove: remove.collect() }
+}
+
+/// What the NoExecute taints of a node need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoExecute {
+    /// They are as they should be.
+    Settled,
+    /// To be changed at once: a swap, or a removal.
+    Now(TaintPatch),
+    /// A taint is missing and has to wait for its turn.
+    Wait,
+}
+
+/// Judges the pair of taints that say "lost". In a blackout (every zone dark) the fault is most
+/// likely ours or the network's, and nobody may carry one.
+pub fn no_execute(facts: &NodeFacts, blackout: bool, now: Moment) -> NoExecute {
+    let Some(ready) = facts.conditions.status(ConditionKind::Ready) else {
+        // Nobody has said anything about this node yet.
+        return NoExecute::Settled;
+    };
+    let carried: Vec<&TaintKey> = facts
+        .taints
+        .iter()
+        .filter(|taint| taint.effect == TaintEffect::NoExecute && taint.key.means_lost())
+        .map(|taint| &taint.key)
+        .collect();
+    let wanted = if blackout { None } else { lost_key(ready) };
+    let Some(wanted) = wanted else {
+        return change(no_execute_patch(None, &carried, now));
+    };
+    if carried.is_empty() {
+        return NoExecute::Wait;
+    }
+    change(no_execute_patch(Some(wanted), &carried, now))
+}
+
+/// The patch of a node whose turn has come; none if it recovered meanwhile.
+pub fn take_turn(facts: &NodeFacts, now: Moment) -> Option<TaintPatch> {
+    let wanted = lost_key(facts.conditions.status(ConditionKind::Ready)?)?;
+    Some(no_execute_patch(Some(wanted), &[], now))
+}
+
+fn lost_key(ready: Truth) -> Option<TaintKey> {
+    condition_taint(ConditionKind::Ready, ready)
+}
+
+fn change(patch: TaintPatch) -> NoExecute {
+    if patch.is_empty() { NoExecute::Settled } else { NoExecute::Now(patch) }
+}
+
+fn no_execute_patch(wanted: Option<TaintKey>, carried: &[&TaintKey], now: Moment) -> TaintPatch {
+    let effect = TaintEffect::NoExecute;
+    let unwanted = carried.iter().filter(|key| Some(**key) != wanted.as_ref());
+    let remove = unwanted.map(|key| ((*key).clone(), effect)).collect();
+    let missing = wanted.filter(|key| !carried.contains(&key));
+    let add = missing.map(|key| Taint::new(key, effect, Some(now.stamp()))).into_iter().collect();
+    TaintPatch { add, remove }
+}
+
+/// Old platform labels follow the stable ones where those exist.
+const MIRRORS: [(&str, &str); 2] = [
+    ("kubernetes.io/os", "beta.kubernetes.io/os"),
+    ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
+];
+
+/// Labels to set so that the old platform labels say what the stable ones say.
+pub fn mirrored_labels(labels: &BTreeMap<String, String>) -> Vec<(Box<str>, Box<str>)> {
+    MIRRORS
+        .into_iter()
+        .filter_map(|(stable, old)| {
+            let value = labels.get(stable)?;
+            (labels.get(old) != Some(value)).then(|| (old.into(), value.as_str().into()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

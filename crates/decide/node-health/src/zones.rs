@@ -1,0 +1,288 @@
+//! Zones: how many of their nodes are ready, what state that puts them in, and how fast nodes may
+//! be given up there.
+//!
+//! A zone that is entirely dark is given up at the normal rate, one that is mostly dark slowly or
+//! not at all, and if every zone is dark the fault is taken to be on our side: nobody is given up
+//! ("blackout"). Rates change only when a zone's state changes, as upstream. Counting is by
+//! increments, so an evaluation costs one pass over the zones, not over the nodes.
+//! upstream: node_lifecycle_controller.go, component-helpers topology
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Region and zone of a node; empty for a node without such labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ZoneKey(Box<str>);
+
+const ZONE_LABELS: [&str; 2] =
+    ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
+const REGION_LABELS: [&str; 2] =
+    ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
+const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-disruption";
+
+impl ZoneKey {
+    /// The zone that these labels put a node in. Where both are there, the old labels win.
+    pub fn from_labels(labels: &BTreeMap<String, String>) -> Self {
+        let first = |names: [&str; 2]| {
+            names.into_iter().find_map(|name| labels.get(name)).map_or("", String::as_str)
+        };
+        let (region, zone) = (first(REGION_LABELS), first(ZONE_LABELS));
+        if region.is_empty() && zone.is_empty() {
+            return Self::default();
+        }
+        // The separator cannot occur in a label, so no two pairs make the same key.
+        Self(format!("{region}:\0:{zone}").into())
+    }
+
+    /// As metrics name it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Whether these labels keep a node out of its zone's count.
+pub fn is_excluded(labels: &BTreeMap<String, String>) -> bool {
+    labels.contains_key(EXCLUDE_LABEL)
+}
+
+/// A zone's handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ZoneId(pub u32);
+
+/// How well a zone is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ZoneState {
+    /// Not judged yet.
+    Initial,
+    /// Most of its nodes are ready.
+    Normal,
+    /// Too many are not.
+    Partial,
+    /// None is.
+    Full,
+}
+
+/// How often a node may be given up: never, or once in this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate(Option<Duration>);
+
+impl Rate {
+    /// Never.
+    pub const NEVER: Self = Self(None);
+
+    /// So many per second; nothing and less mean never.
+    pub fn per_second(nodes: f64) -> Self {
+        if nodes > 0.0 { Self(Duration::try_from_secs_f64(1.0 / nodes).ok()) } else { Self::NEVER }
+    }
+
+    /// The time between two nodes, unless it is never.
+    pub fn interval(self) -> Option<Duration> {
+        self.0
+    }
+}
+
+/// What the flags say about zones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ZoneSettings {
+    /// Rate in a healthy or entirely dark zone.
+    pub rate: Rate,
+    /// Rate in a large zone that is mostly dark.
+    pub secondary_rate: Rate,
+    /// A zone is large above this number of nodes.
+    pub large_above: usize,
+    /// A zone is mostly dark from this share of nodes.
+    pub unhealthy_share: f32,
+}
+
+impl Default for ZoneSettings {
+    fn default() -> Self {
+        Self {
+            rate: Rate::per_second(0.1),
+            secondary_rate: Rate::per_second(0.01),
+            large_above: 50,
+            unhealthy_share: 0.55,
+        }
+    }
+}
+
+impl ZoneSettings {
+    /// The state of a zone with so many nodes ready and not ready.
+    pub fn state(&self, ready: usize, not_ready: usize) -> ZoneState {
+        if ready == 0 && not_ready > 0 {
+            return ZoneState::Full;
+        }
+        // Single precision on purpose: the flag is one, and the boundary must fall where upstream's does.
+        #[allow(clippy::cast_precision_loss)]
+        let share = not_ready as f32 / (not_ready + ready) as f32;
+        if not_ready > 2 && share >= self.unhealthy_share {
+            ZoneState::Partial
+        } else {
+            ZoneState::Normal
+        }
+    }
+
+    /// The rate in a zone of this size and state, outside a blackout.
+    pub fn rate_in(&self, state: ZoneState, size: usize) -> Rate {
+        match state {
+            ZoneState::Initial | ZoneState::Normal | ZoneState::Full => self.rate,
+            ZoneState::Partial if size > self.large_above => self.secondary_rate,
+            ZoneState::Partial => Rate::NEVER,
+        }
+    }
+}
+
+/// One zone's count.
+#[derive(Clone, Debug)]
+pub struct Zone {
+    key: ZoneKey,
+    state: ZoneState,
+    ready: usize,
+    not_ready: usize,
+}
+
+impl Zone {
+    /// Its key.
+    pub fn key(&self) -> &ZoneKey {
+        &self.key
+    }
+
+    /// Its state at the last evaluation.
+    pub fn state(&self) -> ZoneState {
+        self.state
+    }
+
+    /// Nodes counted as ready.
+    pub fn ready(&self) -> usize {
+        self.ready
+    }
+
+    /// Nodes counted as not ready.
+    pub fn not_ready(&self) -> usize {
+        self.not_ready
+    }
+
+    /// Nodes counted at all.
+    pub fn size(&self) -> usize {
+        self.ready + self.not_ready
+    }
+}
+
+/// What an evaluation changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneChanges {
+    /// Every zone went dark: nobody may be given up, and nobody may stay given up.
+    pub blackout_began: bool,
+    /// Somebody is ready again: all silence so far is forgiven.
+    pub blackout_ended: bool,
+    /// Rates to use from now on.
+    pub rates: Vec<(ZoneId, Rate)>,
+}
+
+/// All zones. A zone, once seen, keeps its handle; one without nodes is judged Initial.
+#[derive(Clone, Debug)]
+pub struct Zones {
+    settings: ZoneSettings,
+    zones: Vec<Zone>,
+    handles: BTreeMap<ZoneKey, ZoneId>,
+    blackout: bool,
+    changed: bool,
+}
+
+impl Zones {
+    /// No zones yet.
+    pub fn new(settings: ZoneSettings) -> Self {
+        Self {
+            settings,
+            zones: Vec::new(),
+            handles: BTreeMap::new(),
+            blackout: false,
+            changed: false,
+        }
+    }
+
+    /// The handle of a zone; a new one begins as Initial, at the normal rate.
+    pub fn handle(&mut self, key: &ZoneKey) -> ZoneId {
+        if let Some(id) = self.handles.get(key) {
+            return *id;
+        }
+        let id = ZoneId(u32::try_from(self.zones.len()).unwrap_or(u32::MAX));
+        let zone = Zone { key: key.clone(), state: ZoneState::Initial, ready: 0, not_ready: 0 };
+        self.zones.push(zone);
+        self.handles.insert(key.clone(), id);
+        id
+    }
+
+    /// One node is counted differently from before; absent means not counted.
+    pub fn recount(&mut self, zone: ZoneId, before: Option<bool>, after: Option<bool>) {
+        if before == after {
+            return;
+        }
+        let Some(zone) = self.zones.get_mut(index(zone)) else { return };
+        match before {
+            Some(true) => zone.ready = zone.ready.saturating_sub(1),
+            Some(false) => zone.not_ready = zone.not_ready.saturating_sub(1),
+            None => {}
+        }
+        match after {
+            Some(true) => zone.ready += 1,
+            Some(false) => zone.not_ready += 1,
+            None => {}
+        }
+        self.changed = true;
+    }
+
+    /// Judges all zones anew if any count changed.
+    pub fn evaluate(&mut self) -> ZoneChanges {
+        let mut changes = ZoneChanges::default();
+        if !std::mem::take(&mut self.changed) {
+            return changes;
+        }
+        let settings = self.settings;
+        let mut counted = self.zones.iter().filter(|zone| zone.size() > 0).peekable();
+        let dark = counted.peek().is_some()
+            && counted.all(|zone| settings.state(zone.ready, zone.not_ready) == ZoneState::Full);
+        changes.blackout_began = dark && !self.blackout;
+        changes.blackout_ended = !dark && self.blackout;
+        let turned = dark != self.blackout;
+        self.blackout = dark;
+        for (number, zone) in (0..).zip(&mut self.zones) {
+            let state = match zone.size() {
+                0 => ZoneState::Initial,
+                _ => settings.state(zone.ready, zone.not_ready),
+            };
+            if state != zone.state || turned {
+                zone.state = state;
+                let rate = if dark { Rate::NEVER } else { settings.rate_in(state, zone.size()) };
+                changes.rates.push((ZoneId(number), rate));
+            }
+        }
+        changes
+    }
+
+    /// Whether every zone is dark.
+    pub fn in_blackout(&self) -> bool {
+        self.blackout
+    }
+
+    /// One zone.
+    pub fn get(&self, zone: ZoneId) -> Option<&Zone> {
+        self.zones.get(index(zone))
+    }
+
+    /// All zones, for metrics.
+    pub fn iter(&self) -> impl Iterator<Item = (ZoneId, &Zone)> {
+        (0..).map(ZoneId).zip(&self.zones)
+    }
+
+    /// What the flags say.
+    pub fn settings(&self) -> &ZoneSettings {
+        &self.settings
+    }
+}
+
+fn index(zone: ZoneId) -> usize {
+    usize::try_from(zone.0).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

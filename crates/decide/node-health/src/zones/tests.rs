@@ -1,0 +1,162 @@
+//! States at their edges, and every way into and out of a blackout.
+
+use super::*;
+
+fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn keys() {
+    let (old_zone, zone) = (ZONE_LABELS[0], ZONE_LABELS[1]);
+    let (old_region, region) = (REGION_LABELS[0], REGION_LABELS[1]);
+    let rows: [(&[(&str, &str)], &str); 7] = [
+        (&[], ""),
+        (&[(zone, ""), (region, "")], ""),
+        (&[(zone, "z")], ":\0:z"),
+        (&[(region, "r")], "r:\0:"),
+        (&[(zone, "z"), (region, "r")], "r:\0:z"),
+        (&[(zone, "z"), (region, "r"), (old_zone, "y"), (old_region, "q")], "q:\0:y"),
+        (&[(zone, "z"), (old_zone, "")], ""),
+    ];
+    for (have, key) in rows {
+        assert_eq!(ZoneKey::from_labels(&labels(have)).as_str(), key, "{have:?}");
+    }
+    assert!(is_excluded(&labels(&[(EXCLUDE_LABEL, "")])));
+    assert!(!is_excluded(&labels(&[(zone, "z")])));
+}
+
+#[test]
+fn states_and_rates() {
+    use ZoneState::{Full, Initial, Normal, Partial};
+    let settings = ZoneSettings::default();
+    let rows = [
+        (1, 0, Normal),
+        (0, 1, Full),
+        (0, 100, Full),
+        (1, 2, Normal),   // two are never too many
+        (2, 3, Partial),  // 0.6
+        (9, 11, Partial), // 0.55 exactly
+        (10, 11, Normal), // 0.52
+        (46, 54, Normal), // 0.54
+        (45, 55, Partial),
+    ];
+    for (ready, not_ready, state) in rows {
+        assert_eq!(settings.state(ready, not_ready), state, "{ready} ready, {not_ready} not");
+    }
+    let (fast, slow) = (settings.rate, settings.secondary_rate);
+    assert_eq!(fast.interval(), Some(Duration::from_secs(10)));
+    assert_eq!(slow.interval(), Some(Duration::from_secs(100)));
+    let rows = [
+        (Initial, 10, fast),
+        (Normal, 10, fast),
+        (Full, 10, fast),
+        (Partial, 50, Rate::NEVER),
+        (Partial, 51, slow),
+    ];
+    for (state, size, rate) in rows {
+        assert_eq!(settings.rate_in(state, size), rate, "{state:?} {size}");
+    }
+    for nothing in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY, 1e-300] {
+        assert_eq!(Rate::per_second(nothing), Rate::NEVER, "{nothing}");
+    }
+}
+
+/// Two zones of so many nodes, all ready and judged.
+fn two(nodes: usize) -> (Zones, ZoneId, ZoneId) {
+    let mut zones = Zones::new(ZoneSettings::default());
+    let a = zones.handle(&ZoneKey("a".into()));
+    let b = zones.handle(&ZoneKey("b".into()));
+    for _ in 0..nodes {
+        zones.recount(a, None, Some(true));
+        zones.recount(b, None, Some(true));
+    }
+    let first = zones.evaluate();
+    assert_eq!(first.rates.len(), 2, "from Initial to Normal");
+    assert!(!first.blackout_began && !first.blackout_ended);
+    (zones, a, b)
+}
+
+fn fall(zones: &mut Zones, zone: ZoneId, nodes: usize) -> ZoneChanges {
+    for _ in 0..nodes {
+        zones.recount(zone, Some(true), Some(false));
+    }
+    zones.evaluate()
+}
+
+fn rise(zones: &mut Zones, zone: ZoneId, nodes: usize) -> ZoneChanges {
+    for _ in 0..nodes {
+        zones.recount(zone, Some(false), Some(true));
+    }
+    zones.evaluate()
+}
+
+#[test]
+fn a_zone_goes_dark_and_comes_back() {
+    let (mut zones, a, _) = two(60);
+    let settings = ZoneSettings::default();
+    assert_eq!(fall(&mut zones, a, 32), ZoneChanges::default(), "0.53 changes nothing");
+    assert_eq!(fall(&mut zones, a, 1).rates, [(a, settings.secondary_rate)], "0.55");
+    assert_eq!(fall(&mut zones, a, 26).rates, [], "still partial");
+    assert_eq!(fall(&mut zones, a, 1).rates, [(a, settings.rate)], "entirely dark, others are not");
+    assert!(!zones.in_blackout());
+    assert_eq!(rise(&mut zones, a, 1).rates, [(a, settings.secondary_rate)]);
+    assert_eq!(rise(&mut zones, a, 59).rates, [(a, settings.rate)]);
+}
+
+#[test]
+fn blackout_begins_with_the_last_zone_and_ends_with_the_first_node() {
+    let (mut zones, a, b) = two(3);
+    assert!(!fall(&mut zones, a, 3).blackout_began);
+    let began = fall(&mut zones, b, 3);
+    assert!(began.blackout_began && zones.in_blackout());
+    assert_eq!(began.rates, [(a, Rate::NEVER), (b, Rate::NEVER)], "both, changed or not");
+    zones.recount(a, None, Some(false));
+    assert_eq!(zones.evaluate(), ZoneChanges::default(), "one more dark node changes nothing");
+    let ended = rise(&mut zones, b, 1);
+    assert!(ended.blackout_ended && !zones.in_blackout());
+    let rate = ZoneSettings::default().rate;
+    assert_eq!(ended.rates, [(a, rate), (b, rate)], "b: two of three are not too many");
+}
+
+#[test]
+fn a_restarted_controller_finds_the_blackout() {
+    let mut zones = Zones::new(ZoneSettings::default());
+    let a = zones.handle(&ZoneKey::default());
+    zones.recount(a, None, Some(false));
+    assert!(zones.evaluate().blackout_began);
+}
+
+#[test]
+fn nobody_counted_is_no_blackout() {
+    let mut zones = Zones::new(ZoneSettings::default());
+    let a = zones.handle(&ZoneKey::default());
+    assert_eq!(zones.evaluate(), ZoneChanges::default());
+    zones.recount(a, None, Some(true));
+    zones.evaluate();
+    zones.recount(a, Some(true), None);
+    assert_eq!(zones.evaluate().rates, [(a, ZoneSettings::default().rate)]);
+    assert_eq!(zones.get(a).map(Zone::state), Some(ZoneState::Initial));
+    assert!(!zones.in_blackout());
+}
+
+#[test]
+fn a_dark_zone_whose_last_node_is_deleted_no_longer_counts() {
+    let (mut zones, a, b) = two(1);
+    fall(&mut zones, a, 1);
+    assert!(fall(&mut zones, b, 1).blackout_began);
+    zones.recount(a, Some(false), None);
+    assert_eq!(zones.evaluate().blackout_ended, false, "b alone is dark");
+    zones.recount(b, Some(false), None);
+    assert!(zones.evaluate().blackout_ended, "nobody is left");
+}
+
+#[test]
+fn a_growing_zone_keeps_its_rate_until_its_state_changes() {
+    let (mut zones, a, _) = two(50);
+    assert_eq!(fall(&mut zones, a, 30).rates, [(a, Rate::NEVER)]);
+    for _ in 0..5 {
+        zones.recount(a, None, Some(false));
+    }
+    assert_eq!(zones.evaluate().rates, [], "as upstream");
+}

@@ -1,0 +1,55 @@
+//! Whether the agent may start on this machine. Starting degraded is the rule; these are the
+//! cases in which an administrator asked for a refusal (the defaults of the kubelet ask for both).
+//! upstream: pkg/kubelet/cm/container_manager_linux.go
+
+#[cfg(test)]
+mod tests;
+
+/// What was read from the machine; `None` where it could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MachineFacts {
+    pub unified_cgroups: Option<bool>,
+    pub swap_areas: Option<usize>,
+}
+
+/// What the configuration asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StartWishes {
+    pub fail_cgroup_v1: bool,
+    pub fail_swap_on: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    CgroupVersionOne,
+    SwapIsOn { areas: usize },
+}
+
+/// Every reason not to start. A fact that could not be read is no reason.
+#[must_use]
+pub fn refusals(facts: &MachineFacts, wishes: &StartWishes) -> Vec<Refusal> {
+    let mut found = Vec::new();
+    if wishes.fail_cgroup_v1 && facts.unified_cgroups == Some(false) {
+        found.push(Refusal::CgroupVersionOne);
+    }
+    if let Some(areas) = facts.swap_areas.filter(|areas| wishes.fail_swap_on && *areas > 0) {
+        found.push(Refusal::SwapIsOn { areas });
+    }
+    found
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refusal::CgroupVersionOne => f.write_str(
+                "failCgroupV1: true, and this machine has cgroup version 1; \
+                 boot it with version 2, or set failCgroupV1 (--fail-cgroupv1) to false",
+            ),
+            Refusal::SwapIsOn { areas } => write!(
+                f,
+                "failSwapOn: true, and {areas} swap area(s) are on; \
+                 turn swap off, or set failSwapOn (--fail-swap-on) to false"
+            ),
+        }
+    }
+}
