@@ -6,6 +6,9 @@ use anyhow::{Result, bail};
 
 use crate::workspace;
 
+/// Named, so that the flags below reach the targets only and not the build scripts.
+const HOST: &str = "x86_64-unknown-linux-gnu";
+
 const TARGETS: &[&str] = &["quantity", "duration", "config", "flags"];
 
 /// What makes the compiler count edges for libFuzzer; the sanitizers would need a nightly one.
@@ -25,10 +28,23 @@ pub(crate) fn command(target: Option<&str>, runs: u64) -> Result<()> {
         eprintln!("==> {name}: {runs} inputs");
         let corpus = folder.join("corpus").join(name);
         let found = workspace::target_folder()?.join("fuzz-corpus").join(name);
-        std::fs::create_dir_all(&found)?;
-        let mut command = workspace::cargo(&["run", "--release", "--quiet", "--bin", name, "--"]);
+        let artifacts = workspace::target_folder()?.join("fuzz-artifacts").join(name);
+        for folder in [&found, &artifacts] {
+            std::fs::create_dir_all(folder)?;
+        }
+        let mut command = workspace::cargo(&[
+            "run",
+            "--release",
+            "--quiet",
+            "--target",
+            HOST,
+            "--bin",
+            name,
+            "--",
+        ]);
         command.current_dir(&folder).env("RUSTFLAGS", COVERAGE);
         command.arg(found).arg(corpus).arg(format!("-runs={runs}"));
+        command.arg(format!("-artifact_prefix={}/", artifacts.display()));
         command.args(["-max_len=4096", "-timeout=10", "-print_final_stats=1", "-verbosity=1"]);
         workspace::run(&mut command)?;
     }

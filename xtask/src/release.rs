@@ -25,7 +25,7 @@ pub(crate) fn command() -> Result<()> {
         "--package",
         "keelson",
     ]))?;
-    let binary = workspace::target_folder()?.join(TARGET).join("release/keelson");
+    let binary = binary()?;
     let kib =
         std::fs::metadata(&binary).with_context(|| binary.display().to_string())?.len() / 1024;
     is_static(&binary)?;
@@ -33,6 +33,11 @@ pub(crate) fn command() -> Result<()> {
     println!("{}: {kib} KiB, static, loads its own seccomp filter", binary.display());
     ensure!(kib <= LARGEST_BINARY_KIB, "{kib} KiB; SPECIFICATION.md promises {LARGEST_BINARY_KIB}");
     Ok(())
+}
+
+/// Where the release build puts the binary.
+pub(crate) fn binary() -> Result<PathBuf> {
+    Ok(workspace::target_folder()?.join(TARGET).join("release/keelson"))
 }
 
 /// A static program asks for no interpreter and no shared library.

@@ -65,8 +65,12 @@ pub(crate) fn conformance(subject: Subject) -> Result<()> {
 
 pub(crate) fn bench() -> Result<()> {
     parts::command(REFERENCE_PARTS)?;
-    workspace::run(&mut workspace::cargo(&["build", "--release", "--package", "keelson"]))?;
-    real_program("bench", &[])
+    crate::release::command()?;
+    workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
+    let mut command = std::process::Command::new(workspace::built("bed")?);
+    command.args(["run", "--name", "bench", "--deadline", "10m", "--"]);
+    command.arg(workspace::built("bench")?).arg(crate::release::binary()?);
+    workspace::run(command.current_dir(workspace::root()))
 }
 
 /// The kill tests of a landing, with as many kills as asked for.

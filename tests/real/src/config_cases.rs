@@ -134,6 +134,13 @@ fn write_files(case: &Case, folder: &Path) -> Result<()> {
         }
         fs::write(path, content(text))?;
     }
+    for (name, lines) in &case.files {
+        let path = folder.join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(path, lines.join("\n"))?;
+    }
     // A server that nobody answers at: enough to leave standalone mode.
     let kubeconfig = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "here",
         "clusters": [{"name": "here", "cluster": {"server": "http://127.0.0.1:1"}}],
@@ -204,6 +211,3 @@ fn last_words(log: &str) -> String {
     let from = lines.iter().rposition(complaint).unwrap_or(lines.len().saturating_sub(1));
     lines[from..].join(" ").chars().take(400).collect()
 }
-
-#[cfg(test)]
-mod tests;

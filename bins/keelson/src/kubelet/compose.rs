@@ -66,6 +66,8 @@ fn may_start(settings: &KubeletConfiguration) -> Result<()> {
     let wishes = StartWishes {
         fail_cgroup_v1: settings.fail_cgroup_v1,
         fail_swap_on: settings.fail_swap_on,
+        single_process_oom_kill: settings.single_process_oom_kill,
+        limited_swap: settings.memory_swap.swap_behavior == "LimitedSwap",
     };
     let refusals = node_policy::refusals(&facts::for_start(Path::new("/")), &wishes);
     let reasons: Vec<String> = refusals.iter().map(ToString::to_string).collect();

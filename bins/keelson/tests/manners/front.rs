@@ -144,3 +144,17 @@ fn the_doctor_judges_this_machine_in_both_forms() {
     assert!(!table.contains('\u{1b}'), "{table}");
     assert!(names.iter().all(|name| table.contains(name)), "{table}");
 }
+
+#[test]
+fn a_machine_that_the_configuration_refuses_is_refused_with_the_way_out() {
+    // The default refuses cgroup version 1; where there is version 2 the agent must start instead.
+    let unified = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    let bed = super::support::Bed::new("failCgroupV1: true\nfailSwapOn: false\n");
+    let mut agent = bed.start(&[]);
+    if unified {
+        agent.wait_for("READY=1");
+    } else {
+        assert_eq!(agent.exit_code(), Some(1));
+        assert!(agent.log().contains("--fail-cgroupv1"), "{}", agent.log());
+    }
+}

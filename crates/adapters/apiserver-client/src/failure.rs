@@ -60,9 +60,7 @@ impl Status {
                 ClusterApiError::Throttled { request, retry_after }
             }
             500.. => ClusterApiError::ServerTrouble { request, status: code, message },
-            _ => {
-                ClusterApiError::Refused { request, status: code, reason: self.reason, message }
-            }
+            _ => ClusterApiError::Refused { request, status: code, reason: self.reason, message },
         }
     }
 }

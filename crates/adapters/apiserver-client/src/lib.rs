@@ -1,1 +1,40 @@
-//! Talks to a Kubernetes API server.
+//! Talks to a Kubernetes API server: few HTTP/2 connections, pages, watches, guarded writes.
+//!
+//! Rule: every request ends by its deadline, every answer has a longest length, and nothing here
+//! decides what to write. Fields that we do not know are never lost, since only patches are sent.
+//! Tokens and keys do not appear in debug output, messages or logs.
+//!
+//! - [`kubeconfig`], [`access`]: whom to talk to and as whom; pure.
+//! - `request`, `failure`, `lines`, `watch_line`, `watch_progress`, `back_off`, `token_bucket`,
+//!   `event_body`: what is said and what an answer means; pure.
+//! - `credentials`, `exec_plugin`, `tls`, `connections`, [`client`], [`watch`]: the transport.
+//! - `cluster_port`: the seam that the rest of the project sees.
+
+pub mod access;
+mod back_off;
+pub mod client;
+mod cluster_port;
+mod connections;
+mod credentials;
+mod event_body;
+mod exec_plugin;
+mod failure;
+pub mod kubeconfig;
+mod lines;
+mod request;
+mod secret;
+mod tls;
+mod token_bucket;
+pub mod watch;
+mod watch_line;
+mod watch_progress;
+
+pub use access::ClusterAccess;
+pub use client::{ApiClient, ClientOptions};
+pub use kubeconfig::{KubeconfigError, parse_kubeconfig};
+pub use secret::Secret;
+pub use token_bucket::RateLimit;
+pub use watch::Watch;
+
+#[cfg(test)]
+mod tests;

@@ -59,12 +59,6 @@ impl Lines {
             }
         }
     }
-
-    /// What is left when the stream has ended: a last line without an end, or nothing.
-    pub(crate) fn rest(self) -> Option<Bytes> {
-        let left = self.begun.freeze();
-        (!left.iter().all(u8::is_ascii_whitespace)).then_some(left)
-    }
 }
 
 #[cfg(test)]

@@ -17,8 +17,14 @@ pub(crate) enum WatchLine<T> {
     Applied(T),
     Deleted(T),
     /// All up to this version has been sent.
-    Bookmark { version: String },
-    Unreadable { object: String, version: String, cause: String },
+    Bookmark {
+        version: String,
+    },
+    Unreadable {
+        object: String,
+        version: String,
+        cause: String,
+    },
     Failed(Status),
 }
 

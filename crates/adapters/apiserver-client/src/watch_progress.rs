@@ -73,8 +73,11 @@ impl Progress {
             }
             (ClusterApiError::TooLarge { .. }, _) => self.page = (self.page / 2).max(1),
             // A version or token that this API server does not take, such as one from before its
-            // storage was restored, would be refused for ever.
-            (ClusterApiError::Refused { .. }, _) => self.position = Position::Start,
+            // storage was restored, would be refused for ever; and what cannot be read would be
+            // sent again.
+            (ClusterApiError::Refused { .. } | ClusterApiError::Unreadable { .. }, _) => {
+                self.position = Position::Start;
+            }
             _ => {}
         }
     }

@@ -4,7 +4,8 @@
 //! through which our view of the cluster is proven whole (a watch event, a bookmark, a live read);
 //! a jump larger than the bound means that we were away, stalled or cut off, and counts as nothing.
 //! So one stalled process, or an API server that was down for everyone, adds no silence to any
-//! node, and coming back costs one addition rather than a walk over all nodes.
+//! node, and coming back costs one addition rather than a walk over all nodes. After an absence, as
+//! after a start, everybody else comes back too: for a settling time we look, but act against nobody.
 
 use std::time::Duration;
 
@@ -31,13 +32,17 @@ impl Attended {
 pub struct Attention {
     attended: Attended,
     through: Option<Moment>,
+    resumed: Moment,
     largest_gap: Duration,
+    settling: Duration,
 }
 
 impl Attention {
-    /// A controller that has seen nothing yet. Jumps beyond `largest_gap` count as absence.
-    pub fn new(largest_gap: Duration) -> Self {
-        Self { attended: Attended::default(), through: None, largest_gap }
+    /// A controller that has seen nothing yet. Jumps beyond `largest_gap` count as absence, and
+    /// `settling` is how long a node may take to report once it can.
+    pub fn new(largest_gap: Duration, settling: Duration) -> Self {
+        let resumed = Moment::default();
+        Self { attended: Attended::default(), through: None, resumed, largest_gap, settling }
     }
 
     /// Our view is whole through this moment. Moments that lie behind change nothing.
@@ -48,10 +53,15 @@ impl Attention {
                 let step = proven_through.since(through);
                 if step <= self.largest_gap {
                     self.attended = self.attended.after(step);
+                } else {
+                    self.resumed = proven_through;
                 }
                 self.through = Some(proven_through);
             }
-            None => self.through = Some(proven_through),
+            None => {
+                self.resumed = proven_through;
+                self.through = Some(proven_through);
+            }
         }
         self.attended
     }
@@ -80,6 +90,16 @@ impl Attention {
     /// Whether the view is fresh enough to act against somebody.
     pub fn is_fresh(&self, now: Moment) -> bool {
         self.through.is_some_and(|through| now.since(through) <= self.largest_gap)
+    }
+
+    /// Whether we may act against anybody: the view is fresh, and has been for the settling time.
+    pub fn may_act(&self, now: Moment) -> bool {
+        self.is_fresh(now) && now >= self.settled_at()
+    }
+
+    /// When the settling time is over.
+    pub fn settled_at(&self) -> Moment {
+        self.resumed.after(self.settling)
     }
 
     /// When this point is reached if we look without a pause.

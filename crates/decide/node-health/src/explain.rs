@@ -87,7 +87,12 @@ pub fn what_holds_it_back(lifecycle: &NodeLifecycle, node: NodeId, now: Moment) 
         Some(ZoneState::Partial) => " (slowed down, since most of the zone is not ready)",
         _ => "",
     };
-    if !lifecycle.attention().is_fresh(now) {
+    let attention = lifecycle.attention();
+    if attention.is_fresh(now) && !attention.may_act(now) {
+        let left = span(attention.settled_at().since(now));
+        return format!("This controller, or its sight, has only just come back and acts against nobody for another {left}.");
+    }
+    if !attention.is_fresh(now) {
         return "This controller cannot see the cluster at the moment and acts against nobody."
             .to_owned();
     }

@@ -36,6 +36,9 @@ pub struct Settings {
     pub zones: ZoneSettings,
     /// A view older than this is not acted upon, and a pause longer than this counts as absence.
     pub largest_gap: Duration,
+    /// How long nodes get to report after we, or the API server, came back, before we act against
+    /// anybody.
+    pub settling: Duration,
     /// When a failed write is tried again.
     pub retry: Duration,
 }
@@ -46,6 +49,7 @@ impl Default for Settings {
             grace: Grace::default(),
             zones: ZoneSettings::default(),
             largest_gap: Duration::from_secs(10),
+            settling: Duration::from_secs(15),
             retry: Duration::from_millis(100),
         }
     }
@@ -113,7 +117,7 @@ impl NodeLifecycle {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            attention: Attention::new(settings.largest_gap),
+            attention: Attention::new(settings.largest_gap, settings.settling),
             roster: Roster::default(),
             zones: Zones::new(settings.zones),
             queue: EvictionQueue::new(settings.zones.rate),
@@ -252,7 +256,8 @@ impl NodeLifecycle {
             self.attention.reaches(end.after(Duration::from_nanos(1)))
         });
         let retry = self.retries.first().map(|(when, _)| *when);
-        [silence, retry, self.queue.next_wake()].into_iter().flatten().min()
+        let turn = self.queue.next_wake().map(|turn| turn.max(self.attention.settled_at()));
+        [silence, retry, turn].into_iter().flatten().min()
     }
 
     /// Takes from the heap whose patience is over; who was heard meanwhile goes back in.
@@ -368,9 +373,9 @@ impl NodeLifecycle {
         record.patch_taints(node, patch, actions);
     }
 
-    /// Gives turns to who waits, unless our view is too old to act against anybody.
+    /// Gives turns to who waits, unless our view is too old, or too new, to act against anybody.
     fn give_turns(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        if !self.attention.is_fresh(now) {
+        if !self.attention.may_act(now) {
             return;
         }
         while let Some((_, node)) = self.queue.due(now) {

@@ -5,15 +5,18 @@
 //! from the taint's `timeAdded`, so a new controller finds the same deadline (upstream starts
 //! again: a listed difference), and is bounded on both sides by what we saw ourselves: not before
 //! we last saw the node without the taint, not after we first saw it with it, and not before the
-//! pod was bound. A change between the two "lost" taints does not restart the time. Nothing is
-//! deleted on a view that is not proven through the deadline. upstream: tainteviction
+//! pod was bound. A change between the two "lost" taints does not restart the time, and on a node
+//! that is Ready they are leftovers about to be removed and threaten nobody. Nothing is deleted on
+//! a view that is not proven through the deadline, nor before things have settled after an absence.
+//! upstream: tainteviction
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pod_model::TaintEffect;
 
-use crate::facts::{NodeId, PodId, Taint};
+use crate::attention::Attention;
+use crate::facts::{NodeFacts, NodeId, PodId, Taint};
 use crate::time::{Moment, Stamp};
 
 mod tolerations;
@@ -131,11 +134,14 @@ impl Evictions {
         &mut self,
         now: Moment,
         node: NodeId,
-        taints: &[Taint],
+        facts: &NodeFacts,
         pods: impl IntoIterator<Item = PodFacts<'a>>,
     ) -> Vec<PodAction> {
-        let taints: Vec<&Taint> =
-            taints.iter().filter(|taint| taint.effect == TaintEffect::NoExecute).collect();
+        let ready = facts.conditions.is_ready();
+        let counts = |taint: &&Taint| {
+            taint.effect == TaintEffect::NoExecute && !(ready && taint.key.means_lost())
+        };
+        let taints: Vec<&Taint> = facts.taints.iter().filter(counts).collect();
         let known = self.nodes.entry(node).or_default();
         if taints.is_empty() && known.threats.is_empty() {
             known.clean_at = Some(now);
@@ -212,9 +218,11 @@ impl Evictions {
     }
 
     /// Pods whose time is over, as far as our view reaches.
-    pub fn due(&mut self, now: Moment, proven_through: Moment) -> Vec<PodAction> {
-        let reach = now.min(proven_through);
+    pub fn due(&mut self, now: Moment, attention: &Attention) -> Vec<PodAction> {
         let mut actions = Vec::new();
+        let Some(reach) = attention.through().filter(|_| attention.may_act(now)) else {
+            return actions;
+        };
         while let Some((when, pod)) = self.deadlines.first().copied() {
             if when > reach {
                 break;

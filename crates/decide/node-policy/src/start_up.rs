@@ -1,6 +1,8 @@
 //! Whether the agent may start on this machine. Starting degraded is the rule; these are the
-//! cases in which an administrator asked for a refusal (the defaults of the kubelet ask for both).
-//! upstream: pkg/kubelet/cm/container_manager_linux.go
+//! cases in which an administrator asked for a refusal (the kubelet's defaults ask for the first
+//! two), or for something that cgroup version 1 cannot give.
+//! upstream: pkg/kubelet/apis/config/validation/validation_linux.go,
+//! pkg/kubelet/cm/container_manager_linux.go, cmd/kubelet/app/server.go
 
 #[cfg(test)]
 mod tests;
@@ -17,20 +19,31 @@ pub struct MachineFacts {
 pub struct StartWishes {
     pub fail_cgroup_v1: bool,
     pub fail_swap_on: bool,
+    /// `Some(false)`: an out-of-memory kill ends the whole container.
+    pub single_process_oom_kill: Option<bool>,
+    /// Containers may swap in proportion to what they ask of memory.
+    pub limited_swap: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     CgroupVersionOne,
     SwapIsOn { areas: usize },
+    GroupKillOnVersionOne,
+    LimitedSwapOnVersionOne,
 }
 
 /// Every reason not to start. A fact that could not be read is no reason.
 #[must_use]
 pub fn refusals(facts: &MachineFacts, wishes: &StartWishes) -> Vec<Refusal> {
     let mut found = Vec::new();
-    if wishes.fail_cgroup_v1 && facts.unified_cgroups == Some(false) {
-        found.push(Refusal::CgroupVersionOne);
+    if facts.unified_cgroups == Some(false) {
+        let asked = [
+            (wishes.fail_cgroup_v1, Refusal::CgroupVersionOne),
+            (wishes.single_process_oom_kill == Some(false), Refusal::GroupKillOnVersionOne),
+            (wishes.limited_swap, Refusal::LimitedSwapOnVersionOne),
+        ];
+        found.extend(asked.into_iter().filter(|(asked, _)| *asked).map(|(_, refusal)| refusal));
     }
     if let Some(areas) = facts.swap_areas.filter(|areas| wishes.fail_swap_on && *areas > 0) {
         found.push(Refusal::SwapIsOn { areas });
@@ -44,6 +57,14 @@ impl std::fmt::Display for Refusal {
             Refusal::CgroupVersionOne => f.write_str(
                 "failCgroupV1: true, and this machine has cgroup version 1; \
                  boot it with version 2, or set failCgroupV1 (--fail-cgroupv1) to false",
+            ),
+            Refusal::GroupKillOnVersionOne => f.write_str(
+                "singleProcessOOMKill: false, which cgroup version 1 cannot do; \
+                 leave it unset or set it to true",
+            ),
+            Refusal::LimitedSwapOnVersionOne => f.write_str(
+                "memorySwap.swapBehavior: LimitedSwap, which cgroup version 1 cannot do; \
+                 set it to NoSwap",
             ),
             Refusal::SwapIsOn { areas } => write!(
                 f,

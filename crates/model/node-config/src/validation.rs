@@ -3,7 +3,7 @@
 //!
 //! The rule it keeps: all rules run, whatever the others found, so that one start shows every
 //! mistake; and what the reference kubelet v1.36 refuses on Linux, at validation or later while it
-//! starts, is refused here. What only the machine can tell (CPUs, NUMA nodes, cgroup version, files)
+//! starts, is refused here. A rule that hangs on a gate which is locked is no rule. What only the machine can tell (CPUs, NUMA nodes, cgroup version, files)
 //! is not judged here.
 //!
 //! upstream: pkg/kubelet/apis/config/validation, cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go

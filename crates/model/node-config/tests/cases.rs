@@ -6,7 +6,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use node_config::{ConfigFiles, Loaded, Origin, Problem, SourceFile, drop_in_order, flags, load};
+use node_config::feature_gates::FeatureGates;
+use node_config::{
+    ConfigFiles, Loaded, Origin, Problem, SourceFile, credential_provider, drop_in_order, flags,
+    load,
+};
 use serde_json::Value;
 
 mod case_table;
@@ -79,7 +83,34 @@ fn load_case(case: &Case) -> Loaded {
         config: case.config.as_ref().map(|text| source(Case::config_path(FOLDER), text)),
         drop_ins: drop_ins.collect(),
     };
-    load(flags::parse(&case.command_line(FOLDER)), &files)
+    let command_line = flags::parse(&case.command_line(FOLDER));
+    let providers = command_line.node.image_credential_provider_config.clone();
+    let mut loaded = load(command_line, &files);
+    if let Some(config) = &loaded.config
+        && let Err(problems) = load_providers(case, &providers, config.gates())
+    {
+        loaded.problems.extend(problems);
+        loaded.config = None;
+    }
+    loaded
+}
+
+/// The providers' file, or all files of their folder, as the agent will read them.
+fn load_providers(case: &Case, path: &str, gates: &FeatureGates) -> Result<(), Vec<Problem>> {
+    let Some(below) = path.strip_prefix(&format!("{FOLDER}/")) else { return Ok(()) };
+    let folder = format!("{below}/");
+    let names: Vec<&str> = if case.files.contains_key(below) {
+        vec![below]
+    } else {
+        let inside = case.files.keys().filter(|name| name.starts_with(&folder));
+        credential_provider::file_order(&inside.map(String::as_str).collect::<Vec<_>>())
+    };
+    let source = |name: &&str| SourceFile {
+        path: format!("{FOLDER}/{name}"),
+        bytes: case.files[*name].join("\n").into_bytes(),
+    };
+    let files: Vec<SourceFile> = names.iter().map(source).collect();
+    credential_provider::load(&files, gates).map(|_| ())
 }
 
 fn check_accepted(accepted: &Accepted, loaded: &Loaded) -> Vec<String> {

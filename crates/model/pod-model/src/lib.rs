@@ -9,6 +9,7 @@ mod cpu_set;
 mod duration;
 pub mod ip;
 pub mod names;
+pub mod pod;
 mod quantity;
 pub mod sizes;
 

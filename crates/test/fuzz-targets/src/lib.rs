@@ -8,14 +8,16 @@ use pod_model::{GoDuration, Quantity};
 #[cfg(test)]
 mod tests;
 
-/// What parses has a canonical form that parses to an equal value and is its own canonical form.
+/// What parses has a canonical form that parses to an equal value and, in the same family of
+/// suffixes, is its own canonical form. (The family may be lost on the way: 2312.5Ki is written
+/// 2368000, which reads as a decimal number. So it is upstream.)
 pub fn quantity(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let Ok(value) = text.parse::<Quantity>() else { return };
     let canonical = value.to_string();
     let again: Quantity = canonical.parse().expect("a canonical form parses");
     assert!(again == value, "{text:?} became {canonical:?}");
-    assert_eq!(again.to_string(), canonical, "of {text:?}");
+    assert_eq!(again.with_format(value.format()).to_string(), canonical, "of {text:?}");
 }
 
 /// As for quantities; the form of a duration is that of Go.

@@ -89,12 +89,12 @@ fn killed_warden_and_test_process_are_swept_by_the_next_bed() -> Result<()> {
 #[test]
 fn passed_deadline_leaves_nothing() -> Result<()> {
     let judge = Judge::call_outside()?;
-    let outcome = test().deadline(Duration::from_secs(15)).run(|bed| {
+    let outcome = test().deadline(Duration::from_secs(25)).run(|bed| {
         let _containerd = run_sleeper(bed)?;
         lie_still()
     });
     let error = format!("{:#}", outcome.err().context("outlived its deadline")?);
-    ensure!(error.contains("deadline of 15 s passed"), "{error}");
+    ensure!(error.contains("deadline of 25 s passed"), "{error}");
     let running = take_kept_log("beds.passed_deadline_leaves_nothing", "deadline.log")?;
     ensure!(running.contains("containerd-shim-runc-v2"), "{running}");
     judge.context("outside the bed")?.finds_nothing()

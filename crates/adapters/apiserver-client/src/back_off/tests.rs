@@ -22,10 +22,7 @@ fn the_spread_at_most_doubles_a_pause_and_nonsense_spreads_nothing() {
 fn a_server_that_asks_for_more_time_gets_it_and_never_shortens_a_pause() {
     let mut back_off = BackOff::new();
     assert_eq!(back_off.pause(0.0, Some(Duration::from_secs(5))), Duration::from_secs(5));
-    assert_eq!(
-        back_off.pause(0.0, Some(Duration::from_millis(1))),
-        Duration::from_millis(1600)
-    );
+    assert_eq!(back_off.pause(0.0, Some(Duration::from_millis(1))), Duration::from_millis(1600));
 }
 
 #[test]

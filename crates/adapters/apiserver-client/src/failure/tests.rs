@@ -3,11 +3,8 @@
 use super::*;
 
 fn meant(code: u16, body: &str, retry: Option<u64>) -> String {
-    let error = Status::parse(body.as_bytes()).into_error(
-        "GET x",
-        code,
-        retry.map(Duration::from_secs),
-    );
+    let error =
+        Status::parse(body.as_bytes()).into_error("GET x", code, retry.map(Duration::from_secs));
     let text = format!("{error:?}");
     text.split([' ', '{']).next().unwrap_or_default().to_owned()
 }

@@ -39,7 +39,9 @@ fn lines_that_are_no_objects() {
         assert!(read_line::<Pod>(garbage).is_err(), "{garbage:?}");
     }
     let bomb = "[".repeat(100_000);
-    assert!(read_line::<Pod>(format!("{{\"type\":\"ADDED\",\"object\":{bomb}").as_bytes()).is_err());
+    assert!(
+        read_line::<Pod>(format!("{{\"type\":\"ADDED\",\"object\":{bomb}").as_bytes()).is_err()
+    );
 }
 
 #[test]
@@ -52,7 +54,7 @@ fn an_object_of_a_strange_shape_costs_only_itself() {
     assert_eq!((object.as_str(), version.as_str()), ("pods/d/p", "5"));
     assert!(cause.contains("invalid type"), "{cause}");
     let page = br#"{"metadata":{"resourceVersion":"8","continue":"t"},"items":[
-        {"metadata":{"name":"a"}},{"metadata":{"name":"b"},"spec":[]},{"metadata":{"name":"c"}}]}"#;
+        {"metadata":{"name":"a"}},{"metadata":{"name":"b"},"spec":7},{"metadata":{"name":"c"}}]}"#;
     let page = read_page::<Lease>(page).expect("a page");
     let names: Vec<_> = page.objects.iter().map(|lease| lease.metadata.name.as_str()).collect();
     assert_eq!(names, ["a", "c"]);

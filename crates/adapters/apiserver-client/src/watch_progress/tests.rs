@@ -52,7 +52,11 @@ fn other_failures_lose_no_ground() {
     for error in [
         ClusterApiError::Unreachable { request: request.clone(), cause: "refused".into() },
         ClusterApiError::Unanswered { request: request.clone(), cause: "cut".into() },
-        ClusterApiError::ServerTrouble { request: request.clone(), status: 500, message: "".into() },
+        ClusterApiError::ServerTrouble {
+            request: request.clone(),
+            status: 500,
+            message: "".into(),
+        },
         ClusterApiError::Throttled { request, retry_after: std::time::Duration::ZERO },
     ] {
         let mut progress = at("7");
@@ -65,15 +69,19 @@ fn other_failures_lose_no_ground() {
 }
 
 #[test]
-fn a_refused_version_is_not_asked_for_again() {
-    let mut progress = at("7");
-    progress.failed(&ClusterApiError::Refused {
+fn a_version_that_is_refused_or_cannot_be_read_is_not_asked_for_again() {
+    let refused = ClusterApiError::Refused {
         request: "r".into(),
         status: 400,
         reason: "BadRequest".into(),
         message: "invalid resource version".into(),
-    });
-    assert_eq!(progress.question(), list(None, 500));
+    };
+    let garbage = ClusterApiError::Unreadable { request: "r".into(), cause: "garbage".into() };
+    for error in [refused, garbage] {
+        let mut progress = at("7");
+        progress.failed(&error);
+        assert_eq!(progress.question(), list(None, 500), "{error}");
+    }
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use super::*;
 
 const GAP: Duration = Duration::from_secs(10);
+const SETTLING: Duration = Duration::from_secs(15);
 
 fn looked(moments: &[i64]) -> (Attention, Duration) {
-    let mut attention = Attention::new(GAP);
+    let mut attention = Attention::new(GAP, SETTLING);
     for &moment in moments {
         attention.look(Moment::from_secs(moment));
     }
@@ -33,7 +34,7 @@ fn freshness_and_forecast() {
     let (attention, _) = looked(&[100, 105]);
     assert!(attention.is_fresh(Moment::from_secs(115)));
     assert!(!attention.is_fresh(Moment::from_secs(116)));
-    assert!(!Attention::new(GAP).is_fresh(Moment::from_secs(0)), "never looked, never fresh");
+    assert!(!Attention::new(GAP, SETTLING).is_fresh(Moment::from_secs(0)), "never looked, never fresh");
     let ahead = |seconds| {
         attention.at_most(Moment::from_secs(seconds)).since(attention.attended()).as_secs()
     };
@@ -41,4 +42,21 @@ fn freshness_and_forecast() {
     let point = attention.attended().after(Duration::from_secs(7));
     assert_eq!(attention.reaches(point), Some(Moment::from_secs(112)));
     assert_eq!(attention.reaches(Attended::default()), Some(Moment::from_secs(105)));
+}
+
+#[test]
+fn acting_waits_until_things_have_settled() {
+    let rows: [(&[i64], i64, bool); 7] = [
+        (&[100], 105, false),
+        (&[100, 110], 114, false),
+        (&[100, 110], 115, true),
+        (&[100, 110], 121, false),
+        (&[100, 110, 120, 131], 131, false),
+        (&[100, 110, 120, 131, 140], 145, false),
+        (&[100, 110, 120, 131, 140], 146, true),
+    ];
+    for (moments, now, expected) in rows {
+        let (attention, _) = looked(moments);
+        assert_eq!(attention.may_act(Moment::from_secs(now)), expected, "{moments:?} at {now}");
+    }
 }

@@ -1,1 +1,160 @@
-//! Placeholder.
+//! The sentences, as they are printed.
+
+use super::*;
+use crate::facts::{Condition, Conditions};
+use crate::lifecycle::{Outcome, Settings, Sight, WriteKind};
+use crate::no_execute::{Operator, Toleration};
+use crate::facts::PodId;
+use crate::time::Stamp;
+use crate::zones::ZoneKey;
+
+fn at(seconds: i64) -> Moment {
+    Moment::from_secs(seconds)
+}
+
+fn facts(ready: Truth) -> NodeFacts {
+    let mut conditions = Conditions::default();
+    let stamp = Stamp::from_nanos(1);
+    let condition = Condition { status: ready, heartbeat: stamp, transition: stamp };
+    conditions.set(ConditionKind::Ready, Some(condition));
+    NodeFacts {
+        created: stamp,
+        version: 1,
+        conditions,
+        taints: Vec::new(),
+        unschedulable: false,
+        zone: ZoneKey::default(),
+        excluded: false,
+        label_fixes: Vec::new(),
+    }
+}
+
+#[test]
+fn taints_have_reasons() {
+    assert_eq!(why_tainted(&facts(Truth::True)), ["The node has no taints."]);
+    let mut node = facts(Truth::Unknown);
+    let taint = |key, effect| Taint::new(key, effect, None);
+    node.taints = vec![
+        taint(TaintKey::Unreachable, TaintEffect::NoExecute),
+        taint(TaintKey::NotReady, TaintEffect::NoExecute),
+        taint(TaintKey::NotReady, TaintEffect::NoSchedule),
+        taint(TaintKey::Unschedulable, TaintEffect::NoSchedule),
+        taint(TaintKey::Other("example.com/gpu".into()), TaintEffect::NoSchedule),
+    ];
+    assert_eq!(
+        why_tainted(&node),
+        [
+            "node.kubernetes.io/unreachable:NoExecute: nothing was heard of the node for longer than its grace.",
+            "node.kubernetes.io/not-ready:NoExecute: the node was lost; this no longer fits its Ready condition and is about to change.",
+            "node.kubernetes.io/not-ready:NoSchedule: its Ready condition asked for it.",
+            "node.kubernetes.io/unschedulable:NoSchedule: the node is cordoned.",
+            "example.com/gpu:NoSchedule: somebody else set it; it is not ours to remove.",
+        ]
+    );
+}
+
+fn controller(nodes: &[(u32, NodeFacts)]) -> NodeLifecycle {
+    let mut controller = NodeLifecycle::new(Settings { settling: Duration::ZERO, ..Settings::default() });
+    for (node, facts) in nodes {
+        controller.observe(at(0), NodeId(*node), facts.clone(), Sight::List);
+        let through = Outcome::Written { version: 2 };
+        controller.written(at(0), NodeId(*node), WriteKind::Taints, through);
+    }
+    controller.tick(at(0), at(0));
+    controller
+}
+
+#[test]
+fn what_holds_a_node_back() {
+    let good = || facts(Truth::True);
+    let bad = || facts(Truth::False);
+    let said = |nodes: &[(u32, NodeFacts)], node, now| {
+        what_holds_it_back(&controller(nodes), NodeId(node), at(now))
+    };
+    assert_eq!(said(&[], 1, 0), "This controller does not know the node.");
+    assert_eq!(said(&[(1, good())], 1, 0), "Nothing is wrong: the node is ready and was heard of lately.");
+    let mut given_up = facts(Truth::Unknown);
+    given_up.taints = vec![Taint::new(TaintKey::Unreachable, TaintEffect::NoExecute, None)];
+    assert_eq!(
+        said(&[(1, given_up), (2, good())], 1, 0),
+        "Nothing: the node is given up, and its pods go as their tolerations say."
+    );
+    assert!(said(&[(1, bad())], 1, 0).starts_with("Every zone is dark"));
+    let mut mute = good();
+    mute.conditions = Conditions::default();
+    assert_eq!(said(&[(1, mute), (2, good())], 1, 0), "The node said nothing yet; it is waited for.");
+    assert_eq!(
+        said(&[(1, bad()), (2, bad()), (3, bad()), (4, good())], 2, 0),
+        "3 of the 4 nodes of its zone are not ready, which is too many for a zone this small: nobody there is given up until that changes."
+    );
+    let healthy: Vec<_> = (0..9).map(|node| (node, if node < 3 { bad() } else { good() })).collect();
+    assert_eq!(
+        said(&healthy, 2, 4),
+        "It waits for its zone's turn, one node per 10 s: 1 node before it, so in about 16 s."
+    );
+    assert_eq!(
+        said(&healthy, 1, 4),
+        "It waits for its zone's turn, one node per 10 s: nobody before it, so in about 6 s."
+    );
+    assert_eq!(
+        said(&healthy, 2, 400),
+        "This controller cannot see the cluster at the moment and acts against nobody."
+    );
+    let large: Vec<_> = (0..100).map(|node| (node, if node < 60 { bad() } else { good() })).collect();
+    assert_eq!(
+        said(&large, 59, 0),
+        "It waits for its zone's turn, one node per 100 s (slowed down, since most of the zone is not ready): 58 nodes before it, so in about 98 min."
+    );
+}
+
+#[test]
+fn silence_in_its_grace() {
+    let mut controller = controller(&[(1, facts(Truth::True))]);
+    for second in 1..=30 {
+        controller.tick(at(second), at(second));
+    }
+    assert_eq!(
+        what_holds_it_back(&controller, NodeId(1), at(30)),
+        "The node is ready but was not heard of for 30 s; if that lasts it becomes Unknown in 20 s."
+    );
+}
+
+#[test]
+fn when_a_pod_goes() {
+    let bears = |seconds| Toleration {
+        key: None,
+        operator: Operator::Exists,
+        value: "".into(),
+        effect: None,
+        seconds,
+    };
+    let (timed, always) = ([bears(Some(300))], [bears(None)]);
+    let pod = |tolerations, terminating| PodFacts { pod: PodId(1), tolerations, bound: None, terminating };
+    let mut evictions = Evictions::new(false);
+    let said = |evictions: &Evictions, pod, now| when_it_goes(evictions, NodeId(1), &pod, at(now));
+    assert_eq!(said(&evictions, pod(&[], false), 0), "It stays: no taint on its node sends pods away.");
+    let taint = Taint::new(TaintKey::Unreachable, TaintEffect::NoExecute, Some(at(0).stamp()));
+    let mut node = facts(Truth::Unknown);
+    node.taints = vec![taint];
+    evictions.node_seen(at(0), NodeId(1), &node, []);
+    assert_eq!(said(&evictions, pod(&[], true), 0), "It is being deleted already.");
+    assert_eq!(
+        said(&evictions, pod(&[], false), 0),
+        "It goes now: it does not tolerate node.kubernetes.io/unreachable."
+    );
+    assert_eq!(said(&evictions, pod(&always, false), 0), "It stays: it tolerates its node's taints for ever.");
+    assert_eq!(said(&evictions, pod(&timed, false), 10), "It goes in 4 min, when its toleration ends.");
+    assert_eq!(said(&evictions, pod(&timed, false), 300), "It goes now: its toleration is used up.");
+}
+
+#[test]
+fn a_controller_that_has_only_just_come() {
+    let mut controller = NodeLifecycle::new(Settings::default());
+    controller.observe(at(0), NodeId(1), facts(Truth::False), Sight::List);
+    controller.observe(at(0), NodeId(2), facts(Truth::True), Sight::List);
+    controller.tick(at(0), at(0));
+    assert_eq!(
+        what_holds_it_back(&controller, NodeId(1), at(5)),
+        "This controller, or its sight, has only just come back and acts against nobody for another 10 s."
+    );
+}

@@ -8,6 +8,27 @@ use crate::facts::TaintKey;
 const NODE: NodeId = NodeId(1);
 const POD: PodId = PodId(1);
 
+/// A node that is not ready, with these taints.
+fn node(taints: &[Taint]) -> NodeFacts {
+    NodeFacts {
+        created: Stamp::from_nanos(0),
+        version: 1,
+        conditions: crate::facts::Conditions::default(),
+        taints: taints.to_vec(),
+        unschedulable: false,
+        zone: crate::zones::ZoneKey::default(),
+        excluded: false,
+        label_fixes: Vec::new(),
+    }
+}
+
+/// A view that is settled and proven through this moment.
+fn proven(seconds: i64) -> Attention {
+    let mut attention = Attention::new(Duration::from_secs(10), Duration::ZERO);
+    attention.look(at(seconds));
+    attention
+}
+
 fn at(seconds: i64) -> Moment {
     Moment::from_secs(seconds)
 }
@@ -147,7 +168,7 @@ fn deadline(sights: &[(i64, Option<Taint>)]) -> Option<Moment> {
     let bearing = [bears(None, Some(300))];
     let mut evictions = Evictions::new(false);
     for (moment, taint) in sights {
-        evictions.node_seen(at(*moment), NODE, taint.as_slice(), [pod(&bearing, None)]);
+        evictions.node_seen(at(*moment), NODE, &node(taint.as_slice()), [pod(&bearing, None)]);
     }
     evictions.deadline(POD)
 }
@@ -185,38 +206,42 @@ fn where_the_time_starts() {
 fn deleting_waits_for_the_deadline_and_for_the_proof() {
     let bearing = [bears(None, Some(300))];
     let mut evictions = Evictions::new(false);
-    evictions.node_seen(at(100), NODE, &[lost(100)], [pod(&bearing, None)]);
+    evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
     assert_eq!(evictions.next_wake(), Some(at(400)));
-    assert_eq!(evictions.due(at(399), at(399)), []);
-    assert_eq!(evictions.due(at(500), at(399)), [], "we do not know that the taint is still there");
-    assert_eq!(evictions.due(at(500), at(400)), [PodAction::Delete(POD)]);
-    assert_eq!(evictions.due(at(900), at(900)), [], "once");
+    assert_eq!(evictions.due(at(399), &proven(399)), []);
+    assert_eq!(evictions.due(at(405), &proven(399)), [], "we do not know that the taint is still there");
+    assert_eq!(evictions.due(at(411), &proven(400)), [], "too long ago to act on");
+    let mut unsettled = Attention::new(Duration::from_secs(10), Duration::from_secs(15));
+    unsettled.look(at(400));
+    assert_eq!(evictions.due(at(405), &unsettled), [], "we have only just come");
+    assert_eq!(evictions.due(at(405), &proven(400)), [PodAction::Delete(POD)]);
+    assert_eq!(evictions.due(at(900), &proven(900)), [], "once");
     evictions.delete_failed(NODE, POD, at(510));
-    assert_eq!(evictions.due(at(510), at(510)), [PodAction::Delete(POD)]);
+    assert_eq!(evictions.due(at(510), &proven(510)), [PodAction::Delete(POD)]);
 }
 
 #[test]
 fn who_bears_nothing_goes_at_once_and_is_told_of_once() {
     let mut evictions = Evictions::new(false);
-    assert_eq!(evictions.node_seen(at(100), NODE, &[lost(100)], [pod(&[], None)]), []);
-    assert_eq!(evictions.due(at(100), at(100)), [PodAction::Delete(POD)]);
+    assert_eq!(evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&[], None)]), []);
+    assert_eq!(evictions.due(at(100), &proven(100)), [PodAction::Delete(POD)]);
 }
 
 #[test]
 fn cancelling_is_told_where_something_was_due() {
     let bearing = [bears(None, Some(300))];
     let mut evictions = Evictions::new(false);
-    assert_eq!(evictions.node_seen(at(1), NODE, &[], [pod(&bearing, None)]), [], "nothing was due");
-    evictions.node_seen(at(100), NODE, &[lost(100)], [pod(&bearing, None)]);
+    assert_eq!(evictions.node_seen(at(1), NODE, &node(&[]), [pod(&bearing, None)]), [], "nothing was due");
+    evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
     let mut leaving = pod(&bearing, None);
     leaving.terminating = true;
     assert_eq!(evictions.pod_seen(at(100), NODE, &leaving), [], "being deleted is no cancelling");
     assert!(evictions.is_empty());
     evictions.pod_seen(at(100), NODE, &pod(&bearing, None));
     assert_eq!(evictions.len(), 1);
-    let clean = evictions.node_seen(at(120), NODE, &[], [pod(&bearing, None)]);
+    let clean = evictions.node_seen(at(120), NODE, &node(&[]), [pod(&bearing, None)]);
     assert_eq!(clean, [PodAction::TellCancelled(POD)]);
-    evictions.node_seen(at(130), NODE, &[lost(130)], [pod(&bearing, None)]);
+    evictions.node_seen(at(130), NODE, &node(&[lost(130)]), [pod(&bearing, None)]);
     let for_ever = [bears(None, None)];
     assert_eq!(
         evictions.pod_seen(at(100), NODE, &pod(&for_ever, None)),
@@ -228,7 +253,7 @@ fn cancelling_is_told_where_something_was_due() {
 fn the_gone_are_forgotten() {
     let bearing = [bears(None, Some(300))];
     let mut evictions = Evictions::new(false);
-    evictions.node_seen(at(100), NODE, &[lost(100)], [pod(&bearing, None)]);
+    evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
     evictions.pod_gone(POD);
     assert_eq!(evictions.next_wake(), None);
     evictions.pod_seen(at(100), NODE, &pod(&bearing, None));
@@ -243,11 +268,27 @@ fn the_gone_are_forgotten() {
 }
 
 #[test]
+fn on_a_ready_node_only_foreign_taints_count() {
+    let mut ready = node(&[lost(100), taint(TaintKey::parse("a"), Some(100))]);
+    let stamp = Stamp::from_nanos(1);
+    let condition = crate::facts::Condition {
+        status: crate::facts::Truth::True,
+        heartbeat: stamp,
+        transition: stamp,
+    };
+    ready.conditions.set(crate::facts::ConditionKind::Ready, Some(condition));
+    let mut evictions = Evictions::new(false);
+    evictions.node_seen(at(100), NODE, &ready, []);
+    let keys: Vec<_> = evictions.threats(NODE).iter().map(|threat| threat.taint.key.as_str()).collect();
+    assert_eq!(keys, ["a"]);
+}
+
+#[test]
 fn only_no_execute_counts() {
     let mut taint = lost(100);
     taint.effect = TaintEffect::NoSchedule;
     let mut evictions = Evictions::new(false);
-    evictions.node_seen(at(100), NODE, &[taint], [pod(&[], None)]);
+    evictions.node_seen(at(100), NODE, &node(&[taint]), [pod(&[], None)]);
     assert!(evictions.is_empty());
 }
 

@@ -22,6 +22,7 @@ mod drop_ins;
 mod edits;
 mod merge;
 mod paths;
+mod split_streams;
 
 #[cfg(test)]
 mod tests;
@@ -83,6 +84,9 @@ pub(crate) fn assemble(
             assembly.apply_flags(&mut tree);
         }
         tree = assembly.merge_drop_ins(&tree, &files.drop_ins);
+    }
+    if files.config.is_some() || asked_for_drop_ins {
+        assembly.forget_split_streams(&mut tree);
     }
     assembly.apply_flags(&mut tree);
     schema::fill_absent(&mut tree);
@@ -185,6 +189,14 @@ impl Assembly<'_> {
             locate(problem, if said_here { tree } else { &flags })
         }));
         schema::apply_defaults(tree, defaulting_gates(&gates));
+    }
+
+    fn forget_split_streams(&mut self, tree: &mut Node) {
+        let mut named = gates_in(tree);
+        named.extend(gates_in(&edits::flag_tree(self.edits)));
+        // What is wrong with the gates is said elsewhere.
+        let (gates, _) = FeatureGates::from_map(&named);
+        split_streams::forget_without_gate(tree, &gates, &mut self.problems);
     }
 
     fn apply_flags(&mut self, tree: &mut Node) {

@@ -32,9 +32,6 @@ fn collection(subject: &Subject<'_>, findings: &mut Findings) {
         );
     }
     let (youngest, oldest) = (settings.image_minimum_gc_age, settings.image_maximum_gc_age);
-    if oldest.as_nanos() != 0 && !subject.gate(Gate::ImageMaximumGCAge) {
-        findings.refuse("imageMaximumGCAge", oldest, "needs the feature gate ImageMaximumGCAge");
-    }
     if oldest.as_nanos() > 0 && oldest <= youngest {
         findings.refuse(
             "imageMaximumGCAge",

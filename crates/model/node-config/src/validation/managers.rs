@@ -53,14 +53,6 @@ fn topology(subject: &Subject<'_>, findings: &mut Findings) {
     findings.one_of("topologyManagerPolicy", policy, TOPOLOGY_POLICIES);
     findings.one_of("topologyManagerScope", &settings.topology_manager_scope, TOPOLOGY_SCOPES);
     let options = &settings.topology_manager_policy_options;
-    if !options.is_empty() && !subject.gate(Gate::TopologyManagerPolicyOptions) {
-        let names: Vec<&str> = options.keys().map(String::as_str).collect();
-        findings.refuse(
-            "topologyManagerPolicyOptions",
-            names.join(", "),
-            "needs the feature gate TopologyManagerPolicyOptions",
-        );
-    }
     for (name, value) in options {
         let path = child_path("topologyManagerPolicyOptions", name);
         if policy == "none" {

@@ -144,11 +144,7 @@ fn swap(subject: &Subject<'_>, findings: &mut Findings) {
     if behaviour.is_empty() {
         return;
     }
-    if subject.gate(Gate::NodeSwap) {
-        findings.one_of(FIELD, behaviour, &["NoSwap", "LimitedSwap"]);
-    } else {
-        findings.refuse(FIELD, behaviour, "needs the feature gate NodeSwap");
-    }
+    findings.one_of(FIELD, behaviour, &["NoSwap", "LimitedSwap"]);
 }
 
 fn user_namespaces(subject: &Subject<'_>, findings: &mut Findings) {

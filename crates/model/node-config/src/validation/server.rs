@@ -126,17 +126,8 @@ fn access(subject: &Subject<'_>, findings: &mut Findings) {
 
 fn handlers(subject: &Subject<'_>, findings: &mut Findings) {
     let settings = subject.settings;
-    if settings.enable_system_log_query {
-        if !subject.gate(Gate::NodeLogQuery) {
-            findings.refuse("enableSystemLogQuery", true, "needs the feature gate NodeLogQuery");
-        }
-        if !settings.enable_system_log_handler {
-            findings.refuse(
-                "enableSystemLogQuery",
-                true,
-                "needs enableSystemLogHandler to be true",
-            );
-        }
+    if settings.enable_system_log_query && !settings.enable_system_log_handler {
+        findings.refuse("enableSystemLogQuery", true, "needs enableSystemLogHandler to be true");
     }
     let version = settings.show_hidden_metrics_for_version.as_str();
     if !version.is_empty() && version != PREVIOUS_MINOR {

@@ -37,6 +37,17 @@ fn a_factor_that_is_no_number_is_refused() {
 }
 
 #[test]
+fn the_memory_gate_needs_a_factor() {
+    let mut settings = plain_settings();
+    settings.memory_throttling_factor = None;
+    assert_eq!(refused_fields(&settings), Vec::<String>::new());
+    let wishes = [("MemoryQoS".to_owned(), true)].into_iter().collect();
+    let (gates, _) = FeatureGates::from_map(&wishes);
+    let problems = validate(&settings, &flags::FlagSettings::default(), &gates);
+    assert_eq!(problems[0].field, "memoryThrottlingFactor");
+}
+
+#[test]
 fn a_message_names_the_flag_of_its_field() {
     let mut settings = plain_settings();
     settings.max_pods = -1;

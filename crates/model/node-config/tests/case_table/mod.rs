@@ -39,6 +39,9 @@ pub struct Case {
     /// The files of `--config-dir`, by their path below it.
     #[serde(default)]
     pub drop_ins: BTreeMap<String, Text>,
+    /// Other files, by their path below the case's folder: lines, nothing put before them.
+    #[serde(default)]
+    pub files: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     pub args: Vec<String>,
     /// No API server: `--kubeconfig` is left out.

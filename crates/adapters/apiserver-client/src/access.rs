@@ -1,0 +1,152 @@
+//! How to reach an API server and who to be there, as a value.
+//!
+//! Rule: says where things are, holds no file's content; secrets in it are masked when shown. Reads
+//! nothing: files are read when a connection is made, and again when they change.
+
+use std::path::{Path, PathBuf};
+
+use crate::secret::Secret;
+
+/// All that a kubeconfig (or a pod's surroundings) says about one cluster and one user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterAccess {
+    pub server: ServerAddress,
+    pub trust: Trust,
+    /// The name that the server's certificate must have, if not that of its address.
+    pub tls_server_name: Option<String>,
+    pub certificate: Option<ClientCertificate>,
+    pub token: Option<TokenSource>,
+    pub exec: Option<ExecPlugin>,
+    pub impersonation: Impersonation,
+    pub namespace: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerAddress {
+    pub tls: bool,
+    /// A name or an address; IPv6 without brackets.
+    pub host: String,
+    pub port: u16,
+    /// What stands before `/api` in every path; empty, or begins with a slash and ends without.
+    pub prefix: String,
+}
+
+/// Whose signature under the server's certificate counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    Authority(Material),
+    /// Those that the machine trusts.
+    System,
+    /// Any: the server is not verified.
+    Anybody,
+}
+
+/// PEM text, here or in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Material {
+    Inline(Secret),
+    File(PathBuf),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    pub certificate: Material,
+    pub key: Material,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenSource {
+    Fixed(Secret),
+    /// Read again every minute.
+    File(PathBuf),
+}
+
+/// A program that knows our credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecPlugin {
+    pub api_version: String,
+    pub command: PathBuf,
+    pub arguments: Vec<String>,
+    pub environment: Vec<(String, Secret)>,
+    /// For people, when the program is missing.
+    pub install_hint: String,
+    /// What the plugin is told about the cluster; none when it did not ask.
+    pub cluster: Option<serde_json::Value>,
+}
+
+/// Whom to act as.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Impersonation {
+    pub user: String,
+    pub uid: String,
+    pub groups: Vec<String>,
+    pub extra: Vec<(String, String)>,
+}
+
+impl ServerAddress {
+    /// Reads `https://host:port/prefix`. Without a scheme it is https where there is something to
+    /// verify or to show, and http otherwise, as upstream's clients have it.
+    pub fn parse(text: &str, has_tls_material: bool) -> Result<Self, String> {
+        let scheme = if has_tls_material { "https" } else { "http" };
+        let whole =
+            if text.contains("://") { text.to_owned() } else { format!("{scheme}://{text}") };
+        let uri: hyper::Uri = whole.parse().map_err(|error| format!("{text:?}: {error}"))?;
+        let tls = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(format!("{text:?}: expected https://HOST:PORT")),
+        };
+        if uri.query().is_some() || uri.authority().is_some_and(|a| a.as_str().contains('@')) {
+            return Err("a server address has neither a query nor a user".to_owned());
+        }
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        if host.is_empty() {
+            return Err(format!("{text:?}: expected a host"));
+        }
+        let named_port = uri.authority().is_some_and(|a| Some(a.as_str()) != uri.host());
+        if named_port && uri.port_u16().is_none() {
+            return Err(format!("{text:?}: expected a port from 1 to 65535"));
+        }
+        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        Ok(Self { tls, host, port, prefix: uri.path().trim_end_matches('/').to_owned() })
+    }
+
+    /// Host and port as URLs write them.
+    pub(crate) fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
+impl ClusterAccess {
+    /// As a pod finds its cluster: address from the two environment variables that the kubelet
+    /// sets, token and authority from the folder of the service account.
+    pub fn in_cluster(
+        service_host: &str,
+        service_port: &str,
+        folder: &Path,
+        namespace: &str,
+    ) -> Result<Self, String> {
+        let port = service_port
+            .parse()
+            .map_err(|_| format!("KUBERNETES_SERVICE_PORT: {service_port:?} is no port"))?;
+        if service_host.is_empty() {
+            return Err("KUBERNETES_SERVICE_HOST is empty, expected an address".to_owned());
+        }
+        Ok(Self {
+            server: ServerAddress {
+                tls: true,
+                host: service_host.trim_matches(['[', ']']).to_owned(),
+                port,
+                prefix: String::new(),
+            },
+            trust: Trust::Authority(Material::File(folder.join("ca.crt"))),
+            tls_server_name: None,
+            certificate: None,
+            token: Some(TokenSource::File(folder.join("token"))),
+            exec: None,
+            impersonation: Impersonation::default(),
+            namespace: if namespace.is_empty() { "default" } else { namespace }.to_owned(),
+        })
+    }
+}

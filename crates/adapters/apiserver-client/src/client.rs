@@ -1,0 +1,443 @@
+//! Sends requests and reads answers.
+//!
+//! Rule: the deadline covers all of a request: its turn, credentials, connection, pauses that the
+//! server asked for, and the answer. A request is sent again only when that cannot do harm: it did
+//! not leave, it only reads, or the server said to come back.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response};
+use ports::ClusterApiError;
+use tokio::time::{Instant, timeout_at};
+
+use crate::access::ClusterAccess;
+use crate::connections::{Body, Connections, Place, SendFailure, causes};
+use crate::credentials::{Credentials, Snapshot};
+use crate::failure::{Status, retry_after};
+use crate::request::ApiRequest;
+use crate::token_bucket::{RateLimit, TokenBucket};
+
+/// How often a request is sent again because the server said so, and because its connection ended.
+const ASKED_AGAIN: u32 = 10;
+const SENT_AGAIN: u32 = 2;
+/// How much of an answer that tells a failure is read.
+const LONGEST_FAILURE: usize = 64 * 1024;
+
+/// What may be set; the defaults are what client-go's are, where it has any.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    pub user_agent: String,
+    /// Under which name the API server notes our changes.
+    pub field_manager: String,
+    /// None: as many requests as we like. Watches are not counted.
+    pub rate: Option<RateLimit>,
+    pub deadline: Duration,
+    /// For a page of a list.
+    pub page_deadline: Duration,
+    pub page_size: u32,
+    /// Longest answer about one object, longest page, longest line of a watch, in bytes.
+    pub object_limit: usize,
+    pub page_limit: usize,
+    pub line_limit: usize,
+    /// The shortest that a watch is asked to last; the longest is twice as long.
+    pub watch_lasts: Duration,
+    /// How long a watch may say nothing, not even a bookmark, which come every minute.
+    pub watch_silence: Duration,
+    pub spread: Spread,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            user_agent: concat!("keelson/", env!("CARGO_PKG_VERSION")).to_owned(),
+            field_manager: "keelson".to_owned(),
+            rate: Some(RateLimit::USUAL),
+            deadline: Duration::from_secs(15),
+            page_deadline: Duration::from_secs(60),
+            page_size: 500,
+            object_limit: 4 * 1024 * 1024,
+            page_limit: 32 * 1024 * 1024,
+            line_limit: 4 * 1024 * 1024,
+            watch_lasts: Duration::from_secs(300),
+            watch_silence: Duration::from_secs(150),
+            spread: Spread::random(),
+        }
+    }
+}
+
+/// Where numbers between zero and one come from, that spread pauses.
+#[derive(Clone)]
+pub struct Spread(Arc<dyn Fn() -> f64 + Send + Sync>);
+
+impl Spread {
+    pub fn new(numbers: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(numbers))
+    }
+
+    /// From the kernel.
+    pub fn random() -> Self {
+        Self::new(|| {
+            let mut bytes = [0_u8; 4];
+            // Without randomness nothing is spread, which is no harm.
+            let _ = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::NONBLOCK);
+            f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
+        })
+    }
+
+    pub(crate) fn next(&self) -> f64 {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Spread {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Spread")
+    }
+}
+
+/// A client of one API server. Clones share connections, credentials and rate.
+#[derive(Debug, Clone)]
+pub struct ApiClient {
+    shared: Arc<Shared>,
+    deadline: Duration,
+}
+
+#[derive(Debug)]
+struct Shared {
+    access: ClusterAccess,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    options: ClientOptions,
+    credentials: Credentials,
+    connections: Connections,
+    bucket: Option<Mutex<TokenBucket>>,
+    began: Instant,
+}
+
+/// An answer whose body is still to be read. Keeps its place on the connection.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) body: Incoming,
+    pub(crate) generation: u64,
+    pub(crate) place: Place,
+}
+
+/// What to do after an attempt that was no success.
+enum Next {
+    Again,
+    GiveUp(ClusterApiError),
+}
+
+impl ApiClient {
+    /// Makes a client; nothing is read and nobody is called yet. To be used within tokio.
+    ///
+    /// # Errors
+    /// When the user agent or whom to act as cannot be written into a header.
+    pub fn new(access: ClusterAccess, options: ClientOptions) -> Result<Self, String> {
+        let headers = fixed_headers(&access, &options)?;
+        Ok(Self {
+            deadline: options.deadline,
+            shared: Arc::new(Shared {
+                headers,
+                credentials: Credentials::new(access.clone()),
+                connections: Connections::new(
+                    access.server.clone(),
+                    access.tls_server_name.clone(),
+                ),
+                bucket: options.rate.map(|rate| Mutex::new(TokenBucket::new(rate))),
+                began: Instant::now(),
+                access,
+                options,
+            }),
+        })
+    }
+
+    /// The same client with another deadline for single objects, such as a lease's.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> Self {
+        Self { shared: self.shared.clone(), deadline }
+    }
+
+    /// The namespace that the kubeconfig's context names.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.shared.access.namespace
+    }
+
+    /// Looks at files and plugins now; what has changed is used from here on, and watches move to
+    /// a new connection. Requests look by themselves every few seconds.
+    ///
+    /// # Errors
+    /// When there are no credentials at all.
+    pub async fn refresh_credentials(&self) -> Result<(), String> {
+        self.shared.credentials.current(true).await.map(drop)
+    }
+
+    pub(crate) fn options(&self) -> &ClientOptions {
+        &self.shared.options
+    }
+
+    pub(crate) fn generations(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.shared.credentials.generations()
+    }
+
+    pub(crate) fn retire(&self, place: &Place) {
+        self.shared.connections.retire(place);
+    }
+
+    /// Asks about one object.
+    pub(crate) async fn ask(&self, request: &ApiRequest) -> Result<Bytes, ClusterApiError> {
+        self.ask_within(request, self.deadline, self.shared.options.object_limit).await
+    }
+
+    /// Asks for an answer of limited length within limited time.
+    pub(crate) async fn ask_within(
+        &self,
+        request: &ApiRequest,
+        deadline: Duration,
+        limit: usize,
+    ) -> Result<Bytes, ClusterApiError> {
+        let until = Instant::now() + deadline;
+        self.wait_for_turn(request, until).await?;
+        let mut answer = self.open(request, until).await?;
+        match collect(&mut answer.body, limit, until).await {
+            Ok(bytes) => Ok(bytes),
+            Err(Incomplete::TooLarge) => {
+                Err(ClusterApiError::TooLarge { request: request.named.clone(), limit })
+            }
+            Err(Incomplete::Cut(cause)) => {
+                self.retire(&answer.place);
+                Err(ClusterApiError::Unanswered { request: request.named.clone(), cause })
+            }
+        }
+    }
+
+    /// Sends a request until it has a good answer, or there is nothing more to try.
+    pub(crate) async fn open(
+        &self,
+        request: &ApiRequest,
+        until: Instant,
+    ) -> Result<Answer, ClusterApiError> {
+        let (mut asked, mut sent) = (0, 0);
+        loop {
+            let (snapshot, place) = self.prepare(request, until).await?;
+            let message = self.message(request, &snapshot, &place)?;
+            let response = match timeout_at(until, place.send(message)).await {
+                Ok(Ok(response)) => response,
+                Ok(Err(failure)) => {
+                    sent += 1;
+                    self.retire(&place);
+                    let again = sent <= SENT_AGAIN;
+                    match after_failure(request, failure, again && !place.fresh) {
+                        Next::Again => continue,
+                        Next::GiveUp(error) => return Err(error),
+                    }
+                }
+                Err(_) => {
+                    // It may be a black hole; the next request finds out on a new connection.
+                    self.retire(&place);
+                    let cause = "nothing was heard in time".to_owned();
+                    return Err(ClusterApiError::Unanswered {
+                        request: request.named.clone(),
+                        cause,
+                    });
+                }
+            };
+            if response.status().is_success() {
+                let body = response.into_body();
+                return Ok(Answer { body, generation: snapshot.generation, place });
+            }
+            asked += 1;
+            match self.refusal(request, response, until, asked <= ASKED_AGAIN).await {
+                Next::Again => {}
+                Next::GiveUp(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn wait_for_turn(
+        &self,
+        request: &ApiRequest,
+        until: Instant,
+    ) -> Result<(), ClusterApiError> {
+        let Some(bucket) = &self.shared.bucket else { return Ok(()) };
+        let lock = || bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = lock().take(self.shared.began.elapsed());
+        if wait.is_zero() {
+            return Ok(());
+        }
+        if Instant::now() + wait >= until {
+            lock().give_back();
+            return Err(ClusterApiError::Throttled {
+                request: request.named.clone(),
+                retry_after: wait,
+            });
+        }
+        tokio::time::sleep(wait).await;
+        Ok(())
+    }
+
+    async fn prepare(
+        &self,
+        request: &ApiRequest,
+        until: Instant,
+    ) -> Result<(Arc<Snapshot>, Place), ClusterApiError> {
+        const LATE: &str = "not in time";
+        let snapshot = timeout_at(until, self.shared.credentials.current(false))
+            .await
+            .unwrap_or_else(|_| Err(LATE.to_owned()))
+            .map_err(|cause| ClusterApiError::NoCredentials {
+                request: request.named.clone(),
+                cause,
+            })?;
+        let place = timeout_at(until, self.shared.connections.place(&snapshot))
+            .await
+            .unwrap_or_else(|_| Err(LATE.to_owned()))
+            .map_err(|cause| ClusterApiError::Unreachable {
+                request: request.named.clone(),
+                cause,
+            })?;
+        Ok((snapshot, place))
+    }
+
+    fn message(
+        &self,
+        request: &ApiRequest,
+        snapshot: &Snapshot,
+        place: &Place,
+    ) -> Result<Request<Body>, ClusterApiError> {
+        let server = &self.shared.access.server;
+        let path = format!("{}{}", server.prefix, request.target);
+        let (uri, host) = if place.wants_whole_address() {
+            (format!("https://{}{path}", server.authority()), None)
+        } else {
+            (path, Some(server.authority()))
+        };
+        let mut builder = Request::builder().method(request.method.clone()).uri(uri);
+        if let Some(host) = host {
+            builder = builder.header(header::HOST, host);
+        }
+        for (name, value) in &self.shared.headers {
+            builder = builder.header(name, value);
+        }
+        if let Some(authorization) = &snapshot.authorization {
+            builder = builder.header(header::AUTHORIZATION, authorization);
+        }
+        if !request.body.is_empty() {
+            builder = builder.header(header::CONTENT_TYPE, request.content_type);
+        }
+        builder.body(Full::new(Bytes::from(request.body.clone()))).map_err(|error| {
+            ClusterApiError::Refused {
+                request: request.named.clone(),
+                status: 0,
+                reason: "NotSent".to_owned(),
+                message: error.to_string(),
+            }
+        })
+    }
+
+    /// Reads what a refusal says, and waits when it says to come back.
+    async fn refusal(
+        &self,
+        request: &ApiRequest,
+        response: Response<Incoming>,
+        until: Instant,
+        may_ask_again: bool,
+    ) -> Next {
+        let code = response.status().as_u16();
+        let pause =
+            retry_after(response.headers().get(header::RETRY_AFTER).map(HeaderValue::as_bytes));
+        let mut body = response.into_body();
+        let body = collect(&mut body, LONGEST_FAILURE, until).await.unwrap_or_default();
+        let error = Status::parse(&body).into_error(&request.named, code, pause);
+        let pause = match &error {
+            ClusterApiError::Unauthenticated { .. } => {
+                self.shared.credentials.refused();
+                None
+            }
+            ClusterApiError::Throttled { retry_after, .. } => Some(*retry_after),
+            ClusterApiError::ServerTrouble { .. } => pause,
+            _ => None,
+        };
+        match pause {
+            Some(pause) if may_ask_again && Instant::now() + pause < until => {
+                tokio::time::sleep(pause).await;
+                Next::Again
+            }
+            _ => Next::GiveUp(error),
+        }
+    }
+}
+
+/// Sending again does no harm when nothing left, or when nothing is changed by it.
+fn after_failure(request: &ApiRequest, failure: SendFailure, may_send_again: bool) -> Next {
+    let SendFailure { cause, unsent } = failure;
+    if may_send_again && (unsent || request.method == Method::GET) {
+        return Next::Again;
+    }
+    let request = request.named.clone();
+    Next::GiveUp(if unsent {
+        ClusterApiError::Unreachable { request, cause }
+    } else {
+        ClusterApiError::Unanswered { request, cause }
+    })
+}
+
+enum Incomplete {
+    TooLarge,
+    Cut(String),
+}
+
+async fn collect(body: &mut Incoming, limit: usize, until: Instant) -> Result<Bytes, Incomplete> {
+    let mut whole = BytesMut::new();
+    loop {
+        match timeout_at(until, body.frame()).await {
+            Err(_) => return Err(Incomplete::Cut("the answer did not end in time".to_owned())),
+            Ok(None) => return Ok(whole.freeze()),
+            Ok(Some(Err(error))) => return Err(Incomplete::Cut(causes(&error))),
+            Ok(Some(Ok(frame))) => {
+                let Ok(data) = frame.into_data() else { continue };
+                if whole.len() + data.len() > limit {
+                    return Err(Incomplete::TooLarge);
+                }
+                whole.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+fn fixed_headers(
+    access: &ClusterAccess,
+    options: &ClientOptions,
+) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    let mut headers = Vec::new();
+    let mut add = |name: &str, value: &str| -> Result<(), String> {
+        let wrong = || format!("{name}: cannot be written into a header");
+        headers.push((
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?,
+            HeaderValue::from_str(value).map_err(|_| wrong())?,
+        ));
+        Ok(())
+    };
+    add("user-agent", &options.user_agent)?;
+    add("accept", "application/json")?;
+    let who = &access.impersonation;
+    if !who.user.is_empty() {
+        add("impersonate-user", &who.user)?;
+    }
+    if !who.uid.is_empty() {
+        add("impersonate-uid", &who.uid)?;
+    }
+    for group in &who.groups {
+        add("impersonate-group", group)?;
+    }
+    for (key, value) in &who.extra {
+        add(&format!("impersonate-extra-{}", key.to_lowercase()), value)?;
+    }
+    Ok(headers)
+}

@@ -1,0 +1,162 @@
+//! The client as the rest of the project sees it: [`ClusterApi`].
+//!
+//! Rule: one call, one request. Leases are written by a merge patch that carries the version it was
+//! made from, so nobody's change is overwritten unseen.
+
+use ports::cluster_api::{
+    ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Resource, Selection,
+    StoredObject, ToldEvent,
+};
+use ports::cluster_objects::{Lease, Node, Pod};
+use ports::{ApiTime, ClusterApi, ClusterApiError, ObjectFeed};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::client::ApiClient;
+use crate::event_body::{event_body, repetition};
+use crate::request::ApiRequest;
+use crate::watch::Watch;
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Stored {
+    metadata: StoredMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct StoredMeta {
+    uid: String,
+    resource_version: String,
+}
+
+impl ApiClient {
+    async fn ask_stored(&self, request: ApiRequest) -> Result<StoredObject, ClusterApiError> {
+        let json = self.ask(&request).await?;
+        let stored: Stored = decode(&json, &request.named)?;
+        Ok(StoredObject {
+            uid: stored.metadata.uid,
+            resource_version: stored.metadata.resource_version,
+            json: json.to_vec(),
+        })
+    }
+
+    async fn ask_lease(&self, request: ApiRequest) -> Result<Lease, ClusterApiError> {
+        decode(&self.ask(&request).await?, &request.named)
+    }
+}
+
+fn decode<T: DeserializeOwned>(json: &[u8], request: &str) -> Result<T, ClusterApiError> {
+    serde_json::from_slice(json).map_err(|error| ClusterApiError::Unreadable {
+        request: request.to_owned(),
+        cause: error.to_string(),
+    })
+}
+
+fn lease_path(lease: &Lease) -> ObjectPath {
+    ObjectPath::lease(&lease.metadata.namespace, &lease.metadata.name)
+}
+
+impl ClusterApi for ApiClient {
+    fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>> {
+        Box::new(Watch::start(self, selection))
+    }
+
+    fn watch_pods(&self, selection: Selection) -> Box<dyn ObjectFeed<Pod>> {
+        Box::new(Watch::start(self, selection))
+    }
+
+    fn watch_leases(&self, selection: Selection) -> Box<dyn ObjectFeed<Lease>> {
+        Box::new(Watch::start(self, selection))
+    }
+
+    fn read<'a>(&'a self, object: &'a ObjectPath) -> ApiFuture<'a, StoredObject> {
+        Box::pin(async move { self.ask_stored(ApiRequest::read(object)?).await })
+    }
+
+    fn create<'a>(&'a self, object: &'a ObjectPath, body: Vec<u8>) -> ApiFuture<'a, StoredObject> {
+        Box::pin(async move {
+            let request = ApiRequest::create(object, body, &self.options().field_manager)?;
+            self.ask_stored(request).await
+        })
+    }
+
+    fn patch<'a>(&'a self, object: &'a ObjectPath, patch: Patch) -> ApiFuture<'a, StoredObject> {
+        Box::pin(async move {
+            let request = ApiRequest::patch(object, patch, &self.options().field_manager)?;
+            self.ask_stored(request).await
+        })
+    }
+
+    fn delete<'a>(&'a self, object: &'a ObjectPath, deletion: Deletion) -> ApiFuture<'a, ()> {
+        Box::pin(async move {
+            self.ask(&ApiRequest::delete(object, &deletion)?).await?;
+            Ok(())
+        })
+    }
+
+    fn read_lease<'a>(&'a self, namespace: &'a str, name: &'a str) -> ApiFuture<'a, Lease> {
+        Box::pin(async move {
+            self.ask_lease(ApiRequest::read(&ObjectPath::lease(namespace, name))?).await
+        })
+    }
+
+    fn create_lease<'a>(&'a self, lease: &'a Lease) -> ApiFuture<'a, Lease> {
+        Box::pin(async move {
+            let body = serde_json::json!({
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {
+                    "namespace": lease.metadata.namespace,
+                    "name": lease.metadata.name,
+                    "ownerReferences": lease.metadata.owner_references,
+                },
+                "spec": lease.spec,
+            });
+            let body = body.to_string().into_bytes();
+            let manager = &self.options().field_manager;
+            self.ask_lease(ApiRequest::create(&lease_path(lease), body, manager)?).await
+        })
+    }
+
+    fn update_lease<'a>(&'a self, lease: &'a Lease) -> ApiFuture<'a, Lease> {
+        Box::pin(async move {
+            let body = serde_json::json!({
+                "metadata": {
+                    "uid": lease.metadata.uid,
+                    "resourceVersion": lease.metadata.resource_version,
+                    "ownerReferences": lease.metadata.owner_references,
+                },
+                "spec": lease.spec,
+            });
+            let body = body.to_string().into_bytes();
+            let patch = Patch { kind: PatchKind::Merge, subresource: None, body };
+            let manager = &self.options().field_manager;
+            self.ask_lease(ApiRequest::patch(&lease_path(lease), patch, manager)?).await
+        })
+    }
+
+    fn tell_event<'a>(&'a self, event: &'a ClusterEvent) -> ApiFuture<'a, ToldEvent> {
+        Box::pin(async move {
+            let (namespace, name, body) = event_body(event);
+            let path = ObjectPath::namespaced(Resource::EVENTS, &namespace, &name);
+            self.create(&path, body).await?;
+            Ok(ToldEvent { namespace, name })
+        })
+    }
+
+    fn repeat_event<'a>(
+        &'a self,
+        told: &'a ToldEvent,
+        count: u32,
+        last: ApiTime,
+    ) -> ApiFuture<'a, ()> {
+        Box::pin(async move {
+            let path = ObjectPath::namespaced(Resource::EVENTS, &told.namespace, &told.name);
+            let body = repetition(count, last);
+            let patch = Patch { kind: PatchKind::StrategicMerge, subresource: None, body };
+            self.patch(&path, patch).await?;
+            Ok(())
+        })
+    }
+}

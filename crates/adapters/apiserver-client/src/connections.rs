@@ -1,0 +1,282 @@
+//! A few connections, each carrying many requests.
+//!
+//! Rule: a connection of an older generation, or one that let a request down, takes no new
+//! requests, and ends when its last one has. Never more requests on a connection than the server
+//! allows, and never so many that unread answers could block each other. Knows no requests.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+
+use crate::access::ServerAddress;
+use crate::credentials::Snapshot;
+
+/// An API server allows a hundred streams; beyond this we open another connection.
+const STREAMS: usize = 64;
+/// Stands for "the server has not said yet how many streams it allows". It says so at once; more
+/// than it allows would queue up inside the connection, out of sight, so we wait for its word.
+const UNTOLD: usize = 97;
+const LONGEST_PAUSE: Duration = Duration::from_millis(300);
+/// What may lie unread for one request; for a connection, as much for all its requests together.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_ANSWERED_WITHIN: Duration = Duration::from_secs(15);
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+pub(crate) type Body = Full<Bytes>;
+
+#[derive(Debug)]
+pub(crate) struct Connections {
+    server: ServerAddress,
+    server_name: Option<String>,
+    open: Mutex<Open>,
+    /// Held while connecting, so that many requests at once share what comes of it.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    entries: Vec<Entry>,
+    next_id: u64,
+    /// Ends with us.
+    drivers: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: u64,
+    generation: u64,
+    sender: Sender,
+    in_flight: Arc<AtomicUsize>,
+}
+
+#[derive(Debug, Clone)]
+enum Sender {
+    One(Arc<tokio::sync::Mutex<http1::SendRequest<Body>>>),
+    Many { sender: http2::SendRequest<Body>, allowed: Arc<AtomicUsize> },
+}
+
+/// The right to send one request on a connection; to be kept until its answer was read.
+#[derive(Debug)]
+pub(crate) struct Place {
+    id: u64,
+    sender: Sender,
+    in_flight: Arc<AtomicUsize>,
+    /// Nothing was sent on this connection before.
+    pub(crate) fresh: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Why a request got no answer.
+#[derive(Debug)]
+pub(crate) struct SendFailure {
+    pub(crate) cause: String,
+    /// It certainly did not leave.
+    pub(crate) unsent: bool,
+}
+
+impl Connections {
+    pub(crate) fn new(server: ServerAddress, server_name: Option<String>) -> Self {
+        Self {
+            server,
+            server_name,
+            open: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// A place on a connection that is good for this generation; connects if there is none.
+    pub(crate) async fn place(&self, snapshot: &Snapshot) -> Result<Place, String> {
+        if let Some(place) = self.free_place(snapshot.generation) {
+            return Ok(place);
+        }
+        let _alone = self.connecting.lock().await;
+        if let Some(place) = self.free_place(snapshot.generation) {
+            return Ok(place);
+        }
+        tokio::time::timeout(CONNECT_WITHIN, self.connect(snapshot))
+            .await
+            .map_err(|_| format!("{}: no connection in 10s", self.server.authority()))?
+    }
+
+    /// No further requests on this connection.
+    pub(crate) fn retire(&self, place: &Place) {
+        self.lock().entries.retain(|entry| entry.id != place.id);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn free_place(&self, generation: u64) -> Option<Place> {
+        let mut open = self.lock();
+        while open.drivers.try_join_next().is_some() {}
+        open.entries.retain(|entry| entry.generation == generation && !entry.sender.is_closed());
+        open.entries.iter().find_map(|entry| {
+            let busy = entry.in_flight.load(Ordering::Relaxed);
+            (busy < entry.sender.capacity()).then(|| entry.place(false))
+        })
+    }
+
+    async fn connect(&self, snapshot: &Snapshot) -> Result<Place, String> {
+        let at = self.server.authority();
+        let stream = TcpStream::connect((self.server.host.as_str(), self.server.port))
+            .await
+            .map_err(|error| format!("{at}: {error}"))?;
+        stream.set_nodelay(true).map_err(|error| format!("{at}: {error}"))?;
+        let Some(tls) = &snapshot.tls else {
+            return self.speak(stream, false, snapshot.generation).await;
+        };
+        let name = self.server_name.clone().unwrap_or_else(|| self.server.host.clone());
+        let name = ServerName::try_from(name)
+            .map_err(|error| format!("{at}: no name for a certificate: {error}"))?;
+        let stream = TlsConnector::from(tls.clone())
+            .connect(name, stream)
+            .await
+            .map_err(|error| format!("{at}: TLS: {error}"))?;
+        let many = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        self.speak(stream, many, snapshot.generation).await
+    }
+
+    async fn speak<S>(&self, stream: S, many: bool, generation: u64) -> Result<Place, String>
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+    {
+        let failed = |error: hyper::Error| format!("{}: {error}", self.server.authority());
+        let stream = TokioIo::new(stream);
+        if many {
+            let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .initial_max_send_streams(UNTOLD)
+                .initial_stream_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(CONNECTION_WINDOW)
+                .keep_alive_interval(PING_EVERY)
+                .keep_alive_timeout(PING_ANSWERED_WITHIN)
+                .keep_alive_while_idle(true)
+                .handshake(stream)
+                .await
+                .map_err(failed)?;
+            let mut pause = Duration::from_millis(1);
+            while connection.current_max_send_streams() == UNTOLD && pause < LONGEST_PAUSE {
+                tokio::time::sleep(pause).await;
+                pause = pause.mul_f32(1.5);
+            }
+            let allowed = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
+            let sender = Sender::Many { sender, allowed: allowed.clone() };
+            // Only the connection itself knows when the server allows more or fewer.
+            let driver = std::future::poll_fn(move |context| {
+                let outcome = Pin::new(&mut connection).poll(context);
+                allowed.store(connection.current_max_send_streams(), Ordering::Relaxed);
+                outcome
+            });
+            Ok(self.keep(sender, generation, driver))
+        } else {
+            let (sender, connection) = http1::handshake(stream).await.map_err(failed)?;
+            let sender = Sender::One(Arc::new(tokio::sync::Mutex::new(sender)));
+            Ok(self.keep(sender, generation, connection))
+        }
+    }
+
+    fn keep<F>(&self, sender: Sender, generation: u64, driver: F) -> Place
+    where
+        F: Future<Output = Result<(), hyper::Error>> + Send + 'static,
+    {
+        let mut open = self.lock();
+        open.next_id += 1;
+        // Whoever waits on this connection hears of its end; there is nobody else to tell.
+        open.drivers.spawn(async move { drop(driver.await) });
+        let entry = Entry {
+            id: open.next_id,
+            generation,
+            sender,
+            in_flight: Arc::new(AtomicUsize::new(0)),
+        };
+        let place = entry.place(true);
+        open.entries.push(entry);
+        place
+    }
+}
+
+impl Entry {
+    fn place(&self, fresh: bool) -> Place {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        Place { id: self.id, sender: self.sender.clone(), in_flight: self.in_flight.clone(), fresh }
+    }
+}
+
+impl Sender {
+    fn is_closed(&self) -> bool {
+        match self {
+            // Locked means in use.
+            Self::One(sender) => sender.try_lock().is_ok_and(|sender| sender.is_closed()),
+            Self::Many { sender, .. } => sender.is_closed(),
+        }
+    }
+
+    fn capacity(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many { allowed, .. } => allowed.load(Ordering::Relaxed).clamp(1, STREAMS),
+        }
+    }
+}
+
+impl Place {
+    /// Whether requests carry their address in full here, as HTTP/2 wants it.
+    pub(crate) fn wants_whole_address(&self) -> bool {
+        matches!(self.sender, Sender::Many { .. })
+    }
+
+    pub(crate) async fn send(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, SendFailure> {
+        let not_ready = |error: hyper::Error| SendFailure { cause: causes(&error), unsent: true };
+        let answer = match &self.sender {
+            Sender::One(sender) => {
+                let mut sender = sender.lock().await;
+                sender.ready().await.map_err(not_ready)?;
+                sender.try_send_request(request).await
+            }
+            Sender::Many { sender, .. } => {
+                let mut sender = sender.clone();
+                sender.ready().await.map_err(not_ready)?;
+                sender.try_send_request(request).await
+            }
+        };
+        answer.map_err(|mut error| SendFailure {
+            unsent: error.take_message().is_some(),
+            cause: causes(&error.into_error()),
+        })
+    }
+}
+
+/// An error with what caused it, since the outermost rarely says why.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

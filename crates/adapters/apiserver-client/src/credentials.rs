@@ -1,0 +1,219 @@
+//! Who we are at the moment: read from files, plugins and inline data, and read again.
+//!
+//! Rule: what was good stays in use until something better can be read, so a rotation caught
+//! half-way does no harm. Material for TLS that changed makes a new generation; connections of an
+//! older one take no more requests. Tokens change without one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hyper::header::HeaderValue;
+use ports::ApiTime;
+use rustls::ClientConfig;
+use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
+
+use crate::access::{ClusterAccess, Material, TokenSource, Trust};
+use crate::exec_plugin::{self, ExecCredential};
+use crate::secret::Secret;
+use crate::tls::TlsMaterial;
+
+/// How old what we know may be when a request is made.
+const CHECK_AFTER: Duration = Duration::from_secs(5);
+/// How soon a plugin may be asked again after a refusal.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// Where machines keep whom they trust; the first that is there counts, as in Go.
+const SYSTEM_BUNDLES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// What a request needs to know.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    pub(crate) generation: u64,
+    /// None for a server without TLS.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    /// Marked as sensitive, so that its debug form is masked.
+    pub(crate) authorization: Option<HeaderValue>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    access: ClusterAccess,
+    state: Mutex<State>,
+    refused: AtomicBool,
+    generation: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    snapshot: Option<Arc<Snapshot>>,
+    material: Option<TlsMaterial>,
+    checked: Option<Instant>,
+    exec: Option<(ExecCredential, Instant)>,
+    system_bundle: Option<Secret>,
+}
+
+impl Credentials {
+    pub(crate) fn new(access: ClusterAccess) -> Self {
+        Self {
+            access,
+            state: Mutex::default(),
+            refused: AtomicBool::new(false),
+            generation: watch::Sender::new(0),
+        }
+    }
+
+    /// Tells when there is a new generation.
+    pub(crate) fn generations(&self) -> watch::Receiver<u64> {
+        self.generation.subscribe()
+    }
+
+    /// The API server did not take them: look again before the next request.
+    pub(crate) fn refused(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    /// What is good now; looks again when that was long ago, or when `look` says so.
+    pub(crate) async fn current(&self, look: bool) -> Result<Arc<Snapshot>, String> {
+        let mut state = self.state.lock().await;
+        let refused = self.refused.swap(false, Ordering::Relaxed);
+        let checked = state.checked.is_some_and(|at| at.elapsed() < CHECK_AFTER);
+        if let Some(snapshot) = state.snapshot.clone()
+            && checked
+            && !refused
+            && !look
+            && !state.exec.as_ref().is_some_and(|(credential, _)| is_over(credential))
+        {
+            return Ok(snapshot);
+        }
+        match self.gather(&mut state, refused).await {
+            Ok(snapshot) => {
+                state.checked = Some(Instant::now());
+                state.snapshot = Some(snapshot.clone());
+                Ok(snapshot)
+            }
+            Err(problem) => match state.snapshot.clone() {
+                Some(snapshot) => {
+                    tracing::warn!(%problem, "credentials cannot be read again; the old ones stay");
+                    state.checked = Some(Instant::now());
+                    Ok(snapshot)
+                }
+                None => Err(problem),
+            },
+        }
+    }
+
+    async fn gather(&self, state: &mut State, refused: bool) -> Result<Arc<Snapshot>, String> {
+        let authority = match &self.access.trust {
+            _ if !self.access.server.tls => None,
+            Trust::Anybody => None,
+            Trust::System => Some(system_bundle(state).await?),
+            Trust::Authority(material) => Some(read(material).await?),
+        };
+        let mut certificate = match &self.access.certificate {
+            Some(files) => Some((read(&files.certificate).await?, read(&files.key).await?)),
+            None => None,
+        };
+        let mut token = match &self.access.token {
+            Some(TokenSource::Fixed(token)) => Some(token.clone()),
+            Some(TokenSource::File(path)) => Some(read(&Material::File(path.clone())).await?),
+            None => None,
+        };
+        if let Some(credential) = self.from_plugin(state, authority.as_ref(), refused).await? {
+            certificate = credential.certificate.or(certificate);
+            token = credential.token.or(token);
+        }
+        let authorization = token.as_ref().map(bearer).transpose()?;
+        let (generation, tls) = if self.access.server.tls {
+            let material = TlsMaterial { authority, certificate };
+            self.tls_of(state, material)?
+        } else {
+            (0, None)
+        };
+        Ok(Arc::new(Snapshot { generation, tls, authorization }))
+    }
+
+    /// The settings in use when nothing changed, or a new generation.
+    fn tls_of(
+        &self,
+        state: &mut State,
+        material: TlsMaterial,
+    ) -> Result<(u64, Option<Arc<ClientConfig>>), String> {
+        if let (Some(old), Some(snapshot)) = (&state.material, &state.snapshot)
+            && *old == material
+        {
+            return Ok((snapshot.generation, snapshot.tls.clone()));
+        }
+        let config = Arc::new(material.client_config()?);
+        state.material = Some(material);
+        let generation = state.snapshot.as_ref().map_or(0, |snapshot| snapshot.generation + 1);
+        self.generation.send_replace(generation);
+        Ok((generation, Some(config)))
+    }
+
+    async fn from_plugin(
+        &self,
+        state: &mut State,
+        authority: Option<&Secret>,
+        refused: bool,
+    ) -> Result<Option<ExecCredential>, String> {
+        let Some(plugin) = &self.access.exec else { return Ok(None) };
+        if let Some((credential, asked)) = &state.exec
+            && !is_over(credential)
+            && !(refused && asked.elapsed() >= ASK_AGAIN_AFTER)
+        {
+            return Ok(Some(credential.clone()));
+        }
+        let credential = exec_plugin::ask(plugin, authority).await?;
+        state.exec = Some((credential.clone(), Instant::now()));
+        Ok(Some(credential))
+    }
+}
+
+fn is_over(credential: &ExecCredential) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = ApiTime::from_nanos(i64::try_from(now.as_nanos()).unwrap_or(i64::MAX));
+    credential.expires.is_some_and(|expires| expires <= now)
+}
+
+fn bearer(token: &Secret) -> Result<HeaderValue, String> {
+    let mut text = b"Bearer ".to_vec();
+    text.extend_from_slice(token.reveal().trim_ascii());
+    let mut value = HeaderValue::from_bytes(&text)
+        .map_err(|_| "the token has characters that no header may have".to_owned())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+async fn read(material: &Material) -> Result<Secret, String> {
+    match material {
+        Material::Inline(secret) => Ok(secret.clone()),
+        Material::File(path) => match tokio::fs::read(path).await {
+            Ok(content) if content.trim_ascii().is_empty() => {
+                Err(format!("{}: the file is empty", path.display()))
+            }
+            Ok(content) => Ok(Secret::new(content)),
+            Err(error) => Err(format!("{}: {error}", path.display())),
+        },
+    }
+}
+
+async fn system_bundle(state: &mut State) -> Result<Secret, String> {
+    if let Some(bundle) = &state.system_bundle {
+        return Ok(bundle.clone());
+    }
+    for path in SYSTEM_BUNDLES {
+        if let Ok(bundle) = read(&Material::File(path.into())).await {
+            state.system_bundle = Some(bundle.clone());
+            return Ok(bundle);
+        }
+    }
+    Err(format!("none of {} can be read", SYSTEM_BUNDLES.join(", ")))
+}

@@ -1,0 +1,254 @@
+//! Reads a kubeconfig: bytes in, one [`ClusterAccess`] out.
+//!
+//! Rule: pure, and a mistake names file, line, field and what was expected, never a value, since
+//! any value here may be a secret. What would be ignored silently but matters for who we are or
+//! whom we trust (proxies, passwords, auth providers) is refused. Reads one file; does not merge.
+//! upstream: client-go tools/clientcmd
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use document::problem::Origin;
+use document::{Node, Value};
+
+use crate::access::{
+    ClientCertificate, ClusterAccess, ExecPlugin, Impersonation, Material, ServerAddress,
+    TokenSource, Trust,
+};
+use crate::secret::Secret;
+
+mod fields;
+
+use fields::Fields;
+
+/// What is wrong with a kubeconfig.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {field}: {problem}")]
+pub struct KubeconfigError {
+    /// File and line.
+    pub place: String,
+    pub field: String,
+    pub problem: String,
+}
+
+/// Chooses a context (the current one, unless another is named) and reads what belongs to it.
+/// Relative paths are relative to the kubeconfig's folder, which `file` says.
+pub fn parse_kubeconfig(
+    bytes: &[u8],
+    file: &Path,
+    context: Option<&str>,
+) -> Result<ClusterAccess, KubeconfigError> {
+    let path: Arc<str> = file.display().to_string().into();
+    let origin = Origin::File { path: path.clone(), line: 0, column: 0 };
+    let whole = |problem: &str| KubeconfigError {
+        place: path.to_string(),
+        field: "kubeconfig".to_owned(),
+        problem: problem.to_owned(),
+    };
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(whole("the file is empty"));
+    }
+    let document = document::parse(bytes, &origin).map_err(|problem| KubeconfigError {
+        place: problem.origin.to_string(),
+        field: "kubeconfig".to_owned(),
+        // The parser's words may show what stands there.
+        problem: "is neither YAML nor JSON that can be read".to_owned(),
+    })?;
+    let root = Fields::of(&document.root, "")?;
+    match root.text("kind")?.as_deref() {
+        None | Some("Config") => {}
+        Some(_) => return Err(root.wrong("kind", "expected Config")),
+    }
+    let chosen = match context {
+        Some(name) => name.to_owned(),
+        None => root
+            .text("current-context")?
+            .ok_or_else(|| root.wrong("current-context", "is not set, and no context was named"))?,
+    };
+    let context = root.named("contexts", "context", &chosen)?;
+    let cluster_name = context.needed("cluster")?;
+    let cluster = root.named("clusters", "cluster", &cluster_name)?;
+    let user = match context.text("user")? {
+        Some(name) => Some(root.named("users", "user", &name)?),
+        None => None,
+    };
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let mut access = read_cluster(&cluster, folder)?;
+    access.namespace = context.text("namespace")?.unwrap_or_else(|| "default".to_owned());
+    if let Some(user) = user {
+        read_user(&user, folder, &mut access)?;
+        access.exec = read_exec(&user, &cluster, folder)?;
+    }
+    let has_tls_material = access.certificate.is_some() || access.trust != Trust::System;
+    access.server = read_server(&cluster, has_tls_material)?;
+    Ok(access)
+}
+
+fn read_server(cluster: &Fields<'_>, tls: bool) -> Result<ServerAddress, KubeconfigError> {
+    let text = cluster.needed("server")?;
+    ServerAddress::parse(&text, tls).map_err(|problem| cluster.wrong("server", &problem))
+}
+
+fn read_cluster(cluster: &Fields<'_>, folder: &Path) -> Result<ClusterAccess, KubeconfigError> {
+    cluster.refuse("proxy-url", "a proxy to the API server is not supported")?;
+    let authority = material(cluster, "certificate-authority", folder)?;
+    let trust = match (cluster.flag("insecure-skip-tls-verify")?, authority) {
+        (true, Some(_)) => {
+            let problem = "cannot be true beside a certificate authority";
+            return Err(cluster.wrong("insecure-skip-tls-verify", problem));
+        }
+        (true, None) => Trust::Anybody,
+        (false, Some(authority)) => Trust::Authority(authority),
+        (false, None) => Trust::System,
+    };
+    Ok(ClusterAccess {
+        server: read_server(cluster, true)?,
+        trust,
+        tls_server_name: cluster.text("tls-server-name")?,
+        certificate: None,
+        token: None,
+        exec: None,
+        impersonation: Impersonation::default(),
+        namespace: String::new(),
+    })
+}
+
+fn read_user(
+    user: &Fields<'_>,
+    folder: &Path,
+    access: &mut ClusterAccess,
+) -> Result<(), KubeconfigError> {
+    for field in ["username", "password"] {
+        user.refuse(field, "API servers no longer take passwords")?;
+    }
+    user.refuse("auth-provider", "auth providers are no longer supported; use exec")?;
+    let certificate = material(user, "client-certificate", folder)?;
+    let key = material(user, "client-key", folder)?;
+    access.certificate = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some(ClientCertificate { certificate, key }),
+        (None, None) => None,
+        (Some(_), None) => return Err(user.wrong("client-key", "a certificate needs its key")),
+        (None, Some(_)) => {
+            return Err(user.wrong("client-certificate", "a key needs its certificate"));
+        }
+    };
+    access.token = match (user.text("tokenFile")?, user.text("token")?) {
+        (Some(file), _) => Some(TokenSource::File(folder.join(file))),
+        (None, Some(token)) => Some(TokenSource::Fixed(Secret::new(token))),
+        (None, None) => None,
+    };
+    access.impersonation = Impersonation {
+        user: user.text("as")?.unwrap_or_default(),
+        uid: user.text("as-uid")?.unwrap_or_default(),
+        groups: user.texts("as-groups")?,
+        extra: user.lists("as-user-extra")?,
+    };
+    let others = !access.impersonation.groups.is_empty()
+        || !access.impersonation.extra.is_empty()
+        || !access.impersonation.uid.is_empty();
+    if others && access.impersonation.user.is_empty() {
+        return Err(user.wrong("as", "is needed beside as-uid, as-groups and as-user-extra"));
+    }
+    Ok(())
+}
+
+fn read_exec(
+    user: &Fields<'_>,
+    cluster: &Fields<'_>,
+    folder: &Path,
+) -> Result<Option<ExecPlugin>, KubeconfigError> {
+    let Some(exec) = user.fields("exec")? else { return Ok(None) };
+    let api_version = exec.needed("apiVersion")?;
+    if !matches!(
+        api_version.as_str(),
+        "client.authentication.k8s.io/v1" | "client.authentication.k8s.io/v1beta1"
+    ) {
+        return Err(exec.wrong("apiVersion", "expected client.authentication.k8s.io/v1"));
+    }
+    if exec.text("interactiveMode")?.as_deref() == Some("Always") {
+        return Err(exec.wrong("interactiveMode", "there is nobody here to ask"));
+    }
+    let command = exec.needed("command")?;
+    // A bare name is looked up in PATH.
+    let command = if command.contains('/') { folder.join(command) } else { PathBuf::from(command) };
+    let mut environment = Vec::new();
+    for entry in exec.list("env")? {
+        let entry = Fields::of(entry, &exec.path("env"))?;
+        let value = entry.text("value")?.unwrap_or_default();
+        environment.push((entry.needed("name")?, Secret::new(value)));
+    }
+    let cluster = match exec.flag("provideClusterInfo")? {
+        true => Some(cluster_info(cluster)?),
+        false => None,
+    };
+    Ok(Some(ExecPlugin {
+        api_version,
+        command,
+        arguments: exec.texts("args")?,
+        environment,
+        install_hint: exec.text("installHint")?.unwrap_or_default(),
+        cluster,
+    }))
+}
+
+/// What an exec plugin may know of the cluster. The authority's file, if it is one, is added when
+/// the plugin is run.
+fn cluster_info(cluster: &Fields<'_>) -> Result<serde_json::Value, KubeconfigError> {
+    let mut info = serde_json::Map::new();
+    for field in ["server", "tls-server-name", "certificate-authority-data"] {
+        if let Some(value) = cluster.text(field)? {
+            info.insert(field.to_owned(), value.into());
+        }
+    }
+    if cluster.flag("insecure-skip-tls-verify")? {
+        info.insert("insecure-skip-tls-verify".to_owned(), true.into());
+    }
+    for extension in cluster.list("extensions")? {
+        let extension = Fields::of(extension, &cluster.path("extensions"))?;
+        if extension.text("name")?.as_deref() == Some("client.authentication.k8s.io/exec") {
+            let config = extension.node("extension").map_or(serde_json::Value::Null, plain);
+            info.insert("config".to_owned(), config);
+        }
+    }
+    Ok(info.into())
+}
+
+fn plain(node: &Node) -> serde_json::Value {
+    match &node.value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(flag) => (*flag).into(),
+        Value::Number(document::Number::Integer(number)) => {
+            i64::try_from(*number).map_or(serde_json::Value::Null, Into::into)
+        }
+        Value::Number(document::Number::Float(number)) => (*number).into(),
+        Value::String(text) => text.as_str().into(),
+        Value::List(items) => items.iter().map(plain).collect(),
+        Value::Map(entries) => {
+            entries.iter().map(|(key, value)| (key.clone(), plain(value))).collect()
+        }
+    }
+}
+
+/// `FIELD-data`, or the file that `FIELD` names; the data win.
+fn material(
+    fields: &Fields<'_>,
+    field: &str,
+    folder: &Path,
+) -> Result<Option<Material>, KubeconfigError> {
+    let data = format!("{field}-data");
+    if let Some(text) = fields.text(&data)? {
+        let text: String = text.split_ascii_whitespace().collect();
+        let decoded = base64::engine::general_purpose::STANDARD
+            .decode(text)
+            .map_err(|_| fields.wrong(&data, "expected base64"))?;
+        return Ok(Some(Material::Inline(Secret::new(decoded))));
+    }
+    Ok(fields.text(field)?.map(|file| Material::File(folder.join(file))))
+}
+
+type Entries = BTreeMap<String, Node>;
+
+#[cfg(test)]
+mod tests;

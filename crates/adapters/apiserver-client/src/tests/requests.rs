@@ -1,0 +1,197 @@
+//! Single requests: what is sent again, what is not, and how a bad answer ends.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind};
+use ports::{ClusterApi, ClusterApiError};
+
+use super::peer::{Peer, Piece, Reply, json, options, silence, stream};
+use crate::access::TokenSource;
+use crate::client::{ApiClient, ClientOptions};
+use crate::{RateLimit, Secret};
+
+const NODE: &str = r#"{"metadata":{"name":"n","uid":"u","resourceVersion":"7"}}"#;
+
+fn node() -> ObjectPath {
+    ObjectPath::node("n")
+}
+
+fn patch() -> Patch {
+    Patch { kind: PatchKind::Merge, subresource: None, body: b"{}".to_vec() }
+}
+
+fn client(peer: &Peer, change: impl FnOnce(&mut ClientOptions)) -> ApiClient {
+    let mut options = options();
+    change(&mut options);
+    ApiClient::new(peer.access(), options).expect("a client")
+}
+
+#[tokio::test]
+async fn an_object_is_read_and_patched() {
+    let peer = Peer::plain(|_, _| json(200, NODE)).await;
+    let client = peer.client();
+    let stored = client.read(&node()).await.expect("a node");
+    assert_eq!((stored.uid.as_str(), stored.resource_version.as_str()), ("u", "7"));
+    client.patch(&node(), patch()).await.expect("a node");
+    let seen = peer.seen();
+    assert_eq!(seen[0].target, "/api/v1/nodes/n");
+    assert_eq!(
+        (seen[1].method.as_str(), seen[1].content_type.as_str()),
+        ("PATCH", "application/merge-patch+json")
+    );
+    assert_eq!(peer.connections(), 1);
+}
+
+#[tokio::test]
+async fn too_many_requests_are_sent_again_after_the_pause_if_it_fits() {
+    let busy = || json(429, "").header("retry-after", "1");
+    let peer = Peer::plain(move |n, _| if n == 0 { busy() } else { json(200, NODE) }).await;
+    let began = Instant::now();
+    peer.client().patch(&node(), patch()).await.expect("patched in the end");
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    let peer = Peer::plain(|_, _| json(429, "").header("retry-after", "3600")).await;
+    let began = Instant::now();
+    let error = peer.client().read(&node()).await.expect_err("throttled");
+    assert!(began.elapsed() < Duration::from_secs(1));
+    let hour = Duration::from_secs(3600);
+    assert!(matches!(error, ClusterApiError::Throttled { retry_after, .. } if retry_after == hour));
+    let peer = Peer::plain(|_, _| json(429, "").header("retry-after", "0")).await;
+    peer.client().read(&node()).await.expect_err("throttled for ever");
+    assert_eq!(peer.seen().len(), 11, "it gives up some time");
+}
+
+#[tokio::test]
+async fn refusals_are_told_apart() {
+    let table = [
+        (404, "{}", "NotFound"),
+        (409, r#"{"kind":"Status","reason":"AlreadyExists"}"#, "AlreadyExists"),
+        (409, r#"{"kind":"Status","reason":"Conflict"}"#, "Conflict"),
+        (403, "{}", "Refused"),
+        (500, "{}", "ServerTrouble"),
+    ];
+    for (status, body, expected) in table {
+        let peer = Peer::plain(move |_, _| json(status, body)).await;
+        let error = peer.client().delete(&node(), Deletion::default()).await.expect_err("refused");
+        assert!(format!("{error:?}").starts_with(expected), "{error:?}");
+        assert_eq!(peer.seen().len(), 1, "{expected} is not sent again");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_trickles_ends_by_the_deadline() {
+    let drop = || [Piece::Data(Bytes::from_static(b" ")), Piece::Wait(Duration::from_millis(20))];
+    let pieces: Vec<Piece> = (0..1000).flat_map(|_| drop()).collect();
+    let peer = Peer::plain(move |_, _| stream(200, pieces.clone())).await;
+    let client = client(&peer, |options| options.deadline = Duration::from_millis(300));
+    let began = Instant::now();
+    let error = client.read(&node()).await.expect_err("too slow");
+    assert!(matches!(error, ClusterApiError::Unanswered { .. }), "{error:?}");
+    assert!(began.elapsed() < Duration::from_secs(2));
+}
+
+#[tokio::test]
+async fn an_endless_answer_ends_by_its_length() {
+    let endless = || stream(200, vec![Piece::Endless(Bytes::from(vec![b' '; 16 * 1024]))]);
+    let peer = Peer::plain(move |_, _| endless()).await;
+    let client = client(&peer, |options| options.object_limit = 1024 * 1024);
+    let error = client.read(&node()).await.expect_err("too long");
+    assert!(matches!(error, ClusterApiError::TooLarge { limit: 0x10_0000, .. }), "{error:?}");
+    assert!(peer.produced() < 16 * 1024 * 1024, "{}", peer.produced());
+}
+
+#[tokio::test]
+async fn a_black_hole_is_left_for_a_new_connection() {
+    let peer = Peer::plain(|n, _| if n == 1 { silence() } else { json(200, NODE) }).await;
+    let client = client(&peer, |options| options.deadline = Duration::from_millis(300));
+    client.read(&node()).await.expect("a node");
+    let error = client.read(&node()).await.expect_err("silence");
+    assert!(matches!(error, ClusterApiError::Unanswered { .. }), "{error:?}");
+    client.read(&node()).await.expect("a node");
+    let on: Vec<usize> = peer.seen().iter().map(|seen| seen.connection).collect();
+    assert_eq!(on, [1, 1, 2]);
+}
+
+#[tokio::test]
+async fn a_read_on_a_lost_connection_is_sent_again_and_a_write_is_not() {
+    let cut_second = |n: usize| -> Reply {
+        if n == 1 { stream(200, vec![Piece::Cut]) } else { json(200, NODE) }
+    };
+    let peer = Peer::plain(move |n, _| cut_second(n)).await;
+    let client = peer.client();
+    client.read(&node()).await.expect("a node");
+    client.read(&node()).await.expect("a node, at the second attempt");
+    assert_eq!(peer.seen().len(), 3);
+    let peer = Peer::plain(move |n, _| cut_second(n)).await;
+    let client = peer.client();
+    client.read(&node()).await.expect("a node");
+    let error = client.patch(&node(), patch()).await.expect_err("nobody knows");
+    assert!(matches!(error, ClusterApiError::Unanswered { .. }), "{error:?}");
+    assert_eq!(peer.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn nobody_there_and_garbage_are_told_apart() {
+    let peer = Peer::plain(|_, _| json(200, "garbage")).await;
+    let error = peer.client().read(&node()).await.expect_err("garbage");
+    assert!(matches!(error, ClusterApiError::Unreadable { .. }), "{error:?}");
+    let mut access = peer.access();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    access.server.port = free.local_addr().expect("an address").port();
+    drop(free);
+    let client = ApiClient::new(access, options()).expect("a client");
+    let error = client.patch(&node(), patch()).await.expect_err("nobody");
+    assert!(matches!(error, ClusterApiError::Unreachable { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_token_file_is_read_again_after_a_refusal_and_never_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("token");
+    std::fs::write(&file, "hunter1\n").expect("write");
+    let peer = Peer::plain(|_, seen| match seen.authorization.as_str() {
+        "Bearer hunter2" => json(200, NODE),
+        _ => json(401, r#"{"kind":"Status","message":"Unauthorized"}"#),
+    })
+    .await;
+    let mut access = peer.access();
+    access.token = Some(TokenSource::File(file.clone()));
+    let client = ApiClient::new(access, options()).expect("a client");
+    let error = client.read(&node()).await.expect_err("the old token");
+    assert!(matches!(error, ClusterApiError::Unauthenticated { .. }), "{error:?}");
+    std::fs::write(&file, "hunter2\n").expect("write");
+    client.read(&node()).await.expect("the new token");
+    // Half-way through a rotation there may be nothing to read; the old one stays.
+    std::fs::write(&file, "").expect("write");
+    client.refresh_credentials().await.expect("the old one stays");
+    client.read(&node()).await.expect("the token before");
+    let shown = format!("{client:?} {error:?} {:?}", Secret::new("hunter2"));
+    assert!(!shown.contains("hunter"), "{shown}");
+}
+
+#[tokio::test]
+async fn missing_credentials_send_nothing() {
+    let peer = Peer::plain(|_, _| json(200, NODE)).await;
+    let mut access = peer.access();
+    access.token = Some(TokenSource::File("/nowhere/token".into()));
+    let client = ApiClient::new(access, options()).expect("a client");
+    let error = client.read(&node()).await.expect_err("no token");
+    assert!(matches!(error, ClusterApiError::NoCredentials { .. }), "{error:?}");
+    assert!(error.to_string().contains("/nowhere/token"), "{error}");
+    assert!(peer.seen().is_empty());
+}
+
+#[tokio::test]
+async fn the_rate_holds_and_a_turn_beyond_the_deadline_is_refused_at_once() {
+    let peer = Peer::plain(|_, _| json(200, NODE)).await;
+    let limited = client(&peer, |options| options.rate = RateLimit::new(10.0, 1));
+    let began = Instant::now();
+    for _ in 0..4 {
+        limited.read(&node()).await.expect("a node");
+    }
+    assert!(began.elapsed() >= Duration::from_millis(290), "{:?}", began.elapsed());
+    let slow = client(&peer, |options| options.rate = RateLimit::new(0.01, 1));
+    slow.read(&node()).await.expect("a node");
+    let error = slow.read(&node()).await.expect_err("too late");
+    assert!(matches!(error, ClusterApiError::Throttled { .. }), "{error:?}");
+}

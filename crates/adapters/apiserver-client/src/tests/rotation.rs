@@ -1,0 +1,219 @@
+//! TLS: one connection for many requests, whom we trust, and certificates that change under way.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ports::cluster_api::{ObjectPath, Selection};
+use ports::cluster_objects::Node;
+use ports::{ClusterApi, ClusterApiError, FeedEvent, ObjectFeed as _};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::peer::{Peer, Piece, Seen, json, line, options, stream};
+use crate::access::{ClientCertificate, ClusterAccess, Material, Trust};
+use crate::client::ApiClient;
+use crate::watch::Watch;
+
+const NODE: &str = r#"{"metadata":{"name":"n","uid":"u","resourceVersion":"7"}}"#;
+
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut parameters = CertificateParams::default();
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        Self(CertifiedIssuer::self_signed(parameters, key).expect("an authority"))
+    }
+
+    fn issue(&self, name: &str) -> (String, KeyPair, Vec<u8>) {
+        let key = KeyPair::generate().expect("a key");
+        let parameters = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        let certificate = parameters.signed_by(&key, &self.0).expect("a certificate");
+        (certificate.pem(), key, certificate.der().to_vec())
+    }
+
+    /// A server that asks for certificates of this authority.
+    fn server(&self) -> ServerConfig {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.as_ref().der().clone()).expect("a root");
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+                .allow_unauthenticated()
+                .build()
+                .expect("a verifier");
+        let (_, key, der) = self.issue("127.0.0.1");
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![der.into()], key)
+            .expect("a server");
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        config
+    }
+
+    /// Writes a client's certificate; returns it as the server will see it.
+    fn write_client(&self, files: &Files) -> Vec<u8> {
+        let (pem, key, der) = self.issue("client");
+        std::fs::write(&files.certificate, pem).expect("write");
+        std::fs::write(&files.key, key.serialize_pem()).expect("write");
+        der
+    }
+
+    fn access(&self, peer: &Peer, files: Option<&Files>) -> ClusterAccess {
+        let mut access = peer.access();
+        access.server.tls = true;
+        access.trust =
+            Trust::Authority(Material::Inline(crate::Secret::new(self.0.as_ref().pem())));
+        access.certificate = files.map(|files| ClientCertificate {
+            certificate: Material::File(files.certificate.clone()),
+            key: Material::File(files.key.clone()),
+        });
+        access
+    }
+}
+
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Files {
+    fn within(folder: &Path) -> Self {
+        Self { certificate: folder.join("c.pem"), key: folder.join("k.pem") }
+    }
+}
+
+fn client(access: ClusterAccess) -> ApiClient {
+    ApiClient::new(access, options()).expect("a client")
+}
+
+async fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(5);
+    while !holds() {
+        assert!(Instant::now() < until, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Opens so many requests that are never answered, and waits until all have arrived.
+async fn hold(client: &ApiClient, peer: &Peer, count: usize) -> JoinSet<()> {
+    let mut held = JoinSet::new();
+    for _ in 0..count {
+        let client = client.with_deadline(Duration::from_secs(60));
+        held.spawn(async move {
+            let _ = client.read(&ObjectPath::node("n")).await;
+        });
+    }
+    eventually("all requests arrive", || peer.seen().len() >= count).await;
+    held
+}
+
+fn never(_: usize, _: &Seen) -> super::peer::Reply {
+    super::peer::silence()
+}
+
+#[tokio::test]
+async fn many_requests_share_a_connection_and_too_many_open_another() {
+    let authority = Authority::new();
+    let peer = Peer::secure(authority.server(), None, never).await;
+    let client = client(authority.access(&peer, None));
+    let held = hold(&client, &peer, 60).await;
+    assert_eq!(peer.connections(), 1);
+    drop(held);
+    let peer = Peer::secure(authority.server(), None, never).await;
+    let client = self::client(authority.access(&peer, None));
+    let _held = hold(&client, &peer, 130).await;
+    assert_eq!(peer.connections(), 3);
+}
+
+#[tokio::test]
+async fn a_server_that_allows_fewer_streams_gets_more_connections() {
+    let authority = Authority::new();
+    let peer = Peer::secure(authority.server(), Some(4), |n, _| match n {
+        0 => json(200, NODE),
+        _ => super::peer::silence(),
+    })
+    .await;
+    let client = client(authority.access(&peer, None));
+    // The first answer tells us what is allowed.
+    client.read(&ObjectPath::node("n")).await.expect("a node");
+    let _held = hold(&client, &peer, 10).await;
+    let most = (1..=peer.connections())
+        .map(|at| peer.seen().iter().skip(1).filter(|seen| seen.connection == at).count())
+        .max();
+    assert!(peer.connections() >= 3 && most <= Some(4), "{} {most:?}", peer.connections());
+}
+
+#[tokio::test]
+async fn only_whom_we_trust_is_talked_to() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let peer = Peer::secure(authority.server(), None, |_, _| json(200, NODE)).await;
+    let node = ObjectPath::node("n");
+    let mut access = other.access(&peer, None);
+    let error = client(access.clone()).read(&node).await.expect_err("a stranger");
+    assert!(matches!(error, ClusterApiError::Unreachable { .. }), "{error:?}");
+    access.trust = Trust::Anybody;
+    client(access).read(&node).await.expect("anybody will do");
+    let mut access = authority.access(&peer, None);
+    access.tls_server_name = Some("other.example".to_owned());
+    client(access).read(&node).await.expect_err("another name");
+    assert_eq!(peer.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn new_certificates_are_used_on_new_connections_and_watches_move() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = Files::within(folder.path());
+    let authority = Authority::new();
+    let first = authority.write_client(&files);
+    let peer = Peer::secure(authority.server(), None, |_, seen| {
+        if seen.target.contains("watch=true") {
+            let object = r#"{"metadata":{"name":"n","resourceVersion":"9"}}"#;
+            let event = line(&format!(r#"{{"type":"ADDED","object":{object}}}"#));
+            stream(200, vec![event, Piece::Hang])
+        } else if seen.target.contains("limit=") {
+            json(200, r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#)
+        } else {
+            json(200, NODE)
+        }
+    })
+    .await;
+    let client = client(authority.access(&peer, Some(&files)));
+    let mut watch: Watch<Node> = Watch::start(&client, Selection::default());
+    for _ in 0..4 {
+        timeout(Duration::from_secs(5), watch.next()).await.expect("an event");
+    }
+    // Half of a rotation: the certificate is new, its key is not there yet.
+    let key = std::fs::read(&files.key).expect("read");
+    let second = authority.write_client(&files);
+    let second_key = std::fs::read(&files.key).expect("read");
+    std::fs::write(&files.key, key).expect("write");
+    client.refresh_credentials().await.expect("the old ones stay");
+    client.read(&ObjectPath::node("n")).await.expect("a node");
+    assert!(peer.seen().iter().all(|seen| seen.certificate == first));
+    assert_eq!(peer.connections(), 1);
+    // The other half.
+    std::fs::write(&files.key, second_key).expect("write");
+    client.refresh_credentials().await.expect("new ones");
+    client.read(&ObjectPath::node("n")).await.expect("a node");
+    let event = timeout(Duration::from_secs(5), watch.next()).await.expect("an event");
+    assert!(matches!(event, FeedEvent::Applied(_)), "no outage, no list: {event:?}");
+    let seen = peer.seen();
+    let moved = seen.last().expect("a request");
+    assert!(seen.iter().rev().take(2).all(|seen| seen.certificate == second));
+    assert!(
+        seen.iter().any(|seen| seen.connection == 2 && seen.target.contains("=9")),
+        "{moved:?}"
+    );
+    assert_eq!(peer.connections(), 2);
+    assert!(!format!("{client:?}").contains("PRIVATE"));
+}

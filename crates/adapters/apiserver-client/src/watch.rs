@@ -1,0 +1,284 @@
+//! Lists, then watches, for ever: a feed of the objects of one kind.
+//!
+//! Rule: goes on from where it was, and lists again only when the API server no longer keeps that
+//! place. At most a few events wait for a slow reader, whose slowness then holds up the stream. A
+//! stream that says nothing for too long, or lasts longer than was asked for, is given up. What to
+//! ask next is `watch_progress`'s business.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use ports::cluster_api::Selection;
+use ports::cluster_objects::ApiObject;
+use ports::{ClusterApiError, FeedEvent, ObjectFeed, PortFuture};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::back_off::BackOff;
+use crate::client::{Answer, ApiClient};
+use crate::connections::causes;
+use crate::lines::Lines;
+use crate::request::ApiRequest;
+use crate::watch_line::{WatchLine, read_line, read_page};
+use crate::watch_progress::{Progress, Question};
+
+/// How many events may wait for the reader.
+const WAITING: usize = 64;
+/// How much longer than was asked for a stream may last.
+const MARGIN: Duration = Duration::from_secs(30);
+/// A stream that ends sooner than this is not opened again at once.
+const SHORT: Duration = Duration::from_secs(1);
+/// How often a watch sees to it that new certificates are noticed.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// A feed of objects. Ends when it is dropped.
+#[derive(Debug)]
+pub struct Watch<T> {
+    events: mpsc::Receiver<FeedEvent<T>>,
+    task: JoinSet<()>,
+    client: ApiClient,
+    selection: Selection,
+}
+
+impl<T: ApiObject> Watch<T> {
+    /// Begins to list. To be called within tokio.
+    #[must_use]
+    pub fn start(client: &ApiClient, selection: Selection) -> Self {
+        // Replaced at once; a closed channel is a watch that has yet to begin.
+        let (_, events) = mpsc::channel(1);
+        let mut watch = Self { events, task: JoinSet::new(), client: client.clone(), selection };
+        watch.begin();
+        watch
+    }
+
+    fn begin(&mut self) {
+        let (out, events) = mpsc::channel(WAITING);
+        let follower = Follower {
+            progress: Progress::new(self.client.options().page_size),
+            client: self.client.clone(),
+            selection: self.selection.clone(),
+            back_off: BackOff::new(),
+            out,
+            interrupted: false,
+        };
+        self.events = events;
+        self.task.abort_all();
+        self.task.spawn(follower.follow_for_ever());
+    }
+}
+
+impl<T: ApiObject> ObjectFeed<T> for Watch<T> {
+    fn next(&mut self) -> PortFuture<'_, FeedEvent<T>> {
+        Box::pin(async move {
+            loop {
+                if let Some(event) = self.events.recv().await {
+                    return event;
+                }
+                // Only a panic ends the task; what it knew is gone, so it lists again.
+                sleep(SHORT).await;
+                self.begin();
+            }
+        })
+    }
+}
+
+/// Waits until there are newer certificates than those of the generation.
+async fn replaced(generations: &mut tokio::sync::watch::Receiver<u64>, generation: u64) {
+    if generations.wait_for(|now| *now != generation).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The reader is gone.
+struct NobodyListens;
+
+enum Stop {
+    NobodyListens,
+    Failed(ClusterApiError),
+}
+
+impl From<NobodyListens> for Stop {
+    fn from(_: NobodyListens) -> Self {
+        Self::NobodyListens
+    }
+}
+
+impl From<ClusterApiError> for Stop {
+    fn from(error: ClusterApiError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+struct Follower<T> {
+    client: ApiClient,
+    selection: Selection,
+    progress: Progress,
+    back_off: BackOff,
+    out: mpsc::Sender<FeedEvent<T>>,
+    interrupted: bool,
+}
+
+impl<T: ApiObject> Follower<T> {
+    async fn follow_for_ever(mut self) {
+        loop {
+            let outcome = match self.progress.question() {
+                Question::List { token, limit } => self.list(token, limit).await,
+                Question::Watch { version } => self.watch(&version).await,
+            };
+            match outcome {
+                Ok(()) => {}
+                Err(Stop::NobodyListens) => return,
+                Err(Stop::Failed(error)) => {
+                    if self.failed(error).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn tell(&self, event: FeedEvent<T>) -> Result<(), NobodyListens> {
+        self.out.send(event).await.map_err(|_| NobodyListens)
+    }
+
+    async fn failed(&mut self, error: ClusterApiError) -> Result<(), NobodyListens> {
+        self.progress.failed(&error);
+        let asked_for = match &error {
+            ClusterApiError::Throttled { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        };
+        // What has expired is listed again; that is no outage.
+        if !matches!(error, ClusterApiError::Expired { .. }) {
+            self.interrupted = true;
+            self.tell(FeedEvent::Interrupted(error)).await?;
+        }
+        self.pause(asked_for).await
+    }
+
+    async fn pause(&mut self, asked_for: Option<Duration>) -> Result<(), NobodyListens> {
+        let pause = self.back_off.pause(self.client.options().spread.next(), asked_for);
+        tokio::select! {
+            () = sleep(pause) => Ok(()),
+            () = self.out.closed() => Err(NobodyListens),
+        }
+    }
+
+    async fn list(&mut self, token: Option<String>, limit: u32) -> Result<(), Stop> {
+        let options = self.client.options();
+        let request = ApiRequest::list(T::RESOURCE, &self.selection, limit, token.as_deref());
+        let body =
+            self.client.ask_within(&request, options.page_deadline, options.page_limit).await?;
+        let page = read_page(&body).map_err(|error| ClusterApiError::Unreadable {
+            request: request.named.clone(),
+            cause: error.to_string(),
+        })?;
+        drop(body);
+        if token.is_none() {
+            self.tell(FeedEvent::ListBegan).await?;
+        }
+        self.tell(FeedEvent::Listed(page.objects)).await?;
+        for found in page.unreadable {
+            self.tell(FeedEvent::Unreadable { object: found.object, cause: found.cause }).await?;
+        }
+        if self.progress.page_came(&page.version, &page.token) {
+            self.tell(FeedEvent::ListEnded).await?;
+        }
+        Ok(())
+    }
+
+    async fn watch(&mut self, version: &str) -> Result<(), Stop> {
+        let options = self.client.options();
+        let lasts = options.watch_lasts.mul_f64(1.0 + options.spread.next().clamp(0.0, 1.0));
+        let seconds = lasts.as_secs().max(1);
+        let request = ApiRequest::watch(T::RESOURCE, &self.selection, version, seconds);
+        let began = Instant::now();
+        let answer = self.client.open(&request, began + options.deadline).await?;
+        if std::mem::take(&mut self.interrupted) {
+            self.tell(FeedEvent::Resumed).await?;
+        }
+        let until = Instant::now() + Duration::from_secs(seconds) + MARGIN;
+        let outcome = self.read_stream(&request, answer, until).await;
+        self.back_off.held(began.elapsed());
+        if outcome.is_ok() && began.elapsed() < SHORT {
+            self.pause(None).await?;
+        }
+        outcome
+    }
+
+    /// Reads until the stream ends well, or moves to another connection.
+    async fn read_stream(
+        &mut self,
+        request: &ApiRequest,
+        mut answer: Answer,
+        until: Instant,
+    ) -> Result<(), Stop> {
+        let client = self.client.clone();
+        let mut generations = client.generations();
+        let mut lines = Lines::new(client.options().line_limit);
+        let mut look = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
+        let mut silent_until = Instant::now() + client.options().watch_silence;
+        loop {
+            loop {
+                let line = lines.next().map_err(|_| ClusterApiError::TooLarge {
+                    request: request.named.clone(),
+                    limit: client.options().line_limit,
+                })?;
+                let Some(line) = line else { break };
+                self.read_line(request, &line).await?;
+            }
+            tokio::select! {
+                frame = timeout_at(until.min(silent_until), answer.body.frame()) => match frame {
+                    // The API server should have ended it, or said something.
+                    Err(_) => {
+                        client.retire(&answer.place);
+                        return Ok(());
+                    }
+                    Ok(None) => return Ok(()),
+                    Ok(Some(Err(error))) => {
+                        return Err(Stop::Failed(ClusterApiError::Unanswered {
+                            request: request.named.clone(),
+                            cause: causes(&error),
+                        }));
+                    }
+                    Ok(Some(Ok(frame))) => {
+                        if let Ok(data) = frame.into_data() {
+                            silent_until = Instant::now() + client.options().watch_silence;
+                            lines.add(data);
+                        }
+                    }
+                },
+                () = replaced(&mut generations, answer.generation) => return Ok(()),
+                _ = look.tick() => drop(client.refresh_credentials().await),
+                () = self.out.closed() => return Err(Stop::NobodyListens),
+            }
+        }
+    }
+
+    async fn read_line(&mut self, request: &ApiRequest, line: &[u8]) -> Result<(), Stop> {
+        let read = read_line::<T>(line).map_err(|error| ClusterApiError::Unreadable {
+            request: request.named.clone(),
+            cause: error.to_string(),
+        })?;
+        match read {
+            WatchLine::Bookmark { version } => self.progress.reached(&version),
+            WatchLine::Applied(object) => {
+                self.progress.reached(object.identity().resource_version);
+                self.tell(FeedEvent::Applied(object)).await?;
+            }
+            WatchLine::Deleted(object) => {
+                self.progress.reached(object.identity().resource_version);
+                self.tell(FeedEvent::Deleted(object)).await?;
+            }
+            WatchLine::Unreadable { object, version, cause } => {
+                self.progress.reached(&version);
+                self.tell(FeedEvent::Unreadable { object, cause }).await?;
+            }
+            WatchLine::Failed(status) => {
+                let code = if status.code == 0 { 500 } else { status.code };
+                return Err(Stop::Failed(status.into_error(&request.named, code, None)));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! The big simulation, by hand: `simulate [RUNS [NODES [ZONES [SECONDS [FIRST_SEED]]]]]`.
+//!
+//! Prints what was put to the test, and every violation with the seed that shows it again; exits
+//! with 1 if there was one.
+#![allow(clippy::disallowed_methods, reason = "a program for people: it has arguments and an exit code")]
+
+#[path = "../tests/world/mod.rs"]
+mod world;
+
+use std::process::ExitCode;
+
+use world::{Plan, Report, run};
+
+fn main() -> ExitCode {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>());
+    let mut next = |default: u64| match numbers.next() {
+        None => Ok(default),
+        Some(number) => number,
+    };
+    let arguments = (|| Ok::<_, std::num::ParseIntError>([next(10)?, next(15_000)?, next(12)?, next(1_200)?, next(0)?]))();
+    let Ok([runs, nodes, zones, seconds, first]) = arguments else {
+        eprintln!("usage: simulate [RUNS [NODES [ZONES [SECONDS [FIRST_SEED]]]]], all of them numbers");
+        return ExitCode::from(2);
+    };
+    let mut total = Report::default();
+    for seed in first..first.saturating_add(runs) {
+        let plan = Plan {
+            nodes: usize::try_from(nodes).unwrap_or(1).max(1),
+            zones: usize::try_from(zones).unwrap_or(1).max(1),
+            seconds: i64::try_from(seconds).unwrap_or(1),
+            seed,
+        };
+        let report = run(plan);
+        for violation in &report.violations {
+            println!("seed {seed}: {violation}");
+        }
+        total.add(report);
+    }
+    let violations = std::mem::take(&mut total.violations).len();
+    println!("{runs} runs of {nodes} nodes in {zones} zones, {seconds} s each: {violations} violations");
+    println!("{total:#?}");
+    if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,291 @@
+//! The cluster as it is: nodes, their kubelets, and the API server's store. Knows the truth, and
+//! nothing of the controller. Watch events leave here with a lag.
+
+use std::collections::BTreeSet;
+
+use node_health::facts::{Condition, ConditionKind, Conditions, NodeFacts, Taint, Truth};
+use node_health::zones::ZoneKey;
+use node_health::{Moment, Stamp, TaintKey};
+use pod_model::TaintEffect;
+
+use super::dice::Dice;
+
+/// Kubelets renew their lease this often, in seconds.
+pub const RENEW: usize = 10;
+/// Pods per node: one that goes after 300 s, one after 30 s, one that never goes.
+pub const PODS: usize = 3;
+
+/// One node: the truth about it, and what the API server has of it.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub zone: usize,
+    pub exists: bool,
+    pub facts: NodeFacts,
+    pub lease: Stamp,
+    /// Its own clock against the world's, in seconds.
+    clock_error: i64,
+    /// Cut off from the API server, or powered off, until then.
+    pub lost_until: i64,
+    /// Says of itself that it is not ready until then.
+    pub ill_until: i64,
+    /// When its kubelet first posts a status.
+    starts_at: i64,
+    /// Since when it is well in truth, whoever knows.
+    pub well_since: Option<i64>,
+    /// Since when the API server has it from the node itself that it is ready.
+    pub reported_since: Option<i64>,
+    /// Since when it is cut off or off.
+    pub lost_since: Option<i64>,
+    pub ranges: Vec<String>,
+    /// When each pod was bound; absent where it was deleted.
+    pub pods: [Option<i64>; PODS],
+}
+
+/// What a watch says.
+#[derive(Clone, Debug)]
+pub enum News {
+    Node(u32, Box<NodeFacts>),
+    Lease(u32, Stamp),
+    Gone(u32),
+    Pod(u32),
+}
+
+/// All of it.
+pub struct Cluster {
+    pub nodes: Vec<Node>,
+    pub zones: usize,
+    pub now: i64,
+    pub api_down_until: i64,
+    pub api_up_since: i64,
+    /// Every node, old and new, is cut off until then.
+    pub all_lost_until: i64,
+    /// When the lost come back.
+    returns: BTreeSet<(i64, u32)>,
+    version: u64,
+    keys: Vec<ZoneKey>,
+    slots: Vec<Vec<u32>>,
+    /// News not yet delivered, oldest first.
+    pub news: Vec<(i64, News)>,
+    /// Nodes that exist, and those that are Ready in the API, zone by zone.
+    pub members: Vec<usize>,
+    pub ready: Vec<usize>,
+}
+
+impl Cluster {
+    pub fn new(count: usize, zones: usize, start: i64, dice: &mut Dice) -> Self {
+        let label = |zone: usize| {
+            let pair = ("topology.kubernetes.io/zone".to_owned(), format!("zone-{zone}"));
+            ZoneKey::from_labels(&[pair].into())
+        };
+        let mut cluster = Self {
+            nodes: Vec::new(),
+            zones,
+            now: start,
+            api_down_until: 0,
+            api_up_since: 0,
+            all_lost_until: 0,
+            returns: BTreeSet::new(),
+            version: 1,
+            keys: (0..zones).map(label).collect(),
+            slots: vec![Vec::new(); RENEW],
+            news: Vec::new(),
+            members: vec![0; zones],
+            ready: vec![0; zones],
+        };
+        for number in 0..count {
+            let node = cluster.join(number % zones, start, dice);
+            cluster.post_status(node);
+        }
+        cluster
+    }
+
+    pub fn api_is_up(&self) -> bool {
+        self.now >= self.api_down_until
+    }
+
+    /// A new node; its kubelet posts from then on.
+    pub fn join(&mut self, zone: usize, starts_at: i64, dice: &mut Dice) -> u32 {
+        let id = u32::try_from(self.nodes.len()).expect("few nodes");
+        self.version += 1;
+        let facts = NodeFacts {
+            created: Moment::from_secs(self.now).stamp(),
+            version: self.version,
+            conditions: Conditions::default(),
+            taints: Vec::new(),
+            unschedulable: false,
+            zone: self.keys[zone].clone(),
+            excluded: false,
+            label_fixes: Vec::new(),
+        };
+        self.nodes.push(Node {
+            zone,
+            exists: true,
+            facts,
+            lease: Stamp::from_nanos(0),
+            clock_error: if dice.one_in(10) { dice.between(-90_000_000, 90_000_000) } else { 0 },
+            lost_until: 0,
+            ill_until: 0,
+            starts_at,
+            well_since: None,
+            reported_since: None,
+            lost_since: None,
+            ranges: Vec::new(),
+            pods: [Some(self.now); PODS],
+        });
+        let slot = dice.below(RENEW);
+        self.slots[slot].push(id);
+        self.members[zone] += 1;
+        self.say_node(id);
+        id
+    }
+
+    pub fn delete(&mut self, id: u32) {
+        let was_ready = self.node(id).facts.conditions.is_ready();
+        let node = self.node_mut(id);
+        node.exists = false;
+        let zone = node.zone;
+        self.members[zone] -= 1;
+        self.ready[zone] -= usize::from(was_ready);
+        self.news.push((self.now, News::Gone(id)));
+    }
+
+    pub fn node(&self, id: u32) -> &Node {
+        &self.nodes[usize::try_from(id).expect("small")]
+    }
+
+    pub fn node_mut(&mut self, id: u32) -> &mut Node {
+        &mut self.nodes[usize::try_from(id).expect("small")]
+    }
+
+    fn say_node(&mut self, id: u32) {
+        let facts = Box::new(self.node(id).facts.clone());
+        self.news.push((self.now, News::Node(id, facts)));
+    }
+
+    /// Changes a node's object. Everything that writes goes through here.
+    pub fn write(&mut self, id: u32, change: impl FnOnce(&mut NodeFacts)) -> u64 {
+        self.version += 1;
+        let version = self.version;
+        let was_ready = self.node(id).facts.conditions.is_ready();
+        let node = self.node_mut(id);
+        change(&mut node.facts);
+        node.facts.version = version;
+        let (zone, is_ready) = (node.zone, node.facts.conditions.is_ready());
+        self.ready[zone] = self.ready[zone] + usize::from(is_ready) - usize::from(was_ready);
+        self.say_node(id);
+        version
+    }
+
+    /// The kubelet's own report.
+    fn post_status(&mut self, id: u32) {
+        let now = self.now;
+        let node = self.node(id);
+        let ready = if now < node.ill_until { Truth::False } else { Truth::True };
+        let stamp = Moment::from_secs(now + node.clock_error).stamp();
+        self.write(id, |facts| {
+            for kind in ConditionKind::ALL {
+                let status = if kind == ConditionKind::Ready { ready } else { Truth::False };
+                let condition = Condition { status, heartbeat: stamp, transition: stamp };
+                facts.conditions.set(kind, Some(condition));
+            }
+        });
+        let node = self.node_mut(id);
+        node.lost_since = None;
+        let well = ready == Truth::True;
+        node.well_since = well.then_some(node.well_since.unwrap_or(now));
+        node.reported_since = well.then_some(node.reported_since.unwrap_or(now));
+    }
+
+    /// One second of all kubelets.
+    pub fn second(&mut self, dice: &mut Dice) {
+        self.now += 1;
+        let now = self.now;
+        let slot = usize::try_from(now).expect("after the epoch") % RENEW;
+        let due = std::mem::take(&mut self.slots[slot]);
+        let up = self.api_is_up();
+        if !up {
+            self.api_up_since = now + 1;
+        }
+        for &id in &due {
+            let node = self.node_mut(id);
+            if !node.exists || now < node.lost_until || now < node.starts_at {
+                continue;
+            }
+            if dice.one_in(50_000) {
+                node.clock_error = dice.between(-90_000_000, 90_000_000);
+            }
+            if !up {
+                continue;
+            }
+            node.lease = Moment::from_secs(now + node.clock_error).stamp();
+            let lease = node.lease;
+            self.news.push((now, News::Lease(id, lease)));
+            // A kubelet posts when what the API server has is not what it knows.
+            let truth = if now < self.node(id).ill_until { Truth::False } else { Truth::True };
+            if self.node(id).facts.conditions.status(ConditionKind::Ready) != Some(truth) {
+                self.post_status(id);
+            }
+            self.bring_pods_back(id);
+        }
+        self.slots[slot] = due;
+    }
+
+    /// A node that has been well for a while gets new pods.
+    fn bring_pods_back(&mut self, id: u32) {
+        let now = self.now;
+        let node = self.node_mut(id);
+        if !node.well_since.is_some_and(|since| now - since > 30) || wears_lost_taint(&node.facts) {
+            return;
+        }
+        for pod in 0..PODS {
+            if self.node(id).pods[pod].is_none() {
+                self.node_mut(id).pods[pod] = Some(now);
+                self.news.push((now, News::Pod(id)));
+            }
+        }
+    }
+
+    /// Cuts a node off.
+    pub fn lose(&mut self, id: u32, until: i64) {
+        let now = self.now;
+        let node = self.node_mut(id);
+        if node.exists && node.lost_until < until {
+            node.lost_until = until;
+            node.well_since = None;
+            node.reported_since = None;
+            node.lost_since = node.lost_since.or(Some(now));
+            self.returns.insert((until, id));
+        }
+    }
+
+    /// A node says that it is not ready, at its next turn.
+    pub fn sicken(&mut self, id: u32, until: i64) {
+        let node = self.node_mut(id);
+        if node.exists && node.lost_since.is_none() {
+            node.ill_until = until;
+            node.well_since = None;
+            node.reported_since = None;
+        }
+    }
+
+    /// A node that is back is well from this moment, though the API server may not know it yet.
+    pub fn recover(&mut self) {
+        let now = self.now;
+        while let Some((until, id)) = self.returns.first().copied().filter(|(until, _)| *until <= now) {
+            self.returns.remove(&(until, id));
+            let node = self.node_mut(id);
+            if node.lost_since.is_some() && now >= node.lost_until {
+                node.lost_since = None;
+                node.well_since = (now >= node.ill_until && now >= node.starts_at).then_some(now);
+            }
+        }
+    }
+}
+
+/// Whether it wears one of the two taints that send pods away because the node is lost.
+pub fn wears_lost_taint(facts: &NodeFacts) -> bool {
+    facts.taints.iter().any(|taint: &Taint| {
+        taint.effect == TaintEffect::NoExecute
+            && matches!(taint.key, TaintKey::NotReady | TaintKey::Unreachable)
+    })
+}

@@ -1,0 +1,37 @@
+//! Chance as a value: one xorshift generator, seeded, so that every run can be had again.
+
+/// A generator.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Equal seeds, equal throws.
+    pub fn new(seed: u64) -> Self {
+        // Spread small seeds out; nothing but zero is a dead state.
+        Self((seed.wrapping_add(1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// A number below this one.
+    pub fn below(&mut self, bound: usize) -> usize {
+        let bound = u64::try_from(bound.max(1)).unwrap_or(1);
+        usize::try_from((self.next() >> 11) % bound).unwrap_or(0)
+    }
+
+    /// A number from one to another, both included.
+    pub fn between(&mut self, low: i64, high: i64) -> i64 {
+        let width = usize::try_from(high - low + 1).unwrap_or(1);
+        low + i64::try_from(self.below(width)).unwrap_or(0)
+    }
+
+    /// True once in so many throws.
+    pub fn one_in(&mut self, throws: usize) -> bool {
+        self.below(throws) == 0
+    }
+}

@@ -1,0 +1,317 @@
+//! What stands where the shell will: carries news to the decisions and their writes to the store,
+//! late, sometimes in vain, sometimes without an answer.
+
+use node_health::cidr::{Assignment, Pool, Ranges, WriteFate};
+use node_health::lifecycle::{Action, NodeLifecycle, Outcome, Settings, Sight, WriteKind};
+use node_health::no_execute::{Evictions, Operator, PodAction, PodFacts, Toleration};
+use node_health::{Moment, NodeFacts, NodeId, PodId};
+
+use super::cluster::{Cluster, News, PODS};
+use super::dice::Dice;
+use super::oracle::Oracle;
+
+/// A write on its way.
+enum Write {
+    Node(Action),
+    Range(u32),
+    Pod(u32, usize),
+}
+
+/// One controller process and its connection.
+pub struct Driver {
+    lifecycle: NodeLifecycle,
+    evictions: Evictions,
+    ranges: Ranges,
+    under_way: Vec<(i64, Write)>,
+    tolerations: [Vec<Toleration>; PODS],
+    pub blind_until: i64,
+    pub stalled_until: i64,
+    was_blind: bool,
+    proven: i64,
+    pub dark: bool,
+}
+
+fn bears(seconds: Option<i64>) -> Vec<Toleration> {
+    vec![Toleration { key: None, operator: Operator::Exists, value: "".into(), effect: None, seconds }]
+}
+
+/// Just enough blocks, so that they are used again.
+pub fn pool(nodes: usize) -> Pool {
+    let blocks = (nodes + nodes / 16 + 64).next_power_of_two();
+    let mask = u8::try_from(8 + blocks.trailing_zeros()).expect("few nodes");
+    Pool::new(&pod_model::parse_cidr("10.0.0.0/8").expect("a network"), mask).expect("a pool")
+}
+
+impl Driver {
+    /// Starts, and lists everything.
+    pub fn start(cluster: &Cluster, oracle: &mut Oracle, dice: &mut Dice, pool: Pool) -> Self {
+        let listed: Vec<(NodeId, &[String])> = (0..)
+            .map(NodeId)
+            .zip(&cluster.nodes)
+            .filter(|(_, node)| node.exists)
+            .map(|(id, node)| (id, node.ranges.as_slice()))
+            .collect();
+        let (ranges, problems) = Ranges::new(vec![pool], &[], listed);
+        for problem in problems {
+            oracle.report.violations.push(format!("t={}: at start {problem:?}", cluster.now));
+        }
+        let mut driver = Self {
+            lifecycle: NodeLifecycle::new(Settings::default()),
+            evictions: Evictions::new(false),
+            ranges,
+            under_way: Vec::new(),
+            tolerations: [bears(Some(300)), bears(Some(30)), bears(None)],
+            blind_until: 0,
+            stalled_until: 0,
+            was_blind: false,
+            proven: cluster.now,
+            dark: false,
+        };
+        driver.list(cluster, oracle, dice);
+        driver
+    }
+
+    pub fn sees(&self, cluster: &Cluster) -> bool {
+        cluster.api_is_up() && cluster.now >= self.blind_until && cluster.now >= self.stalled_until
+    }
+
+    fn list(&mut self, cluster: &Cluster, oracle: &mut Oracle, dice: &mut Dice) {
+        let now = Moment::from_secs(cluster.now);
+        for (id, node) in (0..).zip(&cluster.nodes) {
+            if !node.exists {
+                self.forget(id);
+                continue;
+            }
+            let facts = node.facts.clone();
+            let actions = self.observe(cluster, id, facts, Sight::List);
+            self.send(cluster, oracle, dice, actions);
+            self.lifecycle.lease_seen(now, NodeId(id), node.lease);
+            self.range(cluster, oracle, dice, id);
+        }
+        self.proven = cluster.now;
+    }
+
+    fn observe(&mut self, cluster: &Cluster, id: u32, facts: NodeFacts, sight: Sight) -> Vec<Action> {
+        let now = Moment::from_secs(cluster.now);
+        let actions = self.lifecycle.observe(now, NodeId(id), facts, sight);
+        self.weigh_pods(cluster, id);
+        actions
+    }
+
+    fn weigh_pods(&mut self, cluster: &Cluster, id: u32) {
+        let now = Moment::from_secs(cluster.now);
+        let Some(facts) = self.lifecycle.facts(NodeId(id)) else { return };
+        let pods = (0..PODS).filter_map(|pod| {
+            let bound = cluster.node(id).pods[pod]?;
+            Some(PodFacts {
+                pod: pod_id(id, pod),
+                tolerations: &self.tolerations[pod],
+                bound: Some(Moment::from_secs(bound).stamp()),
+                terminating: false,
+            })
+        });
+        self.evictions.node_seen(now, NodeId(id), facts, pods);
+    }
+
+    fn forget(&mut self, id: u32) {
+        self.lifecycle.forget(NodeId(id));
+        self.evictions.node_gone(NodeId(id));
+        self.ranges.gone(NodeId(id));
+    }
+
+    fn range(&mut self, cluster: &Cluster, oracle: &mut Oracle, dice: &mut Dice, id: u32) {
+        for problem in self.ranges.seen(NodeId(id), &cluster.node(id).ranges) {
+            oracle.report.violations.push(format!("t={}: node {id}: {problem}", cluster.now));
+        }
+        if cluster.node(id).ranges.is_empty()
+            && let Assignment::Write(_) = self.ranges.assign(NodeId(id))
+        {
+            self.under_way.push((cluster.now + dice.between(1, 2), Write::Range(id)));
+        }
+    }
+
+    /// One second of the controller.
+    pub fn second(&mut self, cluster: &mut Cluster, oracle: &mut Oracle, dice: &mut Dice) {
+        self.land(cluster, oracle, dice);
+        if cluster.now < self.stalled_until {
+            return;
+        }
+        if !self.sees(cluster) {
+            // The watch is cut: what it had under way is lost.
+            self.was_blind = true;
+            cluster.news.clear();
+        } else if std::mem::take(&mut self.was_blind) {
+            cluster.news.clear();
+            self.list(cluster, oracle, dice);
+        } else {
+            let late = cluster.now - dice.between(0, 2);
+            self.read_news(cluster, oracle, dice, late);
+        }
+        let now = Moment::from_secs(cluster.now);
+        for _ in 0..2 {
+            let actions = self.lifecycle.tick(now, Moment::from_secs(self.proven));
+            self.send(cluster, oracle, dice, actions);
+        }
+        let dark = self.lifecycle.zones().in_blackout();
+        if dark != self.dark {
+            self.dark = dark;
+            oracle.report.blackouts += u64::from(dark);
+            oracle.calm_since = cluster.now;
+        }
+        for action in self.evictions.due(now, self.lifecycle.attention()) {
+            if let PodAction::Delete(PodId(number)) = action {
+                let (id, pod) = (number / 4, usize::try_from(number % 4).expect("small"));
+                self.under_way.push((cluster.now + dice.between(0, 2), Write::Pod(id, pod)));
+            }
+        }
+    }
+
+    fn read_news(&mut self, cluster: &mut Cluster, oracle: &mut Oracle, dice: &mut Dice, until: i64) {
+        let fresh = cluster.news.partition_point(|(when, _)| *when <= until);
+        let news: Vec<News> = cluster.news.drain(..fresh).map(|(_, news)| news).collect();
+        let now = Moment::from_secs(cluster.now);
+        for item in news {
+            match item {
+                News::Lease(id, stamp) => {
+                    oracle.report.renewals += 1;
+                    self.lifecycle.lease_seen(now, NodeId(id), stamp);
+                }
+                News::Node(id, facts) => {
+                    if cluster.node(id).exists {
+                        let actions = self.observe(cluster, id, *facts, Sight::Event);
+                        self.send(cluster, oracle, dice, actions);
+                        self.range(cluster, oracle, dice, id);
+                    }
+                }
+                News::Gone(id) => self.forget(id),
+                News::Pod(id) => self.weigh_pods(cluster, id),
+            }
+        }
+        self.proven = self.proven.max(until);
+    }
+
+    fn send(&mut self, cluster: &Cluster, oracle: &mut Oracle, dice: &mut Dice, actions: Vec<Action>) {
+        for action in actions {
+            match &action {
+                Action::PatchTaints { node, patch, .. } => {
+                    if patch.evicts() && !is_swap(patch) {
+                        let zone = self.lifecycle.zone_of(*node);
+                        let zone = zone.and_then(|zone| self.lifecycle.zones().get(zone)).expect("a zone");
+                        oracle.asked_to_give_up(cluster, node.0, (zone.ready(), zone.not_ready()));
+                    }
+                }
+                Action::MarkPodsNotReady { node } => {
+                    let through = !dice.one_in(20);
+                    self.lifecycle.pods_marked(Moment::from_secs(cluster.now), *node, through);
+                    continue;
+                }
+                Action::Tell { .. } => continue,
+                Action::WriteConditions { .. } | Action::SetLabels { .. } => {}
+            }
+            self.under_way.push((cluster.now + dice.between(0, 2), Write::Node(action)));
+        }
+    }
+
+    /// Writes whose time has come reach the store, or not.
+    fn land(&mut self, cluster: &mut Cluster, oracle: &mut Oracle, dice: &mut Dice) {
+        let (due, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.under_way).into_iter().partition(|(when, _)| *when <= cluster.now);
+        self.under_way = later;
+        for (_, write) in due {
+            let reaches = cluster.api_is_up() && !dice.one_in(20);
+            let answered = reaches && !dice.one_in(40);
+            match write {
+                Write::Node(action) => self.land_node(cluster, oracle, dice, action, (reaches, answered)),
+                Write::Range(id) => self.land_range(cluster, oracle, id, (reaches, answered), dice),
+                Write::Pod(id, pod) => self.land_pod(cluster, oracle, id, pod, reaches),
+            }
+        }
+    }
+
+    fn land_node(
+        &mut self,
+        cluster: &mut Cluster,
+        oracle: &mut Oracle,
+        dice: &mut Dice,
+        action: Action,
+        (reaches, answered): (bool, bool),
+    ) {
+        let (id, kind, expected) = match &action {
+            Action::WriteConditions { node, version, .. } => (node.0, WriteKind::Conditions, *version),
+            Action::PatchTaints { node, version, .. } => (node.0, WriteKind::Taints, *version),
+            _ => return,
+        };
+        let current = reaches && cluster.node(id).exists && cluster.node(id).facts.version == expected;
+        let mut outcome = Outcome::Failed;
+        if current {
+            let version = cluster.write(id, |facts| match &action {
+                Action::WriteConditions { writes, .. } => {
+                    for write in writes {
+                        facts.conditions.set(write.kind, Some(write.condition));
+                    }
+                }
+                Action::PatchTaints { patch, .. } => facts.taints = patch.apply(&facts.taints),
+                _ => {}
+            });
+            if let Action::PatchTaints { patch, .. } = &action
+                && patch.evicts()
+            {
+                oracle.given_up(cluster, id, is_swap(patch));
+            }
+            if answered {
+                outcome = Outcome::Written { version };
+            }
+        }
+        let now = Moment::from_secs(cluster.now);
+        let more = self.lifecycle.written(now, NodeId(id), kind, outcome);
+        self.weigh_pods(cluster, id);
+        self.send(cluster, oracle, dice, more);
+    }
+
+    fn land_range(
+        &mut self,
+        cluster: &mut Cluster,
+        oracle: &mut Oracle,
+        id: u32,
+        (reaches, answered): (bool, bool),
+        dice: &mut Dice,
+    ) {
+        let Some(texts) = self.ranges.pending(NodeId(id)) else { return };
+        if !cluster.node(id).exists {
+            self.ranges.written(NodeId(id), WriteFate::Refused);
+            return;
+        }
+        if reaches && cluster.node(id).ranges.is_empty() {
+            cluster.node_mut(id).ranges = texts;
+            oracle.ranged(cluster, id);
+            cluster.write(id, |_| {});
+        }
+        if answered {
+            self.ranges.written(NodeId(id), WriteFate::Written);
+        } else {
+            self.ranges.written(NodeId(id), WriteFate::Unknown);
+            self.under_way.push((cluster.now + dice.between(1, 2), Write::Range(id)));
+        }
+    }
+
+    fn land_pod(&mut self, cluster: &mut Cluster, oracle: &mut Oracle, id: u32, pod: usize, reaches: bool) {
+        if !cluster.node(id).exists || cluster.node(id).pods[pod].is_none() {
+            return;
+        }
+        if reaches {
+            cluster.node_mut(id).pods[pod] = None;
+            oracle.deleted(cluster, id);
+        } else if !self.evictions.threats(NodeId(id)).is_empty() {
+            // Decided anew from what we know now.
+            self.weigh_pods(cluster, id);
+        }
+    }
+}
+
+fn is_swap(patch: &node_health::taints::TaintPatch) -> bool {
+    patch.remove.iter().any(|(_, effect)| *effect == pod_model::TaintEffect::NoExecute)
+}
+
+fn pod_id(node: u32, pod: usize) -> PodId {
+    PodId(node * 4 + u32::try_from(pod).expect("small"))
+}

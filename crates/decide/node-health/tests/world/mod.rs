@@ -1,0 +1,152 @@
+//! A cluster in virtual time with a hostile fate, a controller made of this crate's decisions, and
+//! an observer who knows everything.
+//!
+//! One run is a pure function of its plan. Outages of nodes, zones and everything, kubelets that
+//! say they are not ready, clocks that jump by years, an API server that goes away, watches that
+//! lag, break or stand still, writes that are late, refused or unanswered, and a controller that is
+//! stalled, crashes and starts again.
+#![allow(unreachable_pub, reason = "a test and an example share this module")]
+
+mod cluster;
+mod dice;
+mod driver;
+mod oracle;
+
+use cluster::Cluster;
+use dice::Dice;
+use driver::Driver;
+use oracle::Oracle;
+pub use oracle::Report;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub nodes: usize,
+    pub zones: usize,
+    pub seconds: i64,
+    pub seed: u64,
+}
+
+const START: i64 = 1_000_000;
+
+/// Runs it.
+pub fn run(plan: Plan) -> Report {
+    let mut dice = Dice::new(plan.seed);
+    let mut cluster = Cluster::new(plan.nodes, plan.zones, START, &mut dice);
+    let mut oracle = Oracle::new(plan.zones, START);
+    let pool = driver::pool(plan.nodes);
+    cluster.news.clear();
+    let mut driver = Some(Driver::start(&cluster, &mut oracle, &mut dice, pool.clone()));
+    let mut starts_at = START;
+    for _ in 0..plan.seconds {
+        fate_of_nodes(&mut cluster, &mut oracle, &mut dice);
+        cluster.recover();
+        cluster.second(&mut dice);
+        fate_of_controller(&mut cluster, &mut driver, &mut oracle, &mut dice, &mut starts_at);
+        match &mut driver {
+            Some(controller) => controller.second(&mut cluster, &mut oracle, &mut dice),
+            None => {
+                cluster.news.clear();
+                if cluster.now >= starts_at && cluster.api_is_up() {
+                    driver = Some(Driver::start(&cluster, &mut oracle, &mut dice, pool.clone()));
+                    oracle.calm_since = cluster.now;
+                }
+            }
+        }
+        if !driver.as_ref().is_some_and(|controller| controller.sees(&cluster)) {
+            oracle.calm_since = cluster.now;
+        }
+        oracle.second(&cluster);
+    }
+    oracle.report
+}
+
+fn fate_of_nodes(cluster: &mut Cluster, oracle: &mut Oracle, dice: &mut Dice) {
+    let now = cluster.now;
+    let count = cluster.nodes.len();
+    let pick = |dice: &mut Dice| u32::try_from(dice.below(count)).expect("few nodes");
+    for _ in 0..=count / 5_000 {
+        if dice.one_in(4) {
+            let id = pick(dice);
+            lose(cluster, oracle, id, now + dice.between(5, 900));
+        }
+        if dice.one_in(6) {
+            let id = pick(dice);
+            cluster.sicken(id, now + dice.between(20, 400));
+        }
+    }
+    if dice.one_in(250) {
+        let zone = dice.below(cluster.zones);
+        let percent = [30, 60, 80, 97, 100][dice.below(5)];
+        let until = now + dice.between(30, 700);
+        lose_many(cluster, oracle, dice, until, |node, dice| node == zone && dice.below(100) < percent);
+    }
+    if dice.one_in(900) {
+        let until = now + dice.between(60, 500);
+        cluster.all_lost_until = until;
+        lose_many(cluster, oracle, dice, until, |_, _| true);
+    }
+    if dice.one_in(15) {
+        let id = pick(dice);
+        if cluster.node(id).exists && cluster.members[cluster.node(id).zone] > 1 {
+            oracle.gone(cluster, id);
+            cluster.delete(id);
+            let zone = dice.below(cluster.zones);
+            let starts = if dice.one_in(5) { i64::MAX } else { now + dice.between(1, 40) };
+            let joined = cluster.join(zone, starts, dice);
+            let cut_off_until = if starts == i64::MAX { starts } else { cluster.all_lost_until };
+            if cut_off_until > now {
+                lose(cluster, oracle, joined, cut_off_until);
+            }
+        }
+    }
+    if dice.one_in(700) && cluster.api_is_up() {
+        cluster.api_down_until = now + dice.between(3, 240);
+        oracle.report.api_outages += 1;
+    }
+}
+
+fn lose_many(
+    cluster: &mut Cluster,
+    oracle: &mut Oracle,
+    dice: &mut Dice,
+    until: i64,
+    hit: impl Fn(usize, &mut Dice) -> bool,
+) {
+    for id in 0..u32::try_from(cluster.nodes.len()).expect("few nodes") {
+        if hit(cluster.node(id).zone, dice) {
+            lose(cluster, oracle, id, until);
+        }
+    }
+}
+
+fn lose(cluster: &mut Cluster, oracle: &mut Oracle, id: u32, until: i64) {
+    cluster.lose(id, until);
+    if cluster.node(id).exists && cluster.node(id).lost_since.is_some() {
+        oracle.lost(id, cluster.now);
+    }
+}
+
+fn fate_of_controller(
+    cluster: &mut Cluster,
+    driver: &mut Option<Driver>,
+    oracle: &mut Oracle,
+    dice: &mut Dice,
+    starts_at: &mut i64,
+) {
+    let now = cluster.now;
+    let Some(controller) = driver else { return };
+    if dice.one_in(500) {
+        controller.blind_until = now + dice.between(3, 150);
+        oracle.report.blind += 1;
+    }
+    if dice.one_in(500) {
+        controller.stalled_until = now + dice.between(3, 150);
+        oracle.report.stalls += 1;
+    }
+    if dice.one_in(400) {
+        *driver = None;
+        *starts_at = now + dice.between(5, 90);
+        oracle.restarted();
+    }
+}

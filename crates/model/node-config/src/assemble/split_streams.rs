@@ -1,0 +1,36 @@
+//! One oddity of Kubernetes: reading its flags a second time, over the file, it resets
+//! `splitStream` of both log formats, and so never judges what the file said. A file that says it
+//! without the gate is therefore taken there, without effect; so it is here, with a warning. With
+//! the gate on, the field means here what it says.
+//! upstream: component-base/logs/api/v1/options.go
+
+use crate::document::{Node, Value};
+use crate::feature_gates::{FeatureGates, Gate};
+use crate::problem::{Origin, Problem};
+
+pub(super) fn forget_without_gate(
+    tree: &mut Node,
+    gates: &FeatureGates,
+    problems: &mut Vec<Problem>,
+) {
+    if gates.enabled(Gate::LoggingAlphaOptions) {
+        return;
+    }
+    for format in ["text", "json"] {
+        let path = format!("logging.options.{format}.splitStream");
+        let Some(said) = child(tree, &["logging", "options", format, "splitStream"]) else { continue };
+        if said.value != Value::Bool(true) {
+            continue;
+        }
+        let message = "has no effect without the feature gate LoggingAlphaOptions";
+        problems.push(Problem::warning(path, message).with_value("true").at(said.origin.clone()));
+        *said = Node { value: Value::Bool(false), origin: Origin::Default };
+    }
+}
+
+fn child<'tree>(tree: &'tree mut Node, names: &[&str]) -> Option<&'tree mut Node> {
+    names.iter().try_fold(tree, |node, name| match &mut node.value {
+        Value::Map(entries) => entries.get_mut(*name),
+        _ => None,
+    })
+}

@@ -1,0 +1,182 @@
+//! From bytes to typed pods.
+//!
+//! The rule it keeps: a Pod of `v1` is taken, a list of them only where the caller allows it;
+//! anything else is refused by its kind. A field that does not exist is a warning, or an error where
+//! decoding is strict, as are keys given twice; a value of the wrong kind is always an error. Every
+//! finding names file, line, field and value. Nothing is filled in here.
+
+use document::Node;
+use document::problem::{Origin, Problem};
+use pod_model::pod::Pod;
+use pod_model::pod::form::{Form, Place};
+
+mod place;
+
+#[cfg(test)]
+mod tests;
+
+use place::{NodePlace, Report};
+
+/// What becomes of a field that nobody knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strictness {
+    /// A warning, as the reference reads static pods.
+    Lenient,
+    /// An error, as `kubectl create` has it.
+    Strict,
+}
+
+/// Whether a list of pods may stand where a pod is expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListPolicy {
+    OnePod,
+    PodOrList,
+}
+
+/// A typed pod and the tree that it came from.
+#[derive(Debug, Clone)]
+pub struct ManifestPod {
+    pub pod: Pod,
+    tree: Node,
+    /// Where the pod stands in its file: empty, or `items[3]`.
+    base: String,
+}
+
+/// What came out of one file.
+#[derive(Debug, Clone, Default)]
+pub struct Decoded {
+    /// Only pods of which every value could be read.
+    pub pods: Vec<ManifestPod>,
+    pub problems: Vec<Problem>,
+}
+
+impl Decoded {
+    pub fn has_errors(&self) -> bool {
+        self.problems.iter().any(Problem::is_error)
+    }
+}
+
+impl ManifestPod {
+    /// Gives findings about the pod their file, their line, and their place in a list.
+    pub fn locate(&self, problems: &mut [Problem]) {
+        for problem in problems {
+            problem.origin = self.tree.find_nearest(&problem.field).origin.clone();
+            problem.field = self.full_path(&problem.field);
+        }
+    }
+
+    fn full_path(&self, field: &str) -> String {
+        match (self.base.is_empty(), field.is_empty()) {
+            (true, _) => field.to_owned(),
+            (false, true) => self.base.clone(),
+            (false, false) => format!("{}.{field}", self.base),
+        }
+    }
+}
+
+/// Reads a manifest.
+pub fn decode(
+    bytes: &[u8],
+    origin: &Origin,
+    strictness: Strictness,
+    lists: ListPolicy,
+) -> Decoded {
+    let mut decoded = Decoded::default();
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        let told = Problem::error("", "the manifest is empty, expected a Pod");
+        decoded.problems.push(told.at(origin.clone()));
+        return decoded;
+    }
+    let parsed = match document::parse(bytes, origin) {
+        Ok(parsed) => parsed,
+        Err(problem) => {
+            decoded.problems.push(problem);
+            return decoded;
+        }
+    };
+    decoded.problems.extend(parsed.repeated_keys.into_iter().map(|problem| match strictness {
+        Strictness::Lenient => problem,
+        Strictness::Strict => {
+            Problem { severity: document::problem::Severity::Error, ..problem }
+        }
+    }));
+    match kind_of(&parsed.root, lists) {
+        Ok(Manifest::Pod) => read_pod(&parsed.root, String::new(), strictness, &mut decoded),
+        Ok(Manifest::List) => read_list(&parsed.root, strictness, &mut decoded),
+        Err(problem) => decoded.problems.push(problem),
+    }
+    decoded
+}
+
+/// What a manifest says it is.
+enum Manifest {
+    Pod,
+    List,
+}
+
+fn kind_of(root: &Node, lists: ListPolicy) -> Result<Manifest, Problem> {
+    let refuse = |field: &str, message: &str| {
+        let at = root.get(field).unwrap_or(root);
+        let told = Problem::error(field, message).at(at.origin.clone());
+        match root.get(field) {
+            Some(node) => told.with_value(node.shown()),
+            None => told,
+        }
+    };
+    if root.as_map().is_none() {
+        let told = Problem::error("", format!("expected an object, found {}", root.kind_name()));
+        return Err(told.at(root.origin.clone()));
+    }
+    let word = |field: &str| root.get(field).and_then(Node::as_str).unwrap_or_default();
+    match (word("kind"), lists) {
+        ("Pod", _) => {}
+        ("PodList" | "List", ListPolicy::PodOrList) => {}
+        ("PodList" | "List", ListPolicy::OnePod) => {
+            return Err(refuse("kind", "expected Pod; lists of pods are read from a URL only"));
+        }
+        ("", _) => return Err(refuse("kind", "the kind is missing, expected Pod")),
+        _ => return Err(refuse("kind", "expected Pod")),
+    }
+    match word("apiVersion") {
+        "v1" if word("kind") == "Pod" => Ok(Manifest::Pod),
+        "v1" => Ok(Manifest::List),
+        "" => Err(refuse("apiVersion", "the version is missing, expected v1")),
+        _ => Err(refuse("apiVersion", "expected v1")),
+    }
+}
+
+fn read_pod(tree: &Node, base: String, strictness: Strictness, decoded: &mut Decoded) {
+    let report = Report::new(strictness);
+    let place = NodePlace::root(tree, &base, &report);
+    let pod = Pod::read(&place as &dyn Place);
+    let problems = report.into_problems();
+    let refused = problems.iter().any(Problem::is_error);
+    decoded.problems.extend(problems);
+    if let (Some(pod), false) = (pod, refused) {
+        decoded.pods.push(ManifestPod { pod, tree: tree.clone(), base });
+    }
+}
+
+fn read_list(root: &Node, strictness: Strictness, decoded: &mut Decoded) {
+    use document::Value;
+    let Some(items) = root.get("items").filter(|items| !items.is_null()) else { return };
+    let Value::List(items) = &items.value else {
+        let told = Problem::error("items", "expected a list").with_value(items.shown());
+        decoded.problems.push(told.at(items.origin.clone()));
+        return;
+    };
+    for (index, item) in items.iter().enumerate() {
+        // The items of a PodList need not repeat what they are; where they do, it must fit.
+        let strange = |field: &str, expected: &str| {
+            item.get(field).filter(|node| node.as_str() != Some(expected)).cloned()
+        };
+        let base = document::item_path("items", index);
+        match strange("kind", "Pod").or_else(|| strange("apiVersion", "v1")) {
+            Some(node) => {
+                let told = Problem::error(base, "expected a Pod of v1").with_value(node.shown());
+                decoded.problems.push(told.at(node.origin));
+            }
+            None => read_pod(item, base, strictness, decoded),
+        }
+    }
+}

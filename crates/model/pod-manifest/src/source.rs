@@ -1,0 +1,84 @@
+//! A manifest from a file or a URL, read all the way to static pods.
+//!
+//! The rule it keeps: the steps come in the reference's order (decode, defaults, static, judge,
+//! references), and one bad pod of a list refuses only itself, so that its last good version can
+//! be kept. UIDs are given afterwards, by whoever remembers them.
+
+use document::problem::{Origin, Problem};
+use pod_model::pod::Pod;
+
+use crate::decode::{ListPolicy, ManifestPod, Strictness, decode};
+use crate::static_pod::{self, SourceKind};
+use crate::{PodGates, apply_defaults, validate};
+
+/// Who reads, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct StaticPodSource<'node> {
+    pub node_name: &'node str,
+    pub kind: SourceKind,
+    pub strictness: Strictness,
+    pub gates: PodGates,
+}
+
+/// What came out.
+#[derive(Debug, Clone, Default)]
+pub struct StaticPods {
+    /// Sound pods, without UID unless the manifest set one.
+    pub pods: Vec<Pod>,
+    /// Full names of pods that were refused, as far as a name could be read.
+    pub refused: Vec<String>,
+    pub problems: Vec<Problem>,
+}
+
+/// Reads a manifest and judges what it holds.
+pub fn read_static_pods(
+    bytes: &[u8],
+    origin: &Origin,
+    source: &StaticPodSource<'_>,
+) -> StaticPods {
+    let lists = match source.kind {
+        SourceKind::File => ListPolicy::OnePod,
+        SourceKind::Url => ListPolicy::PodOrList,
+    };
+    let decoded = decode(bytes, origin, source.strictness, lists);
+    let mut result = StaticPods { problems: decoded.problems, ..StaticPods::default() };
+    if source.strictness == Strictness::Strict && result.problems.iter().any(Problem::is_error) {
+        return result;
+    }
+    for manifest in decoded.pods {
+        let (pod, mut problems) = judge(&manifest, source);
+        manifest.locate(&mut problems);
+        if problems.is_empty() {
+            result.pods.push(pod);
+        } else if !manifest.pod.metadata.name.is_empty() {
+            result.refused.push(pod.full_name());
+        }
+        result.problems.extend(problems);
+    }
+    result
+}
+
+fn judge(manifest: &ManifestPod, source: &StaticPodSource<'_>) -> (Pod, Vec<Problem>) {
+    let mut pod = manifest.pod.clone();
+    apply_defaults(&mut pod, &source.gates);
+    if pod.metadata.name.is_empty() {
+        let told = Problem::error("metadata.name", "the name is missing, a static pod needs one");
+        return (pod, vec![told]);
+    }
+    static_pod::apply(&mut pod, source.node_name, source.kind);
+    let mut problems = validate(&pod, &source.gates);
+    if problems.is_empty() {
+        problems.extend(forbidden_reference(&pod, &source.gates));
+    }
+    (pod, problems)
+}
+
+fn forbidden_reference(pod: &Pod, gates: &PodGates) -> Option<Problem> {
+    let reference = static_pod::api_reference(pod)?;
+    // With the gate off, two references stay forbidden: nothing could serve them.
+    let always = matches!(reference.resource, "clustertrustbundles" | "resourceclaims");
+    (gates.prevent_static_pod_api_references || always).then(|| {
+        let message = format!("a static pod may not refer to {}", reference.resource);
+        Problem::error(reference.field, message)
+    })
+}

@@ -1,0 +1,60 @@
+//! Whether an API server would take a pod for creation.
+//!
+//! The rule it keeps: the same verdict as the reference, all findings at once, each with the field
+//! path that the reference gives it and the value. It expects a pod with its defaults filled in. The
+//! words are our own.
+//!
+//! upstream: pkg/apis/core/validation/validation.go (ValidatePodCreate)
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use document::problem::Problem;
+use pod_model::pod::{Pod, PodSpec, VolumeSource};
+
+use crate::PodGates;
+
+mod claims;
+mod container;
+mod environment;
+mod findings;
+mod handlers;
+mod metadata;
+mod mounts;
+mod network_volumes;
+mod operating_system;
+mod pod_resources;
+mod projected;
+mod resources;
+mod scheduling;
+mod security;
+mod selectors;
+mod spec;
+mod volumes;
+mod windows_options;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use findings::{Findings, Path};
+
+pub(crate) use metadata::{APP_ARMOR_ANNOTATION_PREFIX, LOCALHOST_PREFIX};
+pub(crate) use resources::is_overcommit_allowed;
+
+/// What the rules about containers need to know of the pod around them.
+struct Surroundings<'pod> {
+    spec: &'pod PodSpec,
+    gates: &'pod PodGates,
+    /// Volumes without findings, by name: only those may be mounted.
+    volumes: BTreeMap<&'pod str, &'pod VolumeSource>,
+    claim_names: BTreeSet<&'pod str>,
+}
+
+/// Judges a pod that is to be created.
+pub fn validate(pod: &Pod, gates: &PodGates) -> Vec<Problem> {
+    let mut findings = Findings::default();
+    metadata::check(pod, &mut findings);
+    spec::check(pod, gates, &mut findings);
+    metadata::check_agreement(pod, &mut findings);
+    findings.into_problems()
+}

@@ -1,0 +1,258 @@
+//! How the values of the pod model are read from a tree and written back as JSON.
+//!
+//! The rule it keeps: each object names its fields once, in `object!`; reading, writing and the
+//! count of heap bytes all follow from that one list, so they cannot drift apart. Reading takes what
+//! the decoder of Kubernetes takes: null means "not said", an empty text in a plain field means the
+//! same as no field, a number is no text. Where the tree comes from, and what becomes of findings,
+//! is the business of whoever implements [`Place`].
+
+use serde::ser::SerializeMap;
+
+/// What stands at a place in a tree.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Shape<'place> {
+    Null,
+    Bool(bool),
+    Whole(i128),
+    Fraction(f64),
+    Text(&'place str),
+    List,
+    Object,
+}
+
+/// One place in a tree, with the means to tell what is wrong there.
+pub trait Place {
+    fn shape(&self) -> Shape<'_>;
+
+    /// Visits the items of a list, in order.
+    fn each_item(&self, visit: &mut dyn FnMut(&dyn Place));
+
+    /// Visits the entries of an object.
+    fn each_entry(&self, visit: &mut dyn FnMut(&str, &dyn Place));
+
+    /// Tells that the value here is not what was expected.
+    fn refuse(&self, expected: &str);
+
+    /// Tells that no field of this name exists; `known` are those that do.
+    fn unknown(&self, known: &[&str]);
+}
+
+/// A value that has a form in a tree.
+pub trait Form: Sized + Default + serde::Serialize {
+    /// Reads what stands here, which is not null. `None` means that it was refused, and told.
+    fn read(place: &dyn Place) -> Option<Self>;
+
+    /// Whether the value counts as not said, so that it is not written.
+    fn is_unset(&self) -> bool;
+
+    /// How many bytes it holds outside itself.
+    fn heap_bytes(&self) -> usize;
+}
+
+/// The fields of an object, apart from the object itself, so that one object can take in another.
+pub trait Fields {
+    const NAMES: &'static [&'static str];
+
+    /// Reads one entry; false when there is no such field.
+    fn read_entry(&mut self, name: &str, place: &dyn Place) -> bool;
+
+    fn write_entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error>;
+
+    fn fields_heap_bytes(&self) -> usize;
+}
+
+/// Reads a field. Null and what was refused leave it as it is.
+pub fn read_field<T: Form>(slot: &mut T, place: &dyn Place) {
+    if place.shape() != Shape::Null
+        && let Some(value) = T::read(place)
+    {
+        *slot = value;
+    }
+}
+
+/// Reads an element of a list or a map, where null is an empty value.
+pub fn read_element<T: Form>(place: &dyn Place) -> Option<T> {
+    if place.shape() == Shape::Null { Some(T::default()) } else { T::read(place) }
+}
+
+/// Reads an object by its fields.
+pub fn read_object<T: Fields + Default>(place: &dyn Place) -> Option<T> {
+    if place.shape() != Shape::Object {
+        place.refuse("an object");
+        return None;
+    }
+    let mut object = T::default();
+    place.each_entry(&mut |name, child| {
+        if !object.read_entry(name, child) {
+            child.unknown(T::NAMES);
+        }
+    });
+    Some(object)
+}
+
+/// Declares objects: `"jsonName" field: Kind;`, and `, always` for a field that is written even
+/// when it is empty, as fields without `omitempty` are.
+macro_rules! object {
+    ($( $(#[$doc:meta])* pub struct $name:ident { $(
+        $(#[$field_doc:meta])* $json:literal $field:ident : $kind:ty $(, $mark:ident)? ;
+    )* } )+) => { $(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Default, PartialEq)]
+        pub struct $name { $( $(#[$field_doc])* pub $field: $kind, )* }
+
+        impl $crate::pod::form::Fields for $name {
+            const NAMES: &'static [&'static str] = &[$($json),*];
+
+            fn read_entry(&mut self, name: &str, place: &dyn $crate::pod::form::Place) -> bool {
+                match name {
+                    $( $json => $crate::pod::form::read_field(&mut self.$field, place), )*
+                    _ => return false,
+                }
+                true
+            }
+
+            fn write_entries<M: serde::ser::SerializeMap>(
+                &self,
+                map: &mut M,
+            ) -> Result<(), M::Error> {
+                $(
+                    let always = false $(|| stringify!($mark) == "always")?;
+                    if always || !$crate::pod::form::Form::is_unset(&self.$field) {
+                        map.serialize_entry($json, &self.$field)?;
+                    }
+                )*
+                let _ = map;
+                Ok(())
+            }
+
+            fn fields_heap_bytes(&self) -> usize {
+                0 $( + $crate::pod::form::Form::heap_bytes(&self.$field) )*
+            }
+        }
+
+        $crate::pod::form::object_form!($name);
+    )+ };
+}
+
+/// The form of an object whose fields are declared.
+macro_rules! object_form {
+    ($name:ident) => {
+        impl $crate::pod::form::Form for $name {
+            fn read(place: &dyn $crate::pod::form::Place) -> Option<Self> {
+                $crate::pod::form::read_object(place)
+            }
+
+            fn is_unset(&self) -> bool {
+                *self == Self::default()
+            }
+
+            fn heap_bytes(&self) -> usize {
+                $crate::pod::form::Fields::fields_heap_bytes(self)
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut map = serializer.serialize_map(None)?;
+                $crate::pod::form::Fields::write_entries(self, &mut map)?;
+                serde::ser::SerializeMap::end(map)
+            }
+        }
+    };
+}
+
+/// Declares words: a closed list of texts, and room for any other, since only validation may
+/// refuse a word that nobody knows. The empty text is "not said".
+macro_rules! words {
+    ($( $(#[$doc:meta])* pub enum $name:ident { $(
+        $(#[$word_doc:meta])* $word:ident $(= $text:literal)?
+    ),+ $(,)? } )+) => { $(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $( $(#[$word_doc])* $word, )+
+            /// Anything else; empty when nothing was said.
+            Other(Box<str>),
+        }
+
+        impl $name {
+            /// The words that are known.
+            pub const KNOWN: &'static [&'static str] =
+                &[$( $crate::pod::form::word_text!($word $(= $text)?) ),+];
+
+            pub fn from_text(text: &str) -> Self {
+                $( if text == $crate::pod::form::word_text!($word $(= $text)?) {
+                    return Self::$word;
+                } )+
+                Self::Other(Box::from(text))
+            }
+
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $( Self::$word => $crate::pod::form::word_text!($word $(= $text)?), )+
+                    Self::Other(text) => text,
+                }
+            }
+
+            /// Whether this is one of the words, not something else or nothing.
+            pub fn is_known(&self) -> bool {
+                !matches!(self, Self::Other(_))
+            }
+
+            /// Whether nothing was said.
+            pub fn is_empty(&self) -> bool {
+                matches!(self, Self::Other(text) if text.is_empty())
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::Other(Box::default())
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.write_str(self.as_str())
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl $crate::pod::form::Form for $name {
+            fn read(place: &dyn $crate::pod::form::Place) -> Option<Self> {
+                let $crate::pod::form::Shape::Text(text) = place.shape() else {
+                    place.refuse("a string");
+                    return None;
+                };
+                Some(Self::from_text(text))
+            }
+
+            fn is_unset(&self) -> bool {
+                self.is_empty()
+            }
+
+            fn heap_bytes(&self) -> usize {
+                match self {
+                    Self::Other(text) => text.len(),
+                    _ => 0,
+                }
+            }
+        }
+    )+ };
+}
+
+macro_rules! word_text {
+    ($word:ident) => {
+        stringify!($word)
+    };
+    ($word:ident = $text:literal) => {
+        $text
+    };
+}
+
+pub(crate) use {object, object_form, word_text, words};

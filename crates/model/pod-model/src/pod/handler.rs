@@ -1,0 +1,114 @@
+//! Probes and hooks, and the ways in which they reach into a container.
+//!
+//! A probe and a hook are written with one optional field for each way; [`Probe::action`] and
+//! [`LifecycleHandler::action`] give the one that counts.
+
+use super::form::{object, words};
+use super::values::PortReference;
+
+words! {
+    pub enum UriScheme { Http = "HTTP", Https = "HTTPS" }
+}
+
+object! {
+    pub struct Probe {
+        "exec" exec: Option<Box<ExecAction>>;
+        "httpGet" http_get: Option<Box<HttpGetAction>>;
+        "tcpSocket" tcp_socket: Option<Box<TcpSocketAction>>;
+        "grpc" grpc: Option<Box<GrpcAction>>;
+        "initialDelaySeconds" initial_delay_seconds: i32;
+        "timeoutSeconds" timeout_seconds: i32;
+        "periodSeconds" period_seconds: i32;
+        "successThreshold" success_threshold: i32;
+        "failureThreshold" failure_threshold: i32;
+        "terminationGracePeriodSeconds" termination_grace_period_seconds: Option<i64>;
+    }
+
+    pub struct Lifecycle {
+        "postStart" post_start: Option<Box<LifecycleHandler>>;
+        "preStop" pre_stop: Option<Box<LifecycleHandler>>;
+        "stopSignal" stop_signal: Option<Box<str>>;
+    }
+
+    pub struct LifecycleHandler {
+        "exec" exec: Option<Box<ExecAction>>;
+        "httpGet" http_get: Option<Box<HttpGetAction>>;
+        "tcpSocket" tcp_socket: Option<Box<TcpSocketAction>>;
+        "sleep" sleep: Option<SleepAction>;
+    }
+
+    pub struct ExecAction {
+        "command" command: Vec<Box<str>>;
+    }
+
+    pub struct HttpGetAction {
+        "path" path: Box<str>;
+        "port" port: PortReference, always;
+        "host" host: Box<str>;
+        "scheme" scheme: UriScheme;
+        "httpHeaders" http_headers: Vec<HttpHeader>;
+    }
+
+    pub struct HttpHeader {
+        "name" name: Box<str>, always;
+        "value" value: Box<str>, always;
+    }
+
+    pub struct TcpSocketAction {
+        "port" port: PortReference, always;
+        "host" host: Box<str>;
+    }
+
+    pub struct GrpcAction {
+        "port" port: i32, always;
+        "service" service: Option<Box<str>>, always;
+    }
+
+    pub struct SleepAction {
+        "seconds" seconds: i64, always;
+    }
+}
+
+/// The one way in which a probe or a hook reaches the container.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Action<'spec> {
+    Exec(&'spec ExecAction),
+    HttpGet(&'spec HttpGetAction),
+    TcpSocket(&'spec TcpSocketAction),
+    Grpc(&'spec GrpcAction),
+    Sleep(SleepActionSeconds),
+}
+
+/// How long a sleeping hook sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SleepActionSeconds(pub i64);
+
+impl Probe {
+    /// The way of this probe; nothing in a probe that validation would refuse.
+    pub fn action(&self) -> Option<Action<'_>> {
+        common_action(self.exec.as_deref(), self.http_get.as_deref(), self.tcp_socket.as_deref())
+            .or_else(|| self.grpc.as_deref().map(Action::Grpc))
+    }
+}
+
+impl LifecycleHandler {
+    /// The way of this hook; nothing in a hook that validation would refuse.
+    pub fn action(&self) -> Option<Action<'_>> {
+        common_action(self.exec.as_deref(), self.http_get.as_deref(), self.tcp_socket.as_deref())
+            .or_else(|| {
+                self.sleep
+                    .as_ref()
+                    .map(|sleep| Action::Sleep(SleepActionSeconds(sleep.seconds)))
+            })
+    }
+}
+
+fn common_action<'spec>(
+    exec: Option<&'spec ExecAction>,
+    http_get: Option<&'spec HttpGetAction>,
+    tcp_socket: Option<&'spec TcpSocketAction>,
+) -> Option<Action<'spec>> {
+    exec.map(Action::Exec)
+        .or_else(|| http_get.map(Action::HttpGet))
+        .or_else(|| tcp_socket.map(Action::TcpSocket))
+}

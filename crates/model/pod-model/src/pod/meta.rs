@@ -1,0 +1,35 @@
+//! A pod's metadata: who it is, whose it is, and whether it is going.
+//!
+//! Fields that only an API server needs (managed fields, self links) are known but not kept.
+
+use super::form::object;
+use super::values::{TextMap, Timestamp, Unread};
+
+object! {
+    pub struct ObjectMeta {
+        "name" name: Box<str>;
+        "generateName" generate_name: Box<str>;
+        "namespace" namespace: Box<str>;
+        "selfLink" self_link: Unread;
+        "uid" uid: Box<str>;
+        "resourceVersion" resource_version: Box<str>;
+        "generation" generation: i64;
+        "creationTimestamp" creation_timestamp: Option<Timestamp>;
+        "deletionTimestamp" deletion_timestamp: Option<Timestamp>;
+        "deletionGracePeriodSeconds" deletion_grace_period_seconds: Option<i64>;
+        "labels" labels: TextMap;
+        "annotations" annotations: TextMap;
+        "ownerReferences" owner_references: Vec<OwnerReference>;
+        "finalizers" finalizers: Vec<Box<str>>;
+        "managedFields" managed_fields: Unread;
+    }
+
+    pub struct OwnerReference {
+        "apiVersion" api_version: Box<str>, always;
+        "kind" kind: Box<str>, always;
+        "name" name: Box<str>, always;
+        "uid" uid: Box<str>, always;
+        "controller" controller: Option<bool>;
+        "blockOwnerDeletion" block_owner_deletion: Option<bool>;
+    }
+}

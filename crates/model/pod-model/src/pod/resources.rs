@@ -1,0 +1,183 @@
+//! What containers and pods ask for and may use, added up for the pod; and the class of service
+//! that follows from it.
+//!
+//! The rules it keeps: containers that run together add up; an init container runs alone with the
+//! sidecars that started before it, so the pod needs the larger of the two; what is said for the
+//! pod itself replaces the sum; overhead comes on top. Decides nothing about a node.
+//!
+//! upstream: component-helpers/resource/helpers.go, pkg/apis/core/v1/helper/qos
+
+use super::container::Container;
+use super::form::{object, words};
+use super::spec::{Pod, PodSpec};
+use super::values::Keyed;
+use crate::Quantity;
+
+#[cfg(test)]
+mod tests;
+
+/// Amounts by resource name.
+pub type ResourceList = Keyed<Quantity>;
+
+pub const CPU: &str = "cpu";
+pub const MEMORY: &str = "memory";
+pub const HUGE_PAGES_PREFIX: &str = "hugepages-";
+
+words! {
+    pub enum QosClass { Guaranteed, Burstable, BestEffort }
+}
+
+object! {
+    pub struct ResourceRequirements {
+        "limits" limits: ResourceList;
+        "requests" requests: ResourceList;
+        "claims" claims: Vec<ResourceClaim>;
+    }
+
+    pub struct ResourceClaim {
+        "name" name: Box<str>, always;
+        "request" request: Box<str>;
+    }
+}
+
+/// Whether a resource may be said for a pod as a whole.
+pub fn is_pod_level_resource(name: &str) -> bool {
+    name == CPU || name == MEMORY || name.starts_with(HUGE_PAGES_PREFIX)
+}
+
+/// Which of its two lists of a container is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Requests,
+    Limits,
+}
+
+impl ResourceRequirements {
+    pub fn side(&self, side: Side) -> &ResourceList {
+        match side {
+            Side::Requests => &self.requests,
+            Side::Limits => &self.limits,
+        }
+    }
+}
+
+/// Adds amounts up. A sum that no quantity can hold stays at the larger of the two.
+fn add(sum: &mut ResourceList, more: &ResourceList) {
+    for (name, amount) in more.iter() {
+        let total = match sum.get(name) {
+            Some(present) => {
+                present.checked_add(amount).unwrap_or_else(|| *present.max(amount))
+            }
+            None => *amount,
+        };
+        sum.insert(name, total);
+    }
+}
+
+/// Keeps the larger of both for each name.
+fn raise(highest: &mut ResourceList, other: &ResourceList) {
+    for (name, amount) in other.iter() {
+        if highest.get(name).is_none_or(|present| amount > present) {
+            highest.insert(name, *amount);
+        }
+    }
+}
+
+/// What the containers of a pod come to, without what is said for the pod and without overhead.
+pub fn containers_total(spec: &PodSpec, side: Side) -> ResourceList {
+    let of = |container: &Container| container.resources.side(side).clone();
+    let mut together = ResourceList::default();
+    for container in &spec.containers {
+        add(&mut together, &of(container));
+    }
+    let mut sidecars = ResourceList::default();
+    let mut while_starting = ResourceList::default();
+    for container in &spec.init_containers {
+        let mut running = of(container);
+        if container.is_restarted_always() {
+            add(&mut together, &running);
+            add(&mut sidecars, &running);
+            running.clone_from(&sidecars);
+        } else {
+            add(&mut running, &sidecars);
+        }
+        raise(&mut while_starting, &running);
+    }
+    raise(&mut together, &while_starting);
+    together
+}
+
+/// What a pod asks for in all: this is what admission and the cgroup count.
+pub fn effective_requests(spec: &PodSpec) -> ResourceList {
+    let mut requests = containers_total(spec, Side::Requests);
+    replace_with_pod_level(&mut requests, spec, Side::Requests);
+    add(&mut requests, &spec.overhead);
+    requests
+}
+
+/// What a pod may use in all. Overhead is added only where there is a limit to add it to.
+pub fn effective_limits(spec: &PodSpec) -> ResourceList {
+    let mut limits = containers_total(spec, Side::Limits);
+    replace_with_pod_level(&mut limits, spec, Side::Limits);
+    for (name, amount) in spec.overhead.iter() {
+        if let Some(limit) = limits.get(name).copied().filter(|limit| !limit.is_zero()) {
+            limits.insert(name, limit.checked_add(amount).unwrap_or(limit));
+        }
+    }
+    limits
+}
+
+fn replace_with_pod_level(total: &mut ResourceList, spec: &PodSpec, side: Side) {
+    let Some(resources) = &spec.resources else { return };
+    for (name, amount) in resources.side(side).iter() {
+        if is_pod_level_resource(name) {
+            total.insert(name, *amount);
+        }
+    }
+}
+
+/// The class of service of a pod: the one in its status if there is one, otherwise computed.
+pub fn qos_class(pod: &Pod) -> QosClass {
+    if pod.status.qos_class.is_known() {
+        return pod.status.qos_class.clone();
+    }
+    computed_qos_class(&pod.spec)
+}
+
+/// The class of service that follows from a specification.
+pub fn computed_qos_class(spec: &PodSpec) -> QosClass {
+    let mut requests = ResourceList::default();
+    let mut limits = ResourceList::default();
+    let mut limited = true;
+    if let Some(resources) = &spec.resources {
+        // What is said for the pod decides alone; containers are not looked at.
+        add(&mut requests, &counted(&resources.requests));
+        add(&mut limits, &counted(&resources.limits));
+        limited = resources.limits.is_empty() || is_fully_limited(resources);
+    } else {
+        for container in spec.containers.iter().chain(&spec.init_containers) {
+            add(&mut requests, &counted(&container.resources.requests));
+            add(&mut limits, &counted(&container.resources.limits));
+            limited &= is_fully_limited(&container.resources);
+        }
+    }
+    if requests.is_empty() && limits.is_empty() {
+        QosClass::BestEffort
+    } else if limited && requests == limits {
+        QosClass::Guaranteed
+    } else {
+        QosClass::Burstable
+    }
+}
+
+/// The amounts that make the class: CPU and memory above zero.
+fn counted(list: &ResourceList) -> ResourceList {
+    list.iter()
+        .filter(|(name, amount)| (*name == CPU || *name == MEMORY) && amount.sign() > 0)
+        .map(|(name, amount)| (name, *amount))
+        .collect()
+}
+
+fn is_fully_limited(resources: &ResourceRequirements) -> bool {
+    counted(&resources.limits).len() == 2
+}

@@ -1,0 +1,91 @@
+//! What can go wrong, one variant for each thing a caller can do differently.
+//!
+//! Every text names the file, digest or field, the value found and what was expected.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::digest::Digest;
+use crate::reference::ReferenceError;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The machine refused: disk, permissions, a missing kernel feature.
+    #[error("{what} {path}: {cause}")]
+    File { what: &'static str, path: PathBuf, cause: io::Error },
+    #[error(
+        "{path} says format {found}; this program reads and writes format {expected}: \
+         use the program that made the folder, or another folder"
+    )]
+    UnknownVersion { path: PathBuf, found: String, expected: u32 },
+    /// State of ours that no longer reads; never made by a kill.
+    #[error("{path} is damaged: {why}")]
+    Damaged { path: PathBuf, why: String },
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
+    #[error("{text:?} is no digest: expected sha256: and 64 lower-case hexadecimal digits")]
+    Digest { text: String },
+    #[error("content {expected} has other bytes: their digest is {found}")]
+    DigestMismatch { expected: Digest, found: Digest },
+    #[error("content {digest} ended after {received} bytes; {expected} were announced")]
+    Truncated { digest: Digest, received: u64, expected: u64 },
+    #[error("content {digest} is longer than the {expected} bytes announced")]
+    TooLong { digest: Digest, expected: u64 },
+    #[error("the layer's tar has the digest {found}; the image's configuration says {expected}")]
+    DiffIdMismatch { expected: Digest, found: Digest },
+    /// Something exceeds a cap of [`crate::Limits`].
+    #[error("{what}: {found} exceeds the limit of {limit}")]
+    Limit { what: String, found: u64, limit: u64 },
+    #[error("content {0} is not in the store")]
+    ContentMissing(Digest),
+    #[error("no image {0:?} is in the store")]
+    ImageMissing(String),
+    #[error("snapshot {0} is not in the store")]
+    SnapshotMissing(Digest),
+    #[error("{name:?} names several images: {found}")]
+    Ambiguous { name: String, found: String },
+    /// JSON of an image that is not what the specification says.
+    #[error("{what}: {why}")]
+    Document { what: String, why: String },
+    #[error("no manifest of {what} is for {wanted}; it has {available}")]
+    NoPlatform { what: String, wanted: String, available: String },
+    /// A tar, a compressed stream or an archive's structure that is wrong or hostile.
+    #[error("{what}: {why}")]
+    Archive { what: String, why: String },
+    #[error("{id:?} cannot name a view: expected 1 to 128 letters, digits, '.', '_' or '-', not starting with '.'")]
+    ViewName { id: String },
+    #[error("view {0:?} exists already, for another image")]
+    ViewTaken(String),
+    #[error("mounting an overlay at {target}: {step}: {cause}")]
+    Mount { target: PathBuf, step: &'static str, cause: io::Error },
+    /// The source of content (a registry, an archive) failed; it may be tried again.
+    #[error("fetching {digest}: {why}")]
+    Source { digest: Digest, why: String },
+}
+
+impl Error {
+    pub(crate) fn archive(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Error::Archive { what: what.into(), why: why.into() }
+    }
+
+    pub(crate) fn document(what: impl Into<String>, why: impl std::fmt::Display) -> Self {
+        Error::Document { what: what.into(), why: why.to_string() }
+    }
+
+    pub(crate) fn damaged(path: &Path, why: impl std::fmt::Display) -> Self {
+        Error::Damaged { path: path.to_owned(), why: why.to_string() }
+    }
+}
+
+/// Turns a result of the operating system into one that says what was done to which file.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: &'static str, path: &Path) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for std::result::Result<T, E> {
+    fn doing(self, what: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|cause| Error::File { what, path: path.to_owned(), cause: cause.into() })
+    }
+}
