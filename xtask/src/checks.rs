@@ -23,7 +23,9 @@ pub(crate) fn run(tally: &mut Tally) {
         found.extend(layers::violations(&layers::graph_of(&metadata)));
         none(&found)
     });
-    tally.check("licences, bans, sources", || none(&licences::breaches(&workspace::metadata()?)));
+    tally.check("licences, bans, sources", || {
+        none(&licences::breaches(&workspace::metadata()?, &workspace::built_packages()?))
+    });
     tally.check("stamps of golden files", || none(&goldens::breaches(&workspace::root())?));
     tally.check("house rules", || none(&house_rules::breaches(&workspace::root())?));
     tally.check("clippy", || {

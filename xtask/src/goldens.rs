@@ -39,8 +39,16 @@ fn is_golden(name: &str) -> bool {
 
 fn breach_of(name: &str, text: &str, pinned: &str) -> Option<String> {
     let first = text.lines().next().unwrap_or_default();
-    let stamped = first.contains(pinned) || name.contains(pinned);
+    let stamped = [first, name].iter().any(|text| holds_version(text, pinned));
     (!stamped).then(|| format!("{name}: not stamped {pinned}; make it again"))
+}
+
+/// Whether the text names the version itself and not one that only begins like it.
+fn holds_version(text: &str, pinned: &str) -> bool {
+    text.match_indices(pinned).any(|(at, _)| {
+        let next = text[at + pinned.len()..].chars().next();
+        !next.is_some_and(|next| next.is_ascii_digit())
+    })
 }
 
 fn pinned_version(go_mod: &str) -> Option<String> {

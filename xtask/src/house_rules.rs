@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 #[cfg(test)]
 mod tests;
@@ -67,6 +67,12 @@ pub(crate) fn tracked_files(root: &Path) -> Result<Vec<PathBuf>> {
         .current_dir(root)
         .output()
         .context("git ls-files")?;
+    // A check that sees no files finds nothing wrong with them.
+    ensure!(
+        output.status.success(),
+        "git ls-files: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
     let names = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(names
         .split('\0')

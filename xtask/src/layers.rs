@@ -158,6 +158,11 @@ fn closure(graph: &Graph, start: &str) -> BTreeMap<String, String> {
     reached
 }
 
+/// The names of everything that a package is built from.
+pub(crate) fn built_from(graph: &Graph, package: &str) -> BTreeSet<String> {
+    closure(graph, package).into_keys().collect()
+}
+
 /// Packages of ours that lie in no known folder: the map would not show them.
 pub(crate) fn homeless(metadata: &Metadata) -> Vec<String> {
     metadata

@@ -2,13 +2,18 @@
 //! dependency graph. What cargo knows is enough for these three, so no further tool is installed;
 //! advisories need a database from the network and are looked at by hand (see CONTRIBUTING.md).
 
+use std::collections::BTreeSet;
+
 use cargo_metadata::{Metadata, Package};
 use spdx::{Expression, LicenseItem, LicenseReq};
+
+use crate::layers;
 
 #[cfg(test)]
 mod tests;
 
-/// Licences that an Apache-2.0 binary can carry without further duty than naming them.
+/// Licences that the binary may carry. All but one ask for their text to be passed on; MPL-2.0 also
+/// asks that changes to its own files be published, and we make none.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -41,9 +46,20 @@ const BANNED: &[(&str, &str)] = &[
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
+/// Name and version of each package that is built.
+type Built = BTreeSet<(String, String)>;
+
 /// Every breach, as a sentence each.
-pub(crate) fn breaches(metadata: &Metadata) -> Vec<String> {
-    metadata.packages.iter().flat_map(|p| breaches_of(&Facts::of(p))).collect()
+pub(crate) fn breaches(metadata: &Metadata, built: &Built) -> Vec<String> {
+    let shipped = layers::built_from(&layers::graph_of(metadata), "keelson");
+    let is_built = |package: &&Package| {
+        built.contains(&(package.name.to_string(), package.version.to_string()))
+    };
+    let judged = metadata.packages.iter().filter(is_built).map(|package| {
+        let name = package.name.as_str();
+        Facts::of(package, name == "keelson" || shipped.contains(name))
+    });
+    judged.flat_map(|facts| breaches_of(&facts)).collect()
 }
 
 /// A package as far as the rules care.
@@ -54,11 +70,14 @@ struct Facts {
     licence: Option<String>,
     /// `None` for a package that lies in the project's own folder.
     source: Option<String>,
+    /// Whether its code is in the binary that people install.
+    shipped: bool,
 }
 
 impl Facts {
-    fn of(package: &Package) -> Facts {
+    fn of(package: &Package, shipped: bool) -> Facts {
         Facts {
+            shipped,
             name: package.name.to_string(),
             version: package.version.to_string(),
             licence: package.license.clone(),
@@ -82,7 +101,9 @@ fn breaches_of(package: &Facts) -> Vec<String> {
         None => found.push(format!("{named} names no licence")),
         Some(text) => match Expression::parse_mode(text, spdx::ParseMode::LAX) {
             Err(_) => found.push(format!("{named} has the licence {text:?}, which cannot be read")),
-            Ok(expression) if !expression.evaluate(acceptable) => {
+            Ok(expression)
+                if !expression.evaluate(|licence| acceptable(licence, package.shipped)) =>
+            {
                 found.push(format!("{named} has the licence {text}, which is not allowed"));
             }
             Ok(_) => {}
@@ -91,7 +112,8 @@ fn breaches_of(package: &Facts) -> Vec<String> {
     found
 }
 
-fn acceptable(requirement: &LicenseReq) -> bool {
+fn acceptable(requirement: &LicenseReq, shipped: bool) -> bool {
     let LicenseItem::Spdx { id, .. } = &requirement.license else { return false };
-    ALLOWED.iter().chain(ALLOWED_OUTSIDE_THE_BINARY).any(|allowed| *allowed == id.name)
+    let outside = if shipped { &[] } else { ALLOWED_OUTSIDE_THE_BINARY };
+    ALLOWED.iter().chain(outside).any(|allowed| *allowed == id.name)
 }

@@ -17,6 +17,7 @@ mod release;
 mod tally;
 mod test_run;
 mod verbs;
+mod watchdog;
 mod workspace;
 
 #[derive(Parser)]

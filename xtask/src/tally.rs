@@ -19,6 +19,7 @@ impl Tally {
     pub(crate) fn check(&mut self, name: &str, step: impl FnOnce() -> Result<()>) {
         let begun = Instant::now();
         eprintln!("==> {name}");
+        crate::watchdog::entering(name);
         match step() {
             Ok(()) => self.passed += 1,
             Err(error) => {

@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::tally::{Counts, Tally, seconds};
-use crate::{checks, workspace};
+use crate::{checks, watchdog, workspace};
 
 /// The run ends itself well before whoever called it loses patience (90 minutes).
-const WATCHDOG: Duration = Duration::from_secs(80 * 60);
+const WATCHDOG: Duration = Duration::from_mins(80);
+
+/// What the watchdog of the whole run adds: the one of the tests, which can name a test, comes first.
+const LAST_WORD: Duration = Duration::from_mins(2);
 
 /// Tests on real parts write here what they could not do on this machine, a line each.
 const COULD_NOT_RUN: &str = "KEELSON_COULD_NOT_RUN";
@@ -22,6 +25,7 @@ const COULD_NOT_RUN: &str = "KEELSON_COULD_NOT_RUN";
 pub(crate) fn command() -> Result<()> {
     let begun = Instant::now();
     let deadline = begun + WATCHDOG;
+    watchdog::start(WATCHDOG + LAST_WORD);
     let mut tally = Tally::default();
     checks::run(&mut tally);
     tally.check("build", || {
@@ -87,6 +91,7 @@ fn lines_of(file: &Path) -> Result<Vec<String>> {
 fn counted(tally: &mut Tally, name: &str, command: &mut Command, deadline: Instant) {
     let begun = Instant::now();
     eprintln!("==> {name}");
+    watchdog::entering(name);
     match watched(command, deadline) {
         Ok((counts, success)) => {
             if counts.ignored > 0 {

@@ -1,9 +1,10 @@
 //! Where the project lies and how its programs are called. No decisions.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::{Metadata, MetadataCommand};
 
 /// The folder of the workspace: xtask lies directly below it.
@@ -14,6 +15,22 @@ pub(crate) fn root() -> PathBuf {
 
 pub(crate) fn metadata() -> Result<Metadata> {
     MetadataCommand::new().manifest_path(root().join("Cargo.toml")).exec().context("cargo metadata")
+}
+
+/// Name and version of everything that is really built, on any target. `cargo metadata` also names
+/// packages behind features that nobody turned on.
+pub(crate) fn built_packages() -> Result<BTreeSet<(String, String)>> {
+    let output = cargo(&["tree", "--workspace", "--target", "all", "--prefix", "none"])
+        .args(["--edges", "normal,build,dev", "--format", "{p}"])
+        .output()
+        .context("cargo tree")?;
+    ensure!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).context("cargo tree")?;
+    let packages = text.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        Some((words.next()?.to_owned(), words.next()?.trim_start_matches('v').to_owned()))
+    });
+    Ok(packages.collect())
 }
 
 /// Where cargo puts what it builds.

@@ -1,4 +1,5 @@
 //! Tests on real parts: they need root, and build the parts they use.
 
 pub mod config_cases;
+pub mod pod_differential;
 pub mod version_only_runtime;

@@ -14,6 +14,7 @@ fn the_pin_is_read_in_both_forms() {
 fn an_old_stamp_is_found() {
     assert_eq!(breach_of("a/golden.txt", "# v1.2.3\nx", "v1.2.3"), None);
     assert_eq!(breach_of("goldens/configz-v1.2.3.json", "{}", "v1.2.3"), None);
+    assert!(breach_of("a/golden.txt", "# v1.2.30", "v1.2.3").is_some());
     assert!(breach_of("a/golden.txt", "# v1.2.2\nx v1.2.3", "v1.2.3").is_some());
 }
 

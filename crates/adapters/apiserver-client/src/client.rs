@@ -17,10 +17,11 @@ use ports::ClusterApiError;
 use tokio::time::{Instant, timeout_at};
 
 use crate::access::ClusterAccess;
+pub use crate::connections::Pings;
 use crate::connections::{Body, Connections, Place, SendFailure, causes};
 use crate::credentials::{Credentials, Snapshot};
 use crate::failure::{Status, retry_after};
-use crate::request::ApiRequest;
+use crate::request::{ApiRequest, percent_encode};
 use crate::token_bucket::{RateLimit, TokenBucket};
 
 /// How often a request is sent again because the server said so, and because its connection ended.
@@ -49,6 +50,7 @@ pub struct ClientOptions {
     pub watch_lasts: Duration,
     /// How long a watch may say nothing, not even a bookmark, which come every minute.
     pub watch_silence: Duration,
+    pub pings: Pings,
     pub spread: Spread,
 }
 
@@ -66,6 +68,10 @@ impl Default for ClientOptions {
             line_limit: 4 * 1024 * 1024,
             watch_lasts: Duration::from_secs(300),
             watch_silence: Duration::from_secs(150),
+            pings: Pings {
+                every: Duration::from_secs(30),
+                answered_within: Duration::from_secs(15),
+            },
             spread: Spread::random(),
         }
     }
@@ -148,6 +154,7 @@ impl ApiClient {
                 connections: Connections::new(
                     access.server.clone(),
                     access.tls_server_name.clone(),
+                    options.pings,
                 ),
                 bucket: options.rate.map(|rate| Mutex::new(TokenBucket::new(rate))),
                 began: Instant::now(),
@@ -437,7 +444,9 @@ fn fixed_headers(
         add("impersonate-group", group)?;
     }
     for (key, value) in &who.extra {
-        add(&format!("impersonate-extra-{}", key.to_lowercase()), value)?;
+        let mut name = String::from("impersonate-extra-");
+        percent_encode(&key.to_lowercase(), &mut name);
+        add(&name, value)?;
     }
     Ok(headers)
 }

@@ -32,16 +32,22 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(300);
 /// What may lie unread for one request; for a connection, as much for all its requests together.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
-const PING_EVERY: Duration = Duration::from_secs(30);
-const PING_ANSWERED_WITHIN: Duration = Duration::from_secs(15);
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) type Body = Full<Bytes>;
+
+/// How a connection that nobody answers on any more is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pings {
+    pub every: Duration,
+    pub answered_within: Duration,
+}
 
 #[derive(Debug)]
 pub(crate) struct Connections {
     server: ServerAddress,
     server_name: Option<String>,
+    pings: Pings,
     open: Mutex<Open>,
     /// Held while connecting, so that many requests at once share what comes of it.
     connecting: tokio::sync::Mutex<()>,
@@ -94,10 +100,11 @@ pub(crate) struct SendFailure {
 }
 
 impl Connections {
-    pub(crate) fn new(server: ServerAddress, server_name: Option<String>) -> Self {
+    pub(crate) fn new(server: ServerAddress, server_name: Option<String>, pings: Pings) -> Self {
         Self {
             server,
             server_name,
+            pings,
             open: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
         }
@@ -129,7 +136,8 @@ impl Connections {
     fn free_place(&self, generation: u64) -> Option<Place> {
         let mut open = self.lock();
         while open.drivers.try_join_next().is_some() {}
-        open.entries.retain(|entry| entry.generation == generation && !entry.sender.is_closed());
+        // A request that set out with older credentials may as well use newer ones.
+        open.entries.retain(|entry| entry.generation >= generation && !entry.sender.is_closed());
         open.entries.iter().find_map(|entry| {
             let busy = entry.in_flight.load(Ordering::Relaxed);
             (busy < entry.sender.capacity()).then(|| entry.place(false))
@@ -168,8 +176,8 @@ impl Connections {
                 .initial_max_send_streams(UNTOLD)
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(CONNECTION_WINDOW)
-                .keep_alive_interval(PING_EVERY)
-                .keep_alive_timeout(PING_ANSWERED_WITHIN)
+                .keep_alive_interval(self.pings.every)
+                .keep_alive_timeout(self.pings.answered_within)
                 .keep_alive_while_idle(true)
                 .handshake(stream)
                 .await

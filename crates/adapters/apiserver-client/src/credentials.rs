@@ -12,6 +12,7 @@ use hyper::header::HeaderValue;
 use ports::ApiTime;
 use rustls::ClientConfig;
 use tokio::sync::{Mutex, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::access::{ClusterAccess, Material, TokenSource, Trust};
@@ -57,6 +58,8 @@ struct State {
     material: Option<TlsMaterial>,
     checked: Option<Instant>,
     exec: Option<(ExecCredential, Instant)>,
+    /// A plugin at work: it may take longer than the request that first needed it.
+    asking: JoinSet<Result<ExecCredential, String>>,
     system_bundle: Option<Secret>,
 }
 
@@ -126,7 +129,7 @@ impl Credentials {
             Some(TokenSource::File(path)) => Some(read(&Material::File(path.clone())).await?),
             None => None,
         };
-        if let Some(credential) = self.from_plugin(state, authority.as_ref(), refused).await? {
+        if let Some(credential) = self.ask_plugin(state, authority.as_ref(), refused).await? {
             certificate = credential.certificate.or(certificate);
             token = credential.token.or(token);
         }
@@ -158,7 +161,7 @@ impl Credentials {
         Ok((generation, Some(config)))
     }
 
-    async fn from_plugin(
+    async fn ask_plugin(
         &self,
         state: &mut State,
         authority: Option<&Secret>,
@@ -171,7 +174,14 @@ impl Credentials {
         {
             return Ok(Some(credential.clone()));
         }
-        let credential = exec_plugin::ask(plugin, authority).await?;
+        if state.asking.is_empty() {
+            state.asking.spawn(exec_plugin::ask(plugin.clone(), authority.cloned()));
+        }
+        let credential = match state.asking.join_next().await {
+            Some(Ok(answer)) => answer?,
+            Some(Err(error)) => return Err(format!("credential plugin: {error}")),
+            None => return Err("credential plugin: not asked".to_owned()),
+        };
         state.exec = Some((credential.clone(), Instant::now()));
         Ok(Some(credential))
     }

@@ -44,8 +44,8 @@ struct AnswerStatus {
 
 /// Runs the plugin. The authority is what the plugin is told to trust, if it asked for that.
 pub(crate) async fn ask(
-    plugin: &ExecPlugin,
-    authority: Option<&Secret>,
+    plugin: ExecPlugin,
+    authority: Option<Secret>,
 ) -> Result<ExecCredential, String> {
     let command = plugin.command.display();
     let mut child = tokio::process::Command::new(&plugin.command)
@@ -53,7 +53,7 @@ pub(crate) async fn ask(
         .envs(plugin.environment.iter().map(|(name, value)| {
             (name.as_str(), String::from_utf8_lossy(value.reveal()).into_owned())
         }))
-        .env("KUBERNETES_EXEC_INFO", question(plugin, authority))
+        .env("KUBERNETES_EXEC_INFO", question(&plugin, authority.as_ref()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .kill_on_drop(true)

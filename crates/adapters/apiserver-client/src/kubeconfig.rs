@@ -75,14 +75,26 @@ pub fn parse_kubeconfig(
         None => None,
     };
     let folder = file.parent().unwrap_or(Path::new(""));
-    let mut access = read_cluster(&cluster, folder)?;
-    access.namespace = context.text("namespace")?.unwrap_or_else(|| "default".to_owned());
+    let trust = read_trust(&cluster, folder)?;
+    let certificate = match &user {
+        Some(user) => read_certificate(user, folder)?,
+        None => None,
+    };
+    let has_tls_material = certificate.is_some() || trust != Trust::System;
+    let mut access = ClusterAccess {
+        server: read_server(&cluster, has_tls_material)?,
+        trust,
+        tls_server_name: cluster.text("tls-server-name")?,
+        certificate,
+        token: None,
+        exec: None,
+        impersonation: Impersonation::default(),
+        namespace: context.text("namespace")?.unwrap_or_else(|| "default".to_owned()),
+    };
     if let Some(user) = user {
         read_user(&user, folder, &mut access)?;
         access.exec = read_exec(&user, &cluster, folder)?;
     }
-    let has_tls_material = access.certificate.is_some() || access.trust != Trust::System;
-    access.server = read_server(&cluster, has_tls_material)?;
     Ok(access)
 }
 
@@ -91,28 +103,32 @@ fn read_server(cluster: &Fields<'_>, tls: bool) -> Result<ServerAddress, Kubecon
     ServerAddress::parse(&text, tls).map_err(|problem| cluster.wrong("server", &problem))
 }
 
-fn read_cluster(cluster: &Fields<'_>, folder: &Path) -> Result<ClusterAccess, KubeconfigError> {
+fn read_trust(cluster: &Fields<'_>, folder: &Path) -> Result<Trust, KubeconfigError> {
     cluster.refuse("proxy-url", "a proxy to the API server is not supported")?;
     let authority = material(cluster, "certificate-authority", folder)?;
-    let trust = match (cluster.flag("insecure-skip-tls-verify")?, authority) {
+    match (cluster.flag("insecure-skip-tls-verify")?, authority) {
         (true, Some(_)) => {
             let problem = "cannot be true beside a certificate authority";
-            return Err(cluster.wrong("insecure-skip-tls-verify", problem));
+            Err(cluster.wrong("insecure-skip-tls-verify", problem))
         }
-        (true, None) => Trust::Anybody,
-        (false, Some(authority)) => Trust::Authority(authority),
-        (false, None) => Trust::System,
-    };
-    Ok(ClusterAccess {
-        server: read_server(cluster, true)?,
-        trust,
-        tls_server_name: cluster.text("tls-server-name")?,
-        certificate: None,
-        token: None,
-        exec: None,
-        impersonation: Impersonation::default(),
-        namespace: String::new(),
-    })
+        (true, None) => Ok(Trust::Anybody),
+        (false, Some(authority)) => Ok(Trust::Authority(authority)),
+        (false, None) => Ok(Trust::System),
+    }
+}
+
+fn read_certificate(
+    user: &Fields<'_>,
+    folder: &Path,
+) -> Result<Option<ClientCertificate>, KubeconfigError> {
+    let certificate = material(user, "client-certificate", folder)?;
+    let key = material(user, "client-key", folder)?;
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some(ClientCertificate { certificate, key })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(user.wrong("client-key", "a certificate needs its key")),
+        (None, Some(_)) => Err(user.wrong("client-certificate", "a key needs its certificate")),
+    }
 }
 
 fn read_user(
@@ -124,16 +140,6 @@ fn read_user(
         user.refuse(field, "API servers no longer take passwords")?;
     }
     user.refuse("auth-provider", "auth providers are no longer supported; use exec")?;
-    let certificate = material(user, "client-certificate", folder)?;
-    let key = material(user, "client-key", folder)?;
-    access.certificate = match (certificate, key) {
-        (Some(certificate), Some(key)) => Some(ClientCertificate { certificate, key }),
-        (None, None) => None,
-        (Some(_), None) => return Err(user.wrong("client-key", "a certificate needs its key")),
-        (None, Some(_)) => {
-            return Err(user.wrong("client-certificate", "a key needs its certificate"));
-        }
-    };
     access.token = match (user.text("tokenFile")?, user.text("token")?) {
         (Some(file), _) => Some(TokenSource::File(folder.join(file))),
         (None, Some(token)) => Some(TokenSource::Fixed(Secret::new(token))),

@@ -4,12 +4,14 @@
 //! a name that could mean another path is refused. A request says what it is for without its
 //! content, so that nothing of the content gets into messages.
 
+use std::fmt;
+
 use hyper::Method;
 use ports::ClusterApiError;
 use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind, Resource, Selection};
 
 /// All that is needed to send a request, save where to and who we are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ApiRequest {
     pub(crate) method: Method,
     /// Path and query.
@@ -18,6 +20,12 @@ pub(crate) struct ApiRequest {
     pub(crate) body: Vec<u8>,
     /// For messages: `PATCH nodes/worker-1/status`.
     pub(crate) named: String,
+}
+
+impl fmt::Debug for ApiRequest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "ApiRequest({}, {} bytes)", self.named, self.body.len())
+    }
 }
 
 const JSON: &str = "application/json";
@@ -143,7 +151,7 @@ impl ApiRequest {
         }
         for segment in below.into_iter().skip(1).flatten() {
             target.push('/');
-            encode(segment, &mut target);
+            percent_encode(segment, &mut target);
         }
         Ok(Self { method, target, content_type: JSON, body: Vec::new(), named })
     }
@@ -154,7 +162,7 @@ impl ApiRequest {
             self.target.push(if self.target.contains('?') { '&' } else { '?' });
             self.target.push_str(key);
             self.target.push('=');
-            encode(value, &mut self.target);
+            percent_encode(value, &mut self.target);
         }
         self
     }
@@ -168,15 +176,15 @@ fn collection(resource: Resource, namespace: Option<&str>) -> String {
     };
     if let Some(namespace) = namespace {
         path.push_str("/namespaces/");
-        encode(namespace, &mut path);
+        percent_encode(namespace, &mut path);
     }
     path.push('/');
     path.push_str(resource.plural);
     path
 }
 
-/// Percent-encodes all but what never has a meaning in a URL.
-fn encode(text: &str, out: &mut String) {
+/// Writes all as `%XX` but what never has a meaning in a URL.
+pub(crate) fn percent_encode(text: &str, out: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

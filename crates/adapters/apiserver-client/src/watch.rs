@@ -13,7 +13,7 @@ use ports::cluster_objects::ApiObject;
 use ports::{ClusterApiError, FeedEvent, ObjectFeed, PortFuture};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::back_off::BackOff;
 use crate::client::{Answer, ApiClient};
@@ -218,6 +218,7 @@ impl<T: ApiObject> Follower<T> {
         let mut lines = Lines::new(client.options().line_limit);
         let mut look = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
         let mut silent_until = Instant::now() + client.options().watch_silence;
+        let mut heard = false;
         loop {
             loop {
                 let line = lines.next().map_err(|_| ClusterApiError::TooLarge {
@@ -232,6 +233,9 @@ impl<T: ApiObject> Follower<T> {
                     // The API server should have ended it, or said something.
                     Err(_) => {
                         client.retire(&answer.place);
+                        if !heard {
+                            self.progress.heard_nothing();
+                        }
                         return Ok(());
                     }
                     Ok(None) => return Ok(()),
@@ -244,12 +248,16 @@ impl<T: ApiObject> Follower<T> {
                     Ok(Some(Ok(frame))) => {
                         if let Ok(data) = frame.into_data() {
                             silent_until = Instant::now() + client.options().watch_silence;
+                            heard = true;
                             lines.add(data);
                         }
                     }
                 },
                 () = replaced(&mut generations, answer.generation) => return Ok(()),
-                _ = look.tick() => drop(client.refresh_credentials().await),
+                _ = look.tick() => {
+                    // A plugin may be slow; the stream must be read meanwhile.
+                    drop(timeout(SHORT, client.refresh_credentials()).await);
+                }
                 () = self.out.closed() => return Err(Stop::NobodyListens),
             }
         }

@@ -14,6 +14,8 @@ use ports::ClusterApiError;
 pub(crate) struct Progress {
     position: Position,
     page: u32,
+    /// How many streams in a row have ended without a word.
+    silent: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub(crate) enum Question {
 
 impl Progress {
     pub(crate) fn new(page: u32) -> Self {
-        Self { position: Position::Start, page: page.max(1) }
+        Self { position: Position::Start, page: page.max(1), silent: 0 }
     }
 
     pub(crate) fn question(&self) -> Question {
@@ -42,6 +44,17 @@ impl Progress {
                 Question::List { token: Some(token.clone()), limit: self.page }
             }
             Position::At { version } => Question::Watch { version: version.clone() },
+        }
+    }
+
+    /// A stream said nothing at all, not even a bookmark. That is what a version looks like that
+    /// the API server has yet to reach, after its storage was restored from a copy: so it is not
+    /// asked for for ever.
+    pub(crate) fn heard_nothing(&mut self) {
+        self.silent += 1;
+        if self.silent >= 2 {
+            self.silent = 0;
+            self.position = Position::Start;
         }
     }
 
@@ -57,6 +70,7 @@ impl Progress {
 
     /// An event or a bookmark of that version came. One without a version says nothing.
     pub(crate) fn reached(&mut self, version: &str) {
+        self.silent = 0;
         if let Position::At { version: at } = &mut self.position
             && !version.is_empty()
         {

@@ -2,7 +2,10 @@
 //!
 //! Prints what was put to the test, and every violation with the seed that shows it again; exits
 //! with 1 if there was one.
-#![allow(clippy::disallowed_methods, reason = "a program for people: it has arguments and an exit code")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a program for people: it has arguments and an exit code"
+)]
 
 #[path = "../tests/world/mod.rs"]
 mod world;
@@ -17,9 +20,19 @@ fn main() -> ExitCode {
         None => Ok(default),
         Some(number) => number,
     };
-    let arguments = (|| Ok::<_, std::num::ParseIntError>([next(10)?, next(15_000)?, next(12)?, next(1_200)?, next(0)?]))();
+    let arguments = (|| {
+        Ok::<_, std::num::ParseIntError>([
+            next(10)?,
+            next(15_000)?,
+            next(12)?,
+            next(1_200)?,
+            next(0)?,
+        ])
+    })();
     let Ok([runs, nodes, zones, seconds, first]) = arguments else {
-        eprintln!("usage: simulate [RUNS [NODES [ZONES [SECONDS [FIRST_SEED]]]]], all of them numbers");
+        eprintln!(
+            "usage: simulate [RUNS [NODES [ZONES [SECONDS [FIRST_SEED]]]]], all of them numbers"
+        );
         return ExitCode::from(2);
     };
     let mut total = Report::default();
@@ -37,7 +50,9 @@ fn main() -> ExitCode {
         total.add(report);
     }
     let violations = std::mem::take(&mut total.violations).len();
-    println!("{runs} runs of {nodes} nodes in {zones} zones, {seconds} s each: {violations} violations");
+    println!(
+        "{runs} runs of {nodes} nodes in {zones} zones, {seconds} s each: {violations} violations"
+    );
     println!("{total:#?}");
     if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -4,8 +4,10 @@
 //! through which our view of the cluster is proven whole (a watch event, a bookmark, a live read);
 //! a jump larger than the bound means that we were away, stalled or cut off, and counts as nothing.
 //! So one stalled process, or an API server that was down for everyone, adds no silence to any
-//! node, and coming back costs one addition rather than a walk over all nodes. After an absence, as
-//! after a start, everybody else comes back too: for a settling time we look, but act against nobody.
+//! node, and coming back costs one addition rather than a walk over all nodes. After an absence
+//! everybody else may be coming back too: for a settling time the clock stands, so that who had
+//! used up its patience before can speak first, and we act against nobody. After a start the clock
+//! runs at once, since everybody's patience is whole, but acting waits all the same.
 
 use std::time::Duration;
 
@@ -33,6 +35,8 @@ pub struct Attention {
     attended: Attended,
     through: Option<Moment>,
     resumed: Moment,
+    /// From here on looking counts.
+    counts_from: Moment,
     largest_gap: Duration,
     settling: Duration,
 }
@@ -41,25 +45,36 @@ impl Attention {
     /// A controller that has seen nothing yet. Jumps beyond `largest_gap` count as absence, and
     /// `settling` is how long a node may take to report once it can.
     pub fn new(largest_gap: Duration, settling: Duration) -> Self {
-        let resumed = Moment::default();
-        Self { attended: Attended::default(), through: None, resumed, largest_gap, settling }
+        let (resumed, counts_from) = (Moment::default(), Moment::default());
+        let attended = Attended::default();
+        Self { attended, through: None, resumed, counts_from, largest_gap, settling }
     }
 
     /// Our view is whole through this moment. Moments that lie behind change nothing.
     pub fn look(&mut self, proven_through: Moment) -> Attended {
         match self.through {
             Some(through) if proven_through <= through => {}
+            Some(through) if proven_through.since(through) > self.largest_gap => {
+                self.resumed = proven_through;
+                self.counts_from = self.settled_at();
+                self.through = Some(proven_through);
+            }
             Some(through) => {
-                let step = proven_through.since(through);
-                if step <= self.largest_gap {
-                    self.attended = self.attended.after(step);
-                } else {
+                self.attended = self.at_most(proven_through);
+                // Settling needs a steady view: a pause that is nothing otherwise starts it anew.
+                let pause = proven_through.since(through) > self.largest_gap / 2;
+                if pause && through < self.settled_at() {
+                    let stands = self.counts_from > through;
                     self.resumed = proven_through;
+                    if stands {
+                        self.counts_from = self.settled_at();
+                    }
                 }
                 self.through = Some(proven_through);
             }
             None => {
                 self.resumed = proven_through;
+                self.counts_from = proven_through;
                 self.through = Some(proven_through);
             }
         }
@@ -76,7 +91,7 @@ impl Attention {
     pub fn at_most(&self, now: Moment) -> Attended {
         match self.through {
             Some(through) if now.since(through) <= self.largest_gap => {
-                self.attended.after(now.since(through))
+                self.attended.after(now.since(through.max(self.counts_from)))
             }
             _ => self.attended,
         }
@@ -92,9 +107,10 @@ impl Attention {
         self.through.is_some_and(|through| now.since(through) <= self.largest_gap)
     }
 
-    /// Whether we may act against anybody: the view is fresh, and has been for the settling time.
+    /// Whether we may act against anybody: the view is fresh, and proven to the end of the settling
+    /// time.
     pub fn may_act(&self, now: Moment) -> bool {
-        self.is_fresh(now) && now >= self.settled_at()
+        self.is_fresh(now) && self.through.is_some_and(|through| through >= self.settled_at())
     }
 
     /// When the settling time is over.
@@ -104,7 +120,7 @@ impl Attention {
 
     /// When this point is reached if we look without a pause.
     pub fn reaches(&self, point: Attended) -> Option<Moment> {
-        self.through.map(|through| through.after(point.since(self.attended)))
+        self.through.map(|through| through.max(self.counts_from).after(point.since(self.attended)))
     }
 }
 

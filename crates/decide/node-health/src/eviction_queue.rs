@@ -16,12 +16,14 @@ use crate::zones::{Rate, ZoneId};
 pub struct Turn {
     rate: Rate,
     ready_at: Moment,
+    /// When a predecessor took this zone's last turn; counts under every rate until we take one.
+    inherited: Option<Moment>,
 }
 
 impl Turn {
     /// A zone begins with its turn in hand.
     fn new(rate: Rate, now: Moment) -> Self {
-        Self { rate, ready_at: now }
+        Self { rate, ready_at: now, inherited: None }
     }
 
     /// When the turn can be taken; never at a rate of nothing.
@@ -34,6 +36,16 @@ impl Turn {
     }
 
     fn spend(&mut self, at: Moment) {
+        self.inherited = None;
+        self.count(at);
+    }
+
+    fn inherit(&mut self, at: Moment) {
+        self.inherited = self.inherited.max(Some(at));
+        self.count(at);
+    }
+
+    fn count(&mut self, at: Moment) {
         if let Some(interval) = self.rate.interval() {
             self.ready_at = self.ready_at.max(at.after(interval));
         }
@@ -48,7 +60,10 @@ impl Turn {
         self.rate = rate;
         self.ready_at = now;
         if !had {
-            self.spend(now);
+            self.count(now);
+        }
+        if let Some(at) = self.inherited {
+            self.count(at);
         }
     }
 }
@@ -123,7 +138,7 @@ impl EvictionQueue {
 
     /// A turn was taken at this moment by whoever was the controller then.
     pub fn remember_turn(&mut self, zone: ZoneId, at: Moment, now: Moment) {
-        self.zone(zone, now).turn.spend(at.min(now));
+        self.zone(zone, now).turn.inherit(at.min(now));
     }
 
     /// The next node whose turn it is, with its zone. Ask again after taking or postponing.

@@ -11,7 +11,7 @@ use crate::facts::{ConditionKind, NodeFacts, NodeId, Taint, TaintKey, Truth};
 use crate::lifecycle::NodeLifecycle;
 use crate::no_execute::{Evictions, PodFacts, Verdict, judge};
 use crate::time::Moment;
-use crate::zones::ZoneState;
+use crate::zones::{Zone, ZoneState};
 
 /// Why the node carries each of its taints.
 pub fn why_tainted(facts: &NodeFacts) -> Vec<String> {
@@ -83,14 +83,16 @@ pub fn what_holds_it_back(lifecycle: &NodeLifecycle, node: NodeId, now: Moment) 
     };
     let turns = u32::try_from(outlook.ahead).unwrap_or(u32::MAX);
     let wait = turn_at.since(now).saturating_add(interval.saturating_mul(turns));
-    let slow = match zone.map(|zone| zone.state()) {
+    let slow = match zone.map(Zone::state) {
         Some(ZoneState::Partial) => " (slowed down, since most of the zone is not ready)",
         _ => "",
     };
     let attention = lifecycle.attention();
     if attention.is_fresh(now) && !attention.may_act(now) {
         let left = span(attention.settled_at().since(now));
-        return format!("This controller, or its sight, has only just come back and acts against nobody for another {left}.");
+        return format!(
+            "This controller, or its sight, has only just come back and acts against nobody for another {left}."
+        );
     }
     if !attention.is_fresh(now) {
         return "This controller cannot see the cluster at the moment and acts against nobody."

@@ -55,7 +55,7 @@ impl LifeSigns {
 
     /// The node's lease was seen.
     pub fn lease_seen(&mut self, renewed: Stamp, at: Attended) {
-        if false {
+        if self.renewed != Some(renewed) {
             self.renewed = Some(renewed);
             self.heard = at;
         }

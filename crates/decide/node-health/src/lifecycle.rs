@@ -37,7 +37,7 @@ pub struct Settings {
     /// A view older than this is not acted upon, and a pause longer than this counts as absence.
     pub largest_gap: Duration,
     /// How long nodes get to report after we, or the API server, came back, before we act against
-    /// anybody.
+    /// anybody: two periods of a kubelet's lease.
     pub settling: Duration,
     /// When a failed write is tried again.
     pub retry: Duration,
@@ -49,7 +49,7 @@ impl Default for Settings {
             grace: Grace::default(),
             zones: ZoneSettings::default(),
             largest_gap: Duration::from_secs(10),
-            settling: Duration::from_secs(15),
+            settling: Duration::from_secs(20),
             retry: Duration::from_millis(100),
         }
     }

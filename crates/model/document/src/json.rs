@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 
 use super::path::{child_path, item_path};
-use super::yaml::{repeated_key, too_deep};
-use super::{Document, MAX_DEPTH, Node, Number, Value};
+use super::yaml::{repeated_key, too_deep, too_many};
+use super::{Document, MAX_DEPTH, MAX_NODES, MAX_REPEATED_KEYS, Node, Number, Value};
 use crate::problem::{Origin, Problem};
 
 pub(super) fn parse(text: &str, origin: &Origin) -> Result<Document, Problem> {
     let mut reader =
-        Reader { text, at: 0, line: 1, line_start: 0, origin, repeated_keys: Vec::new() };
-    let root = reader.value("", 0)?;
+        Reader { text, at: 0, line: 1, line_start: 0, origin, way: Vec::new(), nodes: 0, repeated_keys: Vec::new() };
+    let root = reader.value()?;
     reader.skip_space();
     if reader.at < text.len() {
         return Err(reader.refuse("expected nothing after the closing brace"));
@@ -28,7 +28,15 @@ struct Reader<'text> {
     line: u32,
     line_start: usize,
     origin: &'text Origin,
+    /// From the root to the value that is being read.
+    way: Vec<Step>,
+    nodes: usize,
     repeated_keys: Vec<Problem>,
+}
+
+enum Step {
+    Key(String),
+    Item(usize),
 }
 
 impl Reader<'_> {
@@ -60,15 +68,34 @@ impl Reader<'_> {
         }
     }
 
-    fn value(&mut self, path: &str, depth: usize) -> Result<Node, Problem> {
+    /// Paths are only made for findings: with long keys above many values they are dear.
+    fn path(&self) -> String {
+        self.way.iter().fold(String::new(), |path, step| match step {
+            Step::Key(key) => child_path(&path, key),
+            Step::Item(index) => item_path(&path, *index),
+        })
+    }
+
+    fn value_at(&mut self, step: Step) -> Result<Node, Problem> {
+        self.way.push(step);
+        let node = self.value();
+        self.way.pop();
+        node
+    }
+
+    fn value(&mut self) -> Result<Node, Problem> {
         self.skip_space();
         let origin = self.place();
-        if depth > MAX_DEPTH {
+        if self.way.len() > MAX_DEPTH {
             return Err(too_deep(origin));
         }
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(too_many(origin));
+        }
         let value = match self.peek() {
-            Some(b'{') => self.object(path, depth)?,
-            Some(b'[') => self.list(path, depth)?,
+            Some(b'{') => self.object()?,
+            Some(b'[') => self.list()?,
             Some(b'"') => Value::String(self.string()?),
             Some(b't') => self.word("true", Value::Bool(true))?,
             Some(b'f') => self.word("false", Value::Bool(false))?,
@@ -87,7 +114,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn object(&mut self, path: &str, depth: usize) -> Result<Value, Problem> {
+    fn object(&mut self) -> Result<Value, Problem> {
         let mut entries = BTreeMap::new();
         self.at += 1;
         self.skip_space();
@@ -105,10 +132,10 @@ impl Reader<'_> {
             if !self.take(b':') {
                 return Err(self.refuse("expected a colon after the key"));
             }
-            let key_path = child_path(path, &key);
-            let node = self.value(&key_path, depth + 1)?;
-            if entries.contains_key(&key) {
-                self.repeated_keys.push(repeated_key(key_path).at(place));
+            let node = self.value_at(Step::Key(key.clone()))?;
+            if entries.contains_key(&key) && self.repeated_keys.len() < MAX_REPEATED_KEYS {
+                let path = child_path(&self.path(), &key);
+                self.repeated_keys.push(repeated_key(path).at(place));
             }
             overlay(entries.entry(key).or_insert_with(|| empty(&node)), node);
             self.skip_space();
@@ -121,7 +148,7 @@ impl Reader<'_> {
         }
     }
 
-    fn list(&mut self, path: &str, depth: usize) -> Result<Value, Problem> {
+    fn list(&mut self) -> Result<Value, Problem> {
         let mut items = Vec::new();
         self.at += 1;
         self.skip_space();
@@ -129,7 +156,7 @@ impl Reader<'_> {
             return Ok(Value::List(items));
         }
         loop {
-            items.push(self.value(&item_path(path, items.len()), depth + 1)?);
+            items.push(self.value_at(Step::Item(items.len()))?);
             self.skip_space();
             if self.take(b']') {
                 return Ok(Value::List(items));

@@ -31,8 +31,10 @@ pub use scalar::is_plain_word;
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Deeper nesting than this is refused; the real thing needs six levels.
 pub const MAX_DEPTH: usize = 100;
-/// How many nodes a document may have after its aliases are written out.
+/// How many values a document may have, in YAML after its aliases are written out.
 pub const MAX_NODES: usize = 400_000;
+/// How many repeated keys are told; a document with more is no better known by hearing of them.
+pub const MAX_REPEATED_KEYS: usize = 1_000;
 
 /// One value with its place.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,7 +72,7 @@ pub struct Document {
 pub fn parse(bytes: &[u8], origin: &Origin) -> Result<Document, Problem> {
     let refuse = |message: String| Problem::error("", message).at(origin.clone());
     if bytes.is_empty() {
-        return Err(refuse("the file is empty, expected a KubeletConfiguration".to_owned()));
+        return Err(refuse("the file is empty, expected a configuration".to_owned()));
     }
     if bytes.len() > MAX_BYTES {
         return Err(refuse(format!(
@@ -149,10 +151,13 @@ impl Node {
         self.as_map()?.get(key)
     }
 
-    /// The value in a form for messages.
+    /// The value in a form for messages. What a list or an object holds is not told: a message
+    /// judges the field as a whole, and somewhere inside may be a secret.
     pub fn shown(&self) -> String {
         match &self.value {
             Value::String(text) => text.clone(),
+            Value::List(items) if !items.is_empty() => "[...]".to_owned(),
+            Value::Map(entries) if !entries.is_empty() => "{...}".to_owned(),
             _ => self.to_json().to_string(),
         }
     }

@@ -3,10 +3,21 @@
 //! The rule it keeps: struct fields are joined by dots, list items and keys with other characters
 //! stand in brackets (`evictionHard[memory.available]`), and looking up also takes the dotted form.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use super::{Node, Value};
 
-/// The path of the child `key` of `parent`.
+/// How much of a key a path shows: more than any name that Kubernetes takes. Without a limit, many
+/// findings below one long key would fill the memory.
+const SHOWN_KEY: usize = 400;
+
+/// The path of the child `key` of `parent`. A key that is too long is cut, and a path with such a
+/// key leads to the parent only.
 pub fn child_path(parent: &str, key: &str) -> String {
+    if key.len() > SHOWN_KEY {
+        return format!("{parent}[{}...]", &key[..key.floor_char_boundary(SHOWN_KEY)]);
+    }
     let plain = !key.is_empty()
         && key.chars().all(|each| each.is_ascii_alphanumeric() || matches!(each, '_' | '-'));
     match (plain, parent.is_empty()) {
@@ -56,15 +67,36 @@ impl Node {
         }
         let path = path.strip_prefix('.').unwrap_or(path);
         let Value::Map(entries) = &self.value else { return None };
-        // Keys may hold dots themselves, so the longest key that fits is the one meant.
-        entries
-            .iter()
-            .filter_map(|(key, child)| {
-                let rest = path.strip_prefix(key.as_str())?;
-                let ends = rest.is_empty() || rest.starts_with(['.', '[']);
-                (ends && !key.is_empty()).then_some((key.len(), child, rest))
-            })
-            .max_by_key(|(length, ..)| *length)
-            .map(|(_, child, rest)| (child, rest))
+        longest_key(entries, path)
     }
+}
+
+/// The entry of the longest key that the path begins with: keys may hold dots themselves, so the
+/// longest that fits is the one meant. The map is asked, never walked: findings about a large map
+/// look up as many paths as it has keys.
+fn longest_key<'node, 'path>(
+    entries: &'node BTreeMap<String, Node>,
+    path: &'path str,
+) -> Option<(&'node Node, &'path str)> {
+    let mut below = Bound::Included(path);
+    loop {
+        // All beginnings of a text sort before it, the longest last; other keys lie among them.
+        let (key, child) = entries.range::<str, _>((Bound::Unbounded, below)).next_back()?;
+        if key.is_empty() {
+            return None;
+        }
+        match path.strip_prefix(key.as_str()) {
+            Some(rest) if rest.is_empty() || rest.starts_with(['.', '[']) => {
+                return Some((child, rest));
+            }
+            Some(_) => below = Bound::Excluded(key),
+            None => below = Bound::Included(&path[..common_beginning(key, path)]),
+        }
+    }
+}
+
+/// How many bytes two texts have in common at their beginning, up to a whole character.
+fn common_beginning(one: &str, other: &str) -> usize {
+    let same = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
+    other.floor_char_boundary(same)
 }

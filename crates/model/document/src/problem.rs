@@ -6,13 +6,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+mod secrets;
 #[cfg(test)]
 mod tests;
 
+pub use secrets::{MASK, is_secret, masked_text, seems_secret, without_credentials};
+
 /// How many characters of a value a message shows.
 const SHOWN_VALUE: usize = 80;
-/// What stands in a message in place of a secret.
-pub const MASK: &str = "<masked>";
 
 /// Whether a finding stops the configuration from being used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,7 +70,7 @@ impl fmt::Display for Origin {
 }
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     pub severity: Severity,
     pub origin: Origin,
@@ -118,43 +119,23 @@ impl fmt::Display for Problem {
             write!(out, "{}: ", self.origin)?;
         }
         if !self.field.is_empty() {
-            write!(out, "{}: ", one_line(&self.field))?;
+            write!(out, "{}: ", one_line(&without_credentials(&self.field)))?;
         }
         if let Some(value) = &self.value {
             let shown = if value.is_empty() { "\"\"" } else { value };
             write!(out, "{shown}: ")?;
         }
-        out.write_str(&one_line(&self.message))
+        // Messages quote what they are about, and that may be an address too.
+        out.write_str(&one_line(&without_credentials(&self.message)))
     }
 }
 
 /// A value as it may be printed beside its field path: masked, shortened, on one line.
 pub fn shown_value(field: &str, value: &str) -> String {
-    if is_secret(field) {
-        return MASK.to_owned();
-    }
-    let line = one_line(&without_credentials(value));
+    let line = one_line(&masked_text(field, value));
     match line.char_indices().nth(SHOWN_VALUE) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,
-    }
-}
-
-/// Whether the value at this path must never be printed: header values carry bearer tokens, and
-/// the environment of a credential provider carries keys.
-pub fn is_secret(field: &str) -> bool {
-    let mut parts = field.split('.').map(|part| part.split('[').next().unwrap_or(part));
-    let in_environment = field.contains("env[") && field.ends_with(".value");
-    in_environment || parts.any(|part| part == "staticPodURLHeader")
-}
-
-/// `https://user:password@host/` without its user and password.
-pub fn without_credentials(value: &str) -> String {
-    let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
-    let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    match rest[..authority_end].rfind('@') {
-        Some(at) => format!("{scheme}://{MASK}{}", &rest[at..]),
-        None => value.to_owned(),
     }
 }
 

@@ -280,6 +280,48 @@ fn json_numbers_keep_their_form() {
     assert_eq!(root.find("e").unwrap().value, large);
 }
 
+/// As `find` meant it before it asked the map: every key is tried.
+fn longest_fitting<'node>(root: &'node Node, path: &str) -> Option<&'node Node> {
+    let fits = |key: &&String| {
+        let rest = path.strip_prefix(key.as_str());
+        !key.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    let key = root.as_map()?.keys().filter(fits).max_by_key(|key| key.len())?;
+    let rest = &path[key.len()..];
+    if rest.is_empty() { root.get(key) } else { root.get(key)?.find(rest) }
+}
+
+#[test]
+fn a_map_of_many_keys_is_not_walked_for_each_of_them() {
+    let text: String = (0..20_000).map(|number| format!("unknown.key-{number}: {number}\n")).collect();
+    let root = read(&text).root;
+    let started = std::time::Instant::now();
+    for number in 0..20_000 {
+        let found = root.find(&format!("unknown.key-{number}")).unwrap();
+        assert_eq!(found.value, Value::Number(Number::Integer(number)));
+    }
+    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+}
+
+#[test]
+fn long_keys_above_many_values_cost_no_more_than_their_size() {
+    let long = "k".repeat(1_000_000);
+    let repeated = "\"a\": 1,".repeat(100_000);
+    let json = format!("{{\"{long}\": {{{repeated} \"b\": [{}0]}}}}", "0,".repeat(200_000));
+    let yaml = format!("? {long}\n: {{{repeated} b: 1}}\n");
+    for text in [json, yaml] {
+        let document = read(&text);
+        assert_eq!(document.repeated_keys.len(), MAX_REPEATED_KEYS);
+        assert!(document.repeated_keys.iter().all(|problem| problem.field.len() < 500));
+    }
+}
+
+#[test]
+fn json_has_the_limit_of_values_too() {
+    let told = refused(format!("{{\"a\": [{}0]}}", "0,".repeat(MAX_NODES)));
+    assert!(told.contains("more than 400000 values"), "{told}");
+}
+
 fn any_json() -> impl Strategy<Value = Json> {
     let leaf = prop_oneof![
         Just(Json::Null),
@@ -314,6 +356,17 @@ proptest! {
         let ours = parse(text.as_bytes(), &file());
         // The other reader refuses numbers that no float can hold; ours keeps them for the schema.
         prop_assert_eq!(ours.is_ok(), other.is_ok() || other.is_err_and(|error| error.to_string().contains("out of range")), "{}", text);
+    }
+
+    #[test]
+    fn the_longest_key_that_fits_is_found(
+        keys in prop::collection::btree_set("[aä.b\\[]{0,5}", 0..12),
+        path in "[aä.b\\[]{1,8}",
+    ) {
+        let entries = keys.iter().map(|key| (key.clone(), json!({"a": key, "b.a": key}))).collect();
+        let root = Node::from_json(&Json::Object(entries), &Origin::Default);
+        prop_assume!(!path.starts_with(['[', '.']));
+        prop_assert_eq!(root.find(&path), longest_fitting(&root, &path));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use super::path::{child_path, item_path};
 use super::scalar::{self, ScalarTag};
-use super::{Document, MAX_DEPTH, MAX_NODES, Node, Number, Value};
+use super::{Document, MAX_DEPTH, MAX_NODES, MAX_REPEATED_KEYS, Node, Number, Value};
 use crate::problem::{Origin, Problem};
 
 /// Bytes to text: UTF-8, or UTF-16 with a byte order mark; no control characters.
@@ -243,8 +243,7 @@ impl<'origin> Builder<'origin> {
         if self.nodes <= MAX_NODES {
             return Ok(());
         }
-        let message = format!("more than {MAX_NODES} values once all aliases are written out");
-        Err(Problem::error("", message).at(origin.clone()))
+        Err(too_many(origin.clone()))
     }
 
     /// Puts a finished node where it belongs: into the open list or map, or as the root.
@@ -321,13 +320,21 @@ impl<'origin> Builder<'origin> {
     }
 
     fn insert(&mut self, name: String, place: &Origin, node: Node) {
-        let path = child_path(&self.path(), &name);
         let Some(Frame { content: Content::Map { entries, .. }, .. }) = self.frames.last_mut()
         else {
             return;
         };
-        if entries.insert(name, node).is_some() {
+        if !entries.contains_key(&name) {
+            entries.insert(name, node);
+            return;
+        }
+        if self.repeated_keys.len() < MAX_REPEATED_KEYS {
+            // Paths are only made for findings: with long keys above many values they are dear.
+            let path = child_path(&self.path(), &name);
             self.repeated_keys.push(repeated_key(path).at(place.clone()));
+        }
+        if let Some(Frame { content: Content::Map { entries, .. }, .. }) = self.frames.last_mut() {
+            entries.insert(name, node);
         }
     }
 
@@ -356,6 +363,11 @@ fn merge_message() -> String {
 
 pub(super) fn too_deep(origin: Origin) -> Problem {
     Problem::error("", format!("nested more than {MAX_DEPTH} levels deep")).at(origin)
+}
+
+pub(super) fn too_many(origin: Origin) -> Problem {
+    let message = format!("more than {MAX_NODES} values, counting each alias as what it stands for");
+    Problem::error("", message).at(origin)
 }
 
 /// The text of a key; JSON knows only text keys, so numbers and booleans are written out.

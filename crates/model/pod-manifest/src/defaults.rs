@@ -88,7 +88,11 @@ fn default_spec(spec: &mut PodSpec) {
         spec.restart_policy = RestartPolicy::Always;
     }
     spec.security_context.get_or_insert_default();
-    spec.termination_grace_period_seconds.get_or_insert(GRACE_PERIOD_SECONDS);
+    // A negative period could never be stored, and meant "at once" when it could.
+    let grace = spec.termination_grace_period_seconds.get_or_insert(GRACE_PERIOD_SECONDS);
+    if *grace < 0 {
+        *grace = 1;
+    }
     set_text(&mut spec.scheduler_name, SCHEDULER);
     // The older of the two names is an alias: it is read when the newer one is absent.
     if spec.service_account_name.is_empty() {

@@ -34,9 +34,9 @@ mod windows_options;
 mod words;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-use findings::{Findings, Path};
+use findings::Findings;
 
 pub(crate) use metadata::{APP_ARMOR_ANNOTATION_PREFIX, LOCALHOST_PREFIX};
 pub(crate) use resources::is_overcommit_allowed;

@@ -6,6 +6,7 @@
 //! to be right. Does not decide what to write.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use crate::PortFuture;
@@ -116,8 +117,8 @@ pub enum PatchKind {
     Apply { force: bool },
 }
 
-/// A change to one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A change to one object. Its content may be secret, so its debug form tells only the length.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Patch {
     pub kind: PatchKind,
     /// `status`, for example; none for the object itself.
@@ -125,6 +126,16 @@ pub struct Patch {
     /// JSON. With `metadata.resourceVersion` (and `metadata.uid`) in it, it is refused as a
     /// conflict when the object is another by now.
     pub body: Vec<u8>,
+}
+
+impl fmt::Debug for Patch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Patch")
+            .field("kind", &self.kind)
+            .field("subresource", &self.subresource)
+            .field("bytes", &self.body.len())
+            .finish()
+    }
 }
 
 /// What must hold for a deletion, and how long the object may take.
@@ -136,12 +147,23 @@ pub struct Deletion {
     pub grace_seconds: Option<i64>,
 }
 
-/// An object as the API server stores it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An object as the API server stores it. It may be a secret or a token, so its debug form tells
+/// only the length.
+#[derive(Clone, PartialEq, Eq)]
 pub struct StoredObject {
     pub uid: String,
     pub resource_version: String,
     pub json: Vec<u8>,
+}
+
+impl fmt::Debug for StoredObject {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("StoredObject")
+            .field("uid", &self.uid)
+            .field("resource_version", &self.resource_version)
+            .field("bytes", &self.json.len())
+            .finish()
+    }
 }
 
 /// Whether an event tells of trouble.

@@ -3,7 +3,7 @@
 //! Only sha256: it is what registries and archives in use carry; others are refused by name.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
@@ -133,25 +133,5 @@ impl<R: Read> Read for HashingReader<R> {
         self.hasher.update(&buffer[..read]);
         self.count += read as u64;
         Ok(read)
-    }
-}
-
-/// Hashes what is written through it; used where bytes are made, not received.
-pub(crate) struct HashingWriter<W> {
-    pub(crate) inner: W,
-    pub(crate) hasher: Hasher,
-    pub(crate) count: u64,
-}
-
-impl<W: Write> Write for HashingWriter<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.hasher.update(&bytes[..written]);
-        self.count += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
     }
 }

@@ -44,22 +44,22 @@ async fn a_plugin_is_told_about_the_cluster_and_answers() {
         case "$KUBERNETES_EXEC_INFO" in *'"certificate-authority-data":"Q0E="'*) ;; *) exit 4;; esac
         echo '{{"apiVersion":"{V1}","kind":"ExecCredential","status":{{"token":"t"}}}}'"#
     );
-    let credential = ask(&plugin(&script), Some(&Secret::new("CA"))).await.expect("an answer");
+    let credential = ask(plugin(&script), Some(Secret::new("CA"))).await.expect("an answer");
     assert_eq!(credential.token, Some(Secret::new("t")));
 }
 
 #[tokio::test]
 async fn a_plugin_that_fails_or_is_missing_is_told_without_its_secrets() {
-    let said = ask(&plugin("echo hunter2; exit 7"), None).await.expect_err("failed");
+    let said = ask(plugin("echo hunter2; exit 7"), None).await.expect_err("failed");
     assert!(said.contains('7') && !said.contains("hunter2"), "{said}");
     let missing = ExecPlugin { command: "/nowhere/plugin".into(), ..plugin("") };
-    let said = ask(&missing, None).await.expect_err("missing");
+    let said = ask(missing.clone(), None).await.expect_err("missing");
     assert!(said.contains("/nowhere/plugin") && said.contains("install it"), "{said}");
     assert!(!format!("{missing:?}").contains("hunter2"));
 }
 
 #[tokio::test]
 async fn a_plugin_that_talks_for_ever_is_ended() {
-    let said = ask(&plugin("yes hunter2"), None).await.expect_err("too long");
+    let said = ask(plugin("yes hunter2"), None).await.expect_err("too long");
     assert!(!said.contains("hunter2"), "{said}");
 }

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind};
+use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind, StoredObject};
 use ports::{ClusterApi, ClusterApiError};
 
 use super::peer::{Peer, Piece, Reply, json, options, silence, stream};
-use crate::access::TokenSource;
+use crate::access::{ExecPlugin, TokenSource};
 use crate::client::{ApiClient, ClientOptions};
 use crate::{RateLimit, Secret};
 
@@ -30,7 +30,7 @@ fn client(peer: &Peer, change: impl FnOnce(&mut ClientOptions)) -> ApiClient {
 #[tokio::test]
 async fn an_object_is_read_and_patched() {
     let peer = Peer::plain(|_, _| json(200, NODE)).await;
-    let client = peer.client();
+    let client: Box<dyn ClusterApi> = Box::new(peer.client());
     let stored = client.read(&node()).await.expect("a node");
     assert_eq!((stored.uid.as_str(), stored.resource_version.as_str()), ("u", "7"));
     client.patch(&node(), patch()).await.expect("a node");
@@ -165,8 +165,19 @@ async fn a_token_file_is_read_again_after_a_refusal_and_never_shown() {
     std::fs::write(&file, "").expect("write");
     client.refresh_credentials().await.expect("the old one stays");
     client.read(&node()).await.expect("the token before");
-    let shown = format!("{client:?} {error:?} {:?}", Secret::new("hunter2"));
-    assert!(!shown.contains("hunter"), "{shown}");
+    let made = Patch { body: b"hunter2".to_vec(), ..patch() };
+    let request = crate::request::ApiRequest::patch(&node(), made.clone(), "me");
+    let stored = StoredObject {
+        uid: String::new(),
+        resource_version: String::new(),
+        json: b"hunter2".to_vec(),
+    };
+    let shown = format!(
+        "{client:?} {error:?} {:?} {made:?} {request:?} {stored:?}",
+        Secret::new("hunter2")
+    );
+    // "hu" as the numbers that a list of bytes is shown as.
+    assert!(!shown.contains("hunter") && !shown.contains("104, 117"), "{shown}");
 }
 
 #[tokio::test]
@@ -194,4 +205,30 @@ async fn the_rate_holds_and_a_turn_beyond_the_deadline_is_refused_at_once() {
     slow.read(&node()).await.expect("a node");
     let error = slow.read(&node()).await.expect_err("too late");
     assert!(matches!(error, ClusterApiError::Throttled { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_credential_plugin_may_take_longer_than_the_request_that_asked_for_it() {
+    let peer = Peer::plain(|_, seen| match seen.authorization.as_str() {
+        "Bearer from-plugin" => json(200, NODE),
+        _ => json(401, ""),
+    })
+    .await;
+    let script = r#"sleep 0.6; echo "{\"apiVersion\":\"client.authentication.k8s.io/v1\",
+        \"kind\":\"ExecCredential\",\"status\":{\"token\":\"from-plugin\"}}""#;
+    let mut access = peer.access();
+    access.exec = Some(ExecPlugin {
+        api_version: "client.authentication.k8s.io/v1".to_owned(),
+        command: "/bin/sh".into(),
+        arguments: vec!["-c".to_owned(), script.to_owned()],
+        environment: Vec::new(),
+        install_hint: String::new(),
+        cluster: None,
+    });
+    let mut options = options();
+    options.deadline = Duration::from_millis(400);
+    let client = ApiClient::new(access, options).expect("a client");
+    let error = client.read(&node()).await.expect_err("the plugin is slow");
+    assert!(matches!(error, ClusterApiError::NoCredentials { .. }), "{error:?}");
+    client.read(&node()).await.expect("the plugin went on");
 }

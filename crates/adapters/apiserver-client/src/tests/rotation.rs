@@ -1,9 +1,12 @@
-//! TLS: one connection for many requests, whom we trust, and certificates that change under way.
+//! TLS: one connection for many requests, whom we trust, certificates that change under way, and
+//! connections on which nobody answers any more.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use ports::cluster_api::{ObjectPath, Selection};
 use ports::cluster_objects::Node;
 use ports::{ClusterApi, ClusterApiError, FeedEvent, ObjectFeed as _};
@@ -11,12 +14,15 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::peer::{Peer, Piece, Seen, json, line, options, stream};
 use crate::access::{ClientCertificate, ClusterAccess, Material, Trust};
-use crate::client::ApiClient;
+use crate::client::{ApiClient, Pings};
 use crate::watch::Watch;
 
 const NODE: &str = r#"{"metadata":{"name":"n","uid":"u","resourceVersion":"7"}}"#;
@@ -216,4 +222,105 @@ async fn new_certificates_are_used_on_new_connections_and_watches_move() {
     );
     assert_eq!(peer.connections(), 2);
     assert!(!format!("{client:?}").contains("PRIVATE"));
+}
+
+/// Carries bytes between a client and a peer until it is told to stand still.
+async fn relay(to: u16, still: Arc<AtomicBool>) -> (u16, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("listen");
+    let port = listener.local_addr().expect("an address").port();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut pipes = JoinSet::new();
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(("127.0.0.1", to)).await.expect("the peer");
+            let (from_client, to_client) = client.into_split();
+            let (from_server, to_server) = server.into_split();
+            // Only the connections from before stand still; a new one finds its way.
+            let still = if still.load(Ordering::SeqCst) { Arc::default() } else { still.clone() };
+            pipes.spawn(pipe(from_client, to_server, still.clone()));
+            pipes.spawn(pipe(from_server, to_client, still));
+        }
+    });
+    (port, tasks)
+}
+
+async fn pipe(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, still: Arc<AtomicBool>) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        if still.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        if to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watch_on_a_black_hole_is_noticed_by_pings_and_goes_on_elsewhere() {
+    let authority = Authority::new();
+    let peer = Peer::secure(authority.server(), None, |_, seen| {
+        if seen.target.contains("watch=true") {
+            let version = if seen.target.contains("resourceVersion=5") { 6 } else { 7 };
+            let object = format!(r#"{{"metadata":{{"name":"n","resourceVersion":"{version}"}}}}"#);
+            let event = line(&format!(r#"{{"type":"ADDED","object":{object}}}"#));
+            stream(200, vec![event, Piece::Hang])
+        } else {
+            json(200, r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#)
+        }
+    })
+    .await;
+    let still = Arc::new(AtomicBool::new(false));
+    let mut access = authority.access(&peer, None);
+    let (port, _relay) = relay(access.server.port, still.clone()).await;
+    access.server.port = port;
+    let mut options = options();
+    options.pings =
+        Pings { every: Duration::from_millis(300), answered_within: Duration::from_millis(300) };
+    let client = ApiClient::new(access, options).expect("a client");
+    let mut watch: Watch<Node> = Watch::start(&client, Selection::default());
+    for _ in 0..4 {
+        timeout(Duration::from_secs(5), watch.next()).await.expect("an event");
+    }
+    still.store(true, Ordering::SeqCst);
+    let began = Instant::now();
+    let event = timeout(Duration::from_secs(5), watch.next()).await.expect("an event");
+    assert!(matches!(event, FeedEvent::Interrupted(_)), "{event:?}");
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    let event = timeout(Duration::from_secs(5), watch.next()).await.expect("an event");
+    assert_eq!(event, FeedEvent::Resumed);
+    let event = timeout(Duration::from_secs(5), watch.next()).await.expect("an event");
+    assert!(matches!(&event, FeedEvent::Applied(node) if node.metadata.resource_version == "7"));
+}
+
+#[tokio::test]
+async fn watches_that_nobody_reads_hold_little_and_hold_up_nobody_else() {
+    let authority = Authority::new();
+    let object = r#"{"metadata":{"name":"n","resourceVersion":"6"}}"#;
+    let events = format!("{{\"type\":\"ADDED\",\"object\":{object}}}\n").repeat(100);
+    let events = Bytes::from(events);
+    let peer = Peer::secure(authority.server(), None, move |_, seen| {
+        if seen.target.contains("watch=true") {
+            stream(200, vec![Piece::Endless(events.clone())])
+        } else if seen.target.contains("limit=") {
+            json(200, r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#)
+        } else {
+            json(200, NODE)
+        }
+    })
+    .await;
+    let client = client(authority.access(&peer, None));
+    let unread: Vec<Watch<Node>> =
+        (0..40).map(|_| Watch::start(&client, Selection::default())).collect();
+    let watching = || peer.seen().iter().filter(|seen| seen.target.contains("watch=true")).count();
+    eventually("all watch", || watching() == unread.len()).await;
+    let mut before = usize::MAX;
+    while before != peer.produced() {
+        before = peer.produced();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    client.read(&ObjectPath::node("n")).await.expect("a node, past the full streams");
+    assert_eq!(peer.connections(), 1);
+    // A window each, and what the peer has in its own hands.
+    assert!(before < unread.len() * 1024 * 1024, "{before} bytes for {} streams", unread.len());
 }

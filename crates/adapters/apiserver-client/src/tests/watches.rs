@@ -318,3 +318,19 @@ async fn credentials_that_are_missing_at_first_are_waited_for() {
     std::fs::write(&file, "t").expect("write");
     assert_eq!(told(&mut watch, 4).await, ["began", "listed ", "ended", "resumed"]);
 }
+
+#[tokio::test]
+async fn a_version_that_is_never_reached_is_given_up() {
+    let peer = Peer::plain(|n, seen| match (n, version_of(seen)) {
+        (0, "") => page(500, "", &[]),
+        (1 | 2, "500") => stream(200, vec![Piece::Hang]),
+        (3, "") => page(5, "", &[node("a", 1)]),
+        (4, "5") => stream(200, vec![change("ADDED", "b", 6), Piece::Hang]),
+        (_, "6") => stream(200, vec![Piece::Hang]),
+        other => panic!("{other:?}"),
+    })
+    .await;
+    let mut watch = with(&peer, |options| options.watch_silence = Duration::from_millis(300));
+    let expected = ["began", "listed ", "ended", "began", "listed a@1", "ended", "applied b@6"];
+    assert_eq!(told(&mut watch, 7).await, expected);
+}

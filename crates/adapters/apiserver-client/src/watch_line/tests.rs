@@ -19,7 +19,10 @@ fn the_fields_that_are_needed_are_read_and_the_rest_is_skipped() {
     assert_eq!(node.metadata.labels.get("a").map(String::as_str), Some("b"));
     assert!(node.metadata.annotations.is_empty());
     assert_eq!(node.spec.pod_cidrs, ["10.0.0.0/24"]);
-    assert_eq!(node.spec.taints[0].time_added.map(|t| t.nanos()), Some(1_794_786_025_000_000_000));
+    assert_eq!(
+        node.spec.taints[0].time_added.map(ports::ApiTime::nanos),
+        Some(1_794_786_025_000_000_000)
+    );
     assert_eq!(node.status.conditions[0].kind, "Ready");
     assert_eq!(
         serde_json::to_string(&node.spec.taints[0]).expect("JSON"),

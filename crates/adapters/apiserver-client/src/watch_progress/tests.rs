@@ -101,3 +101,15 @@ fn a_page_too_large_is_asked_for_in_halves_down_to_one() {
     progress.failed(&too_large);
     assert_eq!(progress.question(), list(None, 500));
 }
+
+#[test]
+fn two_streams_without_a_word_mean_to_list_again() {
+    let mut progress = at("7");
+    progress.heard_nothing();
+    assert_eq!(progress.question(), watch("7"));
+    progress.reached("8");
+    progress.heard_nothing();
+    assert_eq!(progress.question(), watch("8"));
+    progress.heard_nothing();
+    assert_eq!(progress.question(), list(None, 500));
+}

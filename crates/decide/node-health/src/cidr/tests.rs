@@ -57,7 +57,7 @@ fn what_can_be_cut() {
         match (got, error) {
             (Ok(_), None) => {}
             (Err(got), Some(text)) => {
-                assert!(got.to_string().contains(text), "{cluster} {mask}: {got}")
+                assert!(got.to_string().contains(text), "{cluster} {mask}: {got}");
             }
             (got, _) => panic!("{cluster} {mask}: {got:?}"),
         }

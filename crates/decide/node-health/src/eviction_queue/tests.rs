@@ -104,6 +104,18 @@ fn a_predecessors_turn_counts() {
     queue.remember_turn(A, at(95), at(100));
     queue.remember_turn(A, at(50), at(100));
     assert_eq!(queue.next_wake(), Some(at(105)));
+    queue.set_rate(A, Rate::per_second(0.01), at(106));
+    assert_eq!(queue.next_wake(), Some(at(195)), "under the rate that turns out to hold, too");
+    queue.take(NodeId(1), at(195));
+    queue.join(A, NodeId(1), at(195));
+    queue.set_rate(A, Rate::per_second(0.1), at(400));
+    assert_eq!(queue.next_wake(), Some(at(400)), "but only until we took one ourselves");
+}
+
+#[test]
+fn a_predecessors_clock_may_be_off() {
+    let mut queue = queue();
+    queue.join(A, NodeId(1), at(100));
     queue.remember_turn(A, at(9_999), at(100));
     assert_eq!(
         queue.next_wake(),

@@ -1,10 +1,10 @@
 //! The sentences, as they are printed.
 
 use super::*;
+use crate::facts::PodId;
 use crate::facts::{Condition, Conditions};
 use crate::lifecycle::{Outcome, Settings, Sight, WriteKind};
 use crate::no_execute::{Operator, Toleration};
-use crate::facts::PodId;
 use crate::time::Stamp;
 use crate::zones::ZoneKey;
 
@@ -54,7 +54,8 @@ fn taints_have_reasons() {
 }
 
 fn controller(nodes: &[(u32, NodeFacts)]) -> NodeLifecycle {
-    let mut controller = NodeLifecycle::new(Settings { settling: Duration::ZERO, ..Settings::default() });
+    let mut controller =
+        NodeLifecycle::new(Settings { settling: Duration::ZERO, ..Settings::default() });
     for (node, facts) in nodes {
         controller.observe(at(0), NodeId(*node), facts.clone(), Sight::List);
         let through = Outcome::Written { version: 2 };
@@ -72,7 +73,10 @@ fn what_holds_a_node_back() {
         what_holds_it_back(&controller(nodes), NodeId(node), at(now))
     };
     assert_eq!(said(&[], 1, 0), "This controller does not know the node.");
-    assert_eq!(said(&[(1, good())], 1, 0), "Nothing is wrong: the node is ready and was heard of lately.");
+    assert_eq!(
+        said(&[(1, good())], 1, 0),
+        "Nothing is wrong: the node is ready and was heard of lately."
+    );
     let mut given_up = facts(Truth::Unknown);
     given_up.taints = vec![Taint::new(TaintKey::Unreachable, TaintEffect::NoExecute, None)];
     assert_eq!(
@@ -82,12 +86,16 @@ fn what_holds_a_node_back() {
     assert!(said(&[(1, bad())], 1, 0).starts_with("Every zone is dark"));
     let mut mute = good();
     mute.conditions = Conditions::default();
-    assert_eq!(said(&[(1, mute), (2, good())], 1, 0), "The node said nothing yet; it is waited for.");
+    assert_eq!(
+        said(&[(1, mute), (2, good())], 1, 0),
+        "The node said nothing yet; it is waited for."
+    );
     assert_eq!(
         said(&[(1, bad()), (2, bad()), (3, bad()), (4, good())], 2, 0),
         "3 of the 4 nodes of its zone are not ready, which is too many for a zone this small: nobody there is given up until that changes."
     );
-    let healthy: Vec<_> = (0..9).map(|node| (node, if node < 3 { bad() } else { good() })).collect();
+    let healthy: Vec<_> =
+        (0..9).map(|node| (node, if node < 3 { bad() } else { good() })).collect();
     assert_eq!(
         said(&healthy, 2, 4),
         "It waits for its zone's turn, one node per 10 s: 1 node before it, so in about 16 s."
@@ -100,7 +108,8 @@ fn what_holds_a_node_back() {
         said(&healthy, 2, 400),
         "This controller cannot see the cluster at the moment and acts against nobody."
     );
-    let large: Vec<_> = (0..100).map(|node| (node, if node < 60 { bad() } else { good() })).collect();
+    let large: Vec<_> =
+        (0..100).map(|node| (node, if node < 60 { bad() } else { good() })).collect();
     assert_eq!(
         said(&large, 59, 0),
         "It waits for its zone's turn, one node per 100 s (slowed down, since most of the zone is not ready): 58 nodes before it, so in about 98 min."
@@ -129,10 +138,18 @@ fn when_a_pod_goes() {
         seconds,
     };
     let (timed, always) = ([bears(Some(300))], [bears(None)]);
-    let pod = |tolerations, terminating| PodFacts { pod: PodId(1), tolerations, bound: None, terminating };
+    let pod = |tolerations, terminating| PodFacts {
+        pod: PodId(1),
+        tolerations,
+        bound: None,
+        terminating,
+    };
     let mut evictions = Evictions::new(false);
     let said = |evictions: &Evictions, pod, now| when_it_goes(evictions, NodeId(1), &pod, at(now));
-    assert_eq!(said(&evictions, pod(&[], false), 0), "It stays: no taint on its node sends pods away.");
+    assert_eq!(
+        said(&evictions, pod(&[], false), 0),
+        "It stays: no taint on its node sends pods away."
+    );
     let taint = Taint::new(TaintKey::Unreachable, TaintEffect::NoExecute, Some(at(0).stamp()));
     let mut node = facts(Truth::Unknown);
     node.taints = vec![taint];
@@ -142,9 +159,18 @@ fn when_a_pod_goes() {
         said(&evictions, pod(&[], false), 0),
         "It goes now: it does not tolerate node.kubernetes.io/unreachable."
     );
-    assert_eq!(said(&evictions, pod(&always, false), 0), "It stays: it tolerates its node's taints for ever.");
-    assert_eq!(said(&evictions, pod(&timed, false), 10), "It goes in 4 min, when its toleration ends.");
-    assert_eq!(said(&evictions, pod(&timed, false), 300), "It goes now: its toleration is used up.");
+    assert_eq!(
+        said(&evictions, pod(&always, false), 0),
+        "It stays: it tolerates its node's taints for ever."
+    );
+    assert_eq!(
+        said(&evictions, pod(&timed, false), 10),
+        "It goes in 4 min, when its toleration ends."
+    );
+    assert_eq!(
+        said(&evictions, pod(&timed, false), 300),
+        "It goes now: its toleration is used up."
+    );
 }
 
 #[test]
@@ -155,6 +181,6 @@ fn a_controller_that_has_only_just_come() {
     controller.tick(at(0), at(0));
     assert_eq!(
         what_holds_it_back(&controller, NodeId(1), at(5)),
-        "This controller, or its sight, has only just come back and acts against nobody for another 10 s."
+        "This controller, or its sight, has only just come back and acts against nobody for another 15 s."
     );
 }

@@ -39,7 +39,8 @@ fn times_that_work_together() {
     assert!(new(15, 5, 2).is_ok(), "above 2 and 1.2 times 2");
     assert!(matches!(new(0, 10, 2), Err(LeaderTimesError::NoLease { .. })));
     assert_eq!(new(15, 10, 0), Err(LeaderTimesError::NoRetry));
-    let split = LeaderTimes::new(Duration::from_millis(10_900), Duration::from_millis(10_500), secs(2));
+    let split =
+        LeaderTimes::new(Duration::from_millis(10_900), Duration::from_millis(10_500), secs(2));
     assert!(split.is_err(), "a record says 10 s, which is less than the deadline");
 }
 
@@ -73,7 +74,10 @@ fn acting_counts_from_sending() {
 fn a_follower_waits_the_whole_duration_after_the_last_change() {
     let mut me = candidate();
     // The other's clock is years off; only the change counts.
-    assert_eq!(tell(&mut me, 0, Answer::Found(record("other", -99_999, 3))), [Change::NewLeader("other".into())]);
+    assert_eq!(
+        tell(&mut me, 0, Answer::Found(record("other", -99_999, 3))),
+        [Change::NewLeader("other".into())]
+    );
     assert_eq!(me.step(at(1)), Step::Wait(at(2)));
     assert_eq!(me.step(at(2)), Step::Read);
     tell(&mut me, 10, Answer::Found(record("other", -99_989, 3)));
@@ -186,7 +190,11 @@ impl Fight {
             under_way: None,
             read_version: 0,
         };
-        Self { lease: None, version: 0, candidates: offsets.iter().enumerate().map(fighter).collect() }
+        Self {
+            lease: None,
+            version: 0,
+            candidates: offsets.iter().enumerate().map(fighter).collect(),
+        }
     }
 
     fn serve(lease: &mut Option<Record>, version: &mut u64, fighter: &mut Fighter) {
@@ -212,13 +220,14 @@ impl Fight {
     /// One second. Says who may act.
     fn second(&mut self, now: i64, dice: &mut impl FnMut() -> u64) -> Vec<usize> {
         for fighter in &mut self.candidates {
-            if fighter.under_way.as_ref().is_some_and(|it| it.arrives == now && it.result.is_none()) {
+            if fighter.under_way.as_ref().is_some_and(|it| it.arrives == now && it.result.is_none())
+            {
                 Self::serve(&mut self.lease, &mut self.version, fighter);
             }
             if now < fighter.stalled_until {
                 continue;
             }
-            if dice() % 40 == 0 {
+            if dice().is_multiple_of(40) {
                 fighter.stalled_until = now + i64::try_from(dice() % 40).unwrap_or(0);
                 continue;
             }
@@ -237,8 +246,9 @@ impl Fight {
             if fighter.under_way.is_none() && !matches!(step, Step::Wait(_)) {
                 let arrives = now + 1 + i64::try_from(dice() % 3).unwrap_or(0);
                 let answered = arrives + i64::try_from(dice() % 3).unwrap_or(0);
-                let lost = dice() % 5 == 0;
-                fighter.under_way = Some(Request { sent: now, arrives, answered, step, lost, result: None });
+                let lost = dice().is_multiple_of(5);
+                fighter.under_way =
+                    Some(Request { sent: now, arrives, answered, step, lost, result: None });
             }
         }
         let may = |(number, it): (usize, &Fighter)| {

@@ -250,7 +250,11 @@ fn a_blackout_gives_nobody_up_and_forgives() {
     }
     bench.tick();
     bench.pass(60, &[3, 4, 5]);
-    assert_eq!((0..3).filter(|node| bench.given_up(*node)).count(), 1, "a dark zone beside a bright one");
+    assert_eq!(
+        (0..3).filter(|node| bench.given_up(*node)).count(),
+        1,
+        "a dark zone beside a bright one"
+    );
     bench.pass(60, &[]);
     assert!(bench.controller.zones().in_blackout());
     assert_eq!((0..6).filter(|node| bench.given_up(*node)).count(), 0, "taken back from all");
@@ -260,9 +264,29 @@ fn a_blackout_gives_nobody_up_and_forgives() {
     bench.see(5, back);
     bench.pass(5, &[5]);
     assert!(!bench.controller.zones().in_blackout());
-    assert_eq!((0..6).filter(|node| bench.given_up(*node)).count(), 0, "a turn has to be earned first");
+    assert_eq!(
+        (0..6).filter(|node| bench.given_up(*node)).count(),
+        0,
+        "a turn has to be earned first"
+    );
     bench.pass(10, &[5]);
     assert_eq!((0..6).filter(|node| bench.given_up(*node)).count(), 2, "one per zone");
+}
+
+#[test]
+fn the_end_of_a_blackout_starts_all_patience_anew() {
+    let mut bench = four();
+    bench.refuse = true;
+    bench.pass(60, &[]);
+    assert!(bench.controller.zones().in_blackout(), "silent, though nothing could be written");
+    bench.pass(1, &[1]);
+    assert!(!bench.controller.zones().in_blackout());
+    assert_eq!(bench.controller.silence(NodeId(9)), Some(Duration::ZERO));
+    bench.refuse = false;
+    bench.pass(49, &[1]);
+    assert_eq!(bench.ready(9), Some(Truth::True));
+    bench.pass(2, &[1]);
+    assert_eq!(bench.ready(9), Some(Truth::Unknown));
 }
 
 #[test]
@@ -280,7 +304,11 @@ fn a_controller_that_was_away_or_blind_condemns_nobody_for_it() {
     let proven = at(bench.now);
     for _ in 0..500 {
         bench.now += 1;
-        assert_eq!(bench.controller.tick(at(bench.now), proven), [], "stepping, but seeing nothing");
+        assert_eq!(
+            bench.controller.tick(at(bench.now), proven),
+            [],
+            "stepping, but seeing nothing"
+        );
     }
     bench.pass(49, &[]);
     assert_eq!(bench.ready(9), Some(Truth::True));
@@ -385,7 +413,8 @@ fn a_node_that_moves_or_goes_leaves_its_zone() {
     bench.see(9, in_zone(facts(2, Truth::False, 2), "b"));
     let old = bench.controller.zone_of(NodeId(1)).expect("known");
     let new = bench.controller.zone_of(NodeId(9)).expect("known");
-    let size = |bench: &Bench, zone| bench.controller.zones().get(zone).map(crate::zones::Zone::size);
+    let size =
+        |bench: &Bench, zone| bench.controller.zones().get(zone).map(crate::zones::Zone::size);
     assert_eq!((size(&bench, old), size(&bench, new)), (Some(3), Some(1)));
     let mut hidden = in_zone(facts(bench.version + 1, Truth::False, 2), "b");
     hidden.excluded = true;
@@ -429,8 +458,8 @@ fn after_a_start_and_after_an_absence_nobody_is_given_up_at_once() {
     }
     bench.see(9, facts(1, Truth::Unknown, 1));
     bench.tick();
-    assert_eq!(bench.controller.next_wake(), Some(at(bench.now + 15)));
-    bench.pass(14, &OTHERS);
+    assert_eq!(bench.controller.next_wake(), Some(at(bench.now + 20)));
+    bench.pass(19, &OTHERS);
     assert!(!bench.given_up(9));
     bench.pass(1, &OTHERS);
     assert!(bench.given_up(9));
@@ -438,6 +467,23 @@ fn after_a_start_and_after_an_absence_nobody_is_given_up_at_once() {
     bench.now += 60;
     bench.tick();
     assert!(!bench.given_up(8), "its turn came while we were away");
-    bench.pass(15, &OTHERS);
+    bench.pass(20, &OTHERS);
     assert!(bench.given_up(8));
+}
+
+#[test]
+fn who_had_used_up_its_patience_may_speak_first_after_an_absence() {
+    let mut bench = Bench::new();
+    bench.controller = NodeLifecycle::new(Settings::default());
+    for node in [1, 2, 3, 9] {
+        bench.see(node, facts(1, Truth::True, 1));
+    }
+    bench.tick();
+    bench.pass(50, &OTHERS);
+    bench.now += 300;
+    bench.tick();
+    bench.pass(20, &OTHERS);
+    assert_eq!(bench.ready(9), Some(Truth::True), "not a moment was left to it");
+    bench.pass(1, &OTHERS);
+    assert_eq!(bench.ready(9), Some(Truth::Unknown));
 }

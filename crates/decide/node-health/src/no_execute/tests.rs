@@ -110,6 +110,11 @@ fn keys_and_effects() {
     assert!(!other_effect.tolerates(&lost(0), false));
 }
 
+/// Name, taints, tolerations, when bound, what is due.
+type VerdictRow<'a> = (&'a str, &'a [Threat], Vec<Toleration>, Option<i64>, Verdict);
+/// Name, what was seen when, the deadline.
+type StartRow = (&'static str, Vec<(i64, Option<Taint>)>, Option<i64>);
+
 #[test]
 fn when_a_pod_goes() {
     use Verdict::{Goes, GoesNow, Stays};
@@ -118,7 +123,7 @@ fn when_a_pod_goes() {
     let (a, b) = (TaintKey::parse("a"), TaintKey::parse("b"));
     let one = [threat(&a, 100)];
     let two = [threat(&a, 100), threat(&b, 200)];
-    let rows: Vec<(&str, &[Threat], Vec<Toleration>, Option<i64>, Verdict)> = vec![
+    let rows: Vec<VerdictRow<'_>> = vec![
         ("no taints", &[], vec![], None, Stays),
         ("nothing borne", &one, vec![], None, GoesNow),
         ("borne for ever", &one, vec![bears(None, None)], None, Stays),
@@ -177,7 +182,7 @@ fn deadline(sights: &[(i64, Option<Taint>)]) -> Option<Moment> {
 fn where_the_time_starts() {
     let unstamped = || Some(taint(TaintKey::Unreachable, None));
     let twin = |added| Some(taint(TaintKey::NotReady, Some(added)));
-    let rows: Vec<(&str, Vec<(i64, Option<Taint>)>, Option<i64>)> = vec![
+    let rows: Vec<StartRow> = vec![
         ("from timeAdded", vec![(110, Some(lost(100)))], Some(400)),
         ("a restart finds the same", vec![(250, Some(lost(100)))], Some(400)),
         ("long over after a restart", vec![(9_000, Some(lost(100)))], Some(400)),
@@ -209,7 +214,11 @@ fn deleting_waits_for_the_deadline_and_for_the_proof() {
     evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
     assert_eq!(evictions.next_wake(), Some(at(400)));
     assert_eq!(evictions.due(at(399), &proven(399)), []);
-    assert_eq!(evictions.due(at(405), &proven(399)), [], "we do not know that the taint is still there");
+    assert_eq!(
+        evictions.due(at(405), &proven(399)),
+        [],
+        "we do not know that the taint is still there"
+    );
     assert_eq!(evictions.due(at(411), &proven(400)), [], "too long ago to act on");
     let mut unsettled = Attention::new(Duration::from_secs(10), Duration::from_secs(15));
     unsettled.look(at(400));
@@ -231,7 +240,11 @@ fn who_bears_nothing_goes_at_once_and_is_told_of_once() {
 fn cancelling_is_told_where_something_was_due() {
     let bearing = [bears(None, Some(300))];
     let mut evictions = Evictions::new(false);
-    assert_eq!(evictions.node_seen(at(1), NODE, &node(&[]), [pod(&bearing, None)]), [], "nothing was due");
+    assert_eq!(
+        evictions.node_seen(at(1), NODE, &node(&[]), [pod(&bearing, None)]),
+        [],
+        "nothing was due"
+    );
     evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
     let mut leaving = pod(&bearing, None);
     leaving.terminating = true;
@@ -279,7 +292,8 @@ fn on_a_ready_node_only_foreign_taints_count() {
     ready.conditions.set(crate::facts::ConditionKind::Ready, Some(condition));
     let mut evictions = Evictions::new(false);
     evictions.node_seen(at(100), NODE, &ready, []);
-    let keys: Vec<_> = evictions.threats(NODE).iter().map(|threat| threat.taint.key.as_str()).collect();
+    let keys: Vec<_> =
+        evictions.threats(NODE).iter().map(|threat| threat.taint.key.as_str()).collect();
     assert_eq!(keys, ["a"]);
 }
 

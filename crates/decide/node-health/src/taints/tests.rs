@@ -129,7 +129,13 @@ fn the_lost_pair() {
         ("nothing known", None, vec![], false, Settled),
         ("nothing known, tainted", None, one(gone.clone()), false, Settled),
         ("ready", Some(Truth::True), vec![], false, Settled),
-        ("ready again", Some(Truth::True), one(gone.clone()), false, patch(None, &[gone.clone()])),
+        (
+            "ready again",
+            Some(Truth::True),
+            one(gone.clone()),
+            false,
+            patch(None, std::slice::from_ref(&gone)),
+        ),
         (
             "ready, both",
             Some(Truth::True),
@@ -146,14 +152,14 @@ fn the_lost_pair() {
             Some(Truth::Unknown),
             one(out.clone()),
             false,
-            patch(Some(gone.clone()), &[out.clone()]),
+            patch(Some(gone.clone()), std::slice::from_ref(&out)),
         ),
         (
             "speaks again",
             Some(Truth::False),
             one(gone.clone()),
             false,
-            patch(Some(out.clone()), &[gone.clone()]),
+            patch(Some(out.clone()), std::slice::from_ref(&gone)),
         ),
         ("both of the pair", Some(Truth::Unknown), both(), false, patch(None, &[out])),
         ("blackout", Some(Truth::Unknown), vec![], true, Settled),
@@ -183,7 +189,8 @@ fn platform_labels_follow() {
     let labels = |pairs: &[(&str, &str)]| {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     };
-    let rows: [(&[(&str, &str)], &[(&str, &str)]); 5] = [
+    type Labels = &'static [(&'static str, &'static str)];
+    let rows: [(Labels, Labels); 5] = [
         (&[], &[]),
         (&[("beta.kubernetes.io/os", "linux")], &[]),
         (&[("kubernetes.io/os", "linux")], &[("beta.kubernetes.io/os", "linux")]),
@@ -232,9 +239,12 @@ proptest! {
         node.taints = patch.apply(&node.taints);
         prop_assert!(no_schedule(&node, NOW).is_empty());
         prop_assert!(!matches!(no_execute(&node, blackout, NOW), NoExecute::Now(_)));
-        let foreign = |taint: &&Taint| !(follows_conditions(&taint.key)
-            && taint.effect == TaintEffect::NoSchedule)
-            && !(taint.key.means_lost() && taint.effect == TaintEffect::NoExecute);
+        let ours = |taint: &Taint| match taint.effect {
+            TaintEffect::NoSchedule => follows_conditions(&taint.key),
+            TaintEffect::NoExecute => taint.key.means_lost(),
+            TaintEffect::PreferNoSchedule => false,
+        };
+        let foreign = |taint: &&Taint| !ours(taint);
         let before: Vec<_> = taints.iter().filter(foreign).collect();
         let after: Vec<_> = node.taints.iter().filter(foreign).collect();
         prop_assert_eq!(before, after);

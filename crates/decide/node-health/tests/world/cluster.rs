@@ -217,6 +217,8 @@ impl Cluster {
             if !up {
                 continue;
             }
+            // Who speaks is not lost, whatever comes a moment later.
+            node.lost_since = None;
             node.lease = Moment::from_secs(now + node.clock_error).stamp();
             let lease = node.lease;
             self.news.push((now, News::Lease(id, lease)));
@@ -234,7 +236,7 @@ impl Cluster {
     fn bring_pods_back(&mut self, id: u32) {
         let now = self.now;
         let node = self.node_mut(id);
-        if !node.well_since.is_some_and(|since| now - since > 30) || wears_lost_taint(&node.facts) {
+        if node.well_since.is_none_or(|since| now - since <= 30) || wears_lost_taint(&node.facts) {
             return;
         }
         for pod in 0..PODS {
@@ -271,7 +273,9 @@ impl Cluster {
     /// A node that is back is well from this moment, though the API server may not know it yet.
     pub fn recover(&mut self) {
         let now = self.now;
-        while let Some((until, id)) = self.returns.first().copied().filter(|(until, _)| *until <= now) {
+        while let Some((until, id)) =
+            self.returns.first().copied().filter(|(until, _)| *until <= now)
+        {
             self.returns.remove(&(until, id));
             let node = self.node_mut(id);
             if node.lost_since.is_some() && now >= node.lost_until {

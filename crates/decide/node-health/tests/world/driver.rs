@@ -32,7 +32,13 @@ pub struct Driver {
 }
 
 fn bears(seconds: Option<i64>) -> Vec<Toleration> {
-    vec![Toleration { key: None, operator: Operator::Exists, value: "".into(), effect: None, seconds }]
+    vec![Toleration {
+        key: None,
+        operator: Operator::Exists,
+        value: "".into(),
+        effect: None,
+        seconds,
+    }]
 }
 
 /// Just enough blocks, so that they are used again.
@@ -91,7 +97,13 @@ impl Driver {
         self.proven = cluster.now;
     }
 
-    fn observe(&mut self, cluster: &Cluster, id: u32, facts: NodeFacts, sight: Sight) -> Vec<Action> {
+    fn observe(
+        &mut self,
+        cluster: &Cluster,
+        id: u32,
+        facts: NodeFacts,
+        sight: Sight,
+    ) -> Vec<Action> {
         let now = Moment::from_secs(cluster.now);
         let actions = self.lifecycle.observe(now, NodeId(id), facts, sight);
         self.weigh_pods(cluster, id);
@@ -166,7 +178,13 @@ impl Driver {
         }
     }
 
-    fn read_news(&mut self, cluster: &mut Cluster, oracle: &mut Oracle, dice: &mut Dice, until: i64) {
+    fn read_news(
+        &mut self,
+        cluster: &mut Cluster,
+        oracle: &mut Oracle,
+        dice: &mut Dice,
+        until: i64,
+    ) {
         let fresh = cluster.news.partition_point(|(when, _)| *when <= until);
         let news: Vec<News> = cluster.news.drain(..fresh).map(|(_, news)| news).collect();
         let now = Moment::from_secs(cluster.now);
@@ -190,13 +208,20 @@ impl Driver {
         self.proven = self.proven.max(until);
     }
 
-    fn send(&mut self, cluster: &Cluster, oracle: &mut Oracle, dice: &mut Dice, actions: Vec<Action>) {
+    fn send(
+        &mut self,
+        cluster: &Cluster,
+        oracle: &mut Oracle,
+        dice: &mut Dice,
+        actions: Vec<Action>,
+    ) {
         for action in actions {
             match &action {
                 Action::PatchTaints { node, patch, .. } => {
                     if patch.evicts() && !is_swap(patch) {
                         let zone = self.lifecycle.zone_of(*node);
-                        let zone = zone.and_then(|zone| self.lifecycle.zones().get(zone)).expect("a zone");
+                        let zone =
+                            zone.and_then(|zone| self.lifecycle.zones().get(zone)).expect("a zone");
                         oracle.asked_to_give_up(cluster, node.0, (zone.ready(), zone.not_ready()));
                     }
                 }
@@ -214,16 +239,31 @@ impl Driver {
 
     /// Writes whose time has come reach the store, or not.
     fn land(&mut self, cluster: &mut Cluster, oracle: &mut Oracle, dice: &mut Dice) {
+        let under_way = std::mem::take(&mut self.under_way);
         let (due, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.under_way).into_iter().partition(|(when, _)| *when <= cluster.now);
+            under_way.into_iter().partition(|(when, _)| *when <= cluster.now);
         self.under_way = later;
         for (_, write) in due {
-            let reaches = cluster.api_is_up() && !dice.one_in(20);
-            let answered = reaches && !dice.one_in(40);
+            let arrives = cluster.api_is_up() && !dice.one_in(20);
+            let luck = Luck { arrives, answered: arrives && !dice.one_in(40) };
             match write {
-                Write::Node(action) => self.land_node(cluster, oracle, dice, action, (reaches, answered)),
-                Write::Range(id) => self.land_range(cluster, oracle, id, (reaches, answered), dice),
-                Write::Pod(id, pod) => self.land_pod(cluster, oracle, id, pod, reaches),
+                Write::Node(action) => {
+                    let more = self.land_node(cluster, oracle, &action, luck);
+                    self.send(cluster, oracle, dice, more);
+                }
+                Write::Range(id) => {
+                    if self.land_range(cluster, oracle, id, luck) {
+                        self.under_way.push((cluster.now + dice.between(1, 2), Write::Range(id)));
+                    }
+                }
+                Write::Pod(id, pod) => {
+                    if luck.arrives {
+                        Self::land_pod(cluster, oracle, id, pod);
+                    } else {
+                        // Decided anew from what we know now.
+                        self.weigh_pods(cluster, id);
+                    }
+                }
             }
         }
     }
@@ -232,19 +272,20 @@ impl Driver {
         &mut self,
         cluster: &mut Cluster,
         oracle: &mut Oracle,
-        dice: &mut Dice,
-        action: Action,
-        (reaches, answered): (bool, bool),
-    ) {
-        let (id, kind, expected) = match &action {
-            Action::WriteConditions { node, version, .. } => (node.0, WriteKind::Conditions, *version),
+        action: &Action,
+        luck: Luck,
+    ) -> Vec<Action> {
+        let (id, kind, expected) = match action {
+            Action::WriteConditions { node, version, .. } => {
+                (node.0, WriteKind::Conditions, *version)
+            }
             Action::PatchTaints { node, version, .. } => (node.0, WriteKind::Taints, *version),
-            _ => return,
+            _ => return Vec::new(),
         };
-        let current = reaches && cluster.node(id).exists && cluster.node(id).facts.version == expected;
+        let node = cluster.node(id);
         let mut outcome = Outcome::Failed;
-        if current {
-            let version = cluster.write(id, |facts| match &action {
+        if luck.arrives && node.exists && node.facts.version == expected {
+            let version = cluster.write(id, |facts| match action {
                 Action::WriteConditions { writes, .. } => {
                     for write in writes {
                         facts.conditions.set(write.kind, Some(write.condition));
@@ -253,59 +294,57 @@ impl Driver {
                 Action::PatchTaints { patch, .. } => facts.taints = patch.apply(&facts.taints),
                 _ => {}
             });
-            if let Action::PatchTaints { patch, .. } = &action
+            if let Action::PatchTaints { patch, .. } = action
                 && patch.evicts()
             {
                 oracle.given_up(cluster, id, is_swap(patch));
             }
-            if answered {
+            if luck.answered {
                 outcome = Outcome::Written { version };
             }
         }
         let now = Moment::from_secs(cluster.now);
         let more = self.lifecycle.written(now, NodeId(id), kind, outcome);
         self.weigh_pods(cluster, id);
-        self.send(cluster, oracle, dice, more);
+        more
     }
 
+    /// Says whether to try again.
     fn land_range(
         &mut self,
         cluster: &mut Cluster,
         oracle: &mut Oracle,
         id: u32,
-        (reaches, answered): (bool, bool),
-        dice: &mut Dice,
-    ) {
-        let Some(texts) = self.ranges.pending(NodeId(id)) else { return };
+        luck: Luck,
+    ) -> bool {
+        let Some(texts) = self.ranges.pending(NodeId(id)) else { return false };
         if !cluster.node(id).exists {
             self.ranges.written(NodeId(id), WriteFate::Refused);
-            return;
+            return false;
         }
-        if reaches && cluster.node(id).ranges.is_empty() {
+        if luck.arrives && cluster.node(id).ranges.is_empty() {
             cluster.node_mut(id).ranges = texts;
             oracle.ranged(cluster, id);
             cluster.write(id, |_| {});
         }
-        if answered {
-            self.ranges.written(NodeId(id), WriteFate::Written);
-        } else {
-            self.ranges.written(NodeId(id), WriteFate::Unknown);
-            self.under_way.push((cluster.now + dice.between(1, 2), Write::Range(id)));
-        }
+        let fate = if luck.answered { WriteFate::Written } else { WriteFate::Unknown };
+        self.ranges.written(NodeId(id), fate);
+        !luck.answered
     }
 
-    fn land_pod(&mut self, cluster: &mut Cluster, oracle: &mut Oracle, id: u32, pod: usize, reaches: bool) {
-        if !cluster.node(id).exists || cluster.node(id).pods[pod].is_none() {
-            return;
-        }
-        if reaches {
-            cluster.node_mut(id).pods[pod] = None;
+    fn land_pod(cluster: &mut Cluster, oracle: &mut Oracle, id: u32, pod: usize) {
+        let node = cluster.node_mut(id);
+        if node.exists && node.pods[pod].take().is_some() {
             oracle.deleted(cluster, id);
-        } else if !self.evictions.threats(NodeId(id)).is_empty() {
-            // Decided anew from what we know now.
-            self.weigh_pods(cluster, id);
         }
     }
+}
+
+/// Whether a write reaches the store, and whether its answer comes back.
+#[derive(Clone, Copy)]
+struct Luck {
+    arrives: bool,
+    answered: bool,
 }
 
 fn is_swap(patch: &node_health::taints::TaintPatch) -> bool {

@@ -79,7 +79,9 @@ fn fate_of_nodes(cluster: &mut Cluster, oracle: &mut Oracle, dice: &mut Dice) {
         let zone = dice.below(cluster.zones);
         let percent = [30, 60, 80, 97, 100][dice.below(5)];
         let until = now + dice.between(30, 700);
-        lose_many(cluster, oracle, dice, until, |node, dice| node == zone && dice.below(100) < percent);
+        lose_many(cluster, oracle, dice, until, |node, dice| {
+            node == zone && dice.below(100) < percent
+        });
     }
     if dice.one_in(900) {
         let until = now + dice.between(60, 500);
@@ -122,7 +124,8 @@ fn lose_many(
 
 fn lose(cluster: &mut Cluster, oracle: &mut Oracle, id: u32, until: i64) {
     cluster.lose(id, until);
-    if cluster.node(id).exists && cluster.node(id).lost_since.is_some() {
+    let node = cluster.node(id);
+    if node.exists && node.lost_since == Some(cluster.now) {
         oracle.lost(id, cluster.now);
     }
 }

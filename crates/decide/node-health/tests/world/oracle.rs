@@ -12,6 +12,8 @@ use super::cluster::{Cluster, RENEW, wears_lost_taint};
 pub const STALENESS: i64 = 16;
 const GRACE: i64 = 50;
 const STARTUP: i64 = 60;
+/// After a disturbance everybody may speak first.
+const SETTLING: i64 = 20;
 
 /// What happened, and what was checked.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +67,8 @@ pub struct Oracle {
     partial_since: Vec<Option<i64>>,
     last_asked: Vec<Option<i64>>,
     last_landed: Vec<Option<i64>>,
+    /// Since when the zone was mostly dark, when its last node was asked to be given up.
+    asked_in_partial: Vec<Option<i64>>,
     owners: BTreeMap<String, u32>,
     stained_since: BTreeMap<u32, i64>,
     unnoticed: BTreeMap<u32, i64>,
@@ -79,6 +83,7 @@ impl Oracle {
             partial_since: vec![None; zones],
             last_asked: vec![None; zones],
             last_landed: vec![None; zones],
+            asked_in_partial: vec![None; zones],
             owners: BTreeMap::new(),
             stained_since: BTreeMap::new(),
             unnoticed: BTreeMap::new(),
@@ -95,9 +100,9 @@ impl Oracle {
         self.last_asked.fill(None);
     }
 
-    /// A node was lost; it has to be noticed.
+    /// A node is lost since then; it has to be noticed.
     pub fn lost(&mut self, id: u32, at: i64) {
-        self.unnoticed.entry(id).or_insert(at);
+        self.unnoticed.insert(id, at);
     }
 
     /// The controller asked for a node to be given up. `counts`: ready and not, as it counted.
@@ -109,18 +114,25 @@ impl Oracle {
         let size = cluster.members[zone];
         let long_partial = self.partial_since[zone].filter(|since| now - since > STALENESS);
         let seen_partial = mostly_dark(counts.0, counts.1);
+        self.asked_in_partial[zone] = long_partial.filter(|_| seen_partial);
         let last = self.last_asked[zone].replace(now);
         let mut shortest = 10;
         if let (Some(since), true) = (long_partial, seen_partial) {
             if size <= 50 {
-                self.fail(cluster, &format!("node {id} given up in a small zone that is mostly dark"));
+                self.fail(
+                    cluster,
+                    &format!("node {id} given up in a small zone that is mostly dark"),
+                );
             } else if last.is_some_and(|last| last > since + STALENESS) {
                 shortest = 100;
                 self.report.given_up_slowly += 1;
             }
         }
         if last.is_some_and(|last| now - last < shortest) {
-            self.fail(cluster, &format!("zone {zone}: turns at {last:?} and {now}, {shortest} s apart at least"));
+            self.fail(
+                cluster,
+                &format!("zone {zone}: turns at {last:?} and {now}, {shortest} s apart at least"),
+            );
         }
     }
 
@@ -133,8 +145,11 @@ impl Oracle {
         }
         self.report.given_up += 1;
         let last = self.last_landed[zone].replace(cluster.now);
-        // Two seconds of delay on either side.
-        if last.is_some_and(|last| cluster.now - last < 8) {
+        // Restarts do not count as an excuse; two seconds of delay on either side do.
+        let slow = self.asked_in_partial[zone]
+            .is_some_and(|since| last.is_some_and(|last| last > since + STALENESS));
+        let shortest = if slow { 98 } else { 8 };
+        if last.is_some_and(|last| cluster.now - last < shortest) {
             self.fail(cluster, &format!("zone {zone}: two nodes given up at {last:?} and now"));
         }
     }
@@ -151,13 +166,16 @@ impl Oracle {
     fn evicted(&mut self, cluster: &Cluster, id: u32, what: &str) {
         let node = cluster.node(id);
         let reported = node.reported_since.map_or(0, |since| cluster.now - since);
-        // A kubelet that can speak again needs up to one period to do so.
-        let could_speak = |since: i64| cluster.now - since.max(cluster.api_up_since);
-        let well = node.well_since.map_or(0, could_speak);
+        // A kubelet that is back needs up to one period to say so. That the API server was down
+        // meanwhile is no excuse: then the controller has to wait for what the nodes say.
+        let well = node.well_since.map_or(0, |since| cluster.now - since);
         self.report.stalest_eviction = self.report.stalest_eviction.max(reported);
         self.report.longest_unheard = self.report.longest_unheard.max(well);
         if reported > STALENESS {
-            self.fail(cluster, &format!("node {id} {what} although it said {reported} s ago that it is well"));
+            self.fail(
+                cluster,
+                &format!("node {id} {what} although it said {reported} s ago that it is well"),
+            );
         }
         if well > STALENESS + i64::try_from(RENEW).unwrap_or(0) {
             self.fail(cluster, &format!("node {id} {what} although well for {well} s"));
@@ -168,7 +186,8 @@ impl Oracle {
     pub fn ranged(&mut self, cluster: &Cluster, id: u32) {
         for range in cluster.node(id).ranges.clone() {
             self.report.ranges += 1;
-            if let Some(other) = self.owners.insert(range.clone(), id).filter(|other| *other != id) {
+            if let Some(other) = self.owners.insert(range.clone(), id).filter(|other| *other != id)
+            {
                 self.fail(cluster, &format!("range {range} of node {other} given to node {id}"));
             }
         }
@@ -214,13 +233,13 @@ impl Oracle {
             let posted = conditions.get(node_health::ConditionKind::Ready);
             if posted.is_some_and(|ready| ready.status == node_health::Truth::Unknown) {
                 report.outages_noticed += 1;
-                if *lost_at >= calm {
+                if *lost_at >= calm + SETTLING {
                     report.longest_notice = report.longest_notice.max(now - *lost_at);
                 }
                 return false;
             }
             let grace = if posted.is_some() { GRACE } else { STARTUP };
-            if now - calm.max(*lost_at) > grace + STALENESS {
+            if now - (*lost_at).max(calm + SETTLING) > grace + STALENESS {
                 late.push(*id);
                 return false;
             }
@@ -235,7 +254,8 @@ impl Oracle {
     fn check_stains(&mut self, cluster: &Cluster) {
         let now = cluster.now;
         for (id, node) in (0..).zip(&cluster.nodes) {
-            let stained = node.exists && node.facts.conditions.is_ready() && wears_lost_taint(&node.facts);
+            let stained =
+                node.exists && node.facts.conditions.is_ready() && wears_lost_taint(&node.facts);
             if !stained {
                 self.stained_since.remove(&id);
                 continue;

@@ -29,6 +29,11 @@ fn secrets_are_never_shown() {
         "staticPodURLHeader.Authorization",
         "staticPodURLHeader[a][0]",
         "providers[0].env[1].value",
+        "providers[0].env[1].Value",
+        "providers[0].env[1]",
+        "providers[0].env",
+        "staticPodUrlHeader.Authorization[0]",
+        "STATICPODURLHEADER",
     ] {
         assert_eq!(
             Problem::error(field, "x").with_value("Bearer abc").value.as_deref(),
@@ -36,7 +41,7 @@ fn secrets_are_never_shown() {
         );
     }
     let shown = shown_value("staticPodURL", "https://me:secret@host/pods?x=@");
-    assert_eq!(shown, "https://<masked>@host/pods?x=@");
+    assert_eq!(shown, "https://<masked>@host/pods?<masked>");
     assert_eq!(shown_value("staticPodURL", "https://host/a@b"), "https://host/a@b");
     assert_eq!(shown_value("evictionHard.memory.available", "1"), "1");
 }
@@ -46,4 +51,39 @@ fn long_values_are_shortened_at_a_character() {
     let shown = shown_value("clusterDomain", &"ü".repeat(200));
     assert_eq!(shown.chars().count(), SHOWN_VALUE + 3);
     assert!(shown.ends_with("..."));
+}
+
+#[test]
+fn a_url_shows_no_user_no_query_and_no_fragment() {
+    for (field, value, expected) in [
+        ("staticPodURL", "https://h/p?token=s3cr3t&a=s3cr3t", "https://h/p?<masked>"),
+        ("staticPodURL", "https://h/p?token=s3cr3t s3cr3t\"s3cr3t", "https://h/p?<masked>"),
+        ("staticPodURL", "https://h?s3cr3t#s3cr3t", "https://h?<masked>"),
+        ("staticPodURL", "https://h/p#s3cr3t", "https://h/p#<masked>"),
+        ("staticPodURL", "https://me:s3cr3t@h/p#s3cr3t", "https://<masked>@h/p#<masked>"),
+        ("staticPodURL", "h/p?s3cr3t", "h/p?<masked>"),
+        ("staticPodURL", "//me:s3cr3t@h/p?s3cr3t", "//<masked>@h/p?<masked>"),
+        ("staticPodURL", "https://h/p?", "https://h/p?"),
+        ("clusterDomain", "see http://h/?s3cr3t and http://i#s3cr3t.", "see http://h/?<masked> and http://i#<masked>"),
+        ("clusterDomain", "[\"http://h/?s3cr3t\",\"b?\"]", "[\"http://h/?<masked>\",\"b?\"]"),
+        ("clusterDomain", "what? #5", "what? #5"),
+    ] {
+        assert_eq!(shown_value(field, value), expected);
+        // What was masked stays as it is, with the text around it.
+        assert_eq!(shown_value(field, expected), expected);
+    }
+    let again = "a: https://h/p?<masked>: must not";
+    assert_eq!(without_credentials(again), again);
+    let problem = Problem::error("", "cannot fetch https://h/p?s3cr3t now");
+    assert_eq!(problem.to_string(), "cannot fetch https://h/p?<masked> now");
+}
+
+#[test]
+fn names_that_nobody_knows_may_sound_like_secrets() {
+    for name in ["staticPodUrlHeaders", "a.bearerToken", "registryPassword", "apiKey", "env[0].vlaue"] {
+        assert!(seems_secret(name), "{name}");
+    }
+    for name in ["maxPod", "staticPodURLHeader2.x", "tokens.count", "clusterDomian", "env[0].name"] {
+        assert!(!seems_secret(name), "{name}");
+    }
 }

@@ -154,7 +154,8 @@ fn add_pairs<'a>(
     };
     for part in parts.filter(|part| !part.is_empty()) {
         let Some((key, value)) = part.split_once(separator) else {
-            return Err(format!("expected key{separator}value, and {part:?} has no '{separator}'"));
+            // The part is not repeated here: it may be a header with its token.
+            return Err(format!("expected key{separator}value, and a part has no '{separator}'"));
         };
         pairs.insert(key.trim().to_owned(), value.trim().to_owned());
     }

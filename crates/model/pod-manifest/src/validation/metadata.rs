@@ -8,7 +8,7 @@ use pod_model::{
 };
 
 use super::findings::{Findings, Path};
-use super::words::check_descending;
+use super::words::{check_descending, check_name_prefix};
 
 pub(crate) const APP_ARMOR_ANNOTATION_PREFIX: &str =
     "container.apparmor.security.beta.kubernetes.io/";
@@ -27,14 +27,7 @@ pub(super) fn check(pod: &Pod, findings: &mut Findings) {
 
 fn check_object_meta(meta: &ObjectMeta, findings: &mut Findings, path: &Path) {
     if !meta.generate_name.is_empty() {
-        // A name is put behind it, so a hyphen may stand at its end.
-        let whole = match meta.generate_name.strip_suffix('-') {
-            Some(start) if !start.is_empty() => {
-                format!("{}a", start.get(..start.len() - 1).unwrap_or_default())
-            }
-            _ => meta.generate_name.to_string(),
-        };
-        let verdict = check_dns_subdomain(&whole);
+        let verdict = check_name_prefix(&meta.generate_name);
         findings.name(&path.child("generateName"), &meta.generate_name, verdict);
     }
     let name = path.child("name");
@@ -91,8 +84,12 @@ fn check_owners(owners: &[OwnerReference], findings: &mut Findings, path: &Path)
 }
 
 fn check_finalizers(finalizers: &[Box<str>], findings: &mut Findings, path: &Path) {
-    for finalizer in finalizers {
+    for (index, finalizer) in finalizers.iter().enumerate() {
         findings.name(path, finalizer, check_qualified_name(finalizer));
+        let standard = matches!(&**finalizer, "kubernetes" | "orphan" | "foregroundDeletion");
+        if !finalizer.contains('/') && !standard {
+            findings.invalid(&path.index(index), finalizer, "expected a name with a domain");
+        }
     }
     let has = |word: &str| finalizers.iter().any(|each| &**each == word);
     if has("orphan") && has("foregroundDeletion") {

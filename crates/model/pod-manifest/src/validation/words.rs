@@ -158,3 +158,12 @@ pub(super) fn signer_name(name: &str) -> Verdict {
         && name.len() <= 253 + 253 + 63 + 2;
     verdict(fits, "expected a domain of two or more labels and a path of such names")
 }
+
+/// The rule for a name that more is put behind: a hyphen may stand at its end.
+pub(super) fn check_name_prefix(name: &str) -> Result<(), pod_model::NameProblem> {
+    let whole = name
+        .strip_suffix('-')
+        .and_then(|start| start.get(..start.len().checked_sub(1)?))
+        .map_or_else(|| name.to_owned(), |start| format!("{start}a"));
+    pod_model::check_dns_subdomain(&whole)
+}

@@ -1,0 +1,111 @@
+//! Which values must not be printed, and what stands in their place.
+//!
+//! The rule it keeps: a field is secret by its path, in letters of either case; a URL keeps its
+//! scheme, host and path and nothing else, as user, query and fragment are where tokens hide. What
+//! is masked twice is masked once. Values that carry secrets should not come here in the first place.
+
+/// What stands in a message in place of a secret.
+pub const MASK: &str = "<masked>";
+
+/// Parts of names that people give to secrets.
+const SECRET_NAME_PARTS: [&str; 10] = [
+    "header",
+    "token",
+    "passw",
+    "passphrase",
+    "secret",
+    "authorization",
+    "credential",
+    "bearer",
+    "cookie",
+    "key",
+];
+
+/// Whether the value at this path must never be printed: header values carry bearer tokens, and
+/// the environment of a credential provider carries keys.
+pub fn is_secret(field: &str) -> bool {
+    let mut in_environment = false;
+    for part in field.split('.') {
+        let name = part.split('[').next().unwrap_or(part);
+        if name.eq_ignore_ascii_case("staticPodURLHeader") {
+            return true;
+        }
+        in_environment |= name.eq_ignore_ascii_case("env");
+    }
+    // The name of a variable is the one thing about it that helps and tells nothing.
+    in_environment && !field.ends_with(".name")
+}
+
+/// Whether a field that nobody knows may hold a secret: its name sounds like it, or is a known
+/// secret's name misspelled in a way that leaves its meaning.
+pub fn seems_secret(field: &str) -> bool {
+    let last = field.rsplit('.').next().unwrap_or(field).to_ascii_lowercase();
+    is_secret(field) || SECRET_NAME_PARTS.iter().any(|part| last.contains(part))
+}
+
+/// A value without what must not be printed beside its field path.
+pub fn masked_text(field: &str, value: &str) -> String {
+    if is_secret(field) {
+        return MASK.to_owned();
+    }
+    match value.split_once("://") {
+        // A value that is one URL ends where the value ends, whatever characters it has.
+        Some((scheme, rest)) if is_scheme(scheme.trim_start()) => {
+            format!("{scheme}://{}", masked_address(rest))
+        }
+        None if is_address_name(field) => {
+            let (lead, rest) = match value.strip_prefix("//") {
+                Some(rest) => ("//", rest),
+                None => ("", value),
+            };
+            format!("{lead}{}", masked_address(rest))
+        }
+        _ => without_credentials(value),
+    }
+}
+
+/// A text without the users, queries and fragments of the URLs in it: `https://user:word@host/a?b`
+/// becomes `https://<masked>@host/a?<masked>`. A URL in a text ends at white space or a double quote.
+pub fn without_credentials(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(position) = rest.find("://") {
+        let (before, after) = rest.split_at(position + 3);
+        result.push_str(before);
+        let is_end = |character: char| character.is_whitespace() || character == '"';
+        let (address, behind) = after.split_at(after.find(is_end).unwrap_or(after.len()));
+        result.push_str(&masked_address(address));
+        rest = behind;
+    }
+    result.push_str(rest);
+    result
+}
+
+/// What stands behind `scheme://`, without user, query and fragment.
+fn masked_address(address: &str) -> String {
+    let authority_end = address.find(['/', '?', '#']).unwrap_or(address.len());
+    let (user, rest) = match address[..authority_end].rfind('@') {
+        Some(at) => (MASK, &address[at..]),
+        None => ("", address),
+    };
+    let Some(mark) = rest.find(['?', '#']) else { return format!("{user}{rest}") };
+    let (shown, hidden) = rest.split_at(mark + 1);
+    if hidden.is_empty() {
+        return format!("{user}{shown}");
+    }
+    // Masked before: what follows the mask is the text around the URL.
+    let behind = hidden.strip_prefix(MASK).unwrap_or_default();
+    format!("{user}{shown}{MASK}{behind}")
+}
+
+fn is_scheme(text: &str) -> bool {
+    !text.is_empty()
+        && text.chars().all(|each| each.is_ascii_alphanumeric() || matches!(each, '+' | '-' | '.'))
+}
+
+/// Whether the field is meant to hold an address, so that its value is one even without a scheme.
+fn is_address_name(field: &str) -> bool {
+    field.len() >= 3
+        && field.is_char_boundary(field.len() - 3)
+        && field[field.len() - 3..].eq_ignore_ascii_case("url")
+}

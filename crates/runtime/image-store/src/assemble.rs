@@ -1,0 +1,343 @@
+//! From a descriptor and somewhere to get content from to an image with snapshots and names.
+//!
+//! This is the one way in: archives, folders and later registries are each a [`Source`]. The order
+//! makes it safe to be killed anywhere: content first, then snapshots, then the record that makes
+//! the image exist. What was done before a kill is found and not done again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::Read;
+use std::sync::Mutex;
+
+use crate::content::Begin;
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+use crate::index::{ImageRecord, LayerRecord, chains};
+use crate::platform::Platform;
+use crate::progress::{Paced, Progress, Step};
+use crate::reference::Reference;
+use crate::session::Session;
+use crate::snapshot::Making;
+use crate::snapshot::settle::settle;
+use crate::spec::{Descriptor, Document, ImageConfig, Index, Manifest, PlatformField};
+use crate::store::Store;
+use crate::tree::Tree;
+use crate::unpack::{Layer, Rights};
+
+/// Where content comes from. Asked from several threads at once.
+pub trait Source: Sync {
+    /// The bytes of this content from `offset` on. They are verified by whoever asked.
+    fn fetch(&self, descriptor: &Descriptor, offset: u64) -> Result<Box<dyn Read + '_>>;
+}
+
+/// Content that must be in the store already.
+pub(crate) struct Nowhere;
+
+impl Source for Nowhere {
+    fn fetch(&self, descriptor: &Descriptor, _offset: u64) -> Result<Box<dyn Read + '_>> {
+        Err(Error::ContentMissing(descriptor.digest))
+    }
+}
+
+/// What the image is to be called and how it is to be kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Naming {
+    pub names: Vec<Reference>,
+    pub pinned: bool,
+    pub preloaded: bool,
+}
+
+pub(crate) struct Assembly<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) source: &'a dyn Source,
+    pub(crate) progress: &'a dyn Progress,
+    session: Session,
+    blobs: Mutex<BTreeMap<Digest, u64>>,
+}
+
+/// An image as its documents say, before any layer is here.
+struct Plan {
+    digest: Digest,
+    manifest: Manifest,
+    config: ImageConfig,
+}
+
+impl<'a> Assembly<'a> {
+    pub(crate) fn new(
+        store: &'a Store,
+        source: &'a dyn Source,
+        progress: &'a dyn Progress,
+    ) -> Result<Self> {
+        let session = store.session()?;
+        Ok(Self { store, source, progress, session, blobs: Mutex::default() })
+    }
+
+    pub(crate) fn run(self, top: &Descriptor, naming: &Naming) -> Result<ImageRecord> {
+        let plan = self.resolve(top, 0, &mut BTreeSet::new())?;
+        let chain_ids = chains(plan.config.diff_ids().iter());
+        let layers = plan.manifest.layers.iter().map(|layer| layer.digest);
+        self.session.protect(&layers.chain(chain_ids.iter().copied()).collect::<Vec<_>>())?;
+        self.layers(&plan, &chain_ids)?;
+        let record = self.record(top, &plan, naming)?;
+        self.store.index.change(|images| {
+            images.add(record.clone());
+            Ok(images.images[&record.id].clone())
+        })
+    }
+
+    /// Follows indexes to the manifest for this machine.
+    fn resolve(
+        &self,
+        descriptor: &Descriptor,
+        depth: usize,
+        seen: &mut BTreeSet<Digest>,
+    ) -> Result<Plan> {
+        let what = format!("document {}", descriptor.digest);
+        if depth > self.store.limits.index_depth || !seen.insert(descriptor.digest) {
+            return Err(Error::document(what, "lies too deep in indexes, or in a circle of them"));
+        }
+        match self.document(descriptor)? {
+            Document::Manifest(_) if descriptor.is_index() => {
+                Err(Error::document(what, "was announced as an index but is a manifest"))
+            }
+            Document::Manifest(manifest) => self.plan(descriptor.digest, manifest),
+            Document::Index(index) => {
+                let candidates = candidates(&index, &self.store.platform);
+                for candidate in &candidates {
+                    match self.resolve(candidate, depth + 1, seen) {
+                        // An index in the index without this platform: another may have it.
+                        Err(Error::NoPlatform { .. }) => {}
+                        other => return other,
+                    }
+                }
+                Err(no_platform(&what, &self.store.platform, &index))
+            }
+        }
+    }
+
+    fn document(&self, descriptor: &Descriptor) -> Result<Document> {
+        let bytes = self.small(descriptor)?;
+        Document::parse(&format!("document {}", descriptor.digest), &bytes, &self.store.limits)
+    }
+
+    fn plan(&self, digest: Digest, manifest: Manifest) -> Result<Plan> {
+        let what = format!("manifest {digest}");
+        let bytes = self.small(&manifest.config)?;
+        let name = format!("configuration {}", manifest.config.digest);
+        let config = ImageConfig::parse(&name, &bytes, &self.store.limits)?;
+        manifest.check_image(&what, &config)?;
+        let offered = PlatformField {
+            os: config.os.clone(),
+            architecture: config.architecture.clone(),
+            variant: config.variant.clone(),
+        };
+        let says = !offered.os.is_empty() && !offered.architecture.is_empty();
+        if says && self.store.platform.suits(&offered).is_none() {
+            return Err(Error::NoPlatform {
+                what,
+                wanted: self.store.platform.to_string(),
+                available: shown(&offered),
+            });
+        }
+        Ok(Plan { digest, manifest, config })
+    }
+
+    fn small(&self, descriptor: &Descriptor) -> Result<Vec<u8>> {
+        let limit = self.store.limits.document_bytes;
+        let what = || format!("document {}: bytes", descriptor.digest);
+        crate::limits::Limits::check(what, descriptor.size, limit)?;
+        self.session.protect(&[descriptor.digest])?;
+        self.receive(descriptor)?;
+        self.store.content.read_document(&descriptor.digest, limit)
+    }
+
+    /// Brings content into the store unless it is there.
+    fn receive(&self, descriptor: &Descriptor) -> Result<()> {
+        let digest = descriptor.digest;
+        match self.store.content.begin(&digest, descriptor.size)? {
+            Begin::Present => {
+                self.progress.step(Step::Present { digest, bytes: descriptor.size });
+            }
+            Begin::Ingest(mut ingest) => {
+                let total = Some(descriptor.size);
+                let mut paced = Paced::default();
+                if ingest.offset() < descriptor.size || descriptor.size == 0 {
+                    let bytes = self.source.fetch(descriptor, ingest.offset())?;
+                    ingest.receive_all(bytes, |done| {
+                        if paced.due(done) {
+                            let digest = Some(digest);
+                            self.progress.step(Step::Received { digest, done, total });
+                        }
+                    })?;
+                }
+                let done = ingest.offset();
+                ingest.commit()?;
+                self.progress.step(Step::Received { digest: Some(digest), done, total });
+            }
+        }
+        let mut blobs = self.blobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        blobs.insert(digest, descriptor.size);
+        Ok(())
+    }
+
+    /// Receives and unpacks layers on a few threads, then fits and places them in order.
+    fn layers(&self, plan: &Plan, chain_ids: &[Digest]) -> Result<()> {
+        let count = plan.manifest.layers.len();
+        let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..count).collect());
+        let made: Mutex<Vec<Option<Making>>> = Mutex::new((0..count).map(|_| None).collect());
+        let done = Mutex::new(0_usize);
+        let failed: Mutex<Option<Error>> = Mutex::new(None);
+        let work = || {
+            loop {
+                let next = locked(&waiting).pop_front();
+                let Some(at) = next.filter(|_| locked(&failed).is_none()) else { return };
+                match self.layer(plan, chain_ids, at) {
+                    Ok(making) => {
+                        locked(&made)[at] = making;
+                        let mut done = locked(&done);
+                        *done += 1;
+                        self.progress.step(Step::Layers { done: *done, of: count });
+                    }
+                    Err(error) => {
+                        locked(&failed).get_or_insert(error);
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            // This thread works too.
+            for _ in 1..self.store.limits.parallel_layers.min(count) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        if let Some(error) = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+        {
+            return Err(error);
+        }
+        let made = made.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.place(plan, chain_ids, made)
+    }
+
+    /// One layer: its content, and a snapshot in the making unless there is one.
+    fn layer(&self, plan: &Plan, chain_ids: &[Digest], at: usize) -> Result<Option<Making>> {
+        let descriptor = &plan.manifest.layers[at];
+        self.receive(descriptor)?;
+        if self.store.snapshots.has(&chain_ids[at]) {
+            return Ok(None);
+        }
+        let mut making = self.store.snapshots.begin()?;
+        let layer = Layer {
+            blob: self.store.content.open_blob(&descriptor.digest)?,
+            diff_id: plan.config.diff_ids()[at],
+            lowest: at == 0,
+            limits: &self.store.limits,
+            progress: self.progress,
+        };
+        let mut tree = Tree::open(&making.files(), &self.store.limits)?;
+        making.unpacked = layer.unpack(&mut tree, Rights::ours())?;
+        Ok(Some(making))
+    }
+
+    fn place(
+        &self,
+        plan: &Plan,
+        chain_ids: &[Digest],
+        made: Vec<Option<Making>>,
+    ) -> Result<()> {
+        let limits = &self.store.limits;
+        let mut places = Vec::new();
+        let mut finished = Vec::new();
+        for (at, making) in made.into_iter().enumerate() {
+            let Some(making) = making else {
+                places.push(self.store.snapshots.files(&chain_ids[at]));
+                continue;
+            };
+            if at > 0 {
+                let lowers: Result<Vec<Tree>> =
+                    places.iter().rev().map(|place| Tree::open(place, limits)).collect();
+                let mut tree = Tree::open(&making.files(), limits)?;
+                settle(&mut tree, &making.unpacked, &lowers?, Rights::ours())?;
+            }
+            let parent = at.checked_sub(1).map(|below| chain_ids[below]);
+            making.write_record(parent, plan.config.diff_ids()[at])?;
+            places.push(making.files());
+            finished.push((chain_ids[at], making));
+        }
+        if finished.is_empty() {
+            return Ok(());
+        }
+        self.store.snapshots.sync()?;
+        self.store.snapshots.place(finished)
+    }
+
+    fn record(&self, top: &Descriptor, plan: &Plan, naming: &Naming) -> Result<ImageRecord> {
+        let mut names = BTreeMap::new();
+        let mut digests = BTreeSet::new();
+        for name in &naming.names {
+            if let Some(digest) = name.digest()
+                && *digest != top.digest
+            {
+                return Err(Error::DigestMismatch { expected: *digest, found: top.digest });
+            }
+            names.extend(name.tagged().map(|tagged| (tagged, top.digest)));
+            digests.insert(name.at_digest(&top.digest));
+        }
+        let layers = plan.manifest.layers.iter().zip(plan.config.diff_ids());
+        let layers = layers.map(|(layer, diff_id)| LayerRecord {
+            digest: layer.digest,
+            size: layer.size,
+            diff_id: *diff_id,
+        });
+        Ok(ImageRecord {
+            id: plan.manifest.config.digest,
+            manifest: plan.digest,
+            names,
+            digests,
+            layers: layers.collect(),
+            blobs: locked(&self.blobs).clone(),
+            pinned: naming.pinned,
+            preloaded: naming.preloaded,
+        })
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// What of an index could be for this machine, the best first.
+pub(crate) fn candidates(index: &Index, platform: &Platform) -> Vec<Descriptor> {
+    let mut suited: Vec<(u32, &Descriptor)> = index
+        .manifests
+        .iter()
+        .filter_map(|descriptor| match &descriptor.platform {
+            Some(offered) => Some((platform.suits(offered)?, descriptor)),
+            None => Some((1, descriptor)),
+        })
+        .collect();
+    // Stable: of equals, the index's own order decides.
+    suited.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+    suited.into_iter().map(|(_, descriptor)| descriptor.clone()).collect()
+}
+
+fn no_platform(what: &str, platform: &Platform, index: &Index) -> Error {
+    let offered: Vec<_> = index.manifests.iter().filter_map(|d| d.platform.as_ref()).collect();
+    let mut available: Vec<_> = offered.into_iter().take(20).map(shown).collect();
+    if available.is_empty() {
+        available.push("none that fits".to_owned());
+    }
+    Error::NoPlatform {
+        what: what.to_owned(),
+        wanted: platform.to_string(),
+        available: available.join(", "),
+    }
+}
+
+fn shown(offered: &PlatformField) -> String {
+    let PlatformField { os, architecture, variant } = offered;
+    if variant.is_empty() {
+        format!("{os}/{architecture}")
+    } else {
+        format!("{os}/{architecture}/{variant}")
+    }
+}

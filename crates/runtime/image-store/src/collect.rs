@@ -1,0 +1,218 @@
+//! Removing what nobody uses, cleaning up after the killed, and checking that all is whole.
+//!
+//! Content and snapshots are used by image records, by leases and by sessions under way. Collecting
+//! decides under the store's exclusive lock and takes names away at once; the bytes go afterwards.
+//! Sweeping removes only what is half made and has no maker; whole things, used or not, stay.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use crate::digest::{Digest, HashingReader};
+use crate::durable::{Lock, UNFINISHED, names_in};
+use crate::error::{Doing as _, Error, Result};
+use crate::index::ImageRecord;
+use crate::session::protected;
+use crate::store::Store;
+
+/// What was removed because nobody uses it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    pub blobs: u64,
+    pub blob_bytes: u64,
+    pub snapshots: u64,
+}
+
+/// What was removed because its maker died.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    pub ingests: u64,
+    pub snapshots: u64,
+    pub views: u64,
+    pub files: u64,
+}
+
+/// How closely to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thoroughness {
+    /// Names and sizes.
+    Quick,
+    /// Every byte of content is hashed again.
+    Full,
+}
+
+/// Something that should not be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    #[error("image {image} lacks content {blob}")]
+    BlobMissing { image: Digest, blob: Digest },
+    #[error("content {blob} has {found} bytes; image {image} says {expected}")]
+    BlobSize { image: Digest, blob: Digest, found: u64, expected: u64 },
+    #[error("content {blob} has other bytes: their digest is {found}")]
+    BlobDigest { blob: Digest, found: Digest },
+    #[error("image {image} lacks snapshot {chain}")]
+    SnapshotMissing { image: Digest, chain: Digest },
+    #[error("snapshot {chain}: {why}")]
+    Snapshot { chain: Digest, why: String },
+    #[error("view {view} lacks snapshot {chain}")]
+    Lease { view: String, chain: Digest },
+}
+
+/// What must stay.
+struct Used {
+    blobs: BTreeSet<Digest>,
+    chains: BTreeSet<Digest>,
+}
+
+impl Store {
+    /// Frees content and snapshots that no image, view or running operation uses.
+    pub fn collect(&self) -> Result<Collected> {
+        self.collect_where(|_| true)
+    }
+
+    /// The same for these blobs only.
+    pub(crate) fn collect_blobs(&self, blobs: &BTreeSet<Digest>) -> Result<Collected> {
+        self.collect_where(|digest| blobs.contains(digest))
+    }
+
+    fn collect_where(&self, concerned: impl Fn(&Digest) -> bool) -> Result<Collected> {
+        let mut collected = Collected::default();
+        {
+            let _held = Lock::exclusive(&self.lock())?;
+            let used = self.used()?;
+            for (digest, bytes) in self.content.list()? {
+                if concerned(&digest) && !used.blobs.contains(&digest) {
+                    self.content.remove(&digest)?;
+                    collected.blobs += 1;
+                    collected.blob_bytes += bytes;
+                }
+            }
+            for chain in self.snapshots.list()? {
+                if concerned(&chain) && !used.chains.contains(&chain) {
+                    self.snapshots.discard(&chain, &self.trash)?;
+                    collected.snapshots += 1;
+                }
+            }
+        }
+        self.trash.empty()?;
+        Ok(collected)
+    }
+
+    /// Under the exclusive lock only.
+    fn used(&self) -> Result<Used> {
+        let under_way = protected(&self.sessions())?;
+        let mut used = Used { blobs: under_way.clone(), chains: under_way };
+        for record in self.images()? {
+            used.blobs.extend(record.blobs.keys());
+            used.chains.extend(record.chains());
+        }
+        for id in self.leases.list()? {
+            if let Some(lease) = self.leases.read(&id)? {
+                used.chains.extend(lease.chains);
+            }
+        }
+        Ok(used)
+    }
+
+    /// Cleans up after processes that were killed. Call it at start; harmless at any time.
+    pub fn sweep(&self) -> Result<Swept> {
+        let mut swept = Swept::default();
+        {
+            let _held = Lock::exclusive(&self.lock())?;
+            protected(&self.sessions())?;
+            swept.ingests = self.content.sweep(self.limits.partial_age)?;
+            swept.snapshots = self.snapshots.sweep(&self.trash)?;
+            for id in names_in(&self.views())? {
+                if self.leases.read(&id)?.is_none() {
+                    self.trash.take(&self.views().join(&id))?;
+                    swept.views += 1;
+                }
+            }
+            swept.files += self.sweep_files(self.root.join("leases"))?;
+        }
+        {
+            // The index has writers that hold only its own lock.
+            let _held = Lock::exclusive(&self.root.join("images.lock"))?;
+            swept.files += self.sweep_files(self.root.clone())?;
+        }
+        self.trash.empty()?;
+        Ok(swept)
+    }
+
+    fn sweep_files(&self, folder: PathBuf) -> Result<u64> {
+        let mut removed = 0;
+        for name in names_in(&folder)?.iter().filter(|name| name.starts_with(UNFINISHED)) {
+            let path = folder.join(name);
+            fs::remove_file(&path).doing("removing", &path)?;
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    /// Whether everything that images and views need is there and right.
+    pub fn verify(&self, thoroughness: Thoroughness) -> Result<Vec<Problem>> {
+        let _held = Lock::shared(&self.lock())?;
+        let mut problems = Vec::new();
+        for record in self.images()? {
+            self.verify_image(&record, &mut problems)?;
+        }
+        for id in self.leases.list()? {
+            let lease = self.leases.read(&id)?;
+            for chain in lease.into_iter().flat_map(|lease| lease.chains) {
+                if !self.snapshots.has(&chain) {
+                    problems.push(Problem::Lease { view: id.clone(), chain });
+                }
+            }
+        }
+        for chain in self.snapshots.list()? {
+            if let Err(error) = self.verify_snapshot(&chain) {
+                problems.push(Problem::Snapshot { chain, why: error.to_string() });
+            }
+        }
+        if thoroughness == Thoroughness::Full {
+            for (blob, _) in self.content.list()? {
+                let mut reader = HashingReader::new(self.content.open_blob(&blob)?);
+                std::io::copy(&mut reader, &mut std::io::sink())
+                    .doing("reading", &self.content.path(&blob))?;
+                let found = reader.finish();
+                if found != blob {
+                    problems.push(Problem::BlobDigest { blob, found });
+                }
+            }
+        }
+        Ok(problems)
+    }
+
+    fn verify_image(&self, record: &ImageRecord, problems: &mut Vec<Problem>) -> Result<()> {
+        let image = record.id;
+        for (blob, expected) in &record.blobs {
+            let (blob, expected) = (*blob, *expected);
+            match self.content.size(&blob)? {
+                None => problems.push(Problem::BlobMissing { image, blob }),
+                Some(found) if found != expected => {
+                    problems.push(Problem::BlobSize { image, blob, found, expected });
+                }
+                Some(_) => {}
+            }
+        }
+        for chain in record.chains() {
+            if !self.snapshots.has(&chain) {
+                problems.push(Problem::SnapshotMissing { image, chain });
+            }
+        }
+        Ok(())
+    }
+
+    /// Its record reads, it follows from its parent, and its files are a folder.
+    fn verify_snapshot(&self, chain: &Digest) -> Result<()> {
+        let record = self.snapshots.record(chain)?;
+        let place = self.snapshots.files(chain);
+        if Digest::chain(record.parent.as_ref(), &record.diff_id) != *chain {
+            return Err(Error::damaged(&place, "its record belongs to another snapshot"));
+        }
+        if !fs::symlink_metadata(&place).doing("looking at", &place)?.is_dir() {
+            return Err(Error::damaged(&place, "is no folder"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,363 @@
+//! Blobs by digest: kept once, verified while they arrive, resumed after an interruption.
+//!
+//! A blob under `blobs/sha256` is whole and had the digest of its name when it was placed. What is
+//! arriving lies under `ingest`: by its digest when that is announced (and then a later attempt
+//! goes on where this one ended), under a random name when the digest is only known at the end.
+//! One ingest per digest at a time; a second waits and then finds the blob there.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek as _, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use crate::digest::{Digest, Hasher};
+use crate::durable::{Lock, abandoned, lock, names_in, sync_folder, unique};
+use crate::error::{Doing as _, Error, Result};
+use crate::limits::Limits;
+
+#[cfg(test)]
+mod tests;
+
+/// The content part of a store.
+#[derive(Clone, Debug)]
+pub struct Content {
+    blobs: PathBuf,
+    ingests: PathBuf,
+    store_lock: PathBuf,
+    limit: u64,
+}
+
+/// What [`Content::begin`] found.
+#[derive(Debug)]
+pub enum Begin {
+    /// The content is whole in the store already.
+    Present,
+    /// Write what comes after [`Ingest::offset`], then commit.
+    Ingest(Ingest),
+}
+
+impl Content {
+    pub(crate) fn open(root: &Path, store_lock: &Path, limits: &Limits) -> Result<Self> {
+        let blobs = root.join("content/blobs/sha256");
+        let ingests = root.join("content/ingest");
+        crate::durable::make_folder(&blobs)?;
+        crate::durable::make_folder(&ingests)?;
+        Ok(Self { blobs, ingests, store_lock: store_lock.to_owned(), limit: limits.blob_bytes })
+    }
+
+    pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
+        self.blobs.join(digest.hex())
+    }
+
+    /// The size of a whole blob.
+    pub fn size(&self, digest: &Digest) -> Result<Option<u64>> {
+        let path = self.path(digest);
+        match fs::symlink_metadata(&path) {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).doing("looking at", &path),
+        }
+    }
+
+    pub fn open_blob(&self, digest: &Digest) -> Result<File> {
+        let path = self.path(digest);
+        match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Error::ContentMissing(*digest))
+            }
+            other => other.doing("opening", &path),
+        }
+    }
+
+    /// A small document, verified again: what decides must be what was signed for.
+    pub fn read_document(&self, digest: &Digest, limit: u64) -> Result<Vec<u8>> {
+        let size = self.size(digest)?.ok_or(Error::ContentMissing(*digest))?;
+        Limits::check(|| format!("document {digest}: bytes"), size, limit)?;
+        let mut bytes = Vec::new();
+        let blob = self.open_blob(digest)?;
+        blob.take(limit + 1).read_to_end(&mut bytes).doing("reading", &self.path(digest))?;
+        let found = Digest::of(&bytes);
+        if found != *digest {
+            return Err(Error::damaged(&self.path(digest), format!("its digest is {found}")));
+        }
+        Ok(bytes)
+    }
+
+    /// All whole blobs with their sizes.
+    pub fn list(&self) -> Result<Vec<(Digest, u64)>> {
+        let mut found = Vec::new();
+        for name in names_in(&self.blobs)? {
+            if let Some(digest) = Digest::from_hex(&name)
+                && let Some(size) = self.size(&digest)?
+            {
+                found.push((digest, size));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Starts or goes on with content whose digest and size are announced. Waits while another
+    /// process or thread receives the same.
+    pub fn begin(&self, digest: &Digest, size: u64) -> Result<Begin> {
+        Limits::check(|| format!("content {digest}: bytes"), size, self.limit)?;
+        let path = self.ingests.join(digest.hex());
+        loop {
+            match self.size(digest)? {
+                Some(found) if found == size => return Ok(Begin::Present),
+                Some(found) => {
+                    return Err(Error::document(
+                        format!("content {digest}"),
+                        format!("is announced with {size} bytes but has {found}"),
+                    ));
+                }
+                None => {}
+            }
+            let file = open_partial(&path)?;
+            lock(&file, FlockOperation::LockExclusive).doing("locking", &path)?;
+            // Whoever held the lock may have placed or removed the file: then ours is another.
+            if is_at(&file, &path)? {
+                let ingest = Ingest::resume(self, file, path, Announced { digest: *digest, size })?;
+                return Ok(Begin::Ingest(ingest));
+            }
+        }
+    }
+
+    /// Starts content whose digest is known only when it has been read.
+    pub fn begin_unannounced(&self) -> Result<Ingest> {
+        let path = self.ingests.join(unique(crate::durable::UNFINISHED)?);
+        // Under the shared lock, so that a sweep never sees the file without its lock.
+        let _held = Lock::shared(&self.store_lock)?;
+        let file = open_partial(&path)?;
+        lock(&file, FlockOperation::LockExclusive).doing("locking", &path)?;
+        Ok(Ingest {
+            file,
+            path,
+            blobs: self.blobs.clone(),
+            hasher: Hasher::default(),
+            offset: 0,
+            limit: self.limit,
+            announced: None,
+            settled: false,
+        })
+    }
+
+    /// Stores bytes at hand.
+    pub fn put(&self, bytes: &[u8]) -> Result<Digest> {
+        let digest = Digest::of(bytes);
+        match self.begin(&digest, bytes.len() as u64)? {
+            Begin::Present => {}
+            Begin::Ingest(mut ingest) => {
+                let rest = usize::try_from(ingest.offset()).unwrap_or(bytes.len());
+                ingest.receive(&bytes[rest.min(bytes.len())..])?;
+                ingest.commit()?;
+            }
+        }
+        Ok(digest)
+    }
+
+    pub(crate) fn remove(&self, digest: &Digest) -> Result<()> {
+        let path = self.path(digest);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other.doing("removing", &path),
+        }
+    }
+
+    /// Removes what nobody is receiving: nameless content at once, partial content when it is
+    /// older than `age`. Under the store's exclusive lock only.
+    pub(crate) fn sweep(&self, age: std::time::Duration) -> Result<u64> {
+        let mut removed = 0;
+        for name in names_in(&self.ingests)? {
+            let path = self.ingests.join(&name);
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            let old = metadata.modified().ok().and_then(|time| time.elapsed().ok());
+            let resumable = Digest::from_hex(&name)
+                .is_some_and(|digest| !self.path(&digest).exists())
+                && old.is_none_or(|old| old < age);
+            if !resumable && abandoned(&path)? {
+                fs::remove_file(&path).doing("removing", &path)?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+fn open_partial(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .doing("opening", path)
+}
+
+fn is_at(file: &File, path: &Path) -> Result<bool> {
+    let ours = file.metadata().doing("looking at", path)?;
+    Ok(fs::symlink_metadata(path)
+        .is_ok_and(|there| there.ino() == ours.ino() && there.dev() == ours.dev()))
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Announced {
+    digest: Digest,
+    size: u64,
+}
+
+/// Content that is arriving. Dropped without a commit, announced content stays for a later
+/// attempt and other content goes.
+pub struct Ingest {
+    file: File,
+    path: PathBuf,
+    blobs: PathBuf,
+    hasher: Hasher,
+    offset: u64,
+    limit: u64,
+    announced: Option<Announced>,
+    settled: bool,
+}
+
+impl std::fmt::Debug for Ingest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Ingest({} at {})", self.path.display(), self.offset)
+    }
+}
+
+impl Ingest {
+    fn resume(content: &Content, file: File, path: PathBuf, announced: Announced) -> Result<Self> {
+        let mut ingest = Self {
+            file,
+            path,
+            blobs: content.blobs.clone(),
+            hasher: Hasher::default(),
+            offset: 0,
+            limit: announced.size,
+            announced: Some(announced),
+            settled: false,
+        };
+        let mut buffer = vec![0; 128 << 10];
+        loop {
+            let read = ingest.file.read(&mut buffer).doing("reading", &ingest.path)?;
+            if read == 0 {
+                break;
+            }
+            ingest.hasher.update(&buffer[..read]);
+            ingest.offset += read as u64;
+        }
+        if ingest.offset > announced.size {
+            ingest.start_over()?;
+        }
+        Ok(ingest)
+    }
+
+    fn start_over(&mut self) -> Result<()> {
+        self.file.set_len(0).doing("emptying", &self.path)?;
+        self.file.seek(SeekFrom::Start(0)).doing("rewinding", &self.path)?;
+        self.hasher = Hasher::default();
+        self.offset = 0;
+        Ok(())
+    }
+
+    /// How many bytes are here already; what is written next comes after them.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Takes the next bytes. Content that grows beyond what was announced is given up at once.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<()> {
+        let after = self.offset.saturating_add(bytes.len() as u64);
+        if after > self.limit {
+            return Err(match self.announced {
+                Some(Announced { digest, size }) => {
+                    self.discard();
+                    Error::TooLong { digest, expected: size }
+                }
+                None => {
+                    let what = "content from an archive: bytes".to_owned();
+                    Error::Limit { what, found: after, limit: self.limit }
+                }
+            });
+        }
+        self.file.write_all(bytes).doing("writing", &self.path)?;
+        self.hasher.update(bytes);
+        self.offset = after;
+        Ok(())
+    }
+
+    /// Receives a whole stream, telling `seen` how far it is.
+    pub fn receive_all(&mut self, mut from: impl Read, mut seen: impl FnMut(u64)) -> Result<()> {
+        let mut buffer = vec![0; 128 << 10];
+        loop {
+            let read = match from.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    return Err(match self.announced {
+                        Some(announced) => {
+                            Error::Source { digest: announced.digest, why: error.to_string() }
+                        }
+                        None => Error::archive("content of an archive", error.to_string()),
+                    });
+                }
+                Ok(read) => read,
+            };
+            if read == 0 {
+                return Ok(());
+            }
+            self.receive(&buffer[..read])?;
+            seen(self.offset);
+        }
+    }
+
+    /// Verifies, syncs and gives the content its name.
+    pub fn commit(mut self) -> Result<(Digest, u64)> {
+        if let Some(Announced { digest, size }) = self.announced
+            && self.offset < size
+        {
+            return Err(Error::Truncated { digest, received: self.offset, expected: size });
+        }
+        let found = std::mem::take(&mut self.hasher).finish();
+        if let Some(Announced { digest, .. }) = self.announced
+            && digest != found
+        {
+            // Nothing of it can be trusted; the next attempt starts at the beginning.
+            self.discard();
+            return Err(Error::DigestMismatch { expected: digest, found });
+        }
+        self.file.sync_all().doing("syncing", &self.path)?;
+        let place = self.blobs.join(found.hex());
+        // Equal bytes: replacing a blob that another made meanwhile changes nothing.
+        fs::rename(&self.path, &place).doing("placing", &place)?;
+        self.settled = true;
+        sync_folder(&self.blobs)?;
+        Ok((found, self.offset))
+    }
+
+    /// Gives the content up.
+    pub fn discard(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        self.settled = true;
+    }
+}
+
+impl Write for Ingest {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.receive(bytes).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        if !self.settled && self.announced.is_none() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

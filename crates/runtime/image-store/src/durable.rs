@@ -1,0 +1,207 @@
+//! Files that appear whole or not at all, folders that are gone at once, and locks that die with
+//! their holder.
+//!
+//! The order that makes a name trustworthy is always: write under another name, sync the file,
+//! rename, sync the folder. Removing a tree is a rename into the trash first, so that a kill in the
+//! middle leaves nothing half under a name that means something.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, RenameFlags, flock, fsync, renameat_with};
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::error::{Doing as _, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// What marks a name as unfinished; sweeping looks for it.
+pub(crate) const UNFINISHED: &str = ".unfinished-";
+
+/// A name that nobody else makes.
+pub(crate) fn unique(prefix: &str) -> Result<String> {
+    let mut bytes = [0_u8; 12];
+    getrandom(&mut bytes, GetRandomFlags::empty()).doing("random bytes for", Path::new(prefix))?;
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{prefix}{digits}"))
+}
+
+/// Makes a private folder, and its parents, if missing.
+pub(crate) fn make_folder(path: &Path) -> Result<()> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.doing("making the folder", path)
+}
+
+pub(crate) fn sync_folder(path: &Path) -> Result<()> {
+    let folder = File::open(path).doing("opening the folder", path)?;
+    fsync(&folder).doing("syncing the folder", path)
+}
+
+/// Replaces a file's content; readers see the old or the new, never a part.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let beside = folder.join(unique(UNFINISHED)?);
+    let written = (|| {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&beside)
+            .doing("making", &beside)?;
+        file.write_all(bytes).doing("writing", &beside)?;
+        file.sync_all().doing("syncing", &beside)?;
+        fs::rename(&beside, path).doing("placing", path)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written?;
+    sync_folder(folder)
+}
+
+/// Gives `from` its final name unless that is taken. `false`: it was, and `from` is still there.
+pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<bool> {
+    let here = rustix::fs::CWD;
+    match renameat_with(here, from, here, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        // A file system without the flag: the loser of a race finds a folder that is not empty.
+        Err(Errno::INVAL) => match fs::rename(from, to) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            Err(error) => Err(error).doing("placing", to),
+        },
+        Err(error) => Err(error).doing("placing", to),
+    }
+}
+
+/// Removes a tree that has no meaningful name; one that is gone is fine.
+pub(crate) fn remove_tree(path: &Path) -> Result<()> {
+    let gone = |result: io::Result<()>| match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    match gone(fs::remove_dir_all(path)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(path);
+            gone(fs::remove_dir_all(path)).doing("removing", path)
+        }
+        other => other.doing("removing", path),
+    }
+}
+
+/// Without root, a folder of mode 0555 keeps its own owner from emptying it.
+fn open_up(path: &Path) {
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    let Ok(entries) = fs::read_dir(path) else { return };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+/// The entries of a folder by name, sorted; a missing folder is empty.
+pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.doing("listing", folder)?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.doing("listing", folder)?.file_name();
+        // A name of ours is always text; whatever else lies here is not ours.
+        if let Ok(name) = name.into_string() {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// A kernel lock; gone when dropped or when its process dies.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    pub(crate) file: File,
+}
+
+impl Lock {
+    pub(crate) fn shared(path: &Path) -> Result<Self> {
+        Self::take(path, FlockOperation::LockShared)
+    }
+
+    pub(crate) fn exclusive(path: &Path) -> Result<Self> {
+        Self::take(path, FlockOperation::LockExclusive)
+    }
+
+    fn take(path: &Path, operation: FlockOperation) -> Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .doing("opening the lock", path)?;
+        lock(&file, operation).doing("locking", path)?;
+        Ok(Self { file })
+    }
+}
+
+pub(crate) fn lock(file: &File, operation: FlockOperation) -> io::Result<()> {
+    loop {
+        match flock(file, operation) {
+            Err(Errno::INTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Whether nobody holds the lock on this file or folder. Ask only under the store's exclusive lock.
+pub(crate) fn abandoned(path: &Path) -> Result<bool> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        other => other.doing("opening", path)?,
+    };
+    match lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error).doing("locking", path),
+    }
+}
+
+/// Where things that are being removed lie.
+#[derive(Clone, Debug)]
+pub(crate) struct Trash(pub(crate) PathBuf);
+
+impl Trash {
+    /// Takes a name away at once; the bytes go with [`Trash::empty`].
+    pub(crate) fn take(&self, path: &Path) -> Result<()> {
+        let to = self.0.join(unique("")?);
+        match fs::rename(path, &to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other.doing("moving to the trash", path),
+        }
+    }
+
+    pub(crate) fn empty(&self) -> Result<()> {
+        for name in names_in(&self.0)? {
+            let path = self.0.join(name);
+            if path.is_dir() && !path.is_symlink() {
+                remove_tree(&path)?;
+            } else {
+                match fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(error).doing("removing", &path);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}

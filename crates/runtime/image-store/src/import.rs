@@ -1,0 +1,179 @@
+//! Images from files: docker archives, OCI archives, OCI layouts, plain folders.
+//!
+//! What a file is follows from what it holds. Archives are read once, from beginning to end, so
+//! they may come from a pipe; their blobs go into the content store as they pass and are verified
+//! there. What of them no image needs is removed again.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use crate::assemble::{Assembly, Naming, Source};
+use crate::digest::Digest;
+use crate::error::{Doing as _, Error, Result};
+use crate::index::ImageRecord;
+use crate::progress::Progress;
+use crate::reference::Reference;
+use crate::spec::{Descriptor, Document, Index};
+use crate::store::Store;
+
+mod archive;
+mod folder;
+mod layout;
+#[cfg(test)]
+mod kills;
+#[cfg(test)]
+mod tests;
+
+/// How containerd and those who follow it write a whole name into an index.
+const NAME_ANNOTATIONS: &[&str] = &["io.containerd.image.name", "org.opencontainers.image.ref.name"];
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// What to call the image; needed for a folder. An archive's own names then do not count.
+    pub name: Option<Reference>,
+    pub pinned: bool,
+    pub preloaded: bool,
+}
+
+/// One image that an import has brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    pub names: Vec<Reference>,
+    pub record: ImageRecord,
+}
+
+impl Store {
+    /// Imports an archive, an OCI layout, or a plain folder as an image of one layer.
+    pub fn import(
+        &self,
+        path: &Path,
+        options: &ImportOptions,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Imported>> {
+        let metadata = fs::metadata(path).doing("looking at", path)?;
+        if metadata.is_dir() {
+            if path.join("oci-layout").is_file() || path.join("index.json").is_file() {
+                return layout::import(self, path, options, progress);
+            }
+            return folder::import(self, path, options, progress);
+        }
+        let file = File::open(path).doing("opening", path)?;
+        self.import_stream(&path.display().to_string(), file, options, progress)
+    }
+
+    /// Imports an archive from a stream. `what` names it in errors.
+    pub fn import_stream(
+        &self,
+        what: &str,
+        stream: impl Read,
+        options: &ImportOptions,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Imported>> {
+        archive::import(self, what, stream, (options, progress))
+    }
+
+    /// Every image that an OCI index lists, each for this machine.
+    fn import_index(
+        &self,
+        what: &str,
+        index: &Index,
+        source: &dyn Source,
+        (options, progress): (&ImportOptions, &dyn Progress),
+    ) -> Result<Vec<Imported>> {
+        let mut groups: BTreeMap<Option<Reference>, Vec<Descriptor>> = BTreeMap::new();
+        for descriptor in &index.manifests {
+            let name = match &options.name {
+                Some(name) => Some(name.clone()),
+                None => annotated_name(descriptor),
+            };
+            groups.entry(name).or_default().push(descriptor.clone());
+        }
+        let mut imported = Vec::new();
+        let mut refused = None;
+        for (name, manifests) in groups {
+            let names: Vec<_> = name.into_iter().collect();
+            let naming = self.naming(&names, options);
+            match self.import_group(&manifests, source, &naming, progress) {
+                Ok(record) => imported.push(Imported { names, record }),
+                Err(error @ Error::NoPlatform { .. }) => refused = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match (imported.is_empty(), refused) {
+            (true, Some(error)) => Err(error),
+            (true, None) => Err(Error::archive(what, "its index lists no image")),
+            (false, _) => Ok(imported),
+        }
+    }
+
+    /// Descriptors of one name are platforms of one image.
+    fn import_group(
+        &self,
+        manifests: &[Descriptor],
+        source: &dyn Source,
+        naming: &Naming,
+        progress: &dyn Progress,
+    ) -> Result<ImageRecord> {
+        let index = Index { manifests: manifests.to_vec() };
+        let candidates = crate::assemble::candidates(&index, &self.platform);
+        let mut refused = None;
+        for candidate in &candidates {
+            match Assembly::new(self, source, progress)?.run(candidate, naming) {
+                Err(error @ Error::NoPlatform { .. }) => refused = Some(error),
+                other => return other,
+            }
+        }
+        Err(refused.unwrap_or_else(|| Error::NoPlatform {
+            what: "the index".to_owned(),
+            wanted: self.platform.to_string(),
+            available: format!("{} manifests for others", manifests.len()),
+        }))
+    }
+
+    fn naming(&self, names: &[Reference], options: &ImportOptions) -> Naming {
+        Naming {
+            names: names.to_vec(),
+            pinned: options.pinned,
+            preloaded: options.preloaded,
+        }
+    }
+
+    /// A manifest of our own for layers and a configuration that are in the store.
+    fn write_manifest(&self, config: (Digest, u64), layers: &[Descriptor]) -> Result<Descriptor> {
+        let manifest = serde_json::json!({
+            "schemaVersion": 2,
+            "mediaType": crate::spec::OCI_MANIFEST,
+            "config": {
+                "mediaType": crate::spec::OCI_CONFIG, "digest": config.0, "size": config.1,
+            },
+            "layers": layers,
+        });
+        let bytes = manifest.to_string().into_bytes();
+        let digest = self.content.put(&bytes)?;
+        Ok(Descriptor {
+            media_type: crate::spec::OCI_MANIFEST.to_owned(),
+            digest,
+            size: bytes.len() as u64,
+            platform: None,
+            annotations: BTreeMap::new(),
+        })
+    }
+}
+
+/// The whole name that a descriptor carries. A bare tag is no name: nobody knows of what.
+fn annotated_name(descriptor: &Descriptor) -> Option<Reference> {
+    NAME_ANNOTATIONS.iter().find_map(|key| {
+        let text = descriptor.annotations.get(*key)?;
+        let whole = text.contains('/') || (*key == NAME_ANNOTATIONS[0] && !text.is_empty());
+        Reference::parse(text).ok().filter(|_| whole)
+    })
+}
+
+fn parse_index(store: &Store, what: &str, bytes: &[u8]) -> Result<Index> {
+    match Document::parse(what, bytes, &store.limits)? {
+        Document::Index(index) => Ok(index),
+        Document::Manifest(_) => Err(Error::document(what, "is a manifest; expected an index")),
+    }
+}

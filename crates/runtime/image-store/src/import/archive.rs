@@ -1,0 +1,290 @@
+//! Archives that hold images, read in one pass.
+//!
+//! A blob in an OCI archive is announced by its file name and skipped when the store has it. In a
+//! docker archive digests are known only when the file has passed. Links inside the archive (older
+//! `docker save` shares layers by them) are followed by name, inside the archive only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+
+use serde::Deserialize;
+
+use super::{ImportOptions, Imported, parse_index};
+use crate::archive::{Entries, Entry, EntryKind};
+use crate::assemble::{Assembly, Nowhere};
+use crate::compression::{Capped, Compression, Decoder, read_error};
+use crate::content::Begin;
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::progress::{Paced, Progress, Step};
+use crate::reference::Reference;
+use crate::session::Session;
+use crate::spec::{Descriptor, Index, OCI_LAYER};
+use crate::store::Store;
+use crate::tree::TreePath;
+
+const MOST_LINKS: usize = 40;
+/// Files of archives that say nothing we need.
+const SKIPPED: &[&str] = &["VERSION", "json", "repositories", "oci-layout"];
+
+/// What lies at a path of the archive.
+enum Member {
+    Blob(Digest, u64),
+    Link(TreePath),
+}
+
+struct Reading<'a> {
+    store: &'a Store,
+    what: &'a str,
+    session: Session,
+    progress: &'a dyn Progress,
+    members: BTreeMap<TreePath, Member>,
+    documents: BTreeMap<String, Vec<u8>>,
+    /// Blobs that this import brought; those that no image takes go again.
+    brought: BTreeSet<Digest>,
+}
+
+pub(super) fn import(
+    store: &Store,
+    what: &str,
+    stream: impl Read,
+    (options, progress): (&ImportOptions, &dyn Progress),
+) -> Result<Vec<Imported>> {
+    let mut reading = Reading {
+        store,
+        what,
+        session: store.session()?,
+        progress,
+        members: BTreeMap::new(),
+        documents: BTreeMap::new(),
+        brought: BTreeSet::new(),
+    };
+    let imported = reading.read(stream).and_then(|()| reading.images(options));
+    let brought = std::mem::take(&mut reading.brought);
+    // The session protects what it brought; it must end before the rest can go.
+    drop(reading);
+    let collected = store.collect_blobs(&brought);
+    let imported = imported?;
+    collected?;
+    Ok(imported)
+}
+
+impl Reading<'_> {
+    fn read(&mut self, stream: impl Read) -> Result<()> {
+        let limits = &self.store.limits;
+        let plain = Capped::new(Decoder::new(self.what, stream)?, limits.archive_bytes);
+        let mut entries = Entries::new(self.what, plain, limits, limits.archive_entries);
+        while let Some(entry) = entries.next_entry()? {
+            self.member(entry, &mut entries)?;
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, entry: Entry, data: &mut impl Read) -> Result<()> {
+        let path = TreePath::parse(&entry.path, &self.store.limits)?;
+        match entry.kind {
+            EntryKind::File => {}
+            EntryKind::Symlink(target) => {
+                let target = path.follow(&target);
+                self.members.insert(path, Member::Link(target));
+                return Ok(());
+            }
+            EntryKind::HardLink(target) => {
+                let target = TreePath::parse(&target, &self.store.limits)?;
+                self.members.insert(path, Member::Link(target));
+                return Ok(());
+            }
+            // Folders are implied by paths; nothing else belongs into such an archive.
+            _ => return Ok(()),
+        }
+        let name = path.relative().to_string_lossy().into_owned();
+        if name == "index.json" || name == "manifest.json" {
+            let limit = self.store.limits.document_bytes;
+            Limits::check(|| format!("{}: {name}: bytes", self.what), entry.size, limit)?;
+            let mut bytes = Vec::new();
+            data.read_to_end(&mut bytes).map_err(|error| read_error(self.what, &error))?;
+            self.documents.insert(name, bytes);
+            return Ok(());
+        }
+        if path.parts().last().is_some_and(|last| SKIPPED.iter().any(|s| s.as_bytes() == last)) {
+            return Ok(());
+        }
+        let (digest, size) = match name.strip_prefix("blobs/sha256/").map(Digest::from_hex) {
+            Some(Some(digest)) => (self.announced(digest, entry.size, data)?, entry.size),
+            Some(None) => {
+                let why = format!("{name:?} is not named by a sha256 digest");
+                return Err(Error::archive(self.what, why));
+            }
+            None => self.unannounced(data)?,
+        };
+        self.members.insert(path, Member::Blob(digest, size));
+        Ok(())
+    }
+
+    fn announced(&mut self, digest: Digest, size: u64, data: &mut impl Read) -> Result<Digest> {
+        self.session.protect(&[digest])?;
+        match self.store.content.begin(&digest, size)? {
+            Begin::Present => self.progress.step(Step::Present { digest, bytes: size }),
+            Begin::Ingest(mut ingest) => {
+                // The archive has the bytes that an earlier attempt brought once more.
+                let known = ingest.offset();
+                std::io::copy(&mut data.take(known), &mut std::io::sink())
+                    .map_err(|error| read_error(self.what, &error))?;
+                let (mut paced, progress) = (Paced::default(), self.progress);
+                let told = |done, digest| {
+                    progress.step(Step::Received { digest, done, total: Some(size) });
+                };
+                ingest.receive_all(data, |done| {
+                    if paced.due(done) {
+                        told(done, Some(digest));
+                    }
+                })?;
+                ingest.commit()?;
+                self.brought.insert(digest);
+                told(size, Some(digest));
+            }
+        }
+        Ok(digest)
+    }
+
+    fn unannounced(&mut self, data: &mut impl Read) -> Result<(Digest, u64)> {
+        let mut ingest = self.store.content.begin_unannounced()?;
+        let (mut paced, progress) = (Paced::default(), self.progress);
+        ingest.receive_all(data, |done| {
+            if paced.due(done) {
+                progress.step(Step::Received { digest: None, done, total: None });
+            }
+        })?;
+        // Between placing and protecting, nothing may be collected.
+        let _held = self.store.shared_lock()?;
+        let (digest, size) = ingest.commit()?;
+        self.session.protect(&[digest])?;
+        self.brought.insert(digest);
+        progress.step(Step::Received { digest: Some(digest), done: size, total: Some(size) });
+        Ok((digest, size))
+    }
+
+    fn images(&mut self, options: &ImportOptions) -> Result<Vec<Imported>> {
+        if let Some(bytes) = self.documents.get("index.json") {
+            let index = parse_index(self.store, &format!("{}: index.json", self.what), bytes)?;
+            return self.oci_images(&index, options);
+        }
+        if let Some(bytes) = self.documents.get("manifest.json").cloned() {
+            return self.docker_images(&bytes, options);
+        }
+        Err(Error::archive(
+            self.what,
+            "has neither index.json (OCI archive) nor manifest.json (docker archive)",
+        ))
+    }
+
+    fn oci_images(&self, index: &Index, options: &ImportOptions) -> Result<Vec<Imported>> {
+        let mut imported =
+            self.store.import_index(self.what, index, &Nowhere, (options, self.progress))?;
+        // `docker save` writes both documents, and the names only into the older one.
+        let named = |imported: &Imported| !imported.names.is_empty();
+        if let Some(bytes) = self.documents.get("manifest.json")
+            && !imported.iter().any(named)
+        {
+            for item in self.docker_items(bytes)? {
+                let config = self.blob(&item.config)?.0;
+                let Some(image) = imported.iter_mut().find(|image| image.record.id == config)
+                else {
+                    continue;
+                };
+                for name in names(item.repo_tags.as_deref())? {
+                    image.record = self.store.tag(&config.to_string(), &name)?;
+                    image.names.push(name);
+                }
+            }
+        }
+        Ok(imported)
+    }
+
+    fn docker_items(&self, bytes: &[u8]) -> Result<Vec<DockerItem>> {
+        let what = format!("{}: manifest.json", self.what);
+        let items: Vec<DockerItem> =
+            serde_json::from_slice(bytes).map_err(|error| Error::document(&what, error))?;
+        let limit = self.store.limits.index_entries as u64;
+        Limits::check(|| format!("{what}: images"), items.len() as u64, limit)?;
+        Ok(items)
+    }
+
+    fn docker_images(&mut self, bytes: &[u8], options: &ImportOptions) -> Result<Vec<Imported>> {
+        let mut imported = Vec::new();
+        for item in self.docker_items(bytes)? {
+            let config = self.blob(&item.config)?;
+            let mut layers = Vec::new();
+            for layer in &item.layers {
+                layers.push(self.layer(layer)?);
+            }
+            let names = match &options.name {
+                Some(name) => vec![name.clone()],
+                None => names(item.repo_tags.as_deref())?,
+            };
+            let manifest = {
+                let _held = self.store.shared_lock()?;
+                let manifest = self.store.write_manifest(config, &layers)?;
+                self.session.protect(&[manifest.digest])?;
+                self.brought.insert(manifest.digest);
+                manifest
+            };
+            let naming = self.store.naming(&names, options);
+            let assembly = Assembly::new(self.store, &Nowhere, self.progress)?;
+            let record = assembly.run(&manifest, &naming)?;
+            imported.push(Imported { names, record });
+        }
+        if imported.is_empty() {
+            return Err(Error::archive(self.what, "its manifest.json lists no image"));
+        }
+        Ok(imported)
+    }
+
+    fn layer(&self, name: &str) -> Result<Descriptor> {
+        let (digest, size) = self.blob(name)?;
+        let blob = self.store.content.open_blob(&digest)?;
+        let packed = match Decoder::new(name, blob)?.compression() {
+            Compression::None => "",
+            Compression::Gzip => "+gzip",
+            Compression::Zstd => "+zstd",
+        };
+        Ok(Descriptor {
+            media_type: format!("{OCI_LAYER}{packed}"),
+            digest,
+            size,
+            platform: None,
+            annotations: BTreeMap::new(),
+        })
+    }
+
+    /// The blob that a name of manifest.json leads to.
+    fn blob(&self, name: &str) -> Result<(Digest, u64)> {
+        let mut path = TreePath::parse(name.as_bytes(), &self.store.limits)?;
+        for _ in 0..MOST_LINKS {
+            match self.members.get(&path) {
+                Some(Member::Blob(digest, size)) => return Ok((*digest, *size)),
+                Some(Member::Link(target)) => path = target.clone(),
+                None => {
+                    let why = format!("manifest.json names {name:?}, which is not in it");
+                    return Err(Error::archive(self.what, why));
+                }
+            }
+        }
+        Err(Error::archive(self.what, format!("{name:?} leads through too many links")))
+    }
+}
+
+/// One image of a docker archive.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct DockerItem {
+    config: String,
+    repo_tags: Option<Vec<String>>,
+    #[serde(default)]
+    layers: Vec<String>,
+}
+
+fn names(tags: Option<&[String]>) -> Result<Vec<Reference>> {
+    tags.unwrap_or_default().iter().map(|tag| Ok(Reference::parse(tag)?)).collect()
+}

@@ -1,0 +1,66 @@
+//! An OCI layout folder: an index and blobs by digest, taken as far as an image needs them.
+//!
+//! Blobs are opened beneath the folder; a link in it that leads out is not followed.
+
+use std::io::{Read, Seek as _, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+
+use super::{ImportOptions, Imported, parse_index};
+use crate::assemble::Source;
+use crate::error::{Doing as _, Error, Result};
+use crate::limits::Limits;
+use crate::progress::Progress;
+use crate::spec::Descriptor;
+use crate::store::Store;
+
+struct LayoutFolder<'a> {
+    place: &'a Path,
+    folder: OwnedFd,
+}
+
+pub(super) fn import(
+    store: &Store,
+    place: &Path,
+    options: &ImportOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<Imported>> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = open(place, flags, Mode::empty()).doing("opening", place)?;
+    let layout = LayoutFolder { place, folder };
+    let what = format!("{}: index.json", place.display());
+    let mut bytes = Vec::new();
+    let limit = store.limits.document_bytes;
+    let file = layout.open("index.json")?;
+    file.take(limit + 1).read_to_end(&mut bytes).doing("reading", &place.join("index.json"))?;
+    Limits::check(|| format!("{what}: bytes"), bytes.len() as u64, limit)?;
+    let index = parse_index(store, &what, &bytes)?;
+    store.import_index(&place.display().to_string(), &index, &layout, (options, progress))
+}
+
+impl LayoutFolder<'_> {
+    fn open(&self, name: &str) -> Result<std::fs::File> {
+        let place = self.place.join(name);
+        // A FIFO would keep us waiting; it is told apart before anything is read.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let file = openat2(&self.folder, name, flags, Mode::empty(), resolve);
+        let file = file.doing("opening", &place)?;
+        let stat = fstat(&file).doing("looking at", &place)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Error::archive(place.display().to_string(), "is no regular file"));
+        }
+        Ok(file.into())
+    }
+}
+
+impl Source for LayoutFolder<'_> {
+    fn fetch(&self, descriptor: &Descriptor, offset: u64) -> Result<Box<dyn Read + '_>> {
+        let name = format!("blobs/sha256/{}", descriptor.digest.hex());
+        let mut file = self.open(&name)?;
+        file.seek(SeekFrom::Start(offset)).doing("seeking", &self.place.join(&name))?;
+        Ok(Box::new(file))
+    }
+}

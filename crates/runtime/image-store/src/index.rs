@@ -1,0 +1,205 @@
+//! Which images there are and what they are called.
+//!
+//! One small file, replaced as a whole under a lock: a name moves from one image to another in one
+//! step, and an image is there with all its names or not at all. An image is known by the digest of
+//! its configuration; a name belongs to one image only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+use crate::durable::{Lock, write_whole};
+use crate::error::{Doing as _, Error, Result};
+use crate::reference::Reference;
+
+#[cfg(test)]
+mod tests;
+
+const VERSION: u32 = 1;
+/// Fewer digits of an id would match by accident.
+const SHORTEST_ID: usize = 4;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageRecord {
+    /// The digest of the configuration.
+    pub id: Digest,
+    pub manifest: Digest,
+    /// Names by tag, and what each led to when it was taken (an index or the manifest).
+    pub names: BTreeMap<String, Digest>,
+    /// Names by digest.
+    pub digests: BTreeSet<String>,
+    /// All content that the image consists of, with sizes.
+    pub blobs: BTreeMap<Digest, u64>,
+    pub layers: Vec<LayerRecord>,
+    /// Not to be collected by whoever cleans up images.
+    pub pinned: bool,
+    /// Came with the machine, from a folder of images.
+    pub preloaded: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerRecord {
+    pub digest: Digest,
+    pub size: u64,
+    pub diff_id: Digest,
+}
+
+impl ImageRecord {
+    /// The chain ids of its snapshots, the lowest first.
+    pub fn chains(&self) -> Vec<Digest> {
+        chains(self.layers.iter().map(|layer| &layer.diff_id))
+    }
+
+    /// Compressed content, as image listings show it.
+    pub fn content_bytes(&self) -> u64 {
+        self.blobs.values().sum()
+    }
+
+    /// The same image under more names, from perhaps another manifest.
+    fn absorb(&mut self, other: ImageRecord) {
+        self.names.extend(other.names);
+        self.digests.extend(other.digests);
+        self.blobs.extend(other.blobs);
+        self.pinned |= other.pinned;
+        self.preloaded |= other.preloaded;
+    }
+}
+
+pub(crate) fn chains<'a>(diff_ids: impl Iterator<Item = &'a Digest>) -> Vec<Digest> {
+    let mut found: Vec<Digest> = Vec::new();
+    for diff_id in diff_ids {
+        found.push(Digest::chain(found.last(), diff_id));
+    }
+    found
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Images {
+    version: u32,
+    pub(crate) images: BTreeMap<Digest, ImageRecord>,
+}
+
+impl Default for Images {
+    fn default() -> Self {
+        Self { version: VERSION, images: BTreeMap::new() }
+    }
+}
+
+impl Images {
+    /// Adds an image or more names for one; names that other images had move here.
+    pub(crate) fn add(&mut self, record: ImageRecord) {
+        for other in self.images.values_mut().filter(|other| other.id != record.id) {
+            other.names.retain(|name, _| !record.names.contains_key(name));
+        }
+        match self.images.get_mut(&record.id) {
+            Some(known) => known.absorb(record),
+            None => {
+                self.images.insert(record.id, record);
+            }
+        }
+    }
+
+    /// Finds by id (whole or its start), by tag or by digest.
+    pub(crate) fn find(&self, name: &str) -> Result<&ImageRecord> {
+        if let Some(record) =
+            Digest::parse(name).ok().and_then(|digest| self.images.get(&digest))
+        {
+            return Ok(record);
+        }
+        if let Ok(reference) = Reference::parse(name)
+            && let Some(record) = self.by_reference(&reference)
+        {
+            return Ok(record);
+        }
+        self.by_start_of_id(name)
+    }
+
+    fn by_reference(&self, reference: &Reference) -> Option<&ImageRecord> {
+        // With a digest, the tag is decoration.
+        if let Some(digest) = reference.digest() {
+            let by_digest = reference.at_digest(digest);
+            return self.images.values().find(|record| record.digests.contains(&by_digest));
+        }
+        let tagged = reference.tagged()?;
+        self.images.values().find(|record| record.names.contains_key(&tagged))
+    }
+
+    fn by_start_of_id(&self, text: &str) -> Result<&ImageRecord> {
+        let digits = text.strip_prefix("sha256:").unwrap_or(text);
+        let missing = || Error::ImageMissing(text.to_owned());
+        let hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if digits.len() < SHORTEST_ID || !digits.bytes().all(hexadecimal) {
+            return Err(missing());
+        }
+        let matching: Vec<_> =
+            self.images.values().filter(|record| record.id.hex().starts_with(digits)).collect();
+        match matching.as_slice() {
+            [] => Err(missing()),
+            [record] => Ok(record),
+            several => {
+                let ids: Vec<_> = several.iter().map(|record| record.id.to_string()).collect();
+                Err(Error::Ambiguous { name: text.to_owned(), found: ids.join(", ") })
+            }
+        }
+    }
+
+    /// Takes one name away; an image without names stays until it is removed by id.
+    pub(crate) fn remove_name(&mut self, reference: &Reference) -> bool {
+        let tagged = reference.tagged();
+        let by_digest = reference.digest().map(|digest| reference.at_digest(digest));
+        let mut removed = false;
+        for record in self.images.values_mut() {
+            removed |= match (&by_digest, &tagged) {
+                (Some(name), _) => record.digests.remove(name),
+                (None, Some(name)) => record.names.remove(name).is_some(),
+                (None, None) => false,
+            };
+        }
+        removed
+    }
+}
+
+/// The file and its lock.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexFile {
+    path: PathBuf,
+    lock: PathBuf,
+}
+
+impl IndexFile {
+    pub(crate) fn open(root: &Path) -> Self {
+        Self { path: root.join("images.json"), lock: root.join("images.lock") }
+    }
+
+    pub(crate) fn read(&self) -> Result<Images> {
+        let bytes = match fs::read(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Images::default()),
+            other => other.doing("reading", &self.path)?,
+        };
+        let images: Images =
+            serde_json::from_slice(&bytes).map_err(|error| Error::damaged(&self.path, error))?;
+        if images.version != VERSION {
+            let (path, found) = (self.path.clone(), images.version.to_string());
+            return Err(Error::UnknownVersion { path, found, expected: VERSION });
+        }
+        Ok(images)
+    }
+
+    /// Reads, changes and writes, alone. Nothing is written when nothing changed.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Images) -> Result<T>) -> Result<T> {
+        let _held = Lock::exclusive(&self.lock)?;
+        let before = self.read()?;
+        let mut images = before.clone();
+        let answer = change(&mut images)?;
+        if images != before {
+            let bytes = serde_json::to_vec_pretty(&images)
+                .map_err(|error| Error::damaged(&self.path, error))?;
+            write_whole(&self.path, &bytes)?;
+        }
+        Ok(answer)
+    }
+}

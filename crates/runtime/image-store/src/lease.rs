@@ -1,0 +1,87 @@
+//! What containers use: a lease keeps the snapshots of a view although its image may be removed.
+//!
+//! A lease is a durable file; it outlives processes and reboots and ends when its view is removed.
+//! It is written before the view's folders are made and removed after they are gone, so a view
+//! without a lease is half made or half removed.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+use crate::durable::{make_folder, names_in, sync_folder, write_whole};
+use crate::error::{Doing as _, Error, Result};
+
+const VERSION: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lease {
+    version: u32,
+    pub(crate) image: Digest,
+    pub(crate) chains: Vec<Digest>,
+    pub(crate) writable: bool,
+}
+
+impl Lease {
+    pub(crate) fn new(image: Digest, chains: Vec<Digest>, writable: bool) -> Self {
+        Self { version: VERSION, image, chains, writable }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Leases {
+    folder: PathBuf,
+}
+
+impl Leases {
+    pub(crate) fn open(root: &Path) -> Result<Self> {
+        let folder = root.join("leases");
+        make_folder(&folder)?;
+        Ok(Self { folder })
+    }
+
+    fn path(&self, id: &str) -> PathBuf {
+        self.folder.join(format!("{id}.json"))
+    }
+
+    pub(crate) fn read(&self, id: &str) -> Result<Option<Lease>> {
+        let path = self.path(id);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.doing("reading", &path)?,
+        };
+        let lease: Lease =
+            serde_json::from_slice(&bytes).map_err(|error| Error::damaged(&path, error))?;
+        if lease.version != VERSION {
+            let found = lease.version.to_string();
+            return Err(Error::UnknownVersion { path, found, expected: VERSION });
+        }
+        Ok(Some(lease))
+    }
+
+    pub(crate) fn write(&self, id: &str, lease: &Lease) -> Result<()> {
+        let path = self.path(id);
+        let bytes = serde_json::to_vec(lease).map_err(|error| Error::damaged(&path, error))?;
+        write_whole(&path, &bytes)
+    }
+
+    pub(crate) fn remove(&self, id: &str) -> Result<()> {
+        let path = self.path(id);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.doing("removing", &path)?,
+        }
+        sync_folder(&self.folder)
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<String>> {
+        let names = names_in(&self.folder)?;
+        Ok(names
+            .iter()
+            .filter(|name| !name.starts_with(crate::durable::UNFINISHED))
+            .filter_map(|name| name.strip_suffix(".json").map(str::to_owned))
+            .collect())
+    }
+}

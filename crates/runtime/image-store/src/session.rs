@@ -1,0 +1,71 @@
+//! What an operation under way relies on, so that nobody collects it meanwhile.
+//!
+//! A session is a file with a kernel lock: it counts exactly as long as its process lives. The
+//! order that makes it safe: first write down what one is going to use (under the store's shared
+//! lock), then look whether it is there. A collector takes the store's lock exclusively, reads all
+//! sessions, and only then removes.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use crate::digest::Digest;
+use crate::durable::{Lock, abandoned, lock, names_in, unique};
+use crate::error::{Doing as _, Result};
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    path: PathBuf,
+    store_lock: PathBuf,
+    file: fs::File,
+}
+
+impl Session {
+    pub(crate) fn begin(folder: &Path, store_lock: &Path) -> Result<Self> {
+        let path = folder.join(unique("")?);
+        let _held = Lock::shared(store_lock)?;
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .doing("making the session", &path)?;
+        lock(&file, FlockOperation::LockExclusive).doing("locking", &path)?;
+        Ok(Self { path, store_lock: store_lock.to_owned(), file })
+    }
+
+    /// Content, diff ids and chain ids that must stay from now on until the session ends.
+    pub(crate) fn protect(&self, digests: &[Digest]) -> Result<()> {
+        let _held = Lock::shared(&self.store_lock)?;
+        let lines: String = digests.iter().map(|digest| format!("{}\n", digest.hex())).collect();
+        (&self.file).write_all(lines.as_bytes()).doing("writing", &self.path)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The lock goes with the file; a file that stays is swept.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Everything that living sessions protect; removes dead ones. Under the exclusive lock only.
+pub(crate) fn protected(folder: &Path) -> Result<BTreeSet<Digest>> {
+    let mut found = BTreeSet::new();
+    for name in names_in(folder)? {
+        let path = folder.join(name);
+        if abandoned(&path)? {
+            let _ = fs::remove_file(&path);
+            continue;
+        }
+        // A session may end between the listing and here; then it protects nothing.
+        if let Ok(text) = fs::read_to_string(&path) {
+            found.extend(text.lines().filter_map(Digest::from_hex));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,124 @@
+//! Fits a layer that was unpacked alone to the layers below it.
+//!
+//! A layer may hold `usr/bin/x` without saying anything about `usr`. The folder that had to be made
+//! would hide what the layers below say about it: its owner and mode are taken from there. Where a
+//! lower layer has a link at such a place, the layer's files belong where the link leads. Whiteouts
+//! of things that no lower layer has are removed, because overlayfs would show them in folders that
+//! it does not merge.
+
+use std::collections::VecDeque;
+
+use rustix::fs::{
+    FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid, fchmod, fchown, fstat, futimens,
+};
+
+use crate::error::{Doing as _, Error, Result};
+use crate::tree::{Tree, TreePath};
+use crate::unpack::{Rights, Unpacked};
+
+/// Moves of this many folders are more than links of real images cause.
+const MOST_MOVES: usize = 1000;
+
+/// `lowers`: the layers below, the nearest first.
+pub(crate) fn settle(
+    tree: &mut Tree,
+    unpacked: &Unpacked,
+    lowers: &[Tree],
+    rights: Rights,
+) -> Result<()> {
+    for path in &unpacked.whiteouts {
+        let mut hides = false;
+        for lower in lowers {
+            hides |= lower.look(path)?.is_some();
+        }
+        if !hides {
+            remove_quietly(tree, path)?;
+        }
+    }
+    let mut waiting: VecDeque<TreePath> = unpacked.implied.iter().cloned().collect();
+    let mut moves = 0;
+    while let Some(path) = waiting.pop_front() {
+        let Some((lower, stat)) = nearest(lowers, &path)? else {
+            plain(tree, &path)?;
+            continue;
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => copy(tree, &path, &stat, rights)?,
+            FileType::Symlink => {
+                let target = lower.link_target(&path).map(|target| path.follow(&target));
+                let target = target.filter(|led| !led.parts().starts_with(path.parts()));
+                let Some(target) = target else { continue };
+                moves += 1;
+                if moves > MOST_MOVES {
+                    return Err(Error::archive(
+                        format!("path {:?}", path.relative()),
+                        "leads through too many links of the layers below",
+                    ));
+                }
+                tree.merge(&path, &target)?;
+                waiting.extend(tree.take_implied());
+            }
+            _ => plain(tree, &path)?,
+        }
+    }
+    Ok(())
+}
+
+fn nearest<'a>(lowers: &'a [Tree], path: &TreePath) -> Result<Option<(&'a Tree, Stat)>> {
+    for lower in lowers {
+        if let Some(stat) = lower.look_plain(path)? {
+            return Ok(Some((lower, stat)));
+        }
+    }
+    Ok(None)
+}
+
+fn copy(tree: &Tree, path: &TreePath, stat: &Stat, rights: Rights) -> Result<()> {
+    let Some(folder) = tree.open_folder(path)? else { return Ok(()) };
+    let place = tree.at(path);
+    if rights.root {
+        let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+        fchown(&folder, Some(user), Some(group)).doing("owner of", &place)?;
+    }
+    fchmod(&folder, Mode::from_raw_mode(stat.st_mode & 0o7777)).doing("mode of", &place)?;
+    futimens(&folder, &times(stat)).doing("time of", &place)
+}
+
+/// A folder that nobody describes: what `mkdir` gives under the usual mask.
+fn plain(tree: &Tree, path: &TreePath) -> Result<()> {
+    let Some(folder) = tree.open_folder(path)? else { return Ok(()) };
+    let place = tree.at(path);
+    fchmod(&folder, Mode::from_raw_mode(0o755)).doing("mode of", &place)?;
+    let epoch = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let times = Timestamps { last_access: epoch, last_modification: epoch };
+    futimens(&folder, &times).doing("time of", &place)
+}
+
+/// Removes a whiteout without leaving a trace in its folder's time.
+fn remove_quietly(tree: &mut Tree, path: &TreePath) -> Result<()> {
+    if tree.look(path)?.is_none() {
+        return Ok(());
+    }
+    let place = tree.at(path);
+    let folder = tree.open_folder(&path.parent())?;
+    let before = match &folder {
+        Some(folder) => Some(fstat(folder).doing("looking at", &place)?),
+        None => None,
+    };
+    tree.clear(path)?;
+    if let (Some(folder), Some(stat)) = (folder, before) {
+        futimens(&folder, &times(&stat)).doing("time of", &place)?;
+    }
+    Ok(())
+}
+
+fn times(stat: &Stat) -> Timestamps {
+    let time = |seconds, nanoseconds: u64| Timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::try_from(nanoseconds).unwrap_or(0),
+    };
+    Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
+    }
+}

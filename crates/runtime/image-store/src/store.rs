@@ -1,0 +1,219 @@
+//! The store as its users see it: one folder, opened by any number of processes.
+//!
+//! Everything durable lies under the root, with a version; a folder of another version is refused
+//! before anything in it is touched. The folder is private to its owner, because unpacked layers
+//! contain other people's set-user programs.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::assemble::{Assembly, Naming, Source};
+use crate::content::Content;
+use crate::durable::{Lock, Trash, UNFINISHED, make_folder, names_in, write_whole};
+use crate::error::{Doing as _, Error, Result};
+use crate::index::{ImageRecord, IndexFile};
+use crate::lease::Leases;
+use crate::limits::Limits;
+use crate::platform::Platform;
+use crate::progress::Progress;
+use crate::reference::Reference;
+use crate::session::Session;
+use crate::snapshot::Snapshots;
+use crate::spec::{Descriptor, ImageConfig};
+use crate::usage::Usage;
+
+#[cfg(test)]
+mod tests;
+
+const FORMAT: &str = "keelson-image-store";
+const VERSION: u32 = 1;
+
+/// The images of one machine, or of one root folder.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) root: PathBuf,
+    pub(crate) limits: Limits,
+    pub(crate) platform: Platform,
+    pub(crate) content: Content,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) index: IndexFile,
+    pub(crate) leases: Leases,
+    pub(crate) trash: Trash,
+}
+
+impl Store {
+    /// Opens the store at `root`, making it when there is none.
+    pub fn open(root: &Path, limits: Limits, platform: Platform) -> Result<Self> {
+        make_folder(root)?;
+        let root = fs::canonicalize(root).doing("resolving", root)?;
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).doing("mode of", &root)?;
+        check_version(&root)?;
+        for part in ["sessions", "trash", "views", "empty", "hollow"] {
+            make_folder(&root.join(part))?;
+        }
+        let lock = root.join("lock");
+        Ok(Self {
+            content: Content::open(&root, &lock, &limits)?,
+            snapshots: Snapshots::open(&root, &lock)?,
+            index: IndexFile::open(&root),
+            leases: Leases::open(&root)?,
+            trash: Trash(root.join("trash")),
+            limits,
+            platform,
+            root,
+        })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    pub(crate) fn sessions(&self) -> PathBuf {
+        self.root.join("sessions")
+    }
+
+    pub(crate) fn session(&self) -> Result<Session> {
+        Session::begin(&self.sessions(), &self.lock())
+    }
+
+    pub(crate) fn shared_lock(&self) -> Result<Lock> {
+        Lock::shared(&self.lock())
+    }
+
+    /// Takes an image from `source`, beginning at `top` (an index or a manifest), and unpacks it.
+    pub fn assemble(
+        &self,
+        source: &dyn Source,
+        top: &Descriptor,
+        naming: &Naming,
+        progress: &dyn Progress,
+    ) -> Result<ImageRecord> {
+        Assembly::new(self, source, progress)?.run(top, naming)
+    }
+
+    /// All images, by id.
+    pub fn images(&self) -> Result<Vec<ImageRecord>> {
+        Ok(self.index.read()?.images.into_values().collect())
+    }
+
+    /// The image of that id (or start of an id), tag or digest.
+    pub fn image(&self, name: &str) -> Result<ImageRecord> {
+        self.index.read()?.find(name).cloned()
+    }
+
+    pub fn image_config(&self, record: &ImageRecord) -> Result<ImageConfig> {
+        let bytes = self.content.read_document(&record.id, self.limits.document_bytes)?;
+        ImageConfig::parse(&format!("configuration {}", record.id), &bytes, &self.limits)
+    }
+
+    /// What the unpacked layers of an image take; layers that images share count for each.
+    pub fn image_usage(&self, record: &ImageRecord) -> Result<Usage> {
+        let mut usage = Usage::default();
+        for chain in record.chains() {
+            usage += self.snapshots.record(&chain)?.usage;
+        }
+        Ok(usage)
+    }
+
+    /// What content and snapshots take together. Views are their containers' business.
+    pub fn usage(&self) -> Result<Usage> {
+        let mut usage = self.snapshots.usage()?;
+        for (_, bytes) in self.content.list()? {
+            usage += Usage { bytes: bytes.next_multiple_of(4096), inodes: 1 };
+        }
+        Ok(usage)
+    }
+
+    /// Gives an image one more name.
+    pub fn tag(&self, image: &str, name: &Reference) -> Result<ImageRecord> {
+        self.index.change(|images| {
+            let mut record = images.find(image)?.clone();
+            let target = record.names.values().next().copied().unwrap_or(record.manifest);
+            record.names.extend(name.tagged().map(|tagged| (tagged, target)));
+            images.add(record.clone());
+            Ok(record)
+        })
+    }
+
+    pub fn pin(&self, image: &str, pinned: bool) -> Result<()> {
+        self.index.change(|images| {
+            let id = images.find(image)?.id;
+            if let Some(record) = images.images.get_mut(&id) {
+                record.pinned = pinned;
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes one name away. `false`: nothing had it. The image stays, perhaps without a name.
+    pub fn untag(&self, name: &Reference) -> Result<bool> {
+        self.index.change(|images| Ok(images.remove_name(name)))
+    }
+
+    /// Removes an image with all its names; `false` if there was none. What nobody uses then goes
+    /// with the next [`Store::collect`].
+    pub fn remove(&self, image: &str) -> Result<bool> {
+        self.index.change(|images| match images.find(image) {
+            Ok(record) => {
+                let id = record.id;
+                Ok(images.images.remove(&id).is_some())
+            }
+            Err(Error::ImageMissing(_)) => Ok(false),
+            Err(error) => Err(error),
+        })
+    }
+}
+
+/// Reads the version, or writes it into an empty folder.
+fn check_version(root: &Path) -> Result<()> {
+    let path = root.join("version");
+    let ours = format!("{FORMAT} {VERSION}\n");
+    let mut text = String::new();
+    match fs::File::open(&path) {
+        Ok(file) => {
+            // Not a byte more than a version needs: the file may be anything.
+            let read = file.take(200).read_to_string(&mut text);
+            read.doing("reading", &path)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Alone: a sweep of another process must not take the unfinished file.
+            let _held = Lock::exclusive(&root.join("images.lock"))?;
+            if !path.exists() {
+                refuse_strangers(root)?;
+                write_whole(&path, ours.as_bytes())?;
+            }
+            return check_version(root);
+        }
+        Err(error) => return Err(error).doing("opening", &path),
+    }
+    if text != ours {
+        let found = text.lines().next().unwrap_or("nothing").to_owned();
+        return Err(Error::UnknownVersion { path, found, expected: VERSION });
+    }
+    Ok(())
+}
+
+/// A folder with files and no version is somebody else's.
+fn refuse_strangers(root: &Path) -> Result<()> {
+    let ours = |name: &String| name == "images.lock" || name.starts_with(UNFINISHED);
+    let others: Vec<_> = names_in(root)?.into_iter().filter(|name| !ours(name)).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let why = format!("it has files ({}) but no version: it is no image store", others.join(", "));
+    Err(Error::damaged(root, why))
+}

@@ -1,0 +1,407 @@
+//! Writes beneath one folder and nowhere else, whatever names it is given.
+//!
+//! Every path is resolved by the kernel with the folder as its root (`openat2` with
+//! RESOLVE_IN_ROOT), so a link to `/etc` inside the folder means the folder's own `etc`. What
+//! exists is never written through: it is removed and made anew. Names with `..` are refused, a
+//! leading slash means the folder itself.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, linkat, mkdirat, mknodat,
+    openat, openat2, readlinkat, renameat_with, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::error::{Doing as _, Error, Result};
+use crate::limits::Limits;
+
+#[cfg(test)]
+mod tests;
+
+/// Links that lead to links, before it is taken for a loop. The kernel's own number.
+const MOST_LINKS: usize = 40;
+const LONGEST_PART: usize = 255;
+
+/// A path inside a tree: parts without `.`, `..` or slashes. Empty: the tree's own folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TreePath(Vec<Vec<u8>>);
+
+impl TreePath {
+    pub(crate) fn parse(path: &[u8], limits: &Limits) -> Result<Self> {
+        let shown = || String::from_utf8_lossy(&path[..path.len().min(200)]).into_owned();
+        let mut parts = Vec::new();
+        for part in path.split(|byte| *byte == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => {
+                    return Err(Error::archive(
+                        format!("path {:?}", shown()),
+                        "has a part \"..\", which could lead out of the layer",
+                    ));
+                }
+                part if part.len() > LONGEST_PART => {
+                    return Err(Error::archive(
+                        format!("path {:?}", shown()),
+                        format!("has a part of {} bytes; file names end at 255", part.len()),
+                    ));
+                }
+                part => parts.push(part.to_vec()),
+            }
+        }
+        let found = parts.len() as u64;
+        Limits::check(|| format!("path {:?}: depth", shown()), found, limits.path_depth as u64)?;
+        Ok(Self(parts))
+    }
+
+    pub(crate) fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn parts(&self) -> &[Vec<u8>] {
+        &self.0
+    }
+
+    pub(crate) fn name(&self) -> &OsStr {
+        OsStr::from_bytes(self.0.last().map_or(b".", Vec::as_slice))
+    }
+
+    pub(crate) fn parent(&self) -> TreePath {
+        Self(self.0[..self.0.len().saturating_sub(1)].to_vec())
+    }
+
+    pub(crate) fn child(&self, name: &[u8]) -> TreePath {
+        let mut parts = self.0.clone();
+        parts.push(name.to_vec());
+        Self(parts)
+    }
+
+    pub(crate) fn relative(&self) -> PathBuf {
+        if self.0.is_empty() {
+            return PathBuf::from(".");
+        }
+        PathBuf::from(std::ffi::OsString::from_vec(self.0.join(&b'/')))
+    }
+
+    /// Where a link at this path with such a target leads, by name alone, never above the root.
+    pub(crate) fn follow(&self, target: &[u8]) -> TreePath {
+        let mut parts = if target.starts_with(b"/") { Vec::new() } else { self.parent().0 };
+        for part in target.split(|byte| *byte == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => {
+                    parts.pop();
+                }
+                part => parts.push(part.to_vec()),
+            }
+        }
+        Self(parts)
+    }
+}
+
+/// An open folder and everything beneath it.
+pub(crate) struct Tree {
+    root: OwnedFd,
+    place: PathBuf,
+    /// The folder that the last path lay in; archives list a folder's files together.
+    recent: Option<(TreePath, OwnedFd)>,
+    implied: Vec<TreePath>,
+    deepest: usize,
+}
+
+impl Tree {
+    pub(crate) fn open(place: &Path, limits: &Limits) -> Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let root = rustix::fs::open(place, flags, Mode::empty()).doing("opening", place)?;
+        Ok(Self { root, place: place.to_owned(), recent: None, implied: Vec::new(), deepest: limits.path_depth })
+    }
+
+    /// Folders that no entry named but whose children needed them.
+    pub(crate) fn take_implied(&mut self) -> Vec<TreePath> {
+        std::mem::take(&mut self.implied)
+    }
+
+    /// For errors: where a path of this tree lies.
+    pub(crate) fn at(&self, path: &TreePath) -> PathBuf {
+        self.place.join(path.relative())
+    }
+
+    /// Opens a folder of the tree, following links inside it.
+    fn enter(&self, path: &TreePath) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+        retry(|| openat2(&self.root, path.relative(), flags, Mode::empty(), within()))
+    }
+
+    /// The folder that `path` lies in; makes what is missing.
+    pub(crate) fn parent(&mut self, path: &TreePath) -> Result<OwnedFd> {
+        let parent = path.parent();
+        if let Some((recent, folder)) = &self.recent
+            && *recent == parent
+        {
+            return folder.try_clone().doing("opening", &self.place);
+        }
+        let folder = self.ensure_folder(&parent, 0)?;
+        self.check_depth(&parent, &folder)?;
+        let kept = folder.try_clone().doing("opening", &self.place)?;
+        self.recent = Some((parent, kept));
+        Ok(folder)
+    }
+
+    fn ensure_folder(&mut self, path: &TreePath, links: usize) -> Result<OwnedFd> {
+        match self.enter(path) {
+            Ok(folder) => return Ok(folder),
+            Err(Errno::NOENT) if !path.is_root() => {}
+            Err(Errno::NOTDIR) => {
+                return Err(Error::archive(
+                    format!("path {:?}", path.relative()),
+                    "is needed as a folder but is a file",
+                ));
+            }
+            Err(error) => return Err(error).doing("opening", &self.at(path)),
+        }
+        if links > MOST_LINKS {
+            return Err(Error::archive(
+                format!("path {:?}", path.relative()),
+                "leads through too many links",
+            ));
+        }
+        let parent = self.ensure_folder(&path.parent(), links)?;
+        match mkdirat(&parent, path.name(), Mode::from_raw_mode(0o755)) {
+            Ok(()) => {
+                let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                let made = openat(&parent, path.name(), flags, Mode::empty());
+                let made = made.doing("opening", &self.at(path))?;
+                self.implied.push(self.real_path(&made).unwrap_or_else(|| path.clone()));
+                Ok(made)
+            }
+            // Only a link to nothing exists and yet cannot be entered.
+            Err(Errno::EXIST) => {
+                let target = readlinkat(&parent, path.name(), Vec::new())
+                    .doing("reading the link", &self.at(path))?;
+                let target = path.follow(target.as_bytes());
+                self.ensure_folder(&target, links + 1)
+            }
+            Err(error) => Err(error).doing("making the folder", &self.at(path)),
+        }
+    }
+
+    /// Links could pile short paths into a tree too deep to be walked or removed again.
+    fn check_depth(&self, path: &TreePath, folder: &OwnedFd) -> Result<()> {
+        let depth = match self.real_path(folder) {
+            Some(real) => real.parts().len(),
+            // Without /proc nothing can be asked; otherwise the path has outgrown the kernel's.
+            None if self.real_path(&self.root).is_none() => 0,
+            None => usize::MAX,
+        };
+        Limits::check(
+            || format!("path {:?}: depth behind its links", path.relative()),
+            depth as u64,
+            self.deepest as u64,
+        )
+    }
+
+    /// Where an open folder lies in the tree when links have been followed.
+    fn real_path(&self, folder: &OwnedFd) -> Option<TreePath> {
+        let shown = |fd: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+        let (root, path) = (shown(&self.root).ok()?, shown(folder).ok()?);
+        let inside = path.strip_prefix(root).ok()?;
+        Some(TreePath(inside.iter().map(|part| part.as_bytes().to_vec()).collect()))
+    }
+
+    /// What lies at `path`, the last part not followed. Parents are looked up, never made.
+    pub(crate) fn look(&self, path: &TreePath) -> Result<Option<Stat>> {
+        let folder = match self.enter(&path.parent()) {
+            Ok(folder) => folder,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(error) => return Err(error).doing("opening", &self.at(path)),
+        };
+        match statat(&folder, path.name(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error).doing("looking at", &self.at(path)),
+        }
+    }
+
+    /// The same, but a link among the parents means that nothing lies there.
+    pub(crate) fn look_plain(&self, path: &TreePath) -> Result<Option<Stat>> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let parent = path.parent().relative();
+        let folder = retry(|| openat2(&self.root, &parent, flags, Mode::empty(), resolve));
+        let found = folder.and_then(|folder| {
+            statat(&folder, path.name(), AtFlags::SYMLINK_NOFOLLOW)
+        });
+        match found {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(error) => Err(error).doing("looking at", &self.at(path)),
+        }
+    }
+
+    /// Makes room for something new at `path`: whatever is there goes, with all beneath it.
+    pub(crate) fn clear(&mut self, path: &TreePath) -> Result<OwnedFd> {
+        let folder = self.parent(path)?;
+        match unlinkat(&folder, path.name(), AtFlags::empty()) {
+            Ok(()) => self.recent = None,
+            Err(Errno::NOENT) => {}
+            Err(Errno::ISDIR | Errno::PERM) => {
+                self.recent = None;
+                remove_beneath(&folder, path.name()).doing("removing", &self.at(path))?;
+            }
+            Err(error) => return Err(error).doing("removing", &self.at(path)),
+        }
+        Ok(folder)
+    }
+
+    pub(crate) fn make_file(&mut self, path: &TreePath) -> Result<File> {
+        let folder = self.clear(path)?;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&folder, path.name(), flags, Mode::from_raw_mode(0o600));
+        Ok(File::from(file.doing("making", &self.at(path))?))
+    }
+
+    /// A folder that is there stays, with what it holds; anything else makes room.
+    pub(crate) fn make_folder(&mut self, path: &TreePath) -> Result<()> {
+        let folder = self.parent(path)?;
+        let there = statat(&folder, path.name(), AtFlags::SYMLINK_NOFOLLOW);
+        if there.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory) {
+            return Ok(());
+        }
+        let folder = self.clear(path)?;
+        let made = mkdirat(&folder, path.name(), Mode::from_raw_mode(0o755));
+        made.doing("making the folder", &self.at(path))
+    }
+
+    pub(crate) fn make_symlink(&mut self, path: &TreePath, target: &[u8]) -> Result<OwnedFd> {
+        let folder = self.clear(path)?;
+        self.recent = None;
+        symlinkat(OsStr::from_bytes(target), &folder, path.name())
+            .doing("making the link", &self.at(path))?;
+        Ok(folder)
+    }
+
+    /// A second name for a file of this tree. Neither name is followed if it is a link.
+    pub(crate) fn make_hard_link(&mut self, path: &TreePath, target: &TreePath) -> Result<()> {
+        if path == target {
+            return Ok(());
+        }
+        let missing = |why: &str| {
+            Error::archive(
+                format!("hard link {:?} to {:?}", path.relative(), target.relative()),
+                why,
+            )
+        };
+        match self.look(target)? {
+            None => return Err(missing("the target is not in this layer")),
+            Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                return Err(missing("the target is a folder"));
+            }
+            Some(_) => {}
+        }
+        let folder = self.clear(path)?;
+        let source = self.enter(&target.parent()).doing("opening", &self.at(target))?;
+        match linkat(&source, target.name(), &folder, path.name(), AtFlags::empty()) {
+            // Making room for the link took its own target away.
+            Err(Errno::NOENT) => Err(missing("the target lies beneath the link")),
+            other => other.doing("linking", &self.at(path)),
+        }
+    }
+
+    pub(crate) fn make_node(&mut self, path: &TreePath, kind: FileType, device: u64) -> Result<OwnedFd> {
+        let folder = self.clear(path)?;
+        mknodat(&folder, path.name(), kind, Mode::from_raw_mode(0o600), device)
+            .doing("making the device", &self.at(path))?;
+        Ok(folder)
+    }
+
+    pub(crate) fn open_folder(&self, path: &TreePath) -> Result<Option<OwnedFd>> {
+        let parent = match self.enter(&path.parent()) {
+            Ok(parent) => parent,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(error) => return Err(error).doing("opening", &self.at(path)),
+        };
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match openat(&parent, path.name(), flags, Mode::empty()) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(error) => Err(error).doing("opening", &self.at(path)),
+        }
+    }
+
+    /// The target of the link at `path`, if it is one.
+    pub(crate) fn link_target(&self, path: &TreePath) -> Option<Vec<u8>> {
+        let parent = self.enter(&path.parent()).ok()?;
+        Some(readlinkat(&parent, path.name(), Vec::new()).ok()?.into_bytes())
+    }
+
+    /// Moves everything in the folder `from` into the folder `to`; what is there already stays.
+    pub(crate) fn merge(&mut self, from: &TreePath, to: &TreePath) -> Result<()> {
+        self.recent = None;
+        let Some(source) = self.open_folder(from)? else { return Ok(()) };
+        let target = self.ensure_folder(to, 0)?;
+        for name in names(&source).doing("listing", &self.at(from))? {
+            let moved = renameat_with(
+                &source,
+                OsStr::from_bytes(&name),
+                &target,
+                OsStr::from_bytes(&name),
+                RenameFlags::NOREPLACE,
+            );
+            match moved {
+                Ok(()) => {}
+                Err(Errno::EXIST) => self.merge(&from.child(&name), &to.child(&name))?,
+                Err(error) => return Err(error).doing("moving", &self.at(from)),
+            }
+        }
+        let parent = self.enter(&from.parent()).doing("opening", &self.at(from))?;
+        remove_beneath(&parent, from.name()).doing("removing", &self.at(from))
+    }
+}
+
+fn within() -> ResolveFlags {
+    ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS
+}
+
+/// The kernel asks for another attempt when something was renamed during the resolution.
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    for _ in 0..100 {
+        match call() {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            other => return other,
+        }
+    }
+    call()
+}
+
+pub(crate) fn names(folder: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
+    let mut found = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            found.push(name.to_vec());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Removes `name` in `folder` and all beneath it, following nothing.
+pub(crate) fn remove_beneath(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error),
+    }
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let inner = openat(folder, name, flags, Mode::empty())?;
+    for child in names(&inner)? {
+        remove_beneath(&inner, OsStr::from_bytes(&child))?;
+    }
+    unlinkat(folder, name, AtFlags::REMOVEDIR)
+}

@@ -1,0 +1,394 @@
+//! A layer's tar as a folder that overlayfs can use: files, owners, times, attributes, whiteouts.
+//!
+//! A layer is unpacked alone, so layers can be unpacked at the same time. What depends on the
+//! layers below is left to [`crate::snapshot`]'s settling: folders that the layer only implies, and
+//! whiteouts of things that are not there. Markers are translated: `.wh.NAME` becomes a 0/0
+//! character device, the opaque marker becomes an attribute of its folder. Nothing else in a layer
+//! may speak to overlayfs: its attributes are dropped and a 0/0 device is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{Read, Seek as _, SeekFrom, Write as _};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod,
+    fchown, fsetxattr, futimens, makedev, utimensat,
+};
+use rustix::io::Errno;
+
+use crate::archive::{Entries, Entry, EntryKind};
+use crate::compression::{Capped, Decoder, read_error};
+use crate::digest::{Digest, HashingReader};
+use crate::error::{Doing as _, Error, Result};
+use crate::limits::Limits;
+use crate::progress::{Paced, Progress, Step};
+use crate::tree::{Tree, TreePath};
+
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod tests;
+
+const WHITEOUT: &[u8] = b".wh.";
+/// Names that older layer formats used for themselves.
+const WHITEOUT_META: &[u8] = b".wh..wh.";
+const OPAQUE: &[u8] = b".wh..wh..opq";
+
+/// How overlayfs is told things on this machine, and what we may do here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rights {
+    /// Root sets owners, makes devices and uses `trusted.` attributes; others cannot.
+    pub(crate) root: bool,
+}
+
+impl Rights {
+    pub(crate) fn ours() -> Self {
+        Self { root: rustix::process::geteuid().is_root() }
+    }
+
+    pub(crate) fn opaque_attribute(self) -> &'static str {
+        if self.root { "trusted.overlay.opaque" } else { "user.overlay.opaque" }
+    }
+}
+
+/// What came of a layer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unpacked {
+    pub entries: u64,
+    /// Bytes of the tar.
+    pub bytes: u64,
+    /// Attributes and device nodes that this machine or the rules do not allow.
+    pub left_out: u64,
+    pub(crate) implied: Vec<TreePath>,
+    pub(crate) whiteouts: BTreeSet<TreePath>,
+}
+
+/// One layer to unpack.
+pub(crate) struct Layer<'a, R> {
+    pub(crate) blob: R,
+    pub(crate) diff_id: Digest,
+    /// The lowest layer has nothing to hide.
+    pub(crate) lowest: bool,
+    pub(crate) limits: &'a Limits,
+    pub(crate) progress: &'a dyn Progress,
+}
+
+impl<R: Read> Layer<'_, R> {
+    /// Unpacks into `tree`, which is empty; verifies the digest of all that came.
+    pub(crate) fn unpack(self, tree: &mut Tree, rights: Rights) -> Result<Unpacked> {
+        let what = format!("layer {}", self.diff_id);
+        let plain = Capped::new(Decoder::new(&what, self.blob)?, self.limits.layer_bytes);
+        let mut hashed = Told {
+            inner: HashingReader::new(plain),
+            paced: Paced::default(),
+            progress: self.progress,
+            diff_id: self.diff_id,
+        };
+        let mut entries =
+            Entries::new(&what, &mut hashed, self.limits, self.limits.layer_entries);
+        let mut unpacking = Unpacking {
+            tree,
+            rights,
+            limits: self.limits,
+            lowest: self.lowest,
+            found: Unpacked::default(),
+            folders: BTreeMap::new(),
+            opaque: BTreeSet::new(),
+            claimed: 0,
+        };
+        while let Some(entry) = entries.next_entry()? {
+            unpacking.place(entry, &mut entries)?;
+        }
+        entries.drain()?;
+        let mut unpacked = unpacking.finish()?;
+        unpacked.bytes = hashed.inner.count();
+        let found = hashed.inner.finish();
+        if found != self.diff_id {
+            return Err(Error::DiffIdMismatch { expected: self.diff_id, found });
+        }
+        Ok(unpacked)
+    }
+}
+
+/// Tells the listener how much of the tar has passed.
+struct Told<'a, R> {
+    inner: HashingReader<R>,
+    paced: Paced,
+    progress: &'a dyn Progress,
+    diff_id: Digest,
+}
+
+impl<R: Read> Read for Told<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        let done = self.inner.count();
+        if self.paced.due(done) {
+            self.progress.step(Step::Unpacking { diff_id: self.diff_id, done });
+        }
+        Ok(read)
+    }
+}
+
+struct Unpacking<'a> {
+    tree: &'a mut Tree,
+    rights: Rights,
+    limits: &'a Limits,
+    lowest: bool,
+    found: Unpacked,
+    /// Applied at the end: writing into a folder changes its time, its mode may forbid it.
+    folders: BTreeMap<TreePath, Entry>,
+    opaque: BTreeSet<TreePath>,
+    /// Sizes that files say they have; holes cost nothing in the stream but count here.
+    claimed: u64,
+}
+
+impl Unpacking<'_> {
+    fn place(&mut self, entry: Entry, data: &mut impl Read) -> Result<()> {
+        self.found.entries += 1;
+        let path = TreePath::parse(&entry.path, self.limits)?;
+        if let Some(marker) = Marker::of(&path)? {
+            return self.mark(marker);
+        }
+        if path.is_root() {
+            if entry.kind != EntryKind::Folder {
+                return Err(Error::archive("the layer's root", "is no folder"));
+            }
+            self.folders.insert(path, entry);
+            return Ok(());
+        }
+        let hidden = self.found.whiteouts.remove(&path);
+        if entry.kind == EntryKind::Folder {
+            self.tree.make_folder(&path)?;
+            if hidden {
+                self.opaque.insert(path.clone());
+            }
+            self.folders.insert(path, entry);
+            return Ok(());
+        }
+        // What was a folder, with all beneath it, is now something else.
+        if self.folders.remove(&path).is_some() {
+            self.folders.retain(|other, _| !other.parts().starts_with(path.parts()));
+        }
+        match &entry.kind {
+            EntryKind::Folder => {}
+            EntryKind::File | EntryKind::Sparse(_) => self.file(&path, &entry, data)?,
+            EntryKind::Symlink(target) => {
+                let folder = self.tree.make_symlink(&path, target)?;
+                self.describe_link(&folder, &path, &entry)?;
+            }
+            EntryKind::HardLink(target) => {
+                let target = TreePath::parse(target, self.limits)?;
+                self.tree.make_hard_link(&path, &target)?;
+            }
+            EntryKind::CharacterDevice { major, minor } => {
+                if (*major, *minor) == (0, 0) {
+                    return Err(Error::archive(
+                        format!("device {:?}", path.relative()),
+                        "is 0/0, which overlayfs would take for a whiteout",
+                    ));
+                }
+                let device = makedev(*major, *minor);
+                self.device(&path, &entry, FileType::CharacterDevice, device)?;
+            }
+            EntryKind::BlockDevice { major, minor } => {
+                self.device(&path, &entry, FileType::BlockDevice, makedev(*major, *minor))?;
+            }
+            EntryKind::Fifo => self.node(&path, &entry, FileType::Fifo, 0)?,
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &TreePath, entry: &Entry, data: &mut impl Read) -> Result<()> {
+        self.claimed = self.claimed.saturating_add(entry.size);
+        Limits::check(
+            || format!("file {:?} and those before it: bytes", path.relative()),
+            self.claimed,
+            self.limits.layer_bytes,
+        )?;
+        let mut file = self.tree.make_file(path)?;
+        let what = format!("file {:?}", path.relative());
+        if let EntryKind::Sparse(pieces) = &entry.kind {
+            file.set_len(entry.size).doing("sizing", &self.tree.at(path))?;
+            for (offset, length) in pieces {
+                file.seek(SeekFrom::Start(*offset)).doing("seeking", &self.tree.at(path))?;
+                self.copy(&what, &mut data.take(*length), &mut file, path)?;
+            }
+        } else {
+            self.copy(&what, data, &mut file, path)?;
+        }
+        self.describe(&OwnedFd::from(file), path, entry)
+    }
+
+    fn copy(
+        &self,
+        what: &str,
+        from: &mut impl Read,
+        to: &mut File,
+        path: &TreePath,
+    ) -> Result<()> {
+        let mut buffer = [0; 64 << 10];
+        loop {
+            let read = match from.read(&mut buffer) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                other => other.map_err(|error| read_error(what, &error))?,
+            };
+            if read == 0 {
+                return Ok(());
+            }
+            to.write_all(&buffer[..read]).doing("writing", &self.tree.at(path))?;
+        }
+    }
+
+    fn device(&mut self, path: &TreePath, entry: &Entry, kind: FileType, device: u64) -> Result<()> {
+        if !self.rights.root {
+            self.tree.clear(path)?;
+            self.found.left_out += 1;
+            return Ok(());
+        }
+        self.node(path, entry, kind, device)
+    }
+
+    fn node(&mut self, path: &TreePath, entry: &Entry, kind: FileType, device: u64) -> Result<()> {
+        let folder = self.tree.make_node(path, kind, device)?;
+        self.found.left_out += entry.attributes.len() as u64;
+        if self.rights.root {
+            let (user, group) = (Uid::from_raw(entry.user), Gid::from_raw(entry.group));
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            chownat(&folder, path.name(), Some(user), Some(group), flags)
+                .doing("owner of", &self.tree.at(path))?;
+        }
+        let mode = Mode::from_raw_mode(entry.mode);
+        chmodat(&folder, path.name(), mode, AtFlags::empty())
+            .doing("mode of", &self.tree.at(path))?;
+        utimensat(&folder, path.name(), &times(entry), AtFlags::SYMLINK_NOFOLLOW)
+            .doing("time of", &self.tree.at(path))
+    }
+
+    /// Owner, attributes, mode and time, in the order in which the kernel keeps them: changing the
+    /// owner clears capabilities and the set-user bit.
+    fn describe(&mut self, file: &OwnedFd, path: &TreePath, entry: &Entry) -> Result<()> {
+        if self.rights.root {
+            let (user, group) = (Uid::from_raw(entry.user), Gid::from_raw(entry.group));
+            fchown(file, Some(user), Some(group)).doing("owner of", &self.tree.at(path))?;
+        }
+        fchmod(file, Mode::from_raw_mode(entry.mode)).doing("mode of", &self.tree.at(path))?;
+        for (name, value) in &entry.attributes {
+            if !allowed_attribute(name) {
+                self.found.left_out += 1;
+                continue;
+            }
+            match fsetxattr(file, name.as_slice(), value, XattrFlags::empty()) {
+                Ok(()) => {}
+                // The file system has no such attributes, or they are not ours to give.
+                Err(Errno::NOTSUP | Errno::PERM) => self.found.left_out += 1,
+                Err(error) => {
+                    return Err(error).doing("attributes of", &self.tree.at(path));
+                }
+            }
+        }
+        futimens(file, &times(entry)).doing("time of", &self.tree.at(path))
+    }
+
+    fn describe_link(&self, folder: &OwnedFd, path: &TreePath, entry: &Entry) -> Result<()> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        if self.rights.root {
+            let (user, group) = (Uid::from_raw(entry.user), Gid::from_raw(entry.group));
+            chownat(folder, path.name(), Some(user), Some(group), flags)
+                .doing("owner of", &self.tree.at(path))?;
+        }
+        utimensat(folder, path.name(), &times(entry), flags).doing("time of", &self.tree.at(path))
+    }
+
+    fn mark(&mut self, marker: Marker) -> Result<()> {
+        match marker {
+            _ if self.lowest => Ok(()),
+            Marker::Ignored => Ok(()),
+            Marker::Opaque(folder) => {
+                self.tree.parent(&folder.child(b"x"))?;
+                self.opaque.insert(folder);
+                Ok(())
+            }
+            Marker::Whiteout(path) => {
+                // The marker speaks of the layers below; what this layer has itself stays.
+                if let Some(stat) = self.tree.look(&path)? {
+                    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                        self.opaque.insert(path);
+                    }
+                    return Ok(());
+                }
+                self.tree.make_node(&path, FileType::CharacterDevice, makedev(0, 0))?;
+                self.found.whiteouts.insert(path);
+                Ok(())
+            }
+        }
+    }
+
+    /// Folders get their owners, modes and times, the deepest first.
+    fn finish(mut self) -> Result<Unpacked> {
+        for path in std::mem::take(&mut self.opaque) {
+            if let Some(folder) = self.tree.open_folder(&path)? {
+                let name = self.rights.opaque_attribute();
+                fsetxattr(&folder, name, b"y", XattrFlags::empty())
+                    .doing("opaque attribute of", &self.tree.at(&path))?;
+            }
+        }
+        let folders = std::mem::take(&mut self.folders);
+        let implied = self.tree.take_implied();
+        self.found.implied =
+            implied.into_iter().filter(|path| !folders.contains_key(path)).collect();
+        if !folders.contains_key(&TreePath::default()) {
+            self.found.implied.push(TreePath::default());
+        }
+        for (path, entry) in folders.iter().rev() {
+            if let Some(folder) = self.tree.open_folder(path)? {
+                self.describe(&folder, path, entry)?;
+            }
+        }
+        Ok(self.found)
+    }
+}
+
+/// An entry that says something about the layers below.
+enum Marker {
+    Whiteout(TreePath),
+    Opaque(TreePath),
+    Ignored,
+}
+
+impl Marker {
+    fn of(path: &TreePath) -> Result<Option<Self>> {
+        let Some((name, folders)) = path.parts().split_last() else { return Ok(None) };
+        if folders.iter().chain([name]).any(|part| part.starts_with(WHITEOUT_META)) {
+            return Ok(Some(if name == OPAQUE {
+                Self::Opaque(path.parent())
+            } else {
+                Self::Ignored
+            }));
+        }
+        let wrong = |why: &str| Error::archive(format!("whiteout {:?}", path.relative()), why);
+        if folders.iter().any(|part| part.starts_with(WHITEOUT)) {
+            return Err(wrong("is a marker and cannot be a folder"));
+        }
+        match name.strip_prefix(WHITEOUT) {
+            None => Ok(None),
+            Some(b"" | b"." | b"..") => Err(wrong("names nothing that could be hidden")),
+            Some(hidden) => Ok(Some(Self::Whiteout(path.parent().child(hidden)))),
+        }
+    }
+}
+
+/// What a layer may say about a file: capabilities, access lists and the user's own words, never
+/// anything that overlayfs or a security module reads as its own.
+fn allowed_attribute(name: &[u8]) -> bool {
+    name == b"security.capability"
+        || name == b"system.posix_acl_access"
+        || name == b"system.posix_acl_default"
+        || (name.starts_with(b"user.") && !name.starts_with(b"user.overlay."))
+}
+
+fn times(entry: &Entry) -> Timestamps {
+    let (tv_sec, nanoseconds) = entry.modified;
+    let time = Timespec { tv_sec, tv_nsec: nanoseconds.into() };
+    Timestamps { last_access: time, last_modification: time }
+}

@@ -1,0 +1,205 @@
+//! What a container gets of an image: its layers below, a folder of its own above.
+//!
+//! A view is a lease on the image's snapshots and, when it is writable, an upper and a work folder.
+//! Making one is idempotent by id. Mounting is apart ([`crate::mount_overlay`]), because it may be
+//! done in another process and namespace; this gives the options as a value.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Gid, Uid, chown};
+
+use crate::digest::Digest;
+use crate::durable::make_folder;
+use crate::error::{Doing as _, Error, Result};
+use crate::lease::Lease;
+use crate::store::Store;
+use crate::unpack::Rights;
+use crate::usage::Usage;
+
+#[cfg(test)]
+mod tests;
+
+const LONGEST_ID: usize = 128;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    pub id: String,
+    /// The image it was made of; it may have been removed since.
+    pub image: Digest,
+    pub overlay: OverlayOptions,
+}
+
+/// The layers of an overlay mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverlayOptions {
+    /// The topmost first, as overlayfs wants them.
+    pub lower: Vec<PathBuf>,
+    /// The folder for changes and overlayfs' own; `None`: read-only.
+    pub upper: Option<Upper>,
+    /// Without root, overlayfs reads `user.` attributes.
+    pub user_attributes: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upper {
+    pub changes: PathBuf,
+    pub work: PathBuf,
+}
+
+impl OverlayOptions {
+    /// As mount(2) takes them, in one text. May exceed the page that the kernel reads.
+    pub fn data(&self) -> Vec<u8> {
+        self.data_with(&self.lower)
+    }
+
+    pub(crate) fn data_with(&self, lower: &[PathBuf]) -> Vec<u8> {
+        let mut data = b"lowerdir=".to_vec();
+        for (at, path) in lower.iter().enumerate() {
+            if at > 0 {
+                data.push(b':');
+            }
+            escape(path, b":,\\", &mut data);
+        }
+        if let Some(upper) = &self.upper {
+            for (key, path) in
+                [(&b",upperdir="[..], &upper.changes), (&b",workdir="[..], &upper.work)]
+            {
+                data.extend_from_slice(key);
+                escape(path, b",\\", &mut data);
+            }
+        }
+        if self.user_attributes {
+            data.extend_from_slice(b",userxattr");
+        }
+        data
+    }
+}
+
+/// Overlayfs takes options apart at these bytes unless a backslash stands before.
+fn escape(path: &Path, special: &[u8], into: &mut Vec<u8>) {
+    use std::os::unix::ffi::OsStrExt as _;
+    for byte in path.as_os_str().as_bytes() {
+        if special.contains(byte) {
+            into.push(b'\\');
+        }
+        into.push(*byte);
+    }
+}
+
+impl Store {
+    pub(crate) fn views(&self) -> PathBuf {
+        self.root.join("views")
+    }
+
+    /// A writable view of an image. The same id again gives the same view.
+    pub fn create_view(&self, id: &str, image: &str) -> Result<View> {
+        self.make_view(id, image, true)
+    }
+
+    /// A view that cannot be written to, such as an image mounted as a volume.
+    pub fn create_read_only_view(&self, id: &str, image: &str) -> Result<View> {
+        self.make_view(id, image, false)
+    }
+
+    fn make_view(&self, id: &str, image: &str, writable: bool) -> Result<View> {
+        check_id(id)?;
+        // Held throughout: between finding the image and writing the lease nothing is collected.
+        let _held = self.shared_lock()?;
+        let lease = match self.leases.read(id)? {
+            Some(lease) => {
+                // The image may have lost its name since; the lease is what counts.
+                let other = self.image(image).is_ok_and(|record| record.id != lease.image);
+                if other || lease.writable != writable {
+                    return Err(Error::ViewTaken(id.to_owned()));
+                }
+                lease
+            }
+            None => {
+                let record = self.image(image)?;
+                let chains = record.chains();
+                if let Some(missing) = chains.iter().find(|chain| !self.snapshots.has(chain)) {
+                    return Err(Error::SnapshotMissing(*missing));
+                }
+                let lease = Lease::new(record.id, chains, writable);
+                self.leases.write(id, &lease)?;
+                lease
+            }
+        };
+        let view = self.view_of(id, &lease);
+        if let Some(upper) = &view.overlay.upper {
+            make_folder(&upper.work)?;
+            make_folder(&upper.changes)?;
+            // The root of the mount is the upper folder: it shall look like the image's own.
+            let below = fs::metadata(&view.overlay.lower[0])
+                .doing("looking at", &view.overlay.lower[0])?;
+            if Rights::ours().root {
+                let (user, group) = (Uid::from_raw(below.uid()), Gid::from_raw(below.gid()));
+                chown(&upper.changes, Some(user), Some(group))
+                    .doing("owner of", &upper.changes)?;
+            }
+            let mode = fs::Permissions::from_mode(below.mode() & 0o7777);
+            fs::set_permissions(&upper.changes, mode).doing("mode of", &upper.changes)?;
+        }
+        Ok(view)
+    }
+
+    /// The view of that id, if it was made.
+    pub fn view(&self, id: &str) -> Result<Option<View>> {
+        check_id(id)?;
+        Ok(self.leases.read(id)?.map(|lease| self.view_of(id, &lease)))
+    }
+
+    /// The ids of all views.
+    pub fn list_views(&self) -> Result<Vec<String>> {
+        self.leases.list()
+    }
+
+    /// Removes a view, which must not be mounted any more; one that is gone is fine.
+    pub fn remove_view(&self, id: &str) -> Result<()> {
+        check_id(id)?;
+        {
+            let _held = self.shared_lock()?;
+            self.trash.take(&self.views().join(id))?;
+            self.leases.remove(id)?;
+        }
+        self.trash.empty()
+    }
+
+    /// What the container has written.
+    pub fn view_usage(&self, id: &str) -> Result<Usage> {
+        check_id(id)?;
+        let changes = self.views().join(id).join("changes");
+        if changes.is_dir() { Usage::of_tree(&changes) } else { Ok(Usage::default()) }
+    }
+
+    fn view_of(&self, id: &str, lease: &Lease) -> View {
+        let mut lower: Vec<_> =
+            lease.chains.iter().rev().map(|chain| self.snapshots.files(chain)).collect();
+        // Overlayfs wants a layer below, and two different ones where there is none above.
+        let wanted = if lease.writable { 1 } else { 2 };
+        for spare in ["empty", "hollow"].into_iter().take(wanted - lower.len().min(wanted)) {
+            lower.push(self.root.join(spare));
+        }
+        let folder = self.views().join(id);
+        let upper = lease
+            .writable
+            .then(|| Upper { changes: folder.join("changes"), work: folder.join("work") });
+        let user_attributes = !Rights::ours().root;
+        View {
+            id: id.to_owned(),
+            image: lease.image,
+            overlay: OverlayOptions { lower, upper, user_attributes },
+        }
+    }
+}
+
+fn check_id(id: &str) -> Result<()> {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let good = !id.is_empty()
+        && id.len() <= LONGEST_ID
+        && !id.starts_with('.')
+        && id.bytes().all(letter);
+    if good { Ok(()) } else { Err(Error::ViewName { id: id.chars().take(200).collect() }) }
+}

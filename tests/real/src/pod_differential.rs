@@ -1,0 +1,9 @@
+//! The parts of the comparison of pods with a real API server: the server, the pods, the verdicts.
+
+mod compare;
+mod generator;
+mod server;
+
+pub use compare::{Comparison, compare};
+pub use generator::Generator;
+pub use server::ApiServer;
