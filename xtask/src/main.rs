@@ -6,7 +6,6 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 mod checks;
-mod demo;
 mod fuzz;
 mod goldens;
 mod house_rules;
@@ -45,8 +44,6 @@ enum Verb {
     Test,
     /// Tests on real parts (root needed); a word narrows them down
     Real { filter: Option<String> },
-    /// What README's first command does after it has installed what is missing
-    Demo { manifests: Vec<String> },
     /// Memory, CPU and start-up beside the reference kubelet, in one run
     Bench,
     /// The kill tests again and again
@@ -95,7 +92,6 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Check => checks::command(),
         Verb::Test => test_run::command(),
         Verb::Real { filter } => test_run::real_command(filter.as_deref()),
-        Verb::Demo { manifests } => demo::command(&manifests),
         Verb::Bench => verbs::bench(),
         Verb::Soak { kills } => verbs::soak(kills),
         Verb::Fuzz { target, runs } => fuzz::command(target.as_deref(), runs),

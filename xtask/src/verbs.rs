@@ -1,5 +1,6 @@
 //! Verbs that hand over to the test kit: real parts, the machine, comparisons, benchmarks, soak.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::Result;
@@ -30,6 +31,8 @@ pub(crate) enum Subject {
     Config,
     /// Every default beside the reference kubelet's own /configz
     Defaults,
+    /// Generated pods: verdict and defaults beside a real API server's
+    Pods,
 }
 
 pub(crate) fn parts_for_landing() -> Result<()> {
@@ -51,6 +54,7 @@ pub(crate) fn conformance(subject: Subject) -> Result<()> {
     parts::command(LANDING_PARTS)?;
     match subject {
         Subject::Config => real_program("config-cases", &[]),
+        Subject::Pods => in_bed("pod-differential", &["20000".into(), "97".into()]),
         Subject::Defaults => {
             let mut command =
                 workspace::cargo(&["test", "--package", "real-tests", "--test", "parts"]);
@@ -66,10 +70,15 @@ pub(crate) fn conformance(subject: Subject) -> Result<()> {
 pub(crate) fn bench() -> Result<()> {
     parts::command(REFERENCE_PARTS)?;
     crate::release::command()?;
+    in_bed("bench", &[crate::release::binary()?.into_os_string()])
+}
+
+/// A program of tests/real that needs a bed around it.
+fn in_bed(name: &str, arguments: &[OsString]) -> Result<()> {
     workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
     let mut command = std::process::Command::new(workspace::built("bed")?);
-    command.args(["run", "--name", "bench", "--deadline", "10m", "--"]);
-    command.arg(workspace::built("bench")?).arg(crate::release::binary()?);
+    command.args(["run", "--name", name, "--deadline", "20m", "--"]);
+    command.arg(workspace::built(name)?).args(arguments);
     workspace::run(command.current_dir(workspace::root()))
 }
 

@@ -18,7 +18,8 @@ Show the configuration that a kubelet's flags and files come to, and what is wro
 Usage: keelson check-config [-o yaml|json|table] [kubelet flags]
 
   -o, --output FORMAT  yaml   the effective configuration, origins as comments (default)
-                       json   the same for programs: configuration, origins, warnings, errors
+                       json   the same for programs: configuration, credential providers, origins,
+                              warnings, errors
                        table  only what is not a default, and where it came from
 
 Examples:
@@ -59,9 +60,15 @@ pub(crate) fn run(arguments: Vec<OsString>, working_directory: &Path) -> ExitCod
 }
 
 fn examine(command_line: CommandLine, working_directory: &Path) -> report::Report {
-    let found = config_files::read(&command_line.node, working_directory);
+    let mut found = config_files::read(&command_line.node, working_directory);
     let flag_rows = report::flag_rows(&command_line);
+    let flags = command_line.node.clone();
     let loaded = load(command_line, &found.files);
+    found.errors.extend(config_files::missing_provider_programs(
+        &flags,
+        loaded.credential_providers.as_ref(),
+        working_directory,
+    ));
     report::Report { loaded, flag_rows, unreadable: found.errors, skipped: found.skipped }
 }
 

@@ -1,19 +1,26 @@
-//! Reads the files that `--config` and `--config-dir` name.
+//! Reads the files that `--config`, `--config-dir` and `--image-credential-provider-config` name.
 //!
 //! Rule: bytes only; what they mean is node-config's business. A file is read up to its limit and
 //! no further, so that a device or an endless file cannot fill the memory. The walk of the drop-in
 //! folder is upstream's (filepath.WalkDir): folders within folders, links to folders not followed.
 
 use node_config::assemble::{ConfigFiles, SourceFile, drop_in_order};
+use node_config::credential_provider::file_order;
 use node_config::document::MAX_BYTES;
 use node_config::flags::FlagSettings;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+mod provider_programs;
+
+pub(crate) use provider_programs::missing as missing_provider_programs;
+
+const PROVIDERS_FLAG: &str = "--image-credential-provider-config";
+
 /// Folders within folders within the drop-in folder: more than anybody has.
 const DEEPEST: usize = 32;
-/// Files in the drop-in folder: more than anybody has.
+/// Files in a folder: more than anybody has.
 const MOST_FILES: usize = 10_000;
 
 /// What was found.
@@ -39,7 +46,61 @@ pub(crate) fn read(flags: &FlagSettings, working_directory: &Path) -> Found {
     if !flags.config_dir.is_empty() {
         read_drop_ins(&working_directory.join(&flags.config_dir), &mut found);
     }
+    if !flags.image_credential_provider_config.is_empty() {
+        let path = working_directory.join(&flags.image_credential_provider_config);
+        read_providers(&path, &mut found);
+    }
     found
+}
+
+/// One file whatever its name, or those of a folder that are named like it; folders within the
+/// folder are passed over. upstream: pkg/credentialprovider/plugin/config.go
+fn read_providers(path: &Path, found: &mut Found) {
+    let paths = match provider_files(path) {
+        Ok(paths) => paths,
+        Err(error) => {
+            found.errors.push(format!("{PROVIDERS_FLAG}: {error}"));
+            return;
+        }
+    };
+    let mut files = Vec::new();
+    for path in &paths {
+        match read_file(path) {
+            Ok(file) => files.push(file),
+            Err(error) => found.errors.push(format!("{PROVIDERS_FLAG}: {error}")),
+        }
+    }
+    if paths.is_empty() {
+        let shown = path.display();
+        found.errors.push(format!("{PROVIDERS_FLAG}: no .json, .yaml or .yml file in {shown}"));
+    } else if !files.is_empty() {
+        found.files.credential_providers = Some(files);
+    }
+}
+
+fn provider_files(path: &Path) -> Result<Vec<PathBuf>, String> {
+    let metadata =
+        path.metadata().map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    if !metadata.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let failed = |error: io::Error| format!("cannot list {}: {error}", path.display());
+    let mut names = Vec::new();
+    for entry in path.read_dir().map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        // A link to a folder is no folder here, as upstream; reading it then fails.
+        if entry.file_type().map_err(failed)?.is_dir() {
+            continue;
+        }
+        names.push(entry.file_name().into_string().map_err(|name| {
+            format!("{}: the name {} is not UTF-8", path.display(), name.display())
+        })?);
+        if names.len() > MOST_FILES {
+            return Err(format!("{}: more than {MOST_FILES} files", path.display()));
+        }
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Ok(file_order(&names).into_iter().map(|name| path.join(name)).collect())
 }
 
 fn read_drop_ins(folder: &Path, found: &mut Found) {

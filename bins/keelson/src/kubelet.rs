@@ -50,13 +50,19 @@ fn start(
     environment: &Environment,
     working_directory: &Path,
 ) -> ExitCode {
-    let found = config_files::read(&command_line.node, working_directory);
+    let mut found = config_files::read(&command_line.node, working_directory);
     let given: Vec<String> = command_line
         .given
         .iter()
         .map(|given| format!("--{}={:?}", given.flag, given.shown()))
         .collect();
+    let flags = command_line.node.clone();
     let loaded = node_config::load(command_line, &found.files);
+    found.errors.extend(config_files::missing_provider_programs(
+        &flags,
+        loaded.credential_providers.as_ref(),
+        working_directory,
+    ));
     let Loaded { config: Some(config), problems, .. } = &loaded else {
         return refuse(&warnings(&loaded.problems), &errors(&found.errors, &loaded.problems));
     };

@@ -1,9 +1,10 @@
 //! The agent's log: `tracing` events as klog text lines or as JSON lines.
 //!
-//! Rule: one event, one write, at once; no buffer, so nothing is lost at the end and the settings
-//! `flushFrequency` and `infoBufferSize` have nothing to act on (they are accepted and ignored).
-//! A stream that is closed or broken costs lines, never the agent. What looks like a secret by its
-//! name or form is masked before any format sees it.
+//! Rule: one event, one write, at once, by a thread of its own; what waits there is written before
+//! the process ends, as long as somebody reads. The settings `flushFrequency` and `infoBufferSize`
+//! have nothing to act on (they are accepted and ignored). A stream that is closed, broken or not
+//! read costs lines, never the agent's time. What looks like a secret by its name or form is masked
+//! before any format sees it.
 //!
 //! Field names come out in upstream's form (`restart_in_seconds` is `restartInSeconds`).
 //!
@@ -14,6 +15,8 @@ mod glob;
 mod json_lines;
 mod klog_text;
 mod layer;
+mod line_form;
+mod line_queue;
 mod panic_report;
 mod record;
 mod secrets;
@@ -23,11 +26,13 @@ mod tests;
 mod verbosity;
 
 pub(crate) use layer::LogLayer;
+pub(crate) use line_form::LineForm;
 pub(crate) use panic_report::report_panics;
 pub(crate) use stream::{LogStream, ProcessStreams};
 pub(crate) use verbosity::{FilePattern, Verbosity};
 
-use std::time::SystemTime;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -64,12 +69,34 @@ impl LogContext {
     }
 }
 
+/// Process-wide like the subscriber and the panic hook, which write to them.
+static STREAMS: OnceLock<ProcessStreams> = OnceLock::new();
+
+/// How long the end of the process waits for a reader.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
+
 /// Makes `settings` the log of this process, panics included. Later calls change nothing.
 pub(crate) fn start(settings: &LogSettings) {
-    let streams = ProcessStreams { split: settings.split_stream };
-    let layer = LogLayer::new(settings, LogContext::of_this_process(), Box::new(streams));
+    let form = Arc::new(LineForm::new(settings.format, LogContext::of_this_process()));
+    let streams = STREAMS.get_or_init(|| {
+        let form = Arc::clone(&form);
+        let notice = Arc::new(move |dropped| form.notice_of_drops(dropped));
+        ProcessStreams::open(settings.split_stream, &(notice as line_queue::DropNotice))
+    });
+    let layer = LogLayer::new(settings.verbosity.clone(), form, Box::new(streams));
     // An error means that a log was started before, which then stays.
     if tracing_subscriber::registry().with(layer).try_init().is_ok() {
         report_panics();
+    }
+}
+
+/// Lets the last lines out. To be called once, when nothing more is to be said.
+pub(crate) fn finish() {
+    flush(LONGEST_FAREWELL);
+}
+
+fn flush(longest: Duration) {
+    if let Some(streams) = STREAMS.get() {
+        streams.flush(longest);
     }
 }

@@ -34,7 +34,7 @@ A link named `kubelet` to this binary takes a kubelet's command line.";
 
 /// A Kubernetes node agent
 #[derive(Debug, Parser)]
-#[command(name = "keelson", after_help = EXAMPLES, disable_version_flag = true)]
+#[command(name = "keelson", version, after_help = EXAMPLES)]
 struct Keelson {
     #[command(subcommand)]
     verb: Verb,
@@ -66,6 +66,12 @@ struct Raw {
 }
 
 fn main() -> ExitCode {
+    let code = run();
+    logging::finish();
+    code
+}
+
+fn run() -> ExitCode {
     let environment = Environment::read();
     let working_directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
@@ -122,11 +128,19 @@ fn called_kubelet(program: Option<&OsString>) -> bool {
     program.and_then(|program| Path::new(program).file_name()).is_some_and(|name| name == "kubelet")
 }
 
-/// Help goes out whole; an error is cut to its first line and the next step.
+/// Help goes out whole, the version as its verb has it; an error is cut to its first line and the
+/// next step.
 fn show_parse_error(error: &clap::Error) -> ExitCode {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        terminal::print(&error.to_string());
-        return ExitCode::SUCCESS;
+    match error.kind() {
+        ErrorKind::DisplayHelp => {
+            terminal::print(&error.to_string());
+            return ExitCode::SUCCESS;
+        }
+        ErrorKind::DisplayVersion => {
+            terminal::print(&version::own());
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         terminal::print_error(error.to_string().trim_end());

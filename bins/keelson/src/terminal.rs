@@ -1,9 +1,10 @@
 //! What verbs print for people: colours, and lines that survive a closed pipe.
 //!
 //! Rule: colours only on a terminal and never with NO_COLOR; a reader that goes away ends the
-//! printing, not with a crash.
+//! printing, not with a crash. An answer that could not be written (a full disk) is a failure of
+//! the verb, whatever the answer was.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 /// Whether and how text is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,10 +46,17 @@ fn allowed(no_color: Option<&std::ffi::OsStr>, terminal: bool) -> bool {
     terminal && no_color.is_none_or(std::ffi::OsStr::is_empty)
 }
 
-/// Prints to standard output. A reader that went away is nobody's error.
+/// Prints to standard output. A reader that went away is nobody's error; any other failure is said
+/// on standard error and ends the program with 1, so that no verb can report success after it.
 pub(crate) fn print(text: &str) {
     let mut output = std::io::stdout().lock();
-    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            print_error(&format!("error: cannot write to standard output: {error}"));
+            std::process::exit(1)
+        }
+        _ => {}
+    }
 }
 
 /// Prints a line to standard error.

@@ -7,6 +7,7 @@ mod front;
 mod support;
 
 use std::fs::File;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -171,6 +172,57 @@ fn a_log_that_nobody_reads_any_more_does_not_end_the_agent() {
 }
 
 #[test]
+fn a_log_that_nobody_reads_does_not_hold_the_agent() {
+    let bed = Bed::new("logging: {verbosity: 10}\n");
+    // Full before the agent's first line, so that this one would already wait.
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let size = rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+    writer.write_all(&vec![b'.'; size]).unwrap();
+    let mut command = bed.command(&[]);
+    command.stderr(writer);
+    let mut agent = Agent::of(command, &bed);
+    agent.wait_for("READY=1");
+    assert_eq!(bed.health("/healthz"), Some("ok".to_owned()));
+    agent.signal(rustix::process::Signal::TERM);
+    assert_eq!(agent.exit_code(), Some(0));
+    drop(reader);
+}
+
+#[test]
+fn a_late_reader_gets_the_whole_log() {
+    let bed = Bed::new("logging: {verbosity: 10}\n");
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let size = rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+    writer.write_all(&vec![b'.'; size]).unwrap();
+    let mut command = bed.command(&[]);
+    command.stderr(writer);
+    let mut agent = Agent::of(command, &bed);
+    agent.wait_for("READY=1");
+    agent.wait_for("STATUS=");
+    let reading = std::thread::spawn(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).map(|_| text)
+    });
+    agent.signal(rustix::process::Signal::TERM);
+    assert_eq!(agent.exit_code(), Some(0));
+    let text = reading.join().unwrap().unwrap();
+    let log = text.trim_start_matches('.');
+    assert!(log.contains("does not start pods yet"), "{log}");
+    assert!(log.ends_with('\n') && log.contains("\"Node agent has ended\""), "{log}");
+}
+
+#[test]
+fn a_health_address_that_is_a_name_is_an_error_in_the_log_and_never_looked_up() {
+    let bed = Bed::new("healthzBindAddress: localhost\n");
+    let mut agent = bed.start(&[]);
+    agent.wait_for("READY=1");
+    agent.wait_for_log("Failed to start healthz server");
+    assert!(agent.log().contains("localhost"), "{}", agent.log());
+    assert!(std::net::TcpStream::connect(("127.0.0.1", bed.health_port())).is_err());
+    assert_eq!(agent.exit_code_within(Duration::ZERO), None);
+}
+
+#[test]
 fn the_log_is_klogs_text_or_json_as_configured() {
     let bed = Bed::new("");
     let mut agent = bed.start(&[]);
@@ -224,6 +276,7 @@ fn what_is_not_built_yet_is_said_once_as_a_warning() {
     let bed = Bed::new("");
     let mut agent = bed.start(&[]);
     agent.wait_for("READY=1");
+    agent.wait_for_log("does not start pods yet");
     let said: Vec<String> = agent
         .log()
         .lines()

@@ -1,6 +1,7 @@
 //! The outcome of a check in its three forms.
 
 use super::Output;
+use node_config::credential_provider::CredentialProviderConfig;
 use node_config::flags::CommandLine;
 use node_config::{Loaded, Problem};
 use serde_json::json;
@@ -59,7 +60,10 @@ impl Report {
         let said = said.map(|row| [row.path, row.value, row.origin.to_string()]);
         let flags = self.flag_rows.iter();
         let flags = flags.map(|(flag, value)| [flag.clone(), value.clone(), flag.clone()]);
-        said.chain(flags).collect()
+        let providers = self.loaded.credential_providers.iter();
+        let providers = providers.flat_map(CredentialProviderConfig::rows);
+        let providers = providers.map(|row| [row.path, row.value, row.origin.to_string()]);
+        said.chain(providers).chain(flags).collect()
     }
 
     pub(super) fn render(&self, output: Output) -> String {
@@ -89,6 +93,8 @@ impl Report {
     fn json(&self) -> String {
         let configuration =
             self.loaded.effective.as_ref().map(|effective| effective.clone().masked().to_value());
+        let providers = self.loaded.credential_providers.as_ref();
+        let providers = providers.map(CredentialProviderConfig::to_value);
         let origins: Vec<serde_json::Value> = self
             .rows()
             .into_iter()
@@ -97,6 +103,7 @@ impl Report {
         let report = json!({
             "usable": self.usable(),
             "configuration": configuration,
+            "credentialProviders": providers,
             "origins": origins,
             "warnings": self.warnings(),
             "errors": self.errors(),

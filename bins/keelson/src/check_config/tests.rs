@@ -79,3 +79,32 @@ fn a_file_that_is_not_there_is_an_error() {
     assert!(!report.usable());
     assert!(report.findings()[0].starts_with("error: --config: cannot read /absent.yaml"));
 }
+
+#[test]
+fn no_form_shows_what_a_url_hides() {
+    for arguments in [&[][..], &["--manifest-url=https://me:s3cr3t@h/p?token=s3cr3t#s3cr3t"]] {
+        let url = "https://me:s3cr3t@host/pods?token=s3cr3t";
+        let body = format!("{HEAD}staticPodURL: {url}\nstaticPodUrlHeader: {{A: [s3cr3t]}}\n");
+        let report = report(&body, arguments);
+        assert!(report.usable(), "{:?}", report.findings());
+        let mut shown = report.findings().join("\n");
+        for output in [Output::Yaml, Output::Json, Output::Table] {
+            let text = report.render(output);
+            assert!(text.contains("?<masked>"), "{text}");
+            shown.push_str(&text);
+        }
+        assert!(!shown.contains("s3cr3t"), "{shown}");
+    }
+}
+
+#[test]
+fn findings_are_listed_by_line() {
+    let body = format!("{HEAD}healthzPort: 70000\nmaxPods: -5\nimageGCHighThresholdPercent: 900\n");
+    let findings = report(&body, &[]).findings();
+    let errors: Vec<&String> = findings.iter().filter(|line| line.starts_with("error")).collect();
+    let has = |index: usize, part: &str| errors[index].contains(part);
+    assert!(
+        has(0, ":5: healthzPort") && has(1, ":6: maxPods") && has(2, ":7: imageGC"),
+        "{errors:#?}"
+    );
+}

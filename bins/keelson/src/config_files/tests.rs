@@ -70,3 +70,88 @@ fn a_device_without_end_is_refused() {
     let error = read_file(Path::new("/dev/zero")).unwrap_err();
     assert!(error.contains("more than"), "{error}");
 }
+
+fn provider_flags(config: &str, programs: &str) -> FlagSettings {
+    FlagSettings {
+        image_credential_provider_config: config.to_owned(),
+        image_credential_provider_bin_dir: programs.to_owned(),
+        ..FlagSettings::default()
+    }
+}
+
+fn provider_names(found: &Found) -> Vec<&str> {
+    let files = found.files.credential_providers.as_deref().unwrap_or_default();
+    files.iter().map(|file| file.path.rsplit('/').next().unwrap()).collect()
+}
+
+#[test]
+fn providers_are_one_file_or_some_files_of_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("p/sub.yaml")).unwrap();
+    fs::write(folder.path().join("p/sub.yaml/x.yaml"), "x").unwrap();
+    for name in ["p/b.yaml", "p/a.yml", "p/c.json", "p/README", "one.conf"] {
+        fs::write(folder.path().join(name), name).unwrap();
+    }
+    symlink("../one.conf", folder.path().join("p/d.yaml")).unwrap();
+    let found = read(&provider_flags("p", ""), folder.path());
+    assert_eq!(provider_names(&found), ["a.yml", "b.yaml", "c.json", "d.yaml"]);
+    assert!(found.errors.is_empty(), "{:?}", found.errors);
+    // A file that is named itself may be named anyhow.
+    let found = read(&provider_flags("one.conf", ""), folder.path());
+    assert_eq!(found.files.credential_providers.unwrap()[0].bytes, b"one.conf");
+}
+
+#[test]
+fn providers_that_cannot_be_read_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("empty")).unwrap();
+    fs::create_dir_all(folder.path().join("p")).unwrap();
+    fs::write(folder.path().join("p/a.yaml"), "a").unwrap();
+    symlink("nowhere", folder.path().join("p/b.yaml")).unwrap();
+    symlink(".", folder.path().join("p/c.yaml")).unwrap();
+    let large = File::create(folder.path().join("p/d.yaml")).unwrap();
+    large.set_len(u64::try_from(MAX_BYTES).unwrap() + 1).unwrap();
+    let found = read(&provider_flags("p", ""), folder.path());
+    assert_eq!(provider_names(&found), ["a.yaml"]);
+    assert_eq!(found.errors.len(), 3, "{:?}", found.errors);
+    for (name, part) in [("absent", "cannot read"), ("empty", "no .json, .yaml or .yml file")] {
+        let found = read(&provider_flags(name, ""), folder.path());
+        assert_eq!(found.files.credential_providers, None);
+        assert_eq!(found.errors.len(), 1, "{:?}", found.errors);
+        assert!(found.errors[0].starts_with(PROVIDERS_FLAG), "{:?}", found.errors);
+        assert!(found.errors[0].contains(part), "{:?}", found.errors);
+    }
+    let found = read(&provider_flags("/dev/zero", ""), folder.path());
+    assert!(found.errors[0].contains("more than"), "{:?}", found.errors);
+}
+
+#[test]
+fn providers_need_their_programs() {
+    use node_config::credential_provider::{self, CredentialProvider};
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("bin/folder")).unwrap();
+    for (name, mode) in [("good", 0o755), ("plain", 0o644)] {
+        let path = folder.path().join("bin").join(name);
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut config = credential_provider::CredentialProviderConfig::default();
+    for name in ["good", "plain", "folder", "absent"] {
+        let provider =
+            CredentialProvider { name: name.to_owned(), ..CredentialProvider::default() };
+        config.providers.push(provider);
+    }
+    let missing = |programs: &str| {
+        let flags = provider_flags("p.yaml", programs);
+        missing_provider_programs(&flags, Some(&config), folder.path())
+    };
+    let told = missing("bin");
+    assert_eq!(told.len(), 3, "{told:?}");
+    for (line, name) in told.iter().zip(["bin/plain", "bin/folder", "bin/absent"]) {
+        assert!(line.starts_with("--image-credential-provider-bin-dir: cannot run "), "{line}");
+        assert!(line.contains(name), "{line}");
+    }
+    assert_eq!(missing("").len(), 0);
+    assert_eq!(missing("nowhere").len(), 1);
+}

@@ -17,7 +17,7 @@ use node_api::HttpHealthEndpoint;
 use node_config::{KubeletConfiguration, NodeConfig};
 use node_policy::StartWishes;
 use ports::{HealthEndpoint, ServiceSupervisor};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,11 +155,15 @@ fn health_endpoint(settings: &KubeletConfiguration) -> Option<Arc<dyn HealthEndp
     }
 }
 
-/// No address means all of them, as it does in Go.
+/// No address means all of them, as it does in Go. Names are refused: upstream's flag takes only
+/// addresses too, and a name from a file would be looked up before anything answers.
 fn health_address(host: &str, port: u16) -> Result<SocketAddr, String> {
-    let host = if host.is_empty() { "0.0.0.0" } else { host };
-    let mut addresses = (host, port).to_socket_addrs().map_err(|error| error.to_string())?;
-    addresses.next().ok_or_else(|| "the name has no address".to_owned())
+    let address = if host.is_empty() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        host.parse().map_err(|_| format!("{host:?}: expected an IP address, such as 127.0.0.1"))?
+    };
+    Ok(SocketAddr::new(address, port))
 }
 
 #[cfg(test)]
@@ -167,11 +171,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn health_addresses_are_what_go_makes_of_them() {
+    fn health_addresses_are_addresses_and_never_looked_up() {
         let shown = |host| health_address(host, 10248).map(|address| address.to_string());
         assert_eq!(shown("127.0.0.1"), Ok("127.0.0.1:10248".to_owned()));
         assert_eq!(shown("::1"), Ok("[::1]:10248".to_owned()));
         assert_eq!(shown(""), Ok("0.0.0.0:10248".to_owned()));
-        assert!(shown("not an address").is_err());
+        for name in ["localhost", "node.example", "127.0.0.1:1", "[::1]", "not an address"] {
+            let refused = shown(name);
+            assert!(refused.as_ref().is_err_and(|why| why.contains(name)), "{refused:?}");
+        }
     }
 }

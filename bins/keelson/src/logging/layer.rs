@@ -1,11 +1,12 @@
 //! The `tracing` layer that turns events into lines.
 //!
 //! Rule: fields of the spans around an event come before its own, outermost first, as klog's
-//! logger values do. Formatting happens on the caller's thread and takes no lock but the stream's.
+//! logger values do. Formatting happens on the caller's thread and takes no lock but the queue's.
 
 use super::record::{Fields, Record, Severity};
 use super::verbosity::{self, Verbosity};
-use super::{LogContext, LogFormat, LogSettings, LogStream, json_lines, klog_text};
+use super::{LineForm, LogStream};
+use std::sync::Arc;
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -13,34 +14,18 @@ use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
 pub(crate) struct LogLayer {
-    format: LogFormat,
     verbosity: Verbosity,
-    context: LogContext,
+    form: Arc<LineForm>,
     stream: Box<dyn LogStream>,
 }
 
 impl LogLayer {
     pub(crate) fn new(
-        settings: &LogSettings,
-        context: LogContext,
+        verbosity: Verbosity,
+        form: Arc<LineForm>,
         stream: Box<dyn LogStream>,
     ) -> LogLayer {
-        let verbosity = settings.verbosity.clone();
-        LogLayer { format: settings.format, verbosity, context, stream }
-    }
-
-    fn write(&self, record: &Record) {
-        let now = (self.context.clock)();
-        let line = match self.format {
-            LogFormat::Json => json_lines::render(record, now),
-            LogFormat::Text => {
-                // A clock outside the calendar shows as its beginning; better than no line.
-                let moment = jiff::Timestamp::try_from(now).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-                let local = moment.to_zoned(self.context.time_zone.clone());
-                klog_text::render(record, &local, self.context.process)
-            }
-        };
-        self.stream.write(record.severity, &line);
+        LogLayer { verbosity, form, stream }
     }
 }
 
@@ -103,7 +88,7 @@ where
         let written = record.severity >= Severity::Warning
             || record.verbosity <= self.verbosity.of_file(record.file);
         if written {
-            self.write(&record);
+            self.stream.write(record.severity, self.form.render(&record));
         }
     }
 }

@@ -2,11 +2,15 @@
 //!
 //! Rule: a panic is reported in the log's own format and nowhere else; whether it ends anything is
 //! decided where it is caught (the task tree), not here. With `RUST_BACKTRACE` set, the stack
-//! comes along.
+//! comes along. The report waits a moment to be written: the process may end with the panic.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
+use std::time::Duration;
 use tracing::error;
+
+/// Enough for any reader that reads, and short enough for a thread that goes on.
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
 /// Replaces the default report on standard error.
 pub(crate) fn report_panics() {
@@ -23,4 +27,5 @@ fn report(info: &PanicHookInfo<'_>) {
     } else {
         error!(task, panic = message, location, "Observed a panic");
     }
+    super::flush(LONGEST_WAIT);
 }

@@ -3,8 +3,9 @@
 //! Rule: a net under the code, not a licence for it: values that carry secrets should not be
 //! logged in the first place. Names of things (`secret_name`, `token_file`) are not secrets.
 
-/// What stands in the place of a secret.
-pub(crate) const MASK: &str = "<masked>";
+use node_config::problem::without_credentials;
+
+pub(crate) use node_config::problem::MASK;
 
 const SECRET_WORDS: [&str; 12] = [
     "token",
@@ -55,13 +56,13 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// The text with credentials of HTTP headers and of URLs masked.
+/// The text with credentials of HTTP headers masked, and of URLs the user, query and fragment.
 pub(crate) fn mask_text(text: &str) -> String {
     let mut masked = text.to_owned();
     for scheme in ["Bearer ", "bearer ", "Basic ", "basic "] {
         masked = mask_after(&masked, scheme);
     }
-    mask_user_information(&masked)
+    without_credentials(&masked)
 }
 
 /// Masks the word after each `marker`, if it is long enough to be a credential.
@@ -78,26 +79,6 @@ fn mask_after(text: &str, marker: &str) -> String {
         if length >= 8 {
             result.push_str(MASK);
             rest = &rest[length..];
-        }
-    }
-    result.push_str(rest);
-    result
-}
-
-/// `https://user:password@host` becomes `https://<masked>@host`.
-fn mask_user_information(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(position) = rest.find("://") {
-        let after = position + 3;
-        result.push_str(&rest[..after]);
-        rest = &rest[after..];
-        let end = rest
-            .find(|character: char| character.is_whitespace() || "/?#\"'".contains(character))
-            .unwrap_or(rest.len());
-        if let Some(at) = rest[..end].rfind('@') {
-            result.push_str(MASK);
-            rest = &rest[at..];
         }
     }
     result.push_str(rest);

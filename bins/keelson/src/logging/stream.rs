@@ -1,29 +1,113 @@
-//! Where lines go.
+//! Where lines go: standard error, or standard output for what is no error.
 //!
-//! Rule: a line is one write and its failure is nobody's: a closed pipe or a full disk must not
-//! end the agent (SIGPIPE is ignored in Rust programs, so a closed pipe is only an error here).
+//! Rule: whoever logs never waits for a reader. Each stream has a queue of its own, so that a stuck
+//! standard output costs no error on standard error. A stream's failure is nobody's: a closed pipe
+//! or a full disk must not end the agent (SIGPIPE is ignored in Rust programs, so a closed pipe is
+//! only an error here).
 
+use super::line_queue::{DropNotice, LineQueue};
 use super::record::Severity;
-use std::io::Write;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 /// Takes finished lines.
 pub(crate) trait LogStream: Send + Sync {
-    fn write(&self, severity: Severity, line: &str);
+    fn write(&self, severity: Severity, line: String);
 }
 
-/// Standard error for all, or standard output for what is no error.
-#[derive(Debug, Clone, Copy)]
+/// The two streams of this process.
 pub(crate) struct ProcessStreams {
-    pub(crate) split: bool,
+    errors: OneStream,
+    /// Set where what is no error goes apart.
+    information: Option<OneStream>,
 }
 
-impl LogStream for ProcessStreams {
-    fn write(&self, severity: Severity, line: &str) {
-        let _ = if self.split && severity < Severity::Error {
-            let mut output = std::io::stdout().lock();
-            output.write_all(line.as_bytes()).and_then(|()| output.flush())
-        } else {
-            std::io::stderr().lock().write_all(line.as_bytes())
-        };
+enum OneStream {
+    Queued(LineQueue),
+    /// No thread or descriptor was to be had: a log that may wait is better than none.
+    Direct(Box<dyn Fn(&[u8]) + Send + Sync>),
+}
+
+impl ProcessStreams {
+    /// With `split`, information goes to standard output and errors to standard error; otherwise
+    /// all goes to the latter.
+    pub(crate) fn open(split: bool, notice: &DropNotice) -> ProcessStreams {
+        let errors = OneStream::open("log-errors", io::stderr().as_fd(), notice, |line| {
+            let _ = io::stderr().lock().write_all(line);
+        });
+        let information = split.then(|| {
+            OneStream::open("log-output", io::stdout().as_fd(), notice, |line| {
+                let mut output = io::stdout().lock();
+                let _ = output.write_all(line).and_then(|()| output.flush());
+            })
+        });
+        ProcessStreams { errors, information }
+    }
+
+    /// Waits until everything is written, at most this long.
+    pub(crate) fn flush(&self, longest: Duration) {
+        let end = Instant::now() + longest;
+        for stream in std::iter::once(&self.errors).chain(&self.information) {
+            if let OneStream::Queued(queue) = stream {
+                queue.flush(end.saturating_duration_since(Instant::now()));
+            }
+        }
+    }
+}
+
+impl OneStream {
+    fn open(
+        name: &str,
+        stream: BorrowedFd<'_>,
+        notice: &DropNotice,
+        direct: impl Fn(&[u8]) + Send + Sync + 'static,
+    ) -> OneStream {
+        // A descriptor of its own: no lock of the standard library is held while the reader sleeps.
+        let queue = stream.try_clone_to_owned().and_then(|descriptor| {
+            LineQueue::start(name, PatientFile(File::from(descriptor)), notice.clone())
+        });
+        queue.map_or_else(|_| OneStream::Direct(Box::new(direct)), OneStream::Queued)
+    }
+
+    fn write(&self, line: String) {
+        match self {
+            OneStream::Queued(queue) => queue.push(line),
+            OneStream::Direct(write) => write(line.as_bytes()),
+        }
+    }
+}
+
+impl LogStream for &'static ProcessStreams {
+    fn write(&self, severity: Severity, line: String) {
+        let apart = self.information.as_ref().filter(|_| severity < Severity::Error);
+        apart.unwrap_or(&self.errors).write(line);
+    }
+}
+
+/// Waits where others made the file non-blocking: its flags are shared with whoever else has it, so
+/// they are not ours to set.
+struct PatientFile(File);
+
+impl Write for PatientFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(full) if full.kind() == ErrorKind::WouldBlock => {
+                    let mut watched = [PollFd::new(&self.0, PollFlags::OUT)];
+                    match poll(&mut watched, None) {
+                        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }

@@ -11,8 +11,8 @@ use tracing::{debug, error, info, info_span, trace, warn};
 struct Captured(Arc<Mutex<Vec<(Severity, String)>>>);
 
 impl LogStream for Captured {
-    fn write(&self, severity: Severity, line: &str) {
-        self.0.lock().unwrap().push((severity, line.to_owned()));
+    fn write(&self, severity: Severity, line: String) {
+        self.0.lock().unwrap().push((severity, line));
     }
 }
 
@@ -31,8 +31,8 @@ fn captured(format: LogFormat, verbosity: Verbosity, events: impl FnOnce()) -> S
         clock: Box::new(|| UNIX_EPOCH + Duration::from_nanos(1_700_088_781_123_456_789)),
         time_zone: TimeZone::fixed(Offset::constant(1)),
     };
-    let settings = LogSettings { format, verbosity, split_stream: false };
-    let layer = LogLayer::new(&settings, context, Box::new(captured.clone()));
+    let form = Arc::new(LineForm::new(format, context));
+    let layer = LogLayer::new(verbosity, form, Box::new(captured.clone()));
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), events);
     let lines = captured.0.lock().unwrap();
     lines.iter().map(|(_, line)| line.as_str()).collect()
@@ -165,6 +165,8 @@ fn secrets_are_masked_by_name_and_by_form() {
                 header = "Authorization: Bearer s3cr3ts3cr3t, x",
                 url = "https://me:s3cr3t@host/path?x=a@b",
                 err = "401 for https://me:s3cr3t@host",
+                flag = "--manifest-url=\"https://host/path?token=s3cr3t#s3cr3t\" --v=2",
+                plain = "https://host/path#s3cr3t",
                 "sent Bearer s3cr3ts3cr3t"
             );
         });
@@ -172,7 +174,9 @@ fn secrets_are_masked_by_name_and_by_form() {
     assert!(!written.contains("s3cr3t"), "{written}");
     assert!(written.contains("secretName=\"db\""), "{written}");
     assert!(written.contains("header=\"Authorization: Bearer <masked>, x\""), "{written}");
-    assert!(written.contains("url=\"https://<masked>@host/path?x=a@b\""), "{written}");
+    assert!(written.contains("url=\"https://<masked>@host/path?<masked>\""), "{written}");
+    assert!(written.contains("https://host/path?<masked>\\\" --v=2"), "{written}");
+    assert!(written.contains("plain=\"https://host/path#<masked>\""), "{written}");
     assert!(written.contains("password=\"<masked>\""), "{written}");
 }
 

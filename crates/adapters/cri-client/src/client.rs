@@ -1,8 +1,8 @@
 //! The client: two transports, the limits, and the one place where a call is made.
 //!
-//! Rule: no call leaves without a name for its errors and, where its kind has one, a limit that
-//! both sides know: ours by a timer, the runtime's by the request's timeout header. Does not know
-//! the calls; `calls` lists them.
+//! Rule: no call leaves without a name for its errors and a limit that both sides know: ours by a
+//! timer, the runtime's by the request's timeout header. Does not know the calls; `calls` lists
+//! them.
 
 use std::future::Future;
 use std::time::Duration;
@@ -58,11 +58,11 @@ impl CriClient {
         self.runtime.name()
     }
 
-    pub(crate) fn runtime_call(&self, name: &'static str, limit: Option<Duration>) -> Call<'_> {
+    pub(crate) fn runtime_call(&self, name: &'static str, limit: Duration) -> Call<'_> {
         Call { name, limit, transport: &self.runtime }
     }
 
-    pub(crate) fn image_call(&self, name: &'static str, limit: Option<Duration>) -> Call<'_> {
+    pub(crate) fn image_call(&self, name: &'static str, limit: Duration) -> Call<'_> {
         Call { name, limit, transport: &self.image }
     }
 }
@@ -70,7 +70,7 @@ impl CriClient {
 /// One call about to be made.
 pub(crate) struct Call<'a> {
     name: &'static str,
-    limit: Option<Duration>,
+    limit: Duration,
     transport: &'a Transport,
 }
 
@@ -95,20 +95,14 @@ impl Call<'_> {
         }
         let started = Instant::now();
         let mut request = Request::new(message);
-        let outcome = match limit {
-            None => send(request).await,
-            Some(limit) => {
-                request.set_timeout(limit);
-                match tokio::time::timeout(limit, send(request)).await {
-                    Ok(outcome) => outcome,
-                    Err(_) => return Err(ContainerRuntimeError::DeadlineExceeded { call, limit }),
-                }
-            }
+        request.set_timeout(limit);
+        let Ok(outcome) = tokio::time::timeout(limit, send(request)).await else {
+            return Err(ContainerRuntimeError::DeadlineExceeded { call, limit });
         };
         outcome.map_err(|status| {
             let elapsed = started.elapsed();
             let endpoint = transport.name();
-            from_status(&status, CallFacts { call, endpoint, limit, elapsed })
+            from_status(&status, CallFacts { call, endpoint, limit: Some(limit), elapsed })
         })
     }
 }

@@ -113,7 +113,10 @@ fn percent_decoded(text: &str, path: &str) -> Result<String, EndpointError> {
     while let Some(position) = rest.find('%') {
         bytes.extend_from_slice(&rest.as_bytes()[..position]);
         let digits = rest.get(position + 1..position + 3);
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        // A number's parser would also take a sign.
+        let byte = digits
+            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
         let Some(byte) = byte else {
             let end = rest.len().min(position + 3);
             let wrong = String::from_utf8_lossy(&rest.as_bytes()[position..end]).into_owned();

@@ -18,6 +18,6 @@ mod tests;
 
 pub use client::CriClient;
 pub use endpoint::{Endpoint, EndpointError};
-pub use limits::CallLimits;
+pub use limits::{CallLimits, EXEC_LIMIT, PULL_LIMIT};
 pub use streams::ContainerEvents;
 pub use transport::Transport;

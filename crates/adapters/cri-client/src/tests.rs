@@ -16,7 +16,7 @@ use scripted::{OVERSIZED, ScriptedRuntime, SocketFolder};
 const SHORT: Duration = Duration::from_millis(300);
 
 fn client(endpoint: &Endpoint, request: Duration) -> CriClient {
-    CriClient::connect(endpoint, None, CallLimits { request, pull: None })
+    CriClient::connect(endpoint, None, CallLimits { request, ..CallLimits::default() })
 }
 
 fn patient(endpoint: &Endpoint) -> CriClient {
@@ -65,6 +65,16 @@ async fn a_hanging_call_ends_at_its_limit() {
         ContainerRuntimeError::DeadlineExceeded { call: "ContainerStatus", limit: SHORT };
     assert_eq!(error, expected);
     assert_eq!(error.to_string(), "ContainerStatus: no answer within 300ms");
+}
+
+#[tokio::test]
+async fn a_pull_ends_at_its_own_limit() {
+    let folder = SocketFolder::new();
+    let _listener = folder.listen();
+    let limits = CallLimits { pull: SHORT, ..CallLimits::default() };
+    let client = CriClient::connect(&folder.endpoint(), None, limits);
+    let error = client.pull_image(v1::PullImageRequest::default()).await.expect_err("no answer");
+    assert_eq!(error, ContainerRuntimeError::DeadlineExceeded { call: "PullImage", limit: SHORT });
 }
 
 #[tokio::test]

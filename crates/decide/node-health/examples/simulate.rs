@@ -4,6 +4,7 @@
 //! with 1 if there was one.
 #![allow(
     clippy::disallowed_methods,
+    clippy::disallowed_macros,
     reason = "a program for people: it has arguments and an exit code"
 )]
 

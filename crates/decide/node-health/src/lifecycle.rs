@@ -110,6 +110,8 @@ pub struct NodeLifecycle {
     queue: EvictionQueue,
     deadlines: BinaryHeap<Reverse<(Attended, NodeId)>>,
     retries: BTreeSet<(Moment, NodeId)>,
+    /// Silent nodes that are not called so yet, because we may not act at the moment.
+    held: BTreeSet<NodeId>,
 }
 
 impl NodeLifecycle {
@@ -123,6 +125,7 @@ impl NodeLifecycle {
             queue: EvictionQueue::new(settings.zones.rate),
             deadlines: BinaryHeap::new(),
             retries: BTreeSet::new(),
+            held: BTreeSet::new(),
         }
     }
 
@@ -146,6 +149,11 @@ impl NodeLifecycle {
             }
             record.signs.status_seen(&facts.conditions, at);
             record.facts = facts;
+            // The first status shortens the patience, and the heap only ever finds out late.
+            if !record.silent && record.signs.patience_ends(&self.settings.grace) < record.deadline
+            {
+                self.watch(node);
+            }
         }
         self.settle_zone(node);
         self.recount(node, at);
@@ -162,8 +170,8 @@ impl NodeLifecycle {
         {
             self.queue.remember_turn(zone, given_up.taken_as_ours(), now);
         }
-        self.deadlines.push(Reverse((signs.patience_ends(&self.settings.grace), node)));
         self.roster.insert(node, Record::new(facts, signs, zone));
+        self.watch(node);
     }
 
     /// A node's lease was seen.
@@ -239,6 +247,9 @@ impl NodeLifecycle {
             self.retries.pop_first();
             due.push(node);
         }
+        if self.attention.may_act(now) {
+            due.extend(std::mem::take(&mut self.held));
+        }
         for node in &due {
             self.recount(*node, at);
         }
@@ -257,7 +268,16 @@ impl NodeLifecycle {
         });
         let retry = self.retries.first().map(|(when, _)| *when);
         let turn = self.queue.next_wake().map(|turn| turn.max(self.attention.settled_at()));
-        [silence, retry, turn].into_iter().flatten().min()
+        let held = (!self.held.is_empty()).then(|| self.attention.settled_at());
+        [silence, retry, turn, held].into_iter().flatten().min()
+    }
+
+    /// Puts a node's deadline into the heap; an older entry of it counts no more.
+    fn watch(&mut self, node: NodeId) {
+        let Some(record) = self.roster.get_mut(node) else { return };
+        record.silent = false;
+        record.deadline = record.signs.patience_ends(&self.settings.grace);
+        self.deadlines.push(Reverse((record.deadline, node)));
     }
 
     /// Takes from the heap whose patience is over; who was heard meanwhile goes back in.
@@ -269,9 +289,11 @@ impl NodeLifecycle {
             }
             self.deadlines.pop();
             let Some(record) = self.roster.get_mut(node) else { continue };
-            let ends = record.signs.patience_ends(&self.settings.grace);
-            if ends >= at {
-                self.deadlines.push(Reverse((ends, node)));
+            if record.silent || record.deadline != end {
+                continue;
+            }
+            if record.signs.patience_ends(&self.settings.grace) >= at {
+                self.watch(node);
             } else {
                 record.silent = true;
                 silent.push(node);
@@ -285,9 +307,9 @@ impl NodeLifecycle {
         let Some(record) = self.roster.get_mut(node) else { return };
         let ends = record.signs.patience_ends(&self.settings.grace);
         if record.silent && ends >= at {
-            record.silent = false;
-            self.deadlines.push(Reverse((ends, node)));
+            self.watch(node);
         }
+        let Some(record) = self.roster.get_mut(node) else { return };
         let counted =
             (!record.facts.excluded).then(|| record.facts.conditions.is_ready() && !record.silent);
         self.zones.recount(record.zone, record.counted, counted);
@@ -332,7 +354,10 @@ impl NodeLifecycle {
         let Some(record) = self.roster.get_mut(node) else { return };
         if record.conditions_write.is_idle() {
             let found = assess(&record.signs, &record.facts, &self.settings.grace, at, now);
-            if !found.writes.is_empty() {
+            // A write that was decided before an absence must not be the first thing after it.
+            if !found.writes.is_empty() && !self.attention.may_act(now) {
+                self.held.insert(node);
+            } else if !found.writes.is_empty() {
                 let version = record.facts.version;
                 actions.push(Action::WriteConditions {
                     node,

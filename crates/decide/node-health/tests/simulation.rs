@@ -11,7 +11,6 @@ fn runs(nodes: usize, zones: usize, seconds: i64, seeds: std::ops::Range<u64>) -
         assert!(report.violations.is_empty(), "seed {seed}: {:#?}", report.violations);
         total.add(report);
     }
-    println!("{total:#?}");
     total
 }
 

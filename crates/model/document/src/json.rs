@@ -12,8 +12,16 @@ use super::{Document, MAX_DEPTH, MAX_NODES, MAX_REPEATED_KEYS, Node, Number, Val
 use crate::problem::{Origin, Problem};
 
 pub(super) fn parse(text: &str, origin: &Origin) -> Result<Document, Problem> {
-    let mut reader =
-        Reader { text, at: 0, line: 1, line_start: 0, origin, way: Vec::new(), nodes: 0, repeated_keys: Vec::new() };
+    let mut reader = Reader {
+        text,
+        at: 0,
+        line: 1,
+        line_start: 0,
+        origin,
+        way: Vec::new(),
+        nodes: 0,
+        repeated_keys: Vec::new(),
+    };
     let root = reader.value()?;
     reader.skip_space();
     if reader.at < text.len() {

@@ -320,15 +320,11 @@ impl<'origin> Builder<'origin> {
     }
 
     fn insert(&mut self, name: String, place: &Origin, node: Node) {
-        let Some(Frame { content: Content::Map { entries, .. }, .. }) = self.frames.last_mut()
-        else {
-            return;
-        };
-        if !entries.contains_key(&name) {
-            entries.insert(name, node);
-            return;
-        }
-        if self.repeated_keys.len() < MAX_REPEATED_KEYS {
+        let repeats = matches!(
+            self.frames.last(),
+            Some(Frame { content: Content::Map { entries, .. }, .. }) if entries.contains_key(&name)
+        );
+        if repeats && self.repeated_keys.len() < MAX_REPEATED_KEYS {
             // Paths are only made for findings: with long keys above many values they are dear.
             let path = child_path(&self.path(), &name);
             self.repeated_keys.push(repeated_key(path).at(place.clone()));
@@ -366,7 +362,7 @@ pub(super) fn too_deep(origin: Origin) -> Problem {
 }
 
 pub(super) fn too_many(origin: Origin) -> Problem {
-    let message = format!("more than {MAX_NODES} values, counting each alias as what it stands for");
+    let message = format!("more than {MAX_NODES} values once all aliases are written out");
     Problem::error("", message).at(origin)
 }
 

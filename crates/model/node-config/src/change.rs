@@ -6,6 +6,7 @@
 
 use serde_json::Value;
 
+use crate::credential_provider::CredentialProvider;
 use crate::document::child_path;
 use crate::flags::{CadvisorSettings, FlagSettings};
 use crate::node_config::NodeConfig;
@@ -55,7 +56,24 @@ pub fn compare(old: &NodeConfig, new: &NodeConfig) -> Vec<FieldChange> {
     let mut changes = Vec::new();
     compare_values("", &old_settings, &new_settings, &mut changes);
     changes.extend(compare_flags(old.flags(), new.flags()));
+    changes.extend(compare_providers(old, new));
     changes
+}
+
+/// The files of the credential providers may change while the flag that names them stays. Only
+/// names are told: what else a provider has may hold keys.
+fn compare_providers(old: &NodeConfig, new: &NodeConfig) -> Option<FieldChange> {
+    let (old, new) = (&old.credential_providers().providers, &new.credential_providers().providers);
+    let names = |providers: &[CredentialProvider]| {
+        let names: Vec<&str> = providers.iter().map(|provider| provider.name.as_str()).collect();
+        if names.is_empty() { "unset".to_owned() } else { shown_value("", &names.join(", ")) }
+    };
+    (old != new).then(|| FieldChange {
+        field: "credentialProviders".to_owned(),
+        old: names(old),
+        new: names(new),
+        take_over: TakeOver::Restart("credential providers are set up once, at the start"),
+    })
 }
 
 /// Settings always have a JSON form: their keys are words and their numbers are finite.

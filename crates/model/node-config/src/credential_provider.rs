@@ -9,11 +9,13 @@
 
 use pod_model::GoDuration;
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::assemble::SourceFile;
-use crate::document::{self, Node, Value, item_path};
+use crate::document::{self, Node, Value, child_path, item_path};
+use crate::effective::Row;
 use crate::feature_gates::{FeatureGates, Gate};
-use crate::problem::{Origin, Problem, Severity};
+use crate::problem::{MASK, Origin, Problem, Severity};
 use crate::schema::{self, NameMatching};
 
 mod fields;
@@ -28,6 +30,46 @@ const GROUP: &str = "kubelet.config.k8s.io";
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CredentialProviderConfig {
     pub providers: Vec<CredentialProvider>,
+    /// Where each provider stands.
+    places: Vec<Origin>,
+}
+
+impl CredentialProviderConfig {
+    /// The providers for the table of origins; the values of variables are masked.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (provider, origin) in self.providers.iter().zip(&self.places) {
+            let path = child_path("credentialProviders", &provider.name);
+            let mut put = |field: &str, value: String| {
+                rows.push(Row { path: format!("{path}.{field}"), value, origin: origin.clone() });
+            };
+            put("matchImages", serde_json::Value::from(provider.match_images.clone()).to_string());
+            put("defaultCacheDuration", provider.default_cache_duration.to_string());
+            put("apiVersion", provider.api_version.clone());
+            if !provider.env.is_empty() {
+                let shown: Vec<String> =
+                    provider.env.iter().map(|each| format!("{each:?}")).collect();
+                put("env", serde_json::Value::from(shown).to_string());
+            }
+        }
+        rows
+    }
+
+    /// The providers for programs; the values of variables are masked, arguments are left out as
+    /// they may hold keys too.
+    pub fn to_value(&self) -> serde_json::Value {
+        let provider = |provider: &CredentialProvider| {
+            let variable = |each: &EnvironmentVariable| json!({"name": each.name, "value": MASK});
+            json!({
+                "name": provider.name,
+                "matchImages": provider.match_images,
+                "defaultCacheDuration": provider.default_cache_duration.to_string(),
+                "apiVersion": provider.api_version,
+                "env": provider.env.iter().map(variable).collect::<Vec<_>>(),
+            })
+        };
+        self.providers.iter().map(provider).collect()
+    }
 }
 
 /// One program and the images it knows credentials for.
@@ -97,7 +139,7 @@ impl std::fmt::Debug for CredentialProvider {
 
 impl std::fmt::Debug for EnvironmentVariable {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}={}", self.name, crate::problem::MASK)
+        write!(out, "{}={}", self.name, MASK)
     }
 }
 
@@ -132,13 +174,18 @@ pub fn load(
         return Err(problems);
     }
     let mut providers = Vec::new();
+    let places = found.iter().map(|entry| entry.node.origin.clone()).collect();
     for entry in &found {
         match serde_json::from_value(entry.node.to_json()) {
             Ok(provider) => providers.push(provider),
             Err(error) => problems.push(entry.problem("", error.to_string())),
         }
     }
-    if problems.is_empty() { Ok(CredentialProviderConfig { providers }) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(CredentialProviderConfig { providers, places })
+    } else {
+        Err(problems)
+    }
 }
 
 /// One provider as a file has it: fields known and of the right kind, nothing else judged yet.

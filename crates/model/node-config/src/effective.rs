@@ -5,7 +5,7 @@
 //! the masked document shows a secret.
 
 use crate::document::{Node, Value, child_path};
-use crate::problem::{MASK, Origin, is_secret, without_credentials};
+use crate::problem::{MASK, Origin, is_secret, masked_text};
 use crate::schema::{self, API_VERSION, Field, KIND, KUBELET_CONFIGURATION, Kind};
 
 mod write;
@@ -88,7 +88,9 @@ fn collect(node: &Node, kind: Kind, path: &str, rows: &mut Vec<Row>) {
         }
         _ if node.origin.is_default() => {}
         _ => {
-            let value = if is_secret(path) { MASK.to_owned() } else { on_one_line(node) };
+            let mut shown = node.clone();
+            mask(&mut shown, path);
+            let value = if is_secret(path) { MASK.to_owned() } else { on_one_line(&shown) };
             rows.push(Row { path: path.to_owned(), value, origin: node.origin.clone() });
         }
     }
@@ -96,10 +98,8 @@ fn collect(node: &Node, kind: Kind, path: &str, rows: &mut Vec<Row>) {
 
 fn on_one_line(node: &Node) -> String {
     match &node.value {
-        Value::String(text) => {
-            let text = without_credentials(text);
-            let plain = !text.is_empty() && !text.chars().any(char::is_control);
-            if plain { text } else { serde_json::Value::String(text).to_string() }
+        Value::String(text) if !text.is_empty() && !text.chars().any(char::is_control) => {
+            text.clone()
         }
         _ => node.to_json().to_string(),
     }
@@ -113,8 +113,7 @@ fn mask(node: &mut Node, path: &str) {
             }
         }
         Value::List(items) => items.iter_mut().for_each(|item| mask(item, path)),
-        Value::String(text) if is_secret(path) => MASK.clone_into(text),
-        Value::String(text) => *text = without_credentials(text),
+        Value::String(text) => *text = masked_text(path, text),
         _ => {}
     }
 }

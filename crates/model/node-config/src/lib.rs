@@ -1,4 +1,4 @@
-//! Flags, KubeletConfiguration and drop-ins become one validated, immutable `NodeConfig`.
+//! Flags, KubeletConfiguration, drop-ins and CredentialProviderConfig become one validated, immutable `NodeConfig`.
 //!
 //! Pure: bytes and words in, values and findings out. Reading files is the caller's business.
 
@@ -7,6 +7,7 @@ pub mod change;
 pub mod credential_provider;
 pub mod effective;
 pub mod feature_gates;
+pub mod findings;
 pub mod flags;
 pub mod kubelet_configuration;
 pub mod node_config;

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 
 use crate::assemble::{self, ConfigFiles};
+use crate::credential_provider::{self, CredentialProviderConfig};
 use crate::document::{Node, Number, Value};
 use crate::effective::Effective;
 use crate::feature_gates::FeatureGates;
+use crate::findings;
 use crate::flags::{CommandLine, FlagSettings};
 use crate::kubelet_configuration::KubeletConfiguration;
 use crate::problem::{Origin, Problem};
@@ -17,7 +19,7 @@ use crate::validation;
 #[cfg(test)]
 mod tests;
 
-/// Settings, flags and gates, validated together.
+/// Settings, flags, gates and credential providers, validated together.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
     parts: Arc<Parts>,
@@ -28,6 +30,7 @@ struct Parts {
     settings: KubeletConfiguration,
     flags: FlagSettings,
     gates: FeatureGates,
+    credential_providers: CredentialProviderConfig,
     tree: Node,
 }
 
@@ -35,10 +38,15 @@ struct Parts {
 #[derive(Debug, Clone)]
 pub struct Loaded {
     pub config: Option<NodeConfig>,
+    /// Each once, by file, line and field; at most `findings::LISTED` errors and as many warnings,
+    /// and then a line that counts the others.
     pub problems: Vec<Problem>,
     /// What the settings would be, also when they are refused; absent only when a file could not be
     /// read as a configuration.
     pub effective: Option<Effective>,
+    /// The credential providers, where they were named and nothing was wrong with them, also when
+    /// the settings are refused.
+    pub credential_providers: Option<CredentialProviderConfig>,
 }
 
 impl Loaded {
@@ -60,25 +68,25 @@ pub fn load(command_line: CommandLine, files: &ConfigFiles) -> Loaded {
     let tree = assembled.tree;
     let (gates, gate_problems) = FeatureGates::from_map(&assemble::gates_in(&tree));
     problems.extend(gate_problems.into_iter().map(|problem| assemble::locate(problem, &tree)));
-    let settings = match settings_of(&tree) {
-        Ok(settings) => Some(settings),
-        Err(problem) => {
-            problems.push(problem);
-            None
-        }
-    };
-    let effective = assembled.readable.then(|| Effective::of(&tree));
-    let Some(settings) = settings.filter(|_| assembled.readable) else {
-        assemble::drop_repeats(&mut problems);
-        return Loaded { config: None, problems, effective };
-    };
-    let judged = validation::validate(&settings, &command_line.node, &gates);
-    problems.extend(judged.into_iter().map(|problem| assemble::locate(problem, &tree)));
-    assemble::drop_repeats(&mut problems);
+    let credential_providers = files.credential_providers.as_ref().and_then(|files| {
+        let found = credential_provider::load(files, &gates);
+        found.map_err(|refusals| problems.extend(refusals)).ok()
+    });
+    let settings = settings_of(&tree).map_err(|problem| problems.push(problem)).ok();
+    let settings = settings.filter(|_| assembled.readable);
+    if let Some(settings) = &settings {
+        let judged = validation::validate(settings, &command_line.node, &gates);
+        problems.extend(judged.into_iter().map(|problem| assemble::locate(problem, &tree)));
+    }
     let usable = !problems.iter().any(Problem::is_error);
-    let parts = Parts { settings, flags: command_line.node, gates, tree };
-    let config = usable.then(|| NodeConfig { parts: Arc::new(parts) });
-    Loaded { config, problems, effective }
+    let effective = assembled.readable.then(|| Effective::of(&tree));
+    let config = settings.filter(|_| usable).map(|settings| {
+        let credential_providers = credential_providers.clone().unwrap_or_default();
+        let flags = command_line.node;
+        let parts = Parts { settings, flags, gates, credential_providers, tree };
+        NodeConfig { parts: Arc::new(parts) }
+    });
+    Loaded { config, problems: findings::listed(problems), effective, credential_providers }
 }
 
 /// The typed form of a settled tree.
@@ -107,6 +115,11 @@ impl NodeConfig {
 
     pub fn gates(&self) -> &FeatureGates {
         &self.parts.gates
+    }
+
+    /// The programs that know credentials of images; none when no file names them.
+    pub fn credential_providers(&self) -> &CredentialProviderConfig {
+        &self.parts.credential_providers
     }
 
     /// Where the value at a field path came from; a path that does not exist is a default.

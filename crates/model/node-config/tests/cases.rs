@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use node_config::feature_gates::FeatureGates;
 use node_config::{
     ConfigFiles, Loaded, Origin, Problem, SourceFile, credential_provider, drop_in_order, flags,
     load,
@@ -79,25 +78,18 @@ fn load_case(case: &Case) -> Loaded {
         .iter()
         .filter_map(|name| Some((name, case.drop_ins.get(name)?)))
         .map(|(name, text)| source(format!("{drop_in_folder}/{name}"), text));
+    let command_line = flags::parse(&case.command_line(FOLDER));
     let files = ConfigFiles {
         config: case.config.as_ref().map(|text| source(Case::config_path(FOLDER), text)),
         drop_ins: drop_ins.collect(),
+        credential_providers: providers(case, &command_line.node.image_credential_provider_config),
     };
-    let command_line = flags::parse(&case.command_line(FOLDER));
-    let providers = command_line.node.image_credential_provider_config.clone();
-    let mut loaded = load(command_line, &files);
-    if let Some(config) = &loaded.config
-        && let Err(problems) = load_providers(case, &providers, config.gates())
-    {
-        loaded.problems.extend(problems);
-        loaded.config = None;
-    }
-    loaded
+    load(command_line, &files)
 }
 
-/// The providers' file, or all files of their folder, as the agent will read them.
-fn load_providers(case: &Case, path: &str, gates: &FeatureGates) -> Result<(), Vec<Problem>> {
-    let Some(below) = path.strip_prefix(&format!("{FOLDER}/")) else { return Ok(()) };
+/// The providers' file, or all files of their folder, as the agent reads them.
+fn providers(case: &Case, path: &str) -> Option<Vec<SourceFile>> {
+    let below = path.strip_prefix(&format!("{FOLDER}/"))?;
     let folder = format!("{below}/");
     let names: Vec<&str> = if case.files.contains_key(below) {
         vec![below]
@@ -109,8 +101,7 @@ fn load_providers(case: &Case, path: &str, gates: &FeatureGates) -> Result<(), V
         path: format!("{FOLDER}/{name}"),
         bytes: case.files[*name].join("\n").into_bytes(),
     };
-    let files: Vec<SourceFile> = names.iter().map(source).collect();
-    credential_provider::load(&files, gates).map(|_| ())
+    Some(names.iter().map(source).collect())
 }
 
 fn check_accepted(accepted: &Accepted, loaded: &Loaded) -> Vec<String> {

@@ -33,7 +33,7 @@ fn every_default_is_the_references() {
     let bytes = text.to_string().into_bytes();
     let files = ConfigFiles {
         config: Some(SourceFile { path: "/etc/kubelet.json".into(), bytes }),
-        drop_ins: Vec::new(),
+        ..ConfigFiles::default()
     };
     let loaded = load(flags::parse(&arguments), &files);
     let config = loaded.config.unwrap_or_else(|| panic!("refused: {:?}", loaded.problems));

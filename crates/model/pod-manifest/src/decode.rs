@@ -75,12 +75,7 @@ impl ManifestPod {
 }
 
 /// Reads a manifest.
-pub fn decode(
-    bytes: &[u8],
-    origin: &Origin,
-    strictness: Strictness,
-    lists: ListPolicy,
-) -> Decoded {
+pub fn decode(bytes: &[u8], origin: &Origin, strictness: Strictness, lists: ListPolicy) -> Decoded {
     let mut decoded = Decoded::default();
     if bytes.iter().all(u8::is_ascii_whitespace) {
         let told = Problem::error("", "the manifest is empty, expected a Pod");
@@ -96,9 +91,7 @@ pub fn decode(
     };
     decoded.problems.extend(parsed.repeated_keys.into_iter().map(|problem| match strictness {
         Strictness::Lenient => problem,
-        Strictness::Strict => {
-            Problem { severity: document::problem::Severity::Error, ..problem }
-        }
+        Strictness::Strict => Problem { severity: document::problem::Severity::Error, ..problem },
     }));
     match kind_of(&parsed.root, lists) {
         Ok(Manifest::Pod) => read_pod(&parsed.root, String::new(), strictness, &mut decoded),

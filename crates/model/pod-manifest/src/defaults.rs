@@ -6,8 +6,8 @@
 //!
 //! upstream: pkg/apis/core/v1/defaults.go, zz_generated.defaults.go, conversion.go
 
-use pod_model::pod::container::{Container, ObjectFieldSelector, PortProtocol, PullPolicy};
 use pod_model::pod::container::TerminationMessagePolicy;
+use pod_model::pod::container::{Container, ObjectFieldSelector, PortProtocol, PullPolicy};
 use pod_model::pod::handler::{HttpGetAction, Probe, UriScheme};
 use pod_model::pod::resources::{
     HUGE_PAGES_PREFIX, ResourceList, Side, containers_total, is_pod_level_resource,

@@ -22,5 +22,5 @@ pub use decode::{Decoded, ListPolicy, ManifestPod, Strictness, decode};
 pub use defaults::apply_defaults;
 pub use gates::PodGates;
 pub use preparation::prepare_for_create;
-pub use source::{StaticPodSource, read_static_pods};
+pub use source::{StaticPodSource, StaticPods, read_static_pods};
 pub use validation::validate;

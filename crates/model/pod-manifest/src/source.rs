@@ -31,11 +31,7 @@ pub struct StaticPods {
 }
 
 /// Reads a manifest and judges what it holds.
-pub fn read_static_pods(
-    bytes: &[u8],
-    origin: &Origin,
-    source: &StaticPodSource<'_>,
-) -> StaticPods {
+pub fn read_static_pods(bytes: &[u8], origin: &Origin, source: &StaticPodSource<'_>) -> StaticPods {
     let lists = match source.kind {
         SourceKind::File => ListPolicy::OnePod,
         SourceKind::Url => ListPolicy::PodOrList,

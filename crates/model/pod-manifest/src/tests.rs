@@ -4,7 +4,9 @@ use document::problem::Origin;
 use proptest::prelude::*;
 
 use crate::validation::tests::{plain_pod, set_all, typed};
-use crate::{ListPolicy, PodGates, Strictness, apply_defaults, decode, prepare_for_create, validate};
+use crate::{
+    ListPolicy, PodGates, Strictness, apply_defaults, decode, prepare_for_create, validate,
+};
 
 const VERDICTS: &str = include_str!("validation/tests/verdicts.txt");
 

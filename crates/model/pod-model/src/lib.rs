@@ -5,6 +5,7 @@
 //! refused, and the few places where we knowingly differ are named at the type. Nothing here reads
 //! a clock, a file or the environment, and no input of any kind makes it panic.
 
+pub mod calendar;
 mod cpu_set;
 mod duration;
 pub mod ip;

@@ -5,10 +5,10 @@
 
 use std::fmt;
 
+use pod_model::calendar::{SECONDS_PER_DAY, civil_from_days, days_from_civil, days_in_month};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 const SECOND: i64 = 1_000_000_000;
-const DAY: i64 = 86_400;
 
 /// Nanoseconds since the Unix epoch, on the clock of whoever wrote it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,7 +39,7 @@ impl ApiTime {
         let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
         let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
         let in_range = (1..=12).contains(&month)
-            && (1..=days_in(year, month)).contains(&day)
+            && (1..=days_in_month(year, month)).contains(&day)
             && hour < 24
             && minute < 60
             && second <= 60;
@@ -48,8 +48,11 @@ impl ApiTime {
         }
         let (fraction, offset_at) = fraction(bytes)?;
         let offset = offset_seconds(bytes.get(offset_at..)?)?;
-        let seconds =
-            days_from_epoch(year, month, day) * DAY + hour * 3600 + minute * 60 + second - offset;
+        let seconds = days_from_civil(year, month, day) * SECONDS_PER_DAY
+            + hour * 3600
+            + minute * 60
+            + second
+            - offset;
         Some(Self(seconds.saturating_mul(SECOND).saturating_add(fraction)))
     }
 
@@ -65,8 +68,9 @@ impl ApiTime {
 
     fn text(self, digits: usize) -> String {
         let (seconds, nanos) = (self.0.div_euclid(SECOND), self.0.rem_euclid(SECOND));
-        let (days, rest) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
-        let (year, month, day) = date_of(days);
+        let (days, rest) =
+            (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
+        let (year, month, day) = civil_from_days(days);
         let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
         let fraction = match digits {
             0 => String::new(),
@@ -106,41 +110,6 @@ fn offset_seconds(text: &[u8]) -> Option<i64> {
         }
         _ => None,
     }
-}
-
-fn is_leap(year: i64) -> bool {
-    (year % 4 == 0 && year % 100 != 0) || year % 400 == 0
-}
-
-fn days_in(year: i64, month: i64) -> i64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days from 1970-01-01, counted in years that begin in March, so that a leap day ends its year.
-fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-fn date_of(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 impl<'de> Deserialize<'de> for ApiTime {

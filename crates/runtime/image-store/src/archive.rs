@@ -45,8 +45,14 @@ pub enum EntryKind {
     Folder,
     Symlink(Vec<u8>),
     HardLink(Vec<u8>),
-    CharacterDevice { major: u32, minor: u32 },
-    BlockDevice { major: u32, minor: u32 },
+    CharacterDevice {
+        major: u32,
+        minor: u32,
+    },
+    BlockDevice {
+        major: u32,
+        minor: u32,
+    },
     Fifo,
 }
 
@@ -120,7 +126,7 @@ impl<'a, R: Read> Entries<'a, R> {
         let size = extension.size.unwrap_or(size);
         let link = |this: &Self| {
             let link = extension.link.clone();
-            let link = link.or_else(|| header.link_name_bytes().map(|link| link.into_owned()));
+            let link = link.or_else(|| header.link_name_bytes().map(std::borrow::Cow::into_owned));
             let link = link.unwrap_or_default();
             this.check_name("link", &link)?;
             Ok::<_, Error>(link)
@@ -137,7 +143,11 @@ impl<'a, R: Read> Entries<'a, R> {
         let mut real_size = 0;
         let kind = match header.entry_type() {
             // Before there was a type for folders, a final slash said so.
-            EntryType::Regular if path.ends_with(b"/") => EntryKind::Folder,
+            EntryType::Regular if path.ends_with(b"/") && size == 0 => EntryKind::Folder,
+            EntryType::Regular if path.ends_with(b"/") => {
+                // Readers disagree whether data follows such an entry.
+                return Err(self.wrong(format!("file {name:?} has data and a folder's name")));
+            }
             EntryType::Regular | EntryType::Continuous => {
                 real_size = size;
                 EntryKind::File

@@ -5,7 +5,7 @@
 //! the image exist. What was done before a kill is found and not done again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::Mutex;
 
 use crate::content::Begin;
@@ -162,12 +162,15 @@ impl<'a> Assembly<'a> {
                 let mut paced = Paced::default();
                 if ingest.offset() < descriptor.size || descriptor.size == 0 {
                     let bytes = self.source.fetch(descriptor, ingest.offset())?;
-                    ingest.receive_all(bytes, |done| {
+                    let told = |done| {
                         if paced.due(done) {
                             let digest = Some(digest);
                             self.progress.step(Step::Received { digest, done, total });
                         }
-                    })?;
+                    };
+                    let failed =
+                        |error: &io::Error| Error::Source { digest, why: error.to_string() };
+                    ingest.receive_all(bytes, told, failed)?;
                 }
                 let done = ingest.offset();
                 ingest.commit()?;
@@ -238,12 +241,7 @@ impl<'a> Assembly<'a> {
         Ok(Some(making))
     }
 
-    fn place(
-        &self,
-        plan: &Plan,
-        chain_ids: &[Digest],
-        made: Vec<Option<Making>>,
-    ) -> Result<()> {
+    fn place(&self, plan: &Plan, chain_ids: &[Digest], made: Vec<Option<Making>>) -> Result<()> {
         let limits = &self.store.limits;
         let mut places = Vec::new();
         let mut finished = Vec::new();
@@ -252,12 +250,10 @@ impl<'a> Assembly<'a> {
                 places.push(self.store.snapshots.files(&chain_ids[at]));
                 continue;
             };
-            if at > 0 {
-                let lowers: Result<Vec<Tree>> =
-                    places.iter().rev().map(|place| Tree::open(place, limits)).collect();
-                let mut tree = Tree::open(&making.files(), limits)?;
-                settle(&mut tree, &making.unpacked, &lowers?, Rights::ours())?;
-            }
+            let lowers: Result<Vec<Tree>> =
+                places.iter().rev().map(|place| Tree::open(place, limits)).collect();
+            let mut tree = Tree::open(&making.files(), limits)?;
+            settle(&mut tree, &making.unpacked, &lowers?, Rights::ours())?;
             let parent = at.checked_sub(1).map(|below| chain_ids[below]);
             making.write_record(parent, plan.config.diff_ids()[at])?;
             places.push(making.files());

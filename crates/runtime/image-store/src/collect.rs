@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::digest::{Digest, HashingReader};
 use crate::durable::{Lock, UNFINISHED, names_in};
@@ -128,20 +128,20 @@ impl Store {
                     swept.views += 1;
                 }
             }
-            swept.files += self.sweep_files(self.root.join("leases"))?;
+            swept.files += self.sweep_files(&self.root.join("leases"))?;
         }
         {
             // The index has writers that hold only its own lock.
             let _held = Lock::exclusive(&self.root.join("images.lock"))?;
-            swept.files += self.sweep_files(self.root.clone())?;
+            swept.files += self.sweep_files(&self.root)?;
         }
         self.trash.empty()?;
         Ok(swept)
     }
 
-    fn sweep_files(&self, folder: PathBuf) -> Result<u64> {
+    fn sweep_files(&self, folder: &Path) -> Result<u64> {
         let mut removed = 0;
-        for name in names_in(&folder)?.iter().filter(|name| name.starts_with(UNFINISHED)) {
+        for name in names_in(folder)?.iter().filter(|name| name.starts_with(UNFINISHED)) {
             let path = folder.join(name);
             fs::remove_file(&path).doing("removing", &path)?;
             removed += 1;

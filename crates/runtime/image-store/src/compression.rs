@@ -41,7 +41,7 @@ pub struct Decoder<R: Read>(Kind<R>);
 
 enum Kind<R: Read> {
     Plain(io::Chain<io::Cursor<Vec<u8>>, R>),
-    Gzip(MultiGzDecoder<Buffered<R>>),
+    Gzip(Box<MultiGzDecoder<Buffered<R>>>),
     Zstd(Box<ZstdFrames<Buffered<R>>>),
 }
 
@@ -62,7 +62,7 @@ impl<R: Read> Decoder<R> {
         let buffered = |whole| BufReader::with_capacity(64 << 10, whole);
         Ok(Self(match compression {
             Compression::None => Kind::Plain(whole),
-            Compression::Gzip => Kind::Gzip(MultiGzDecoder::new(buffered(whole))),
+            Compression::Gzip => Kind::Gzip(Box::new(MultiGzDecoder::new(buffered(whole)))),
             Compression::Zstd => Kind::Zstd(Box::new(ZstdFrames::new(buffered(whole)))),
         }))
     }

@@ -20,7 +20,8 @@ use crate::limits::Limits;
 #[cfg(test)]
 mod tests;
 
-/// The content part of a store.
+/// The content part of a store. Content that no image has yet may be collected at any time:
+/// [`crate::Store::assemble`] is the way in that protects what it brings.
 #[derive(Clone, Debug)]
 pub struct Content {
     blobs: PathBuf,
@@ -35,7 +36,7 @@ pub enum Begin {
     /// The content is whole in the store already.
     Present,
     /// Write what comes after [`Ingest::offset`], then commit.
-    Ingest(Ingest),
+    Ingest(Box<Ingest>),
 }
 
 impl Content {
@@ -119,7 +120,7 @@ impl Content {
             // Whoever held the lock may have placed or removed the file: then ours is another.
             if is_at(&file, &path)? {
                 let ingest = Ingest::resume(self, file, path, Announced { digest: *digest, size })?;
-                return Ok(Begin::Ingest(ingest));
+                return Ok(Begin::Ingest(Box::new(ingest)));
             }
         }
     }
@@ -288,20 +289,19 @@ impl Ingest {
         Ok(())
     }
 
-    /// Receives a whole stream, telling `seen` how far it is.
-    pub fn receive_all(&mut self, mut from: impl Read, mut seen: impl FnMut(u64)) -> Result<()> {
+    /// Receives a whole stream, telling `seen` how far it is. `failed` says what a failure of
+    /// the stream means; what arrived before it stays.
+    pub fn receive_all(
+        &mut self,
+        mut from: impl Read,
+        mut seen: impl FnMut(u64),
+        failed: impl FnOnce(&io::Error) -> Error,
+    ) -> Result<()> {
         let mut buffer = vec![0; 128 << 10];
         loop {
             let read = match from.read(&mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    return Err(match self.announced {
-                        Some(announced) => {
-                            Error::Source { digest: announced.digest, why: error.to_string() }
-                        }
-                        None => Error::archive("content of an archive", error.to_string()),
-                    });
-                }
+                Err(error) => return Err(failed(&error)),
                 Ok(read) => read,
             };
             if read == 0 {

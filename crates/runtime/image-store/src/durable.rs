@@ -126,7 +126,7 @@ pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>> {
 /// A kernel lock; gone when dropped or when its process dies.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    pub(crate) file: File,
+    _file: File,
 }
 
 impl Lock {
@@ -148,7 +148,7 @@ impl Lock {
             .open(path)
             .doing("opening the lock", path)?;
         lock(&file, operation).doing("locking", path)?;
-        Ok(Self { file })
+        Ok(Self { _file: file })
     }
 }
 

@@ -54,7 +54,9 @@ pub enum Error {
     /// A tar, a compressed stream or an archive's structure that is wrong or hostile.
     #[error("{what}: {why}")]
     Archive { what: String, why: String },
-    #[error("{id:?} cannot name a view: expected 1 to 128 letters, digits, '.', '_' or '-', not starting with '.'")]
+    #[error(
+        "{id:?} cannot name a view: expected 1 to 128 letters, digits, '.', '_' or '-', not starting with '.'"
+    )]
     ViewName { id: String },
     #[error("view {0:?} exists already, for another image")]
     ViewTaken(String),

@@ -20,14 +20,15 @@ use crate::store::Store;
 
 mod archive;
 mod folder;
-mod layout;
 #[cfg(test)]
 mod kills;
+mod layout;
 #[cfg(test)]
 mod tests;
 
 /// How containerd and those who follow it write a whole name into an index.
-const NAME_ANNOTATIONS: &[&str] = &["io.containerd.image.name", "org.opencontainers.image.ref.name"];
+const NAME_ANNOTATIONS: &[&str] =
+    &["io.containerd.image.name", "org.opencontainers.image.ref.name"];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportOptions {
@@ -133,11 +134,7 @@ impl Store {
     }
 
     fn naming(&self, names: &[Reference], options: &ImportOptions) -> Naming {
-        Naming {
-            names: names.to_vec(),
-            pinned: options.pinned,
-            preloaded: options.preloaded,
-        }
+        Naming { names: names.to_vec(), pinned: options.pinned, preloaded: options.preloaded }
     }
 
     /// A manifest of our own for layers and a configuration that are in the store.

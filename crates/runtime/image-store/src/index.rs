@@ -105,9 +105,7 @@ impl Images {
 
     /// Finds by id (whole or its start), by tag or by digest.
     pub(crate) fn find(&self, name: &str) -> Result<&ImageRecord> {
-        if let Some(record) =
-            Digest::parse(name).ok().and_then(|digest| self.images.get(&digest))
-        {
+        if let Some(record) = Digest::parse(name).ok().and_then(|digest| self.images.get(&digest)) {
             return Ok(record);
         }
         if let Ok(reference) = Reference::parse(name)

@@ -30,6 +30,8 @@ mod session;
 mod snapshot;
 mod spec;
 mod store;
+#[cfg(test)]
+mod testing;
 mod tree;
 mod unpack;
 mod usage;
@@ -53,6 +55,5 @@ pub use spec::{
     ContainerConfig, Descriptor, Document, History, ImageConfig, Index, Manifest, PlatformField,
 };
 pub use store::Store;
-pub use unpack::Unpacked;
 pub use usage::Usage;
-pub use view::{OverlayOptions, View};
+pub use view::{OverlayOptions, Upper, View};

@@ -8,6 +8,7 @@
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, open};
@@ -27,24 +28,27 @@ const LONGEST_TEXT: usize = 255;
 
 /// Mounts at `target`, an existing folder.
 pub fn mount_overlay(options: &OverlayOptions, target: &Path) -> Result<()> {
-    let failed = |step, cause: Errno| Error::Mount {
-        target: target.to_owned(),
-        step,
-        cause: cause.into(),
-    };
     if fits_new_interface(options) {
         match mount_by_parts(options, target) {
             Ok(()) => return Ok(()),
             // An older kernel: it lacks the call or the option.
-            Err(("fsopen", Errno::NOSYS | Errno::PERM) | ("lowerdir+", _)) => {}
-            Err((step, error)) => return Err(failed(step, error)),
+            Err(("fsopen", Errno::NOSYS) | ("lowerdir+", Errno::INVAL)) => {}
+            Err((step, error)) => return Err(failed(target, step, error)),
         }
     }
-    mount_at_once(options, target, failed)
+    mount_by_descriptors(options, target)
+}
+
+fn failed(target: &Path, step: &'static str, cause: Errno) -> Error {
+    Error::Mount { target: target.to_owned(), step, cause: cause.into() }
 }
 
 fn fits_new_interface(options: &OverlayOptions) -> bool {
-    let short = |path: &PathBuf| path.as_os_str().len() <= LONGEST_TEXT;
+    // Kernels differ in whether they take a backslash there for an escape.
+    let short = |path: &PathBuf| {
+        let bytes = path.as_os_str().as_bytes();
+        bytes.len() <= LONGEST_TEXT && !bytes.contains(&b'\\')
+    };
     options.lower.iter().all(short)
         && options.upper.as_ref().is_none_or(|upper| short(&upper.changes) && short(&upper.work))
 }
@@ -73,11 +77,8 @@ fn mount_by_parts(
         .map_err(at("move_mount"))
 }
 
-fn mount_at_once(
-    options: &OverlayOptions,
-    target: &Path,
-    failed: impl Fn(&'static str, Errno) -> Error,
-) -> Result<()> {
+/// With mount(2): plainly where the options fit, otherwise through open descriptors.
+pub(crate) fn mount_by_descriptors(options: &OverlayOptions, target: &Path) -> Result<()> {
     let mut data = options.data();
     let mut held: Vec<OwnedFd> = Vec::new();
     if data.len() >= PAGE {
@@ -91,12 +92,13 @@ fn mount_at_once(
         data = options.data_with(&short);
     }
     if data.len() >= PAGE {
-        return Err(failed("options exceed a page", Errno::TOOBIG));
+        return Err(failed(target, "options exceed a page", Errno::TOOBIG));
     }
-    let data = CString::new(data).map_err(|_| failed("a path has a NUL byte", Errno::INVAL))?;
+    let nul = |_| failed(target, "a path has a NUL byte", Errno::INVAL);
+    let data = CString::new(data).map_err(nul)?;
     let mounted = mount("overlay", target, "overlay", MountFlags::empty(), data.as_c_str());
     drop(held);
-    mounted.map_err(|error| failed("mount", error))
+    mounted.map_err(|error| failed(target, "mount", error))
 }
 
 /// Unmounts what is mounted at `target`; nothing mounted there is fine. A mount that is still in

@@ -85,11 +85,10 @@ impl Snapshots {
         make_folder(&path.join("fs"))?;
         let held = File::open(&path).doing("opening", &path)?;
         lock(&held, FlockOperation::LockExclusive).doing("locking", &path)?;
-        let mut making = Making { path, _held: held, placed: false, unpacked: Unpacked::default() };
+        let making = Making { path, _held: held, placed: false, unpacked: Unpacked::default() };
         // The tree's root is seen in containers; only the folder around it is private.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(making.files(), open).doing("mode of", &making.files())?;
-        making.unpacked = Unpacked::default();
         Ok(making)
     }
 

@@ -42,11 +42,7 @@ pub struct Descriptor {
     pub size: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<PlatformField>,
-    #[serde(
-        default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -108,8 +104,7 @@ impl Document {
     /// `what` names the content in errors.
     pub fn parse(what: &str, bytes: &[u8], limits: &Limits) -> Result<Self> {
         Limits::check(|| format!("{what}: bytes"), bytes.len() as u64, limits.document_bytes)?;
-        let any: AnyDocument =
-            serde_json::from_slice(bytes).map_err(|error| Error::document(what, error))?;
+        let any: AnyDocument = object(what, bytes)?;
         if any.fs_layers.is_some() || any.media_type.starts_with(DOCKER_OLD) {
             return Err(Error::document(
                 what,
@@ -211,8 +206,7 @@ pub struct History {
 impl ImageConfig {
     pub fn parse(what: &str, bytes: &[u8], limits: &Limits) -> Result<Self> {
         Limits::check(|| format!("{what}: bytes"), bytes.len() as u64, limits.document_bytes)?;
-        let config: Self =
-            serde_json::from_slice(bytes).map_err(|error| Error::document(what, error))?;
+        let config: Self = object(what, bytes)?;
         let layers = config.rootfs.diff_ids.len() as u64;
         Limits::check(|| format!("{what}: diff_ids"), layers, limits.layers as u64)?;
         Ok(config)
@@ -249,6 +243,14 @@ impl Manifest {
         }
         Ok(())
     }
+}
+
+/// The decoder would also take a list for a structure, by position; nobody else does.
+fn object<'de, T: Deserialize<'de>>(what: &str, bytes: &'de [u8]) -> Result<T> {
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Error::document(what, "is no JSON object"));
+    }
+    serde_json::from_slice(bytes).map_err(|error| Error::document(what, error))
 }
 
 /// `null` and absence are the same.

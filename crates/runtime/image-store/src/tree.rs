@@ -12,8 +12,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, linkat, mkdirat, mknodat,
-    openat, openat2, readlinkat, renameat_with, statat, symlinkat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, linkat, mkdirat,
+    mknodat, openat, openat2, readlinkat, renameat_with, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -117,7 +117,13 @@ impl Tree {
     pub(crate) fn open(place: &Path, limits: &Limits) -> Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let root = rustix::fs::open(place, flags, Mode::empty()).doing("opening", place)?;
-        Ok(Self { root, place: place.to_owned(), recent: None, implied: Vec::new(), deepest: limits.path_depth })
+        Ok(Self {
+            root,
+            place: place.to_owned(),
+            recent: None,
+            implied: Vec::new(),
+            deepest: limits.path_depth,
+        })
     }
 
     /// Folders that no entry named but whose children needed them.
@@ -195,7 +201,7 @@ impl Tree {
             Some(real) => real.parts().len(),
             // Without /proc nothing can be asked; otherwise the path has outgrown the kernel's.
             None if self.real_path(&self.root).is_none() => 0,
-            None => usize::MAX,
+            None => self.deepest.saturating_add(1),
         };
         Limits::check(
             || format!("path {:?}: depth behind its links", path.relative()),
@@ -232,9 +238,8 @@ impl Tree {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let parent = path.parent().relative();
         let folder = retry(|| openat2(&self.root, &parent, flags, Mode::empty(), resolve));
-        let found = folder.and_then(|folder| {
-            statat(&folder, path.name(), AtFlags::SYMLINK_NOFOLLOW)
-        });
+        let found =
+            folder.and_then(|folder| statat(&folder, path.name(), AtFlags::SYMLINK_NOFOLLOW));
         match found {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
@@ -304,15 +309,22 @@ impl Tree {
             Some(_) => {}
         }
         let folder = self.clear(path)?;
-        let source = self.enter(&target.parent()).doing("opening", &self.at(target))?;
-        match linkat(&source, target.name(), &folder, path.name(), AtFlags::empty()) {
+        let linked = self.enter(&target.parent()).and_then(|source| {
+            linkat(&source, target.name(), &folder, path.name(), AtFlags::empty())
+        });
+        match linked {
             // Making room for the link took its own target away.
             Err(Errno::NOENT) => Err(missing("the target lies beneath the link")),
             other => other.doing("linking", &self.at(path)),
         }
     }
 
-    pub(crate) fn make_node(&mut self, path: &TreePath, kind: FileType, device: u64) -> Result<OwnedFd> {
+    pub(crate) fn make_node(
+        &mut self,
+        path: &TreePath,
+        kind: FileType,
+        device: u64,
+    ) -> Result<OwnedFd> {
         let folder = self.clear(path)?;
         mknodat(&folder, path.name(), kind, Mode::from_raw_mode(0o600), device)
             .doing("making the device", &self.at(path))?;

@@ -38,28 +38,34 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 /// How overlayfs is told things on this machine, and what we may do here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// Root sets owners, makes devices and uses `trusted.` attributes; others cannot.
-    pub(crate) root: bool,
+    /// Root sets owners, also the root of a user namespace.
+    pub(crate) owners: bool,
+    /// Only the machine's own root makes devices and uses `trusted.` attributes.
+    pub(crate) machine: bool,
 }
 
 impl Rights {
     pub(crate) fn ours() -> Self {
-        Self { root: rustix::process::geteuid().is_root() }
+        let owners = rustix::process::geteuid().is_root();
+        // The initial namespace maps every number to itself; without /proc it is taken for that.
+        let map = std::fs::read_to_string("/proc/self/uid_map");
+        let initial = map.map_or(true, |map| map.split_whitespace().eq(["0", "0", "4294967295"]));
+        Self { owners, machine: owners && initial }
     }
 
     pub(crate) fn opaque_attribute(self) -> &'static str {
-        if self.root { "trusted.overlay.opaque" } else { "user.overlay.opaque" }
+        if self.machine { "trusted.overlay.opaque" } else { "user.overlay.opaque" }
     }
 }
 
 /// What came of a layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unpacked {
-    pub entries: u64,
+pub(crate) struct Unpacked {
+    pub(crate) entries: u64,
     /// Bytes of the tar.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Attributes and device nodes that this machine or the rules do not allow.
-    pub left_out: u64,
+    pub(crate) left_out: u64,
     pub(crate) implied: Vec<TreePath>,
     pub(crate) whiteouts: BTreeSet<TreePath>,
 }
@@ -85,8 +91,7 @@ impl<R: Read> Layer<'_, R> {
             progress: self.progress,
             diff_id: self.diff_id,
         };
-        let mut entries =
-            Entries::new(&what, &mut hashed, self.limits, self.limits.layer_entries);
+        let mut entries = Entries::new(&what, &mut hashed, self.limits, self.limits.layer_entries);
         let mut unpacking = Unpacking {
             tree,
             rights,
@@ -220,13 +225,7 @@ impl Unpacking<'_> {
         self.describe(&OwnedFd::from(file), path, entry)
     }
 
-    fn copy(
-        &self,
-        what: &str,
-        from: &mut impl Read,
-        to: &mut File,
-        path: &TreePath,
-    ) -> Result<()> {
+    fn copy(&self, what: &str, from: &mut impl Read, to: &mut File, path: &TreePath) -> Result<()> {
         let mut buffer = [0; 64 << 10];
         loop {
             let read = match from.read(&mut buffer) {
@@ -240,8 +239,14 @@ impl Unpacking<'_> {
         }
     }
 
-    fn device(&mut self, path: &TreePath, entry: &Entry, kind: FileType, device: u64) -> Result<()> {
-        if !self.rights.root {
+    fn device(
+        &mut self,
+        path: &TreePath,
+        entry: &Entry,
+        kind: FileType,
+        device: u64,
+    ) -> Result<()> {
+        if !self.rights.machine {
             self.tree.clear(path)?;
             self.found.left_out += 1;
             return Ok(());
@@ -252,7 +257,7 @@ impl Unpacking<'_> {
     fn node(&mut self, path: &TreePath, entry: &Entry, kind: FileType, device: u64) -> Result<()> {
         let folder = self.tree.make_node(path, kind, device)?;
         self.found.left_out += entry.attributes.len() as u64;
-        if self.rights.root {
+        if self.rights.owners {
             let (user, group) = (Uid::from_raw(entry.user), Gid::from_raw(entry.group));
             let flags = AtFlags::SYMLINK_NOFOLLOW;
             chownat(&folder, path.name(), Some(user), Some(group), flags)
@@ -268,7 +273,7 @@ impl Unpacking<'_> {
     /// Owner, attributes, mode and time, in the order in which the kernel keeps them: changing the
     /// owner clears capabilities and the set-user bit.
     fn describe(&mut self, file: &OwnedFd, path: &TreePath, entry: &Entry) -> Result<()> {
-        if self.rights.root {
+        if self.rights.owners {
             let (user, group) = (Uid::from_raw(entry.user), Gid::from_raw(entry.group));
             fchown(file, Some(user), Some(group)).doing("owner of", &self.tree.at(path))?;
         }
@@ -292,7 +297,7 @@ impl Unpacking<'_> {
 
     fn describe_link(&self, folder: &OwnedFd, path: &TreePath, entry: &Entry) -> Result<()> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        if self.rights.root {
+        if self.rights.owners {
             let (user, group) = (Uid::from_raw(entry.user), Gid::from_raw(entry.group));
             chownat(folder, path.name(), Some(user), Some(group), flags)
                 .doing("owner of", &self.tree.at(path))?;

@@ -38,7 +38,7 @@ pub struct OverlayOptions {
     pub lower: Vec<PathBuf>,
     /// The folder for changes and overlayfs' own; `None`: read-only.
     pub upper: Option<Upper>,
-    /// Without root, overlayfs reads `user.` attributes.
+    /// Without the machine's root, overlayfs reads `user.` attributes.
     pub user_attributes: bool,
 }
 
@@ -132,12 +132,11 @@ impl Store {
             make_folder(&upper.work)?;
             make_folder(&upper.changes)?;
             // The root of the mount is the upper folder: it shall look like the image's own.
-            let below = fs::metadata(&view.overlay.lower[0])
-                .doing("looking at", &view.overlay.lower[0])?;
-            if Rights::ours().root {
+            let below =
+                fs::metadata(&view.overlay.lower[0]).doing("looking at", &view.overlay.lower[0])?;
+            if Rights::ours().owners {
                 let (user, group) = (Uid::from_raw(below.uid()), Gid::from_raw(below.gid()));
-                chown(&upper.changes, Some(user), Some(group))
-                    .doing("owner of", &upper.changes)?;
+                chown(&upper.changes, Some(user), Some(group)).doing("owner of", &upper.changes)?;
             }
             let mode = fs::Permissions::from_mode(below.mode() & 0o7777);
             fs::set_permissions(&upper.changes, mode).doing("mode of", &upper.changes)?;
@@ -186,7 +185,7 @@ impl Store {
         let upper = lease
             .writable
             .then(|| Upper { changes: folder.join("changes"), work: folder.join("work") });
-        let user_attributes = !Rights::ours().root;
+        let user_attributes = !Rights::ours().machine;
         View {
             id: id.to_owned(),
             image: lease.image,
@@ -197,9 +196,7 @@ impl Store {
 
 fn check_id(id: &str) -> Result<()> {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let good = !id.is_empty()
-        && id.len() <= LONGEST_ID
-        && !id.starts_with('.')
-        && id.bytes().all(letter);
+    let good =
+        !id.is_empty() && id.len() <= LONGEST_ID && !id.starts_with('.') && id.bytes().all(letter);
     if good { Ok(()) } else { Err(Error::ViewName { id: id.chars().take(200).collect() }) }
 }

@@ -43,6 +43,11 @@ pub fn config(input: &[u8]) {
                 vec![SourceFile { path: "/etc/kubelet.d/10.conf".into(), bytes: bytes.to_vec() }]
             }
         },
+        // Any file is a bad file of another kind too, and must be refused in order.
+        credential_providers: input
+            .first()
+            .is_some_and(|byte| *byte == b'p')
+            .then(|| vec![SourceFile { path: "/etc/providers.yaml".into(), bytes: file.to_vec() }]),
     };
     let loaded = node_config::load(flags::parse(&arguments), &files);
     assert!(loaded.config.is_some() || !loaded.problems.is_empty(), "refused without a word");

@@ -4,9 +4,23 @@
 //! processes, mounts, cgroups, links, addresses, network namespaces, nftables rules and folders.
 //! Beds that are in use (warden and test process alive) are not leftovers, and neither is what has
 //! nothing to do with beds and parts: a busy machine starts and ends other things all the time.
+//!
+//! What counts is what a bed, or a part in it, could have made, known by its mark:
+//!
+//! | kind | counts when |
+//! |---|---|
+//! | process | it is in a bed's cgroup, has a bed's role, or its program is a part or ours |
+//! | mount | its point, root, source or options lie in beds, in a folder of parts, or in a folder of ours in the temp folder |
+//! | cgroup | it is a bed's or a pod's, or neither a systemd unit nor a neighbour of the judge's |
+//! | link | it has a name that beds, CNI plugins or kube programs give; not when its bridge is another's |
+//! | address | it is on such a link, or is the node's address in beds |
+//! | network namespace | it has a name that CNI runtimes or ours give |
+//! | nftables rule | its table or chain has such a name, or it names such a chain, link or address |
+//! | folder | it is a bed's, one of parts, or has a name of ours in the temp folder |
 
 mod look;
 mod marks;
+mod traces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

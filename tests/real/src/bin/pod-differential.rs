@@ -32,10 +32,11 @@ fn main() -> Result<()> {
         total.add(found);
     }
     println!(
-        "{} pods, seed {seed}: {} taken, {} refused, {} differences",
+        "{} pods, seed {seed}: {} taken, {} invalid, {} unreadable, {} differences",
         rows + pods,
         total.taken,
-        total.refused,
+        total.invalid,
+        total.unreadable,
         total.differences.len()
     );
     ensure!(total.differences.is_empty(), "{} differences", total.differences.len());

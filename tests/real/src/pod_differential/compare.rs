@@ -20,14 +20,16 @@ use super::ApiServer;
 #[derive(Debug, Default)]
 pub struct Comparison {
     pub taken: usize,
-    pub refused: usize,
+    pub invalid: usize,
+    pub unreadable: usize,
     pub differences: Vec<String>,
 }
 
 impl Comparison {
     pub fn add(&mut self, other: Self) {
         self.taken += other.taken;
-        self.refused += other.refused;
+        self.invalid += other.invalid;
+        self.unreadable += other.unreadable;
         self.differences.extend(other.differences);
     }
 }
@@ -50,7 +52,8 @@ pub fn compare(server: &ApiServer, pod: &Value) -> Result<Comparison> {
     let mut result = Comparison::default();
     match &theirs {
         Verdict::Taken(_) => result.taken = 1,
-        _ => result.refused = 1,
+        Verdict::Invalid(_) => result.invalid = 1,
+        Verdict::Unreadable(_) => result.unreadable = 1,
     }
     let difference = match (&ours, &theirs) {
         (Verdict::Taken(ours), Verdict::Taken(theirs)) => different_pods(ours, theirs)?,

@@ -74,8 +74,6 @@ impl Generator {
 
     /// Puts an odd value somewhere in the specification.
     fn damage(&mut self, pod: &mut Value) {
-        let chosen = self.below(self.values.len());
-        let value = self.values[chosen].clone();
         let mut place = &mut pod["spec"];
         loop {
             let size = match &*place {
@@ -96,7 +94,15 @@ impl Generator {
                 _ => break,
             };
         }
-        *place = value;
+        // Mostly something of the same kind, so that the pod can still be read.
+        let kind = std::mem::discriminant(place);
+        for _ in 0..20 {
+            let chosen = self.below(self.values.len());
+            if std::mem::discriminant(&self.values[chosen]) == kind || self.below(40) == 0 {
+                *place = self.values[chosen].clone();
+                return;
+            }
+        }
     }
 
     /// A number below the limit, by xorshift.
@@ -111,12 +117,39 @@ impl Generator {
 
 fn odd_values() -> Vec<Value> {
     vec![
-        json!(""), json!("a-"), json!("-a"), json!("A.b"), json!("a_b"), json!("a/b"), json!("a//b"),
-        json!("../a"), json!("1Gi"), json!("500m"), json!("1e3"), json!("0.0001"), json!("-1"),
-        json!("x".repeat(63)), json!("x".repeat(64)), json!("x".repeat(254)), json!("ü"), json!(" "),
-        json!(0), json!(-1), json!(1), json!(65536), json!(2_147_483_648_u64), json!(1.5),
-        json!(true), json!(false), json!(null), json!([]), json!({}), json!(["a"]),
-        json!({"a": "b"}), json!({"cpu": "1"}), json!({"name": "a"}),
+        json!(""),
+        json!("a-"),
+        json!("-a"),
+        json!("A.b"),
+        json!("a_b"),
+        json!("a/b"),
+        json!("a//b"),
+        json!("../a"),
+        json!("1Gi"),
+        json!("500m"),
+        json!("1e3"),
+        json!("0.0001"),
+        json!("-1"),
+        json!("x".repeat(63)),
+        json!("x".repeat(64)),
+        json!("x".repeat(254)),
+        json!("ü"),
+        json!(" "),
+        json!(0),
+        json!(-1),
+        json!(1),
+        json!(65536),
+        json!(2_147_483_648_u64),
+        json!(1.5),
+        json!(true),
+        json!(false),
+        json!(null),
+        json!([]),
+        json!({}),
+        json!(["a"]),
+        json!({"a": "b"}),
+        json!({"cpu": "1"}),
+        json!({"name": "a"}),
     ]
 }
 

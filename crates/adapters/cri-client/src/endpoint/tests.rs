@@ -37,6 +37,10 @@ fn addresses_that_are_refused() {
     assert!(
         matches!(refused("unix:///run/%zz"), EndpointError::Encoding(_, wrong) if wrong == "%zz")
     );
+    for wrong in ["%+f", "%-1", "% f", "%f", "%"] {
+        let text = format!("unix:///run/{wrong}");
+        assert!(matches!(refused(&text), EndpointError::Encoding(_, part) if part == wrong));
+    }
     assert!(matches!(refused("unix:///run/é%"), EndpointError::Encoding(_, wrong) if wrong == "%"));
 }
 

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use cri_wire::v1::{CheckpointContainerRequest, ExecSyncRequest, StopContainerRequest};
 
-use super::{CallLimits, checkpoint, exec, ordinary, pull, sandbox, stop};
+use super::{CallLimits, EXEC_LIMIT, PULL_LIMIT, checkpoint, exec, ordinary, pull, sandbox, stop};
 
-const LIMITS: CallLimits = CallLimits { request: Duration::from_secs(120), pull: None };
+const LIMITS: CallLimits = CallLimits { request: Duration::from_secs(120), pull: PULL_LIMIT };
 
-fn secs(count: u64) -> Option<Duration> {
-    Some(Duration::from_secs(count))
+fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn fixed_limits() {
     assert_eq!(CallLimits::default(), LIMITS);
     assert_eq!(ordinary(&(), &LIMITS), secs(120));
     assert_eq!(sandbox(&(), &LIMITS), secs(240));
-    assert_eq!(pull(&(), &LIMITS), None);
+    assert_eq!(pull(&(), &LIMITS), secs(3600));
 }
 
 #[test]
@@ -31,11 +31,12 @@ fn a_stop_has_its_grace_on_top() {
 }
 
 #[test]
-fn a_command_without_time_has_no_limit() {
+fn a_command_without_time_has_a_limit_that_no_honest_one_reaches() {
     let exec_with = |timeout| exec(&ExecSyncRequest { timeout, ..Default::default() }, &LIMITS);
     assert_eq!(exec_with(5), secs(125));
-    assert_eq!(exec_with(0), None);
-    assert_eq!(exec_with(-5), None);
+    assert_eq!(exec_with(0), EXEC_LIMIT);
+    assert_eq!(exec_with(-5), EXEC_LIMIT);
+    assert!(exec_with(100_000) > EXEC_LIMIT, "its own time counts");
 }
 
 #[test]

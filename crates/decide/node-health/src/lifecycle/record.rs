@@ -3,6 +3,7 @@
 //! A write in flight is remembered whole, so that its effect can be taken over when it is through
 //! without waiting for the watch to show it. Decides nothing.
 
+use crate::attention::Attended;
 use crate::facts::{NodeFacts, NodeId};
 use crate::health::{ConditionWrite, LifeSigns};
 use crate::lifecycle::{Action, WriteKind};
@@ -63,6 +64,8 @@ pub(super) struct Record {
     pub(super) zone: ZoneId,
     /// How its zone counts it: ready, not ready, or not at all.
     pub(super) counted: Option<bool>,
+    /// Its entry in the heap of deadlines; others of it are leftovers.
+    pub(super) deadline: Attended,
     /// Its patience is over; it has no deadline in the heap.
     pub(super) silent: bool,
     /// Whether its pods have to be marked as not ready.
@@ -79,6 +82,7 @@ impl Record {
             signs,
             zone,
             counted: None,
+            deadline: Attended::default(),
             silent: false,
             pods: PodMarks::Settled,
             conditions_write: Slot::Idle,

@@ -487,3 +487,41 @@ fn who_had_used_up_its_patience_may_speak_first_after_an_absence() {
     bench.pass(1, &OTHERS);
     assert_eq!(bench.ready(9), Some(Truth::Unknown));
 }
+
+#[test]
+fn a_write_decided_before_an_absence_is_not_the_first_thing_after_it() {
+    let mut bench = Bench::new();
+    bench.controller = NodeLifecycle::new(Settings::default());
+    for node in [1, 2, 3, 9] {
+        bench.see(node, facts(1, Truth::True, 1));
+    }
+    bench.tick();
+    bench.refuse = true;
+    bench.pass(55, &OTHERS);
+    let proven = at(bench.now);
+    for _ in 0..100 {
+        bench.now += 1;
+        let actions = bench.controller.tick(at(bench.now), proven);
+        bench.carry_out(actions);
+    }
+    bench.refuse = false;
+    bench.pass(19, &OTHERS);
+    assert_eq!(bench.ready(9), Some(Truth::True), "it may speak first");
+    assert!(
+        bench.controller.next_wake().is_some_and(|wake| wake > at(bench.now)),
+        "and is waited for"
+    );
+    bench.pass(3, &OTHERS);
+    assert_eq!(bench.ready(9), Some(Truth::Unknown));
+}
+
+#[test]
+fn the_first_status_shortens_the_patience() {
+    let mut bench = four();
+    let mut mute = facts(1, Truth::True, 1);
+    mute.conditions = Conditions::default();
+    bench.see(8, mute);
+    bench.see(8, facts(2, Truth::True, 1));
+    bench.pass(51, &[1, 2, 3, 9]);
+    assert_eq!(bench.ready(8), Some(Truth::Unknown), "50 s, not 60");
+}

@@ -66,7 +66,8 @@ pub struct Oracle {
     dark_since: Option<i64>,
     partial_since: Vec<Option<i64>>,
     last_asked: Vec<Option<i64>>,
-    last_landed: Vec<Option<i64>>,
+    /// When a node of the zone was last given up, and which.
+    last_landed: Vec<Option<(i64, u32)>>,
     /// Since when the zone was mostly dark, when its last node was asked to be given up.
     asked_in_partial: Vec<Option<i64>>,
     owners: BTreeMap<String, u32>,
@@ -144,13 +145,16 @@ impl Oracle {
             return;
         }
         self.report.given_up += 1;
-        let last = self.last_landed[zone].replace(cluster.now);
-        // Restarts do not count as an excuse; two seconds of delay on either side do.
-        let slow = self.asked_in_partial[zone]
-            .is_some_and(|since| last.is_some_and(|last| last > since + STALENESS));
-        let shortest = if slow { 98 } else { 8 };
-        if last.is_some_and(|last| cluster.now - last < shortest) {
-            self.fail(cluster, &format!("zone {zone}: two nodes given up at {last:?} and now"));
+        let last = self.last_landed[zone].replace((cluster.now, id));
+        let Some((last, who)) = last else { return };
+        // A restart is no excuse while the last one still wears its taint, and so can be seen.
+        let visible =
+            who != id && cluster.node(who).exists && wears_lost_taint(&cluster.node(who).facts);
+        let partial = self.asked_in_partial[zone].is_some_and(|since| last > since + STALENESS);
+        // Two seconds of delay on either side.
+        let shortest = if visible && partial { 98 } else { 8 };
+        if cluster.now - last < shortest {
+            self.fail(cluster, &format!("zone {zone}: two nodes given up at {last} and now"));
         }
     }
 

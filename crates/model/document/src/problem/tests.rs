@@ -64,7 +64,11 @@ fn a_url_shows_no_user_no_query_and_no_fragment() {
         ("staticPodURL", "h/p?s3cr3t", "h/p?<masked>"),
         ("staticPodURL", "//me:s3cr3t@h/p?s3cr3t", "//<masked>@h/p?<masked>"),
         ("staticPodURL", "https://h/p?", "https://h/p?"),
-        ("clusterDomain", "see http://h/?s3cr3t and http://i#s3cr3t.", "see http://h/?<masked> and http://i#<masked>"),
+        (
+            "clusterDomain",
+            "see http://h/?s3cr3t and http://i#s3cr3t.",
+            "see http://h/?<masked> and http://i#<masked>",
+        ),
         ("clusterDomain", "[\"http://h/?s3cr3t\",\"b?\"]", "[\"http://h/?<masked>\",\"b?\"]"),
         ("clusterDomain", "what? #5", "what? #5"),
     ] {
@@ -80,10 +84,13 @@ fn a_url_shows_no_user_no_query_and_no_fragment() {
 
 #[test]
 fn names_that_nobody_knows_may_sound_like_secrets() {
-    for name in ["staticPodUrlHeaders", "a.bearerToken", "registryPassword", "apiKey", "env[0].vlaue"] {
+    for name in
+        ["staticPodUrlHeaders", "a.bearerToken", "registryPassword", "apiKey", "env[0].vlaue"]
+    {
         assert!(seems_secret(name), "{name}");
     }
-    for name in ["maxPod", "staticPodURLHeader2.x", "tokens.count", "clusterDomian", "env[0].name"] {
+    for name in ["maxPod", "staticPodURLHeader2.x", "tokens.count", "clusterDomian", "env[0].name"]
+    {
         assert!(!seems_secret(name), "{name}");
     }
 }

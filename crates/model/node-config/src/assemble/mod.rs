@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use crate::document::{self, Node, Value};
 use crate::feature_gates::{FeatureGates, Gate};
+use crate::findings::drop_repeats;
 use crate::flags::ConfigEdit;
 use crate::problem::{Origin, Problem, Severity};
 use crate::schema::{self, DefaultingGates, KUBELET_CONFIGURATION, NameMatching};
@@ -37,12 +38,15 @@ pub struct SourceFile {
     pub bytes: Vec<u8>,
 }
 
-/// What `--config` and `--config-dir` name.
+/// What `--config`, `--config-dir` and `--image-credential-provider-config` name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConfigFiles {
     pub config: Option<SourceFile>,
     /// Only those that `drop_in_order` takes, in its order.
     pub drop_ins: Vec<SourceFile>,
+    /// What `--image-credential-provider-config` names: the file, or those of the folder that
+    /// `credential_provider::file_order` takes, in its order. Nothing when it names nothing.
+    pub credential_providers: Option<Vec<SourceFile>>,
 }
 
 /// The settled tree, or as much of it as could be read.
@@ -255,17 +259,6 @@ pub(crate) fn locate(problem: Problem, tree: &Node) -> Problem {
     }
     let origin = nearest.origin.clone();
     problem.at(origin)
-}
-
-/// The same finding from two stages is one finding.
-pub(crate) fn drop_repeats(problems: &mut Vec<Problem>) {
-    let mut seen: Vec<Problem> = Vec::with_capacity(problems.len());
-    for problem in problems.drain(..) {
-        if !seen.contains(&problem) {
-            seen.push(problem);
-        }
-    }
-    *problems = seen;
 }
 
 /// Refuses anything but a `KubeletConfiguration` v1beta1. The file may spell the two names in any

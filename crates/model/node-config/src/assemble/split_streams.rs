@@ -18,7 +18,9 @@ pub(super) fn forget_without_gate(
     }
     for format in ["text", "json"] {
         let path = format!("logging.options.{format}.splitStream");
-        let Some(said) = child(tree, &["logging", "options", format, "splitStream"]) else { continue };
+        let Some(said) = child(tree, &["logging", "options", format, "splitStream"]) else {
+            continue;
+        };
         if said.value != Value::Bool(true) {
             continue;
         }

@@ -19,6 +19,7 @@ fn files(config: Option<&str>, drop_ins: &[&str]) -> ConfigFiles {
             .enumerate()
             .map(|(index, body)| source(&format!("/etc/kubelet/conf.d/{index}.conf"), body))
             .collect(),
+        ..ConfigFiles::default()
     }
 }
 
@@ -346,21 +347,24 @@ fn only_a_kubelet_configuration_of_v1beta1_is_taken() {
         ),
         ("[1]", "c:1: expected an object of kind KubeletConfiguration, found a list"),
         ("# nothing", "c:1: expected an object of kind KubeletConfiguration, found nothing"),
-        ("", "c: the file is empty, expected a KubeletConfiguration"),
+        ("", "c: the file is empty, expected a configuration"),
     ] {
         let file = SourceFile { path: "c".to_owned(), bytes: text.as_bytes().to_vec() };
-        let config = ConfigFiles { config: Some(file.clone()), drop_ins: Vec::new() };
+        let config = ConfigFiles { config: Some(file.clone()), ..ConfigFiles::default() };
         assert_eq!(told(&config, &[]), [found], "{text}");
         assert!(!assemble(&[], &config, false).readable);
-        let drop_in = ConfigFiles { config: None, drop_ins: vec![file] };
+        let drop_in = ConfigFiles { drop_ins: vec![file], ..ConfigFiles::default() };
         assert_eq!(told(&drop_in, &[]), [found], "{text}");
     }
     // The two names are found in any case in the file, exactly in a drop-in.
     let bytes = b"APIVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration".to_vec();
     let file = SourceFile { path: "c".to_owned(), bytes };
-    let found = told(&ConfigFiles { config: Some(file.clone()), drop_ins: Vec::new() }, &[]);
+    let found = told(&ConfigFiles { config: Some(file.clone()), ..ConfigFiles::default() }, &[]);
     assert_eq!(found, ["c:1: APIVersion: kubelet.config.k8s.io/v1beta1: unknown field, ignored"]);
-    assert!(!assemble(&[], &ConfigFiles { config: None, drop_ins: vec![file] }, false).readable);
+    assert!(
+        !assemble(&[], &ConfigFiles { drop_ins: vec![file], ..ConfigFiles::default() }, false)
+            .readable
+    );
 }
 
 #[test]

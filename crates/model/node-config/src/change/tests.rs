@@ -14,7 +14,7 @@ fn config(lines: &str, args: &[&str]) -> NodeConfig {
     };
     let mut words = vec!["--kubeconfig=/etc/kubeconfig".to_owned()];
     words.extend(args.iter().map(|word| (*word).to_owned()));
-    let files = ConfigFiles { config: Some(file), drop_ins: Vec::new() };
+    let files = ConfigFiles { config: Some(file), ..ConfigFiles::default() };
     let loaded = load(flags::parse(&words), &files);
     loaded.config.unwrap_or_else(|| panic!("{:?}", loaded.problems))
 }
@@ -49,6 +49,26 @@ fn every_row_is_a_field_and_stands_once() {
 fn equal_configurations_have_no_changes() {
     let lines = "maxPods: 20\nregisterWithTaints: [{key: a, effect: NoSchedule}]";
     assert_eq!(compare(&config(lines, &[]), &config(lines, &[])), []);
+}
+
+#[test]
+fn a_changed_file_of_credential_providers_counts_from_the_next_start_on() {
+    let with = |value: &str, blank: &str| {
+        let text = format!(
+            "{blank}apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\n\
+             providers: [{{name: ecr, matchImages: [r.example], defaultCacheDuration: 1h, \
+             apiVersion: credentialprovider.kubelet.k8s.io/v1, env: [{{name: K, value: {value}}}]}}]\n"
+        );
+        let file = SourceFile { path: "/etc/p.yaml".to_owned(), bytes: text.into_bytes() };
+        let files =
+            ConfigFiles { credential_providers: Some(vec![file]), ..ConfigFiles::default() };
+        load(flags::parse(&[]), &files).config.unwrap()
+    };
+    assert_eq!(compare(&with("a", ""), &with("a", "\n\n")), []);
+    let changes = compare(&with("a", ""), &with("s3cr3t", ""));
+    assert_eq!(one(&changes).field, "credentialProviders");
+    assert!(!one(&changes).take_over.is_live());
+    assert!(!format!("{changes:?}").contains("s3cr3t"));
 }
 
 #[test]

@@ -124,6 +124,7 @@ fn check_tokens(entry: &Entry, tokens_allowed: bool, problems: &mut Vec<Problem>
     }
     check_keys(entry, &at(REQUIRED_KEYS), problems);
     check_keys(entry, &at(OPTIONAL_KEYS), problems);
+    let required_keys: BTreeSet<&str> = required_keys.into_iter().collect();
     for key in entry.texts(&at(OPTIONAL_KEYS)) {
         if required_keys.contains(&key) {
             let message = format!("must not stand in {REQUIRED_KEYS} too");

@@ -58,6 +58,25 @@ fn a_good_file_becomes_a_value() {
     assert!(tokens.require_service_account);
     assert_eq!(tokens.required_service_account_annotation_keys, ["example.com/Role"]);
     assert!(!format!("{config:?}").contains("sesame"));
+    assert!(!config.to_value().to_string().contains("sesame"), "{}", config.to_value());
+    let rows: Vec<String> = config
+        .rows()
+        .iter()
+        .map(|row| format!("{} {} {}", row.path, row.value, row.origin))
+        .collect();
+    let start = "credentialProviders.ecr";
+    let place = "/etc/providers/0.yaml:4";
+    assert_eq!(
+        rows,
+        [
+            format!(
+                "{start}.matchImages [\"*.dkr.ecr.*.example.com\",\"registry.example:5000/team\"] {place}"
+            ),
+            format!("{start}.defaultCacheDuration 12h0m0s {place}"),
+            format!("{start}.apiVersion credentialprovider.kubelet.k8s.io/v1 {place}"),
+            format!("{start}.env [\"KEY=<masked>\"] {place}"),
+        ]
+    );
 }
 
 #[test]
@@ -74,11 +93,7 @@ fn refusals_name_file_line_field_and_what_was_expected() {
         ("name: ecr", "name: a b", "4: providers[0].name: a b: must not contain a space"),
         ("name: ecr", "name: ..", "4: providers[0].name: ..: must not be a folder"),
         ("name: ecr", "name: ''", "4: providers[0].name: \"\": must be the name of a program"),
-        (
-            "  args: [get]",
-            "  arguments: [get]",
-            "8: providers[0].arguments: [\"get\"]: unknown field",
-        ),
+        ("  args: [get]", "  arguments: [get]", "8: providers[0].arguments: [...]: unknown field"),
         (
             "  args: [get]",
             "  args: [get]\n  args: []",
@@ -176,6 +191,37 @@ fn files_are_merged_and_a_name_belongs_to_one() {
         problems[0].to_string(),
         "/etc/providers/1.yaml:4: providers[0].name: ecr: another provider has this name"
     );
+}
+
+#[test]
+fn no_mistake_brings_the_value_of_a_variable_to_light() {
+    for (from, to) in [
+        ("[{name: KEY, value: sesame}]", "{name: KEY, value: sesame}"),
+        ("[{name: KEY, value: sesame}]", "[sesame]"),
+        ("[{name: KEY, value: sesame}]", "sesame"),
+        ("value: sesame", "value: [sesame]"),
+        ("value: sesame", "value: {sesame: sesame}"),
+        ("value: sesame", "Value: sesame"),
+        ("value: sesame", "vlaue: sesame"),
+        ("value: sesame", "value: !!int sesame"),
+        ("  env:", "  evn:"),
+        ("providers:\n- name", "providers:\n  name"),
+        ("kind: C", "kind: X"),
+    ] {
+        let said = refusal(from, to);
+        assert!(!said.join("\n").contains("sesame"), "{to}: {said:#?}");
+    }
+}
+
+#[test]
+fn many_keys_are_judged_in_reasonable_time() {
+    let keys: Vec<String> = (0..30_000).map(|number| format!("key-{number}")).collect();
+    let keys = keys.join(", ");
+    let text = GOOD.replace(
+        "[example.com/Role]",
+        &format!("[{keys}]\n    optionalServiceAccountAnnotationKeys: [{keys}]"),
+    );
+    assert_eq!(read(&[&text]).unwrap_err().len(), 30_000);
 }
 
 #[test]

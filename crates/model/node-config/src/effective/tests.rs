@@ -13,7 +13,7 @@ fn effective(body: &str, edits: &[ConfigEdit]) -> Effective {
     let bytes = format!("{HEAD}{body}").into_bytes();
     let files = ConfigFiles {
         config: Some(SourceFile { path: "/c.yaml".to_owned(), bytes }),
-        drop_ins: Vec::new(),
+        ..ConfigFiles::default()
     };
     Effective::of(&assemble(edits, &files, false).tree)
 }
@@ -87,4 +87,21 @@ fn the_table_lists_what_somebody_said_and_no_secret() {
     let masked = shown.clone().masked();
     assert!(shown.to_yaml().contains("secret"));
     assert!(!masked.to_yaml().contains("secret") && !masked.to_json().contains("secret"));
+}
+
+#[test]
+fn no_form_shows_the_user_the_query_or_the_fragment_of_a_url() {
+    for url in ["https://u:s3cr3t@h/p?token=s3cr3t#s3cr3t", "https://h/p#s3cr3t"] {
+        let body = format!("staticPodURL: '{url}'\nclusterDNS: ['{url}']\n");
+        let shown = effective(&body, &[]);
+        let masked = shown.clone().masked();
+        assert!(!masked.to_yaml().contains("s3cr3t"), "{}", masked.to_yaml());
+        assert!(
+            !masked.to_json().contains("s3cr3t")
+                && !masked.to_value().to_string().contains("s3cr3t")
+        );
+        let rows = format!("{:?}", shown.said_values());
+        assert!(rows.contains("staticPodURL") && rows.contains("clusterDNS"), "{rows}");
+        assert!(!rows.contains("s3cr3t"), "{rows}");
+    }
 }

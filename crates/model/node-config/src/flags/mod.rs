@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::problem::{MASK, Problem, is_secret, shown_value};
+use crate::problem::{MASK, Problem, masked_text, shown_value};
 
 mod kind;
 mod reader;
@@ -112,10 +112,9 @@ impl fmt::Debug for GivenFlag {
 impl fmt::Debug for ConfigEdit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} = ", self.path)?;
-        if is_secret(self.path) {
-            out.write_str(MASK)?;
-        } else {
-            write!(out, "{}", self.value)?;
+        match &self.value {
+            Value::String(text) => write!(out, "{:?}", masked_text(self.path, text))?,
+            other => out.write_str(&masked_text(self.path, &other.to_string()))?,
         }
         write!(out, " (--{}, {:?})", self.flag, self.combine)
     }

@@ -17,7 +17,7 @@ fn parsed(arguments: &[&str]) -> CommandLine {
 
 fn load_file(bytes: &[u8], arguments: &[&str]) -> Loaded {
     let config = SourceFile { path: "/etc/kubelet/config.yaml".to_owned(), bytes: bytes.to_vec() };
-    let files = ConfigFiles { config: Some(config), drop_ins: Vec::new() };
+    let files = ConfigFiles { config: Some(config), ..ConfigFiles::default() };
     load(parsed(arguments), &files)
 }
 
@@ -84,6 +84,100 @@ fn a_finding_about_a_gate_is_told_once_and_where_the_gate_was_said() {
     assert!(told[0].starts_with("--feature-gates: featureGates.NoSuchGate: "), "{told:#?}");
 }
 
+fn providers(text: &str) -> ConfigFiles {
+    let file = SourceFile { path: "/etc/providers.yaml".to_owned(), bytes: text.into() };
+    ConfigFiles { credential_providers: Some(vec![file]), ..ConfigFiles::default() }
+}
+
+const PROVIDERS: &str = "apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+providers:
+- {name: ecr, matchImages: [registry.example], defaultCacheDuration: 1h, apiVersion: credentialprovider.kubelet.k8s.io/v1}
+";
+const PROVIDER_FLAGS: [&str; 2] = [
+    "--image-credential-provider-config=/etc/providers.yaml",
+    "--image-credential-provider-bin-dir=/opt/providers",
+];
+
+#[test]
+fn credential_providers_are_part_of_the_configuration() {
+    let loaded = load(parsed(&PROVIDER_FLAGS), &providers(PROVIDERS));
+    let config = loaded.config.unwrap();
+    assert_eq!(config.credential_providers().providers[0].name, "ecr");
+    assert_eq!(loaded.credential_providers.as_ref(), Some(config.credential_providers()));
+    let none = load(parsed(&[]), &ConfigFiles::default());
+    assert_eq!(none.config.unwrap().credential_providers().providers, []);
+    assert_eq!(none.credential_providers, None);
+}
+
+#[test]
+fn what_is_wrong_with_credential_providers_joins_the_other_findings() {
+    let wrong = PROVIDERS.replace("name: ecr", "name: a/b").replace("1h", "-1h");
+    let flags = [PROVIDER_FLAGS[0], PROVIDER_FLAGS[1], "--max-pods=-1"];
+    let loaded = load(parsed(&flags), &providers(&wrong));
+    assert!(loaded.config.is_none() && loaded.credential_providers.is_none());
+    let told: Vec<_> = loaded.errors().map(ToString::to_string).collect();
+    for start in [
+        "--max-pods: maxPods: -1: ",
+        "/etc/providers.yaml:4: providers[0].name: a/b: ",
+        "/etc/providers.yaml:4: providers[0].defaultCacheDuration: -1h",
+    ] {
+        assert!(told.iter().any(|line| line.starts_with(start)), "{start} in {told:#?}");
+    }
+    // The gates that judge the providers are those of the whole configuration.
+    let tokens = PROVIDERS.replace(
+        "ecr, ",
+        "ecr, tokenAttributes: {serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: false}, ",
+    );
+    assert!(load(parsed(&PROVIDER_FLAGS), &providers(&tokens)).config.is_some());
+    let off = "--feature-gates=KubeletServiceAccountTokenForCredentialProviders=false";
+    let refused = load(parsed(&[PROVIDER_FLAGS[0], PROVIDER_FLAGS[1], off]), &providers(&tokens));
+    assert!(refused.errors().any(|problem| problem.message.contains("feature gate")));
+}
+
+#[test]
+fn one_half_of_the_credential_provider_flags_is_refused_with_all_else() {
+    let wrong = PROVIDERS.replace("name: ecr", "name: a/b");
+    let loaded = load(parsed(&PROVIDER_FLAGS[..1]), &providers(&wrong));
+    let told: Vec<_> = loaded.errors().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(told[0].contains("--image-credential-provider-bin-dir"), "{told:#?}");
+    let loaded = load(parsed(&PROVIDER_FLAGS[1..]), &ConfigFiles::default());
+    assert!(loaded.config.is_none());
+}
+
+#[test]
+fn a_misspelled_field_does_not_show_a_secret() {
+    for body in [
+        "staticPodUrlHeader: {Authorization: [s3cr3t]}",
+        "staticPodURLHeaders: {Authorization: s3cr3t}",
+        "STATICPODURLHEADER: s3cr3t",
+        "manifestHeader: s3cr3t",
+        "bearerToken: s3cr3t",
+        "unknown: [s3cr3t]",
+        "unknown: {deep: {er: s3cr3t}}",
+        "maxPods: {token: s3cr3t}",
+        "staticPodURLHeader: s3cr3t",
+        "staticPodURLHeader: [s3cr3t]",
+        "staticPodURLHeader: {a: s3cr3t}",
+        "staticPodURLHeader: {a: [!!int s3cr3t]}",
+        "staticPodURI: 'https://h/p?s3cr3t s3cr3t'",
+    ] {
+        let loaded = load_text(&format!("{body}\n"), &[]);
+        assert!(!loaded.problems.is_empty(), "{body}");
+        let told: Vec<_> = loaded.problems.iter().map(ToString::to_string).collect();
+        assert!(!told.join("\n").contains("s3cr3t"), "{body}: {told:#?}");
+    }
+    let told = load_text("clusterDomian: cluster.local\n", &[]).problems[0].to_string();
+    assert!(told.ends_with("clusterDomian: cluster.local: unknown field, ignored"), "{told}");
+    for header in ["--manifest-url-header=s3cr3t", "--manifest-url-headr=s3cr3t"] {
+        let told = format!("{:?}", load_text("", &[header]).problems);
+        assert!(told.contains("manifest-url-head") && !told.contains("s3cr3t"), "{told}");
+    }
+    let edits = format!("{:?}", parsed(&["--manifest-url=http://h/?s3cr3t"]));
+    assert!(edits.contains("http://h/?<masked>") && !edits.contains("s3cr3t"), "{edits}");
+}
+
 fn any_body() -> impl Strategy<Value = String> {
     let line = prop_oneof![
         any::<i32>().prop_map(|number| format!("maxPods: {number}")),
@@ -106,7 +200,7 @@ proptest! {
     fn loading_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = load_file(&bytes, &[]);
         let drop_in = SourceFile { path: "x.conf".to_owned(), bytes };
-        let files = ConfigFiles { config: None, drop_ins: vec![drop_in] };
+        let files = ConfigFiles { drop_ins: vec![drop_in], ..ConfigFiles::default() };
         let _ = load(parsed(&[]), &files);
     }
 

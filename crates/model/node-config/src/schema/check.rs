@@ -11,7 +11,7 @@ use pod_model::{GoDuration, Quantity};
 
 use super::{Field, Kind, Presence};
 use crate::document::{Node, Number, Value, child_path, item_path};
-use crate::problem::Problem;
+use crate::problem::{MASK, Problem, seems_secret};
 
 /// Whether `MaxPods` means `maxPods`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +62,11 @@ impl Decoder<'_> {
         for (name, value) in entries {
             let child = child_path(path, name);
             let Some(field) = self.find_field(fields, name) else {
+                // A misspelled name hides what its field is, so a name that only sounds like a
+                // secret is one here.
+                let shown = if seems_secret(&child) { MASK.to_owned() } else { value.shown() };
                 let told = Problem::warning(child, unknown_field(fields, name));
-                self.problems.push(told.with_value(value.shown()).at(value.origin.clone()));
+                self.problems.push(told.with_value(shown).at(value.origin.clone()));
                 continue;
             };
             if let Some(settled) = self.field(value, field, &child) {

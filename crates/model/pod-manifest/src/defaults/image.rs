@@ -3,6 +3,8 @@
 //! The rule it keeps: a name that is no image name, or that has a digest, has no such tag; a name
 //! without tag and digest has it.
 
+const LONGEST_PATH: usize = 255;
+
 /// Whether the image is pulled by the moving tag.
 pub(super) fn is_latest(image: &str) -> bool {
     matches!(tag_of(image), Some("latest"))
@@ -12,8 +14,8 @@ pub(super) fn is_latest(image: &str) -> bool {
 /// only a digest or is no image name.
 fn tag_of(image: &str) -> Option<&str> {
     // A bare identifier of 64 hexadecimal digits is not taken for a name.
-    let is_identifier = image.len() == 64
-        && image.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_identifier =
+        image.len() == 64 && image.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if is_identifier {
         return None;
     }
@@ -65,9 +67,12 @@ fn is_name(name: &str) -> bool {
         Some((first, path)) if looks_like_registry(first) => (Some(first), path),
         _ => (None, name),
     };
+    // A name of one part, and one below Docker's own registry, is completed with `library/`.
+    let own = matches!(registry, None | Some("docker.io" | "index.docker.io"));
+    let prefix = if own && !path.contains('/') { "library/".len() } else { 0 };
     registry.is_none_or(is_registry)
         && path.split('/').all(is_path_component)
-        && name.len() <= 255
+        && prefix + path.len() <= LONGEST_PATH
 }
 
 fn looks_like_registry(text: &str) -> bool {
@@ -105,9 +110,10 @@ fn is_path_component(text: &str) -> bool {
     if !bytes.first().is_some_and(word) || !bytes.last().is_some_and(word) {
         return false;
     }
-    bytes.split(word).filter(|gap| !gap.is_empty()).all(|gap| {
-        matches!(gap, b"." | b"_" | b"__") || gap.iter().all(|byte| *byte == b'-')
-    })
+    bytes
+        .split(word)
+        .filter(|gap| !gap.is_empty())
+        .all(|gap| matches!(gap, b"." | b"_" | b"__") || gap.iter().all(|byte| *byte == b'-'))
 }
 
 #[cfg(test)]
@@ -137,6 +143,10 @@ mod tests {
             ("busybox:", None),
             ("busybox: latest", None),
             (&"a".repeat(64), None),
+            (&"x".repeat(247), Some("latest")),
+            (&"x".repeat(248), None),
+            (&format!("example.com/{}", "x".repeat(255)), Some("latest")),
+            (&format!("example.com/{}", "x".repeat(256)), None),
         ] {
             assert_eq!(tag_of(image), tag, "{image}");
         }

@@ -2,8 +2,7 @@
 
 use pod_model::pod::volume::network::{AzureDisk, Iscsi, Rbd, ScaleIo};
 use pod_model::pod::volume::{
-    DownwardApiFile, EmptyDir, EphemeralVolume, HostPathType, PersistentVolumeMode,
-    ProjectedVolume,
+    DownwardApiFile, EmptyDir, EphemeralVolume, HostPathType, PersistentVolumeMode, ProjectedVolume,
 };
 use pod_model::pod::{Volume, VolumeSource};
 

@@ -58,7 +58,10 @@ fn a_uid_of_the_manifest_stays_and_a_url_adds_no_toleration() {
     identify(&mut pod, "uid-1", "t");
     assert_eq!(&*pod.metadata.uid, "own");
     assert_eq!(pod.metadata.annotations.get("kubernetes.io/config.hash"), Some(&Box::from("own")));
-    assert_eq!(pod.metadata.annotations.get("kubernetes.io/config.source"), Some(&Box::from("http")));
+    assert_eq!(
+        pod.metadata.annotations.get("kubernetes.io/config.source"),
+        Some(&Box::from("http"))
+    );
     assert!(pod.spec.tolerations.is_empty());
 }
 
@@ -90,10 +93,26 @@ fn references_to_the_api() {
             "secrets",
             "spec.containers[0].env[0]",
         ),
-        (r#"spec.resourceClaims=[{"name":"a","resourceClaimName":"b"}]"#, "resourceclaims", "spec.resourceClaims"),
-        (r#"spec.volumes=[{"name":"a","secret":{"secretName":"s"}}]"#, "secrets", "spec.volumes[0]"),
-        (r#"spec.volumes=[{"name":"a","configMap":{"name":"s"}}]"#, "configmaps", "spec.volumes[0]"),
-        (r#"spec.volumes=[{"name":"a","csi":{"driver":"d"}}]"#, "csidrivers (via CSI volumes)", "spec.volumes[0].csi"),
+        (
+            r#"spec.resourceClaims=[{"name":"a","resourceClaimName":"b"}]"#,
+            "resourceclaims",
+            "spec.resourceClaims",
+        ),
+        (
+            r#"spec.volumes=[{"name":"a","secret":{"secretName":"s"}}]"#,
+            "secrets",
+            "spec.volumes[0]",
+        ),
+        (
+            r#"spec.volumes=[{"name":"a","configMap":{"name":"s"}}]"#,
+            "configmaps",
+            "spec.volumes[0]",
+        ),
+        (
+            r#"spec.volumes=[{"name":"a","csi":{"driver":"d"}}]"#,
+            "csidrivers (via CSI volumes)",
+            "spec.volumes[0].csi",
+        ),
         (
             r#"spec.volumes=[{"name":"a","persistentVolumeClaim":{"claimName":"d"}}]"#,
             "persistentvolumeclaims",
@@ -143,7 +162,7 @@ fn references_to_the_api() {
     assert_eq!(api_reference(&typed(&pod)), None);
 }
 
-fn read(text: &str, kind: SourceKind) -> crate::source::StaticPods {
+fn read(text: &str, kind: SourceKind) -> crate::StaticPods {
     let source = StaticPodSource {
         node_name: "n",
         kind,

@@ -148,8 +148,7 @@ fn check_resource_claim<'pod>(
         let why = "expected either resourceClaimName or resourceClaimTemplateName";
         findings.forbidden(path, why);
     }
-    for (target, field) in
-        [(direct, "resourceClaimName"), (template, "resourceClaimTemplateName")]
+    for (target, field) in [(direct, "resourceClaimName"), (template, "resourceClaimTemplateName")]
     {
         if let Some(target) = target {
             findings.name(&path.child(field), target, check_dns_subdomain(target));

@@ -115,10 +115,9 @@ fn check_source(source: &EnvVarSource, has_value: bool, findings: &mut Findings,
         let path = path.child("resourceFieldRef");
         check_resource_field(selector, Appearance::Variable, findings, &path);
     }
-    for (selector, field) in [
-        (&source.config_map_key_ref, "configMapKeyRef"),
-        (&source.secret_key_ref, "secretKeyRef"),
-    ] {
+    for (selector, field) in
+        [(&source.config_map_key_ref, "configMapKeyRef"), (&source.secret_key_ref, "secretKeyRef")]
+    {
         if let Some(selector) = selector {
             count += 1;
             check_key(selector, findings, &path.child(field));

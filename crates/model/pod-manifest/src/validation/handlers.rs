@@ -12,10 +12,40 @@ use super::{Surroundings, words};
 
 const PORTS: (i64, i64) = (1, 65535);
 const PLAIN_SIGNALS: [&str; 34] = [
-    "SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL",
-    "SIGINT", "SIGIO", "SIGIOT", "SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT",
-    "SIGSEGV", "SIGSTKFLT", "SIGSTOP", "SIGSYS", "SIGTERM", "SIGTRAP", "SIGTSTP", "SIGTTIN",
-    "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGWINCH", "SIGXCPU", "SIGXFSZ",
+    "SIGABRT",
+    "SIGALRM",
+    "SIGBUS",
+    "SIGCHLD",
+    "SIGCLD",
+    "SIGCONT",
+    "SIGFPE",
+    "SIGHUP",
+    "SIGILL",
+    "SIGINT",
+    "SIGIO",
+    "SIGIOT",
+    "SIGKILL",
+    "SIGPIPE",
+    "SIGPOLL",
+    "SIGPROF",
+    "SIGPWR",
+    "SIGQUIT",
+    "SIGSEGV",
+    "SIGSTKFLT",
+    "SIGSTOP",
+    "SIGSYS",
+    "SIGTERM",
+    "SIGTRAP",
+    "SIGTSTP",
+    "SIGTTIN",
+    "SIGTTOU",
+    "SIGURG",
+    "SIGUSR1",
+    "SIGUSR2",
+    "SIGVTALRM",
+    "SIGWINCH",
+    "SIGXCPU",
+    "SIGXFSZ",
 ];
 
 /// The probes and hooks of a container that may have them.
@@ -42,7 +72,11 @@ pub(super) fn check_container(
                 findings.invalid(&grace, seconds, "a readiness probe ends no container");
             }
         } else if probe.success_threshold != 1 {
-            findings.invalid(&path.child("successThreshold"), probe.success_threshold, "expected 1");
+            findings.invalid(
+                &path.child("successThreshold"),
+                probe.success_threshold,
+                "expected 1",
+            );
         }
     }
 }
@@ -132,12 +166,7 @@ struct Ways<'spec> {
     sleep: Option<&'spec SleepAction>,
 }
 
-fn check_ways(
-    ways: &Ways<'_>,
-    around: &Surroundings<'_>,
-    findings: &mut Findings,
-    path: &Path,
-) {
+fn check_ways(ways: &Ways<'_>, around: &Surroundings<'_>, findings: &mut Findings, path: &Path) {
     let given = [
         (ways.exec.is_some(), "exec"),
         (ways.http_get.is_some(), "httpGet"),
@@ -147,7 +176,10 @@ fn check_ways(
     ];
     let mut chosen = given.iter().filter(|(given, _)| *given).map(|(_, field)| *field);
     let Some(first) = chosen.next() else {
-        findings.forbidden(path, "expected one of exec, httpGet, tcpSocket, grpc (probe) and sleep (hook)");
+        findings.forbidden(
+            path,
+            "expected one of exec, httpGet, tcpSocket, grpc (probe) and sleep (hook)",
+        );
         return;
     };
     for surplus in chosen {

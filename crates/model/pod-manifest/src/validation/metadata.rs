@@ -3,9 +3,7 @@
 use pod_model::pod::meta::{ObjectMeta, OwnerReference};
 use pod_model::pod::security::{ProfileType, SecurityProfile};
 use pod_model::pod::{Pod, TextMap};
-use pod_model::{
-    check_dns_label, check_dns_subdomain, check_label_value, check_qualified_name,
-};
+use pod_model::{check_dns_label, check_dns_subdomain, check_label_value, check_qualified_name};
 
 use super::findings::{Findings, Path};
 use super::words::{check_descending, check_name_prefix};
@@ -200,4 +198,3 @@ fn check_agree(annotation: &str, field: &SecurityProfile, findings: &mut Finding
         findings.forbidden(&path.child("localhostProfile"), why);
     }
 }
-

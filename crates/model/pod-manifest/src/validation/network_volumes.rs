@@ -3,7 +3,9 @@
 use pod_model::check_dns_label;
 use pod_model::check_dns_subdomain;
 use pod_model::pod::VolumeSource;
-use pod_model::pod::volume::network::{AzureDisk, FibreChannel, Flocker, Iscsi, Quobyte, StorageOs};
+use pod_model::pod::volume::network::{
+    AzureDisk, FibreChannel, Flocker, Iscsi, Quobyte, StorageOs,
+};
 use pod_model::pod::volume::{CsiVolume, NamedReference};
 
 use super::findings::{Findings, Path};
@@ -141,9 +143,9 @@ fn is_iscsi_name(name: &str) -> bool {
     };
     if name.starts_with("iqn") {
         // The rule is not bound to the start of the text, so any qualified name in it will do.
-        return name.match_indices("iqn.").any(|(at, _)| {
-            is_qualified_iscsi(name.get(at + 4..).unwrap_or_default())
-        });
+        return name
+            .match_indices("iqn.")
+            .any(|(at, _)| is_qualified_iscsi(name.get(at + 4..).unwrap_or_default()));
     }
     hex("eui", 16) || hex("naa", 32)
 }
@@ -154,10 +156,8 @@ fn is_qualified_iscsi(text: &str) -> bool {
     let digits = |from: usize, to: usize| {
         bytes.get(from..to).is_some_and(|part| part.iter().all(u8::is_ascii_digit))
     };
-    let dated = digits(0, 4)
-        && bytes.get(4) == Some(&b'-')
-        && digits(5, 7)
-        && bytes.get(7) == Some(&b'.');
+    let dated =
+        digits(0, 4) && bytes.get(4) == Some(&b'-') && digits(5, 7) && bytes.get(7) == Some(&b'.');
     let Some((domain, rest)) = text.get(8..).and_then(|rest| rest.split_once(':')) else {
         return false;
     };

@@ -15,6 +15,9 @@ pub(super) fn check(around: &Surroundings<'_>, findings: &mut Findings, path: &P
     match os.name {
         OsName::Linux => check_linux(spec, findings, path),
         OsName::Windows => check_windows(spec, findings, path),
+        OsName::Other(_) if os.name.is_empty() => {
+            findings.required(&path.child("os").child("name"));
+        }
         OsName::Other(_) => findings.unsupported(&path.child("os"), &os.name, OsName::KNOWN),
     }
 }

@@ -1,9 +1,7 @@
 //! Rules for what a pod says for all its containers together.
 
 use pod_model::pod::PodSpec;
-use pod_model::pod::resources::{
-    HUGE_PAGES_PREFIX, ResourceRequirements, Side, containers_total,
-};
+use pod_model::pod::resources::{HUGE_PAGES_PREFIX, ResourceRequirements, Side, containers_total};
 
 use super::Surroundings;
 use super::findings::{Findings, Path};
@@ -49,7 +47,11 @@ fn check_sums(
         for (name, limit) in container.resources.limits.iter() {
             if let Some(most) = requirements.limits.get(name).filter(|most| limit > *most) {
                 let path = path.child("containers").index(index).key(name).child("limits");
-                findings.invalid(&path, limit, format!("expected at most the pod's limit of {most}"));
+                findings.invalid(
+                    &path,
+                    limit,
+                    format!("expected at most the pod's limit of {most}"),
+                );
             }
         }
     }

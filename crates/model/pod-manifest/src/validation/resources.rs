@@ -134,10 +134,10 @@ fn check_name(name: &str, rules: NameRules, findings: &mut Findings, path: &Path
         NameRules::Pod if !is_pod_level_resource(name) => {
             findings.unsupported(path, name, &["cpu", "memory", "hugepages-*"]);
         }
-        NameRules::Container if plain => {
-            if !CONTAINER_RESOURCES.contains(&name) && !is_huge_pages(name) {
-                findings.invalid(path, name, "expected a resource that containers have");
-            }
+        NameRules::Container
+            if plain && !CONTAINER_RESOURCES.contains(&name) && !is_huge_pages(name) =>
+        {
+            findings.invalid(path, name, "expected a resource that containers have");
         }
         NameRules::Container if !is_native(name) && !is_extended(name) => {
             findings.invalid(path, name, "expected the name of an extended resource");

@@ -18,8 +18,9 @@ pub(super) fn check_affinity(affinity: &Affinity, findings: &mut Findings, path:
     if let Some(node) = &affinity.node_affinity {
         let path = path.child("nodeAffinity");
         if let Some(required) = &node.required {
-            let terms =
-                path.child("requiredDuringSchedulingIgnoredDuringExecution").child("nodeSelectorTerms");
+            let terms = path
+                .child("requiredDuringSchedulingIgnoredDuringExecution")
+                .child("nodeSelectorTerms");
             if required.node_selector_terms.is_empty() {
                 findings.required(&terms);
             }
@@ -148,7 +149,11 @@ pub(super) fn check_tolerations(
         let path = path.index(index);
         let operator = path.child("operator");
         if !toleration.key.is_empty() {
-            findings.name(&path.child("key"), &toleration.key, check_qualified_name(&toleration.key));
+            findings.name(
+                &path.child("key"),
+                &toleration.key,
+                check_qualified_name(&toleration.key),
+            );
         } else if toleration.operator != TolerationOperator::Exists {
             findings.invalid(&operator, &toleration.operator, "expected Exists without a key");
         }
@@ -203,7 +208,11 @@ pub(super) fn check_spread(
     for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);
         if constraint.max_skew <= 0 {
-            findings.invalid(&path.child("maxSkew"), constraint.max_skew, "expected more than zero");
+            findings.invalid(
+                &path.child("maxSkew"),
+                constraint.max_skew,
+                "expected more than zero",
+            );
         }
         findings.require(&constraint.topology_key, &path.child("topologyKey"));
         let action = &constraint.when_unsatisfiable;
@@ -262,6 +271,7 @@ pub(super) fn check_gates(spec: &PodSpec, findings: &mut Findings, path: &Path) 
         }
     }
     if !spec.node_name.is_empty() && !spec.scheduling_gates.is_empty() {
-        findings.forbidden(&path.child("nodeName"), "may not be set while there are schedulingGates");
+        findings
+            .forbidden(&path.child("nodeName"), "may not be set while there are schedulingGates");
     }
 }

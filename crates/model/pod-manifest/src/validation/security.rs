@@ -96,9 +96,16 @@ fn sysctl_namespace(name: &str) -> Option<SysctlNamespace> {
     let name = dotted_sysctl(name);
     let name = name.split('*').next().unwrap_or_default();
     match name {
-        "kernel.sem" | "kernel.shmall" | "kernel.shmmax" | "kernel.shmmni"
-        | "kernel.shm_rmid_forced" | "kernel.shm" | "kernel.msgmax" | "kernel.msgmnb"
-        | "kernel.msgmni" | "kernel.msg" => Some(SysctlNamespace::Ipc),
+        "kernel.sem"
+        | "kernel.shmall"
+        | "kernel.shmmax"
+        | "kernel.shmmni"
+        | "kernel.shm_rmid_forced"
+        | "kernel.shm"
+        | "kernel.msgmax"
+        | "kernel.msgmnb"
+        | "kernel.msgmni"
+        | "kernel.msg" => Some(SysctlNamespace::Ipc),
         _ if name.starts_with("net.") => Some(SysctlNamespace::Network),
         _ if name.starts_with("fs.mqueue.") => Some(SysctlNamespace::Ipc),
         _ => None,

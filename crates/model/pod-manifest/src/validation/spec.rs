@@ -184,7 +184,11 @@ fn check_host(spec: &PodSpec, gates: &PodGates, findings: &mut Findings, path: &
             for (at, port) in container.ports.iter().enumerate() {
                 if port.host_port != port.container_port {
                     let path = ports.index(at).child("hostPort");
-                    findings.invalid(&path, port.host_port, "expected containerPort with hostNetwork");
+                    findings.invalid(
+                        &path,
+                        port.host_port,
+                        "expected containerPort with hostNetwork",
+                    );
                 }
             }
         }
@@ -215,7 +219,9 @@ fn check_file_keys(spec: &PodSpec, findings: &mut Findings, path: &Path) {
     for (list, index, container) in spec.all_containers() {
         for (at, variable) in container.env.iter().enumerate() {
             let source = variable.value_from.as_ref();
-            let Some(key) = source.and_then(|source| source.file_key_ref.as_ref()) else { continue };
+            let Some(key) = source.and_then(|source| source.file_key_ref.as_ref()) else {
+                continue;
+            };
             let path = path.child(list.field()).index(index).child("env").index(at);
             let path = path.child("valueFrom").child("fileKeyRef").child("volumeName");
             match spec.volumes.iter().rfind(|volume| volume.name == key.volume_name) {

@@ -56,15 +56,12 @@ pub(super) fn header_name(name: &str) -> Verdict {
 
 /// Segments of small letters, digits, `-` and `_`, between dots or slashes.
 pub(super) fn sysctl_name(name: &str) -> Verdict {
-    let edge = |byte: Option<u8>| {
-        byte.is_some_and(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9'))
-    };
+    let edge =
+        |byte: Option<u8>| byte.is_some_and(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9'));
     let segment = |segment: &str| {
         edge(segment.bytes().next())
             && edge(segment.bytes().next_back())
-            && segment
-                .bytes()
-                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
+            && segment.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
     };
     let fits = name.len() <= 253 && name.split(['.', '/']).all(segment);
     verdict(

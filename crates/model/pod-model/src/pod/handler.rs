@@ -96,9 +96,7 @@ impl LifecycleHandler {
     pub fn action(&self) -> Option<Action<'_>> {
         common_action(self.exec.as_deref(), self.http_get.as_deref(), self.tcp_socket.as_deref())
             .or_else(|| {
-                self.sleep
-                    .as_ref()
-                    .map(|sleep| Action::Sleep(SleepActionSeconds(sleep.seconds)))
+                self.sleep.as_ref().map(|sleep| Action::Sleep(SleepActionSeconds(sleep.seconds)))
             })
     }
 }

@@ -65,9 +65,7 @@ impl ResourceRequirements {
 fn add(sum: &mut ResourceList, more: &ResourceList) {
     for (name, amount) in more.iter() {
         let total = match sum.get(name) {
-            Some(present) => {
-                present.checked_add(amount).unwrap_or_else(|| *present.max(amount))
-            }
+            Some(present) => present.checked_add(amount).unwrap_or_else(|| *present.max(amount)),
             None => *amount,
         };
         sum.insert(name, total);

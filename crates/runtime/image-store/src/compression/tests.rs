@@ -28,18 +28,13 @@ fn plain(packed: &[u8]) -> Result<(Compression, Vec<u8>), Error> {
 
 #[test]
 fn all_kinds_come_out_plain() {
-    let text: Vec<u8> = (0..300_000_u32).flat_map(|n| n.to_le_bytes()).collect();
+    let text: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
     let half = text.len() / 2;
     let several_gzip = [gzip(&text[..half]), gzip(&text[half..])].concat();
     let skippable = [&[0x5a, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], b"skip"].concat();
-    let several_zstd = [
-        skippable.clone(),
-        zstd(&text[..half]),
-        zstd(b""),
-        skippable,
-        zstd(&text[half..]),
-    ]
-    .concat();
+    let several_zstd =
+        [skippable.clone(), zstd(&text[..half]), zstd(b""), skippable, zstd(&text[half..])]
+            .concat();
     for (packed, kind) in [
         (text.clone(), Compression::None),
         (gzip(&text), Compression::Gzip),

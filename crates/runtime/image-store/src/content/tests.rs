@@ -23,7 +23,7 @@ fn bench() -> Bench {
 
 fn ingest(content: &Content, digest: &Digest, size: u64) -> Ingest {
     match content.begin(digest, size).unwrap() {
-        Begin::Ingest(ingest) => ingest,
+        Begin::Ingest(ingest) => *ingest,
         Begin::Present => panic!("{digest} is there already"),
     }
 }

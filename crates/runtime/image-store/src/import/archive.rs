@@ -135,11 +135,12 @@ impl Reading<'_> {
                 let told = |done, digest| {
                     progress.step(Step::Received { digest, done, total: Some(size) });
                 };
-                ingest.receive_all(data, |done| {
+                let seen = |done| {
                     if paced.due(done) {
                         told(done, Some(digest));
                     }
-                })?;
+                };
+                ingest.receive_all(data, seen, |error| read_error(self.what, error))?;
                 ingest.commit()?;
                 self.brought.insert(digest);
                 told(size, Some(digest));
@@ -151,11 +152,12 @@ impl Reading<'_> {
     fn unannounced(&mut self, data: &mut impl Read) -> Result<(Digest, u64)> {
         let mut ingest = self.store.content.begin_unannounced()?;
         let (mut paced, progress) = (Paced::default(), self.progress);
-        ingest.receive_all(data, |done| {
+        let seen = |done| {
             if paced.due(done) {
                 progress.step(Step::Received { digest: None, done, total: None });
             }
-        })?;
+        };
+        ingest.receive_all(data, seen, |error| read_error(self.what, error))?;
         // Between placing and protecting, nothing may be collected.
         let _held = self.store.shared_lock()?;
         let (digest, size) = ingest.commit()?;

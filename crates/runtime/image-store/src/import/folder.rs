@@ -38,11 +38,7 @@ pub(super) fn import(
     };
     let session = store.session()?;
     let mut ingest = store.content.begin_unannounced()?;
-    let builder = Builder::new(BufWriter::new(&mut ingest));
-    let mut packing = Packing { builder, links: BTreeMap::new() };
-    packing.folder(place, Path::new(""))?;
-    let finished = packing.builder.into_inner().and_then(|mut writer| writer.flush());
-    finished.doing("packing", place)?;
+    pack(place, &mut ingest)?;
     let (manifest, size) = {
         // Between placing and protecting, nothing may be collected.
         let _held = store.shared_lock()?;
@@ -72,6 +68,14 @@ pub(super) fn import(
     let naming = store.naming(&names, options);
     let record = Assembly::new(store, &Nowhere, progress)?.run(&manifest, &naming)?;
     Ok(vec![Imported { names, record }])
+}
+
+fn pack(place: &Path, into: impl Write) -> Result<()> {
+    let builder = Builder::new(BufWriter::new(into));
+    let mut packing = Packing { builder, links: BTreeMap::new() };
+    packing.folder(place, Path::new(""))?;
+    let finished = packing.builder.into_inner().and_then(|mut writer| writer.flush());
+    finished.doing("packing", place)
 }
 
 struct Packing<W: Write> {

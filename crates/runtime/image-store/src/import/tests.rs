@@ -1,1 +1,346 @@
-//! x
+//! Imports of every form, made by the test images' builder and by hand; broken archives; and an
+//! unpacked busybox compared with what `tar` itself makes of the layer.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use node_testkit::images::{BUSYBOX, Image, busybox};
+use serde_json::json;
+
+use super::{ImportOptions, Imported};
+use crate::collect::Thoroughness;
+use crate::digest::Digest;
+use crate::error::Result;
+use crate::limits::Limits;
+use crate::platform::Platform;
+use crate::progress::Silent;
+use crate::reference::Reference;
+use crate::testing::{Bench, Memory, Tar, bench, bench_with, gzip, is_root, listing};
+
+fn import(bench: &Bench, path: &Path, name: Option<&str>) -> Result<Vec<Imported>> {
+    let name = name.map(|name| Reference::parse(name).unwrap());
+    let options = ImportOptions { name, ..ImportOptions::default() };
+    bench.store.import(path, &options, &Silent)
+}
+
+fn import_bytes(bench: &Bench, bytes: &[u8]) -> Result<Vec<Imported>> {
+    bench.store.import_stream("it", bytes, &ImportOptions::default(), &Silent)
+}
+
+fn whole(bench: &Bench) {
+    assert_eq!(bench.store.verify(Thoroughness::Full).unwrap(), []);
+    assert_eq!(bench.store.collect().unwrap(), crate::collect::Collected::default());
+}
+
+fn small_image() -> Image {
+    Image::new("example.com/small:v1")
+        .with_bytes("/etc/motd", 0o640, "hello")
+        .with_link("/motd", "etc/motd")
+        .with_directory("/tmp", 0o1777)
+        .configured(|config| config.cmd = vec!["/bin/true".to_owned()])
+}
+
+#[test]
+fn every_form_gives_the_same_image() {
+    let built = small_image().build().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    built.write_oci_layout(&at("layout")).unwrap();
+    built.write_oci_archive(&at("oci.tar")).unwrap();
+    built.write_docker_archive(&at("docker.tar")).unwrap();
+    let oci = fs::read(at("oci.tar")).unwrap();
+    fs::write(at("oci.tar.gz"), gzip(&oci)).unwrap();
+    let level = ruzstd::encoding::CompressionLevel::Fastest;
+    fs::write(at("oci.tar.zst"), ruzstd::encoding::compress_to_vec(&oci[..], level)).unwrap();
+    let id = Digest::parse(&built.config.digest).unwrap();
+    for form in ["layout", "oci.tar", "oci.tar.gz", "oci.tar.zst", "docker.tar"] {
+        let bench = bench();
+        let imported = import(&bench, &at(form), None).unwrap_or_else(|e| panic!("{form}: {e}"));
+        assert_eq!(imported.len(), 1, "{form}");
+        let record = bench.store.image("example.com/small:v1").unwrap();
+        assert_eq!((record.id, &imported[0].record), (id, &record), "{form}");
+        let files = bench.store.snapshots.files(&record.chains()[0]);
+        assert_eq!(fs::read_to_string(files.join("motd")).unwrap(), "hello", "{form}");
+        let config = bench.store.image_config(&record).unwrap();
+        assert_eq!(config.config.cmd, ["/bin/true"], "{form}");
+        whole(&bench);
+        // Once more changes nothing; another form of the same adds to the same image.
+        import(&bench, &at(form), None).unwrap();
+        import(&bench, &at("docker.tar"), Some("renamed")).unwrap();
+        assert_eq!(bench.store.images().unwrap().len(), 1, "{form}");
+        assert_eq!(bench.store.image("renamed").unwrap().id, id, "{form}");
+        whole(&bench);
+        assert!(bench.store.remove("renamed").unwrap());
+        bench.store.collect().unwrap();
+        assert!(bench.store.content.list().unwrap().is_empty(), "{form}");
+    }
+}
+
+#[test]
+fn an_unpacked_busybox_is_what_tar_makes_of_it() {
+    if !is_root() {
+        eprintln!("skipped: owners need root");
+        return;
+    }
+    let image = busybox().unwrap();
+    let bench = bench();
+    import(&bench, &image.oci_archive().unwrap(), None).unwrap();
+    let record = bench.store.image(BUSYBOX).unwrap();
+    let ours = bench.store.snapshots.files(&record.chains()[0]);
+    let theirs = bench.folder.path().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    let tar = bench.folder.path().join("layer.tar");
+    fs::write(&tar, image.build().unwrap().layer_tar.bytes).unwrap();
+    let status = Command::new("tar")
+        .args(["--extract", "--same-permissions", "--numeric-owner", "--xattrs", "--file"])
+        .arg(&tar)
+        .arg("--directory")
+        .arg(&theirs)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    // The root itself is no entry of the layer.
+    let entries = |root: &Path| {
+        listing(root).into_iter().filter(|line| !line.starts_with(' ')).collect::<Vec<_>>()
+    };
+    let (ours, theirs) = (entries(&ours), entries(&theirs));
+    assert!(ours.len() > 100, "{}", ours.len());
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn a_plain_folder_is_an_image_of_one_layer() {
+    let bench = bench();
+    let source = bench.folder.path().join("source");
+    fs::create_dir_all(source.join("bin")).unwrap();
+    fs::write(source.join("bin/tool"), "tool").unwrap();
+    fs::hard_link(source.join("bin/tool"), source.join("bin/second")).unwrap();
+    symlink("/etc/passwd", source.join("link")).unwrap();
+    let long = format!("{}/{}", "l".repeat(120), "n".repeat(120));
+    fs::create_dir(source.join("l".repeat(120))).unwrap();
+    fs::write(source.join(&long), "long").unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(source.join("socket")).unwrap();
+    let attribute = rustix::fs::setxattr(
+        source.join("bin/tool"),
+        "user.note",
+        b"kept",
+        rustix::fs::XattrFlags::empty(),
+    );
+    let error = import(&bench, &source, None).unwrap_err().to_string();
+    assert!(error.contains("give one"), "{error}");
+    let first = import(&bench, &source, Some("mine:v1")).unwrap();
+    let again = import(&bench, &source, Some("mine:v2")).unwrap();
+    assert_eq!(first[0].record.id, again[0].record.id, "the same folder, the same image");
+    let files = bench.store.snapshots.files(&again[0].record.chains()[0]);
+    let (mut theirs, ours) = (listing(&source), listing(&files));
+    theirs.retain(|line| !line.starts_with("socket"));
+    assert_eq!(ours, theirs);
+    let mut note = [0; 10];
+    if attribute.is_ok() {
+        let length = rustix::fs::getxattr(files.join("bin/second"), "user.note", &mut note[..]);
+        assert_eq!(&note[..length.unwrap()], b"kept");
+    }
+    whole(&bench);
+}
+
+/// An OCI archive of these files.
+fn archive(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let add = |tar: Tar, (path, bytes): &(&str, Vec<u8>)| {
+        tar.entry(tar::EntryType::Regular, path, bytes, |_| {})
+    };
+    files.iter().fold(Tar::new(), add).bytes()
+}
+
+#[test]
+fn the_index_of_an_archive_may_list_several_images_and_platforms() {
+    let mut memory = Memory::default();
+    let host = Platform::host().architecture;
+    let one = memory.image(&[Tar::new().file("one", "1").bytes()]);
+    let two = memory.image(&[Tar::new().file("two", "2").bytes()]);
+    let foreign_base = json!({ "architecture": "s390x", "os": "linux" });
+    let foreign = memory.image_for(&[Tar::new().file("f", "f").bytes()], &foreign_base);
+    let named = |descriptor: &crate::spec::Descriptor, name: &str, architecture: &str| {
+        let mut value = serde_json::to_value(descriptor).unwrap();
+        value["platform"] = json!({ "os": "linux", "architecture": architecture });
+        value["annotations"] = json!({ "org.opencontainers.image.ref.name": name });
+        value
+    };
+    let index = json!({ "schemaVersion": 2, "manifests": [
+        named(&foreign, "example.com/one:v1", "s390x"),
+        named(&one, "example.com/one:v1", &host),
+        named(&two, "example.com/two:v1", &host),
+        named(&foreign, "example.com/foreign:v1", "s390x"),
+    ]});
+    let names: Vec<_> =
+        memory.0.keys().map(|digest| format!("blobs/sha256/{}", digest.hex())).collect();
+    let mut files: Vec<(&str, Vec<u8>)> =
+        names.iter().map(String::as_str).zip(memory.0.values().cloned()).collect();
+    files.push(("index.json", index.to_string().into_bytes()));
+    let bench = bench();
+    let imported = import_bytes(&bench, &archive(&files)).unwrap();
+    let names: Vec<_> = imported.iter().map(|image| image.names[0].to_string()).collect();
+    assert_eq!(names, ["example.com/one:v1", "example.com/two:v1"]);
+    assert!(bench.store.image("example.com/foreign:v1").is_err());
+    whole(&bench);
+}
+
+#[test]
+fn layers_shared_by_links_in_a_docker_archive_are_found() {
+    let layer = Tar::new().file("a", "x").bytes();
+    let diff_id = Digest::of(&layer);
+    let config = json!({ "architecture": Platform::host().architecture, "os": "linux",
+        "rootfs": { "type": "layers", "diff_ids": [diff_id, diff_id] } });
+    let manifest = json!([{ "Config": "config.json", "RepoTags": ["a:1", "b:2"],
+        "Layers": ["one/layer.tar", "two/layer.tar"] }]);
+    let tar = Tar::new()
+        .symlink("two/layer.tar", "../one/layer.tar")
+        .entry(tar::EntryType::Regular, "one/layer.tar", &gzip(&layer), |_| {})
+        .file("config.json", &config.to_string())
+        .file("repositories", "{}")
+        .file("one/VERSION", "1.0")
+        .file("unrelated", "nobody needs this")
+        .file("manifest.json", &manifest.to_string())
+        .bytes();
+    let bench = bench();
+    let imported = import_bytes(&bench, &tar).unwrap();
+    assert_eq!(imported[0].names.len(), 2);
+    assert_eq!(bench.store.image("a:1").unwrap(), bench.store.image("b:2").unwrap());
+    assert_eq!(bench.store.snapshots.list().unwrap().len(), 2);
+    whole(&bench);
+}
+
+/// What is wrong, the archive, and a word of the refusal.
+fn broken_archives() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let built = small_image().build().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("oci.tar");
+    built.write_oci_archive(&path).unwrap();
+    let good = fs::read(&path).unwrap();
+    let blob =
+        |bytes: &[u8]| (format!("blobs/sha256/{}", Digest::of(b"other").hex()), bytes.to_vec());
+    let (lying_path, lying) = blob(b"not what the name says");
+    let t = Tar::new;
+    vec![
+        ("nothing", vec![], "neither index.json"),
+        ("garbage", vec![b'g'; 2000], "no tar"),
+        ("truncated", good[..good.len() / 2].to_vec(), "truncated"),
+        ("cut compression", gzip(&good)[..200].to_vec(), "it:"),
+        ("another tar", t().file("hello", "x").bytes(), "neither index.json"),
+        ("a blob with other bytes", archive(&[(&lying_path, lying)]), "digest is"),
+        ("a blob with a wrong name", t().file("blobs/sha256/xyz", "x").bytes(), "not named"),
+        ("a path out", t().file("../escaped", "x").bytes(), "\"..\""),
+        (
+            "an empty index",
+            t().file("index.json", r#"{"schemaVersion":2,"manifests":[]}"#).bytes(),
+            "lists no image",
+        ),
+        ("an index that is none", t().file("index.json", "[]").bytes(), "no JSON object"),
+        ("a manifest list that is none", t().file("manifest.json", "{}").bytes(), "manifest.json"),
+        ("an empty manifest list", t().file("manifest.json", "[]").bytes(), "lists no image"),
+    ]
+}
+
+fn broken_documents() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let t = Tar::new;
+    vec![
+        (
+            "a missing configuration",
+            t().file("manifest.json", r#"[{"Config":"c","Layers":[]}]"#).bytes(),
+            "not in it",
+        ),
+        (
+            "a configuration outside",
+            t().file("manifest.json", r#"[{"Config":"../../etc/passwd","Layers":[]}]"#).bytes(),
+            "\"..\"",
+        ),
+        (
+            "links in a circle",
+            t().symlink("c", "d")
+                .symlink("d", "c")
+                .file("manifest.json", r#"[{"Config":"c","Layers":[]}]"#)
+                .bytes(),
+            "too many links",
+        ),
+        (
+            "a link outside",
+            t().symlink("c", "/etc/passwd")
+                .file("manifest.json", r#"[{"Config":"c","Layers":[]}]"#)
+                .bytes(),
+            "not in it",
+        ),
+        (
+            "a bad name",
+            t().file("c", "{}")
+                .file("manifest.json", r#"[{"Config":"c","RepoTags":["A b"],"Layers":[]}]"#)
+                .bytes(),
+            "image name",
+        ),
+        (
+            "an index of content that is not there",
+            t().file(
+                "index.json",
+                &format!(
+                    r#"{{"schemaVersion":2,"manifests":[{{"digest":"{}","size":3}}]}}"#,
+                    Digest::of(b"x")
+                ),
+            )
+            .bytes(),
+            "not in the store",
+        ),
+        (
+            "too many files",
+            (0..200).fold(t(), |tar, at| tar.file(&format!("{at}"), "")).bytes(),
+            "exceeds the limit of 100",
+        ),
+        ("a bomb", gzip(&archive(&[("bomb", vec![0; 30 << 20])])), "exceeds the limit"),
+    ]
+}
+
+#[test]
+fn broken_archives_are_refused_and_leave_nothing() {
+    for (name, bytes, words) in broken_archives().into_iter().chain(broken_documents()) {
+        let limits = Limits { archive_entries: 100, archive_bytes: 20 << 20, ..Limits::default() };
+        let bench = bench_with(limits);
+        let result = import_bytes(&bench, &bytes);
+        let error = result.expect_err(name).to_string();
+        assert!(error.contains(words), "{name}: {error}; expected {words:?}");
+        assert!(bench.store.images().unwrap().is_empty(), "{name}");
+        assert!(!bench.folder.path().join("escaped").exists(), "{name}");
+        bench.store.sweep().unwrap();
+        let left = bench.store.content.list().unwrap();
+        assert!(left.is_empty(), "{name} left {left:?}");
+    }
+}
+
+#[test]
+fn a_layout_does_not_lead_out_of_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = folder.path().join("layout");
+    small_image().build().unwrap().write_oci_layout(&layout).unwrap();
+    let blobs = layout.join("blobs/sha256");
+    let paths: Vec<PathBuf> =
+        fs::read_dir(&blobs).unwrap().map(|entry| entry.unwrap().path()).collect();
+    for path in &paths {
+        let outside = folder.path().join("outside");
+        fs::rename(path, &outside).unwrap();
+        symlink(&outside, path).unwrap();
+        let error = import(&bench(), &layout, None).unwrap_err().to_string();
+        assert!(error.contains("opening"), "{error}");
+        fs::remove_file(path).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        let error = import(&bench(), &layout, None).unwrap_err().to_string();
+        assert!(error.contains("no regular file"), "{error}");
+        fs::remove_file(path).unwrap();
+        fs::rename(&outside, path).unwrap();
+    }
+    import(&bench(), &layout, None).unwrap();
+}

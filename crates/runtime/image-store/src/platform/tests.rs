@@ -17,7 +17,11 @@ fn the_best_suited_is_taken() {
     let rows: &[(Platform, &[&str], Option<&str>)] = &[
         (Platform::linux("amd64", ""), &["linux/arm64", "linux/amd64"], Some("linux/amd64")),
         (Platform::linux("amd64", ""), &["linux/amd64/v3", "linux/amd64"], Some("linux/amd64")),
-        (Platform::linux("amd64", "v3"), &["linux/amd64", "linux/amd64/v2"], Some("linux/amd64/v2")),
+        (
+            Platform::linux("amd64", "v3"),
+            &["linux/amd64", "linux/amd64/v2"],
+            Some("linux/amd64/v2"),
+        ),
         (Platform::linux("amd64", "v2"), &["linux/amd64/v3"], None),
         (Platform::linux("amd64", ""), &["linux/x86_64"], Some("linux/x86_64")),
         (Platform::linux("arm64", ""), &["linux/arm64/v8", "linux/arm/v7"], Some("linux/arm64/v8")),

@@ -78,7 +78,8 @@ fn other_texts_are_refused_with_the_reason() {
         ("a.b:/c", "port"),
         ("a.b:123456/c", "port"),
         ("[::1/c", "host name"),
-        ("[]/c:x", "joined"),
+        ("[]/c:x", "something else"),
+        ("[:]x/c", "host name"),
         ("a\u{0}", "something else"),
     ];
     for (typed, why) in rows {

@@ -76,7 +76,7 @@ fn nearest<'a>(lowers: &'a [Tree], path: &TreePath) -> Result<Option<(&'a Tree, 
 fn copy(tree: &Tree, path: &TreePath, stat: &Stat, rights: Rights) -> Result<()> {
     let Some(folder) = tree.open_folder(path)? else { return Ok(()) };
     let place = tree.at(path);
-    if rights.root {
+    if rights.owners {
         let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
         fchown(&folder, Some(user), Some(group)).doing("owner of", &place)?;
     }

@@ -55,10 +55,12 @@ fn lying_documents_are_refused() {
         r#"{{"schemaVersion":2,"config":{{"digest":"DIGEST","size":1}},"layers":[{}]}}"#,
         [r#"{"digest":"DIGEST","size":1}"#; 201].join(",")
     );
-    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let deep =
+        format!(r#"{{"schemaVersion":2,"config":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+    let positional = r#"[2,"",null,null,[]]"#;
     let rows: &[(&str, &str)] = &[
-        ("", "EOF"),
-        ("[]", "it:"),
+        ("", "is no JSON object"),
+        ("[]", "is no JSON object"),
         ("{}", "schemaVersion is none"),
         (r#"{"schemaVersion":1,"fsLayers":[]}"#, "first schema"),
         (r#"{"schemaVersion":3,"manifests":[]}"#, "schemaVersion is 3"),
@@ -80,7 +82,8 @@ fn lying_documents_are_refused() {
         (r#"{"schemaVersion":2,"config":{"digest":"DIGEST","size":-1}}"#, "-1"),
         (&many, "exceeds the limit of 1024"),
         (&layers, "exceeds the limit of 200"),
-        (&deep, "recursion"),
+        (&deep, "it:"),
+        (positional, "is no JSON object"),
     ];
     for (text, why) in rows {
         let error = document(text).expect_err(&text[..text.len().min(80)]);

@@ -1,1 +1,185 @@
-//! x
+//! Views: their options as text, their life, and mounted for real in a namespace of its own.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::{OverlayOptions, Upper};
+use crate::error::Error;
+use crate::mount::{mount_overlay, unmount};
+use crate::testing::{Tar, bench, in_own_mounts};
+
+#[test]
+fn options_are_escaped() {
+    let options = OverlayOptions {
+        lower: vec![PathBuf::from("/a:b"), PathBuf::from("/c,d\\e")],
+        upper: Some(Upper { changes: PathBuf::from("/u:1,2"), work: PathBuf::from("/w") }),
+        user_attributes: true,
+    };
+    assert_eq!(
+        String::from_utf8(options.data()).unwrap(),
+        r"lowerdir=/a\:b:/c\,d\\e,upperdir=/u:1\,2,workdir=/w,userxattr"
+    );
+}
+
+#[test]
+fn a_view_is_made_once_and_keeps_its_image() {
+    let bench = bench();
+    let (store, layer) = (&bench.store, Tar::new().folder("./", 0o711).file("a", "x"));
+    bench.take("one", &[layer.bytes()]).unwrap();
+    bench.take("two", &[Tar::new().file("b", "x").bytes()]).unwrap();
+    let view = store.create_view("c1", "one").unwrap();
+    assert_eq!(store.create_view("c1", "one").unwrap(), view);
+    assert!(matches!(store.create_view("c1", "two"), Err(Error::ViewTaken(_))));
+    assert!(matches!(store.create_read_only_view("c1", "one"), Err(Error::ViewTaken(_))));
+    let upper = view.overlay.upper.clone().unwrap();
+    assert_eq!(fs::metadata(&upper.changes).unwrap().mode() & 0o7777, 0o711);
+    for id in ["", ".", "..", "a/b", ".hidden", &"x".repeat(129), "a\n"] {
+        assert!(matches!(store.create_view(id, "one"), Err(Error::ViewName { .. })), "{id:?}");
+    }
+    assert!(matches!(store.create_view("c2", "none"), Err(Error::ImageMissing(_))));
+    fs::write(upper.changes.join("new"), vec![1; 100_000]).unwrap();
+    assert!(store.view_usage("c1").unwrap().bytes >= 100_000);
+    // The image goes, what the view needs stays; the view goes, then everything does.
+    assert!(store.remove("one").unwrap());
+    assert_eq!(store.collect().unwrap().snapshots, 0);
+    assert!(view.overlay.lower[0].join("a").is_file());
+    assert_eq!(store.create_view("c1", "one").unwrap(), view, "by its lease alone");
+    assert_eq!(store.view("c1").unwrap(), Some(view.clone()));
+    assert_eq!(store.list_views().unwrap(), ["c1"]);
+    store.remove_view("c1").unwrap();
+    store.remove_view("c1").unwrap();
+    assert_eq!(store.collect().unwrap().snapshots, 1);
+    assert!(!upper.changes.exists() && !view.overlay.lower[0].exists());
+    assert!(store.image("two").is_ok());
+}
+
+#[test]
+fn a_mounted_view_shows_the_layers_and_takes_changes() {
+    if !in_own_mounts("view::tests::a_mounted_view_shows_the_layers_and_takes_changes") {
+        return;
+    }
+    let bench = bench();
+    let lower = Tar::new()
+        .folder("./", 0o711)
+        .file("kept", "lower")
+        .file("gone", "x")
+        .file("opaque/below", "x")
+        .folder("merged/", 0o750)
+        .file("merged/below", "x")
+        .file("usr/lib/old", "x")
+        .symlink("lib", "usr/lib");
+    let upper = Tar::new()
+        .file(".wh.gone", "")
+        .file("opaque/.wh..wh..opq", "")
+        .file("opaque/above", "x")
+        .file("merged/above", "x")
+        .file("lib/new", "x")
+        .file("made/.wh.never", "");
+    bench.take("it", &[lower.bytes(), upper.bytes()]).unwrap();
+    let view = bench.store.create_view("c", "it").unwrap();
+    let target = bench.folder.path().join("mounted");
+    fs::create_dir(&target).unwrap();
+    mount_overlay(&view.overlay, &target).unwrap();
+    let names = |path: &str| {
+        let entries = fs::read_dir(target.join(path)).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("."), ["kept", "lib", "made", "merged", "opaque", "usr"]);
+    assert_eq!(names("opaque"), ["above"]);
+    assert_eq!(names("merged"), ["above", "below"]);
+    assert_eq!(names("usr/lib"), ["new", "old"]);
+    assert!(names("made").is_empty());
+    assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o711);
+    assert_eq!(fs::metadata(target.join("merged")).unwrap().mode() & 0o7777, 0o750);
+    fs::write(target.join("kept"), "changed").unwrap();
+    fs::remove_file(target.join("merged/below")).unwrap();
+    let below = view.overlay.lower.last().unwrap();
+    assert_eq!(fs::read_to_string(below.join("kept")).unwrap(), "lower");
+    assert!(below.join("merged/below").exists());
+    let read_only = bench.store.create_read_only_view("v", "it").unwrap();
+    let second = bench.folder.path().join("second");
+    fs::create_dir(&second).unwrap();
+    mount_overlay(&read_only.overlay, &second).unwrap();
+    assert_eq!(fs::read_to_string(second.join("kept")).unwrap(), "lower");
+    assert!(fs::write(second.join("kept"), "x").is_err());
+    for place in [&target, &second] {
+        unmount(place).unwrap();
+        unmount(place).unwrap();
+        assert_eq!(fs::read_dir(place).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn images_of_no_layer_and_of_one_can_be_mounted_read_only() {
+    if !in_own_mounts("view::tests::images_of_no_layer_and_of_one_can_be_mounted_read_only") {
+        return;
+    }
+    let bench = bench();
+    let target = bench.folder.path().join("mounted");
+    fs::create_dir(&target).unwrap();
+    for (name, layers) in [("none", vec![]), ("one", vec![Tar::new().file("a", "x").bytes()])] {
+        bench.take(name, &layers).unwrap();
+        for view in [
+            bench.store.create_view(&format!("w-{name}"), name).unwrap(),
+            bench.store.create_read_only_view(&format!("r-{name}"), name).unwrap(),
+        ] {
+            mount_overlay(&view.overlay, &target).unwrap();
+            assert_eq!(fs::read_dir(&target).unwrap().count(), layers.len(), "{name}");
+            unmount(&target).unwrap();
+        }
+    }
+}
+
+/// More layers than fit in a page of options, by both ways of mounting.
+#[test]
+fn many_layers_are_mounted_by_both_ways() {
+    if !in_own_mounts("view::tests::many_layers_are_mounted_by_both_ways") {
+        return;
+    }
+    let bench = bench();
+    let layers: Vec<_> =
+        (0..150).map(|at| Tar::new().file(&format!("file-{at}"), "x").bytes()).collect();
+    bench.take("it", &layers).unwrap();
+    let view = bench.store.create_view("c", "it").unwrap();
+    assert!(view.overlay.data().len() > 4096);
+    let target = bench.folder.path().join("mounted");
+    fs::create_dir(&target).unwrap();
+    type Way = fn(&OverlayOptions, &Path) -> crate::error::Result<()>;
+    let ways: [Way; 2] = [mount_overlay, crate::mount::mount_by_descriptors];
+    for way in ways {
+        way(&view.overlay, &target).unwrap();
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 150);
+        unmount(&target).unwrap();
+    }
+}
+
+#[test]
+fn paths_with_the_bytes_that_separate_options_can_be_mounted() {
+    if !in_own_mounts("view::tests::paths_with_the_bytes_that_separate_options_can_be_mounted") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for odd in ["a:b,c", "back\\slash"] {
+        let at = |name: &str| {
+            let path = folder.path().join(odd).join(name);
+            fs::create_dir_all(&path).unwrap();
+            path
+        };
+        let options = OverlayOptions {
+            lower: vec![at("one"), at("two")],
+            upper: Some(Upper { changes: at("changes"), work: at("work") }),
+            user_attributes: false,
+        };
+        fs::write(at("two").join("file"), "x").unwrap();
+        let target = at("target");
+        for way in [mount_overlay, crate::mount::mount_by_descriptors] {
+            way(&options, &target).unwrap_or_else(|error| panic!("{odd}: {error}"));
+            assert!(target.join("file").is_file(), "{odd}");
+            unmount(&target).unwrap();
+        }
+    }
+}

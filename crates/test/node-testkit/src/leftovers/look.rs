@@ -11,8 +11,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::marks;
+use super::{marks, traces};
 use crate::bed::{ROLE_VARIABLE, beds_folder, is_occupied, mounted_hierarchies};
+
+const LINKS: &str = "/sys/class/net";
 
 type Things = BTreeSet<String>;
 type Look = fn() -> Result<Things>;
@@ -27,21 +29,6 @@ pub(super) const KINDS: &[(&str, Look)] = &[
     ("network namespace", network_namespaces),
     ("nftables rule", nftables),
     ("folder", folders),
-];
-
-/// Folders on the host that parts would write to if a bed leaked.
-const PARTS_FOLDERS: [&str; 11] = [
-    "/run/containerd",
-    "/run/runc",
-    "/run/cni",
-    "/run/bed",
-    "/var/lib/cni",
-    "/var/lib/containerd",
-    "/var/lib/kubelet",
-    "/var/log/pods",
-    "/var/log/containers",
-    "/etc/cni",
-    "/usr/libexec/kubernetes",
 ];
 
 fn processes() -> Result<Things> {
@@ -102,17 +89,7 @@ fn parent_has_program(process: &Path, executable: &Path) -> bool {
 
 fn mounts() -> Result<Things> {
     let table = fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
-    Ok(table
-        .lines()
-        .filter_map(|line| {
-            let (left, right) = line.split_once(" - ")?;
-            let mut left = left.split(' ').skip(3);
-            let (root, target) = (left.next()?, left.next()?);
-            let mut right = right.split(' ');
-            let (kind, source) = (right.next()?, right.next()?);
-            Some(format!("{target} ({kind}, {source}, {root})"))
-        })
-        .collect())
+    Ok(traces::mounts(&table, &std::env::temp_dir(), is_occupied))
 }
 
 fn cgroups() -> Result<Things> {
@@ -145,28 +122,30 @@ fn below(top: &Path, path: &Path) -> String {
 }
 
 fn links() -> Result<Things> {
-    names_in(Path::new("/sys/class/net"))
+    Ok(names_in(Path::new(LINKS))?.into_iter().filter(|name| is_our_link(name)).collect())
+}
+
+fn is_our_link(name: &str) -> bool {
+    let master = fs::read_link(Path::new(LINKS).join(name).join("master"));
+    let master = master.ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    marks::is_our_link(name, master.as_deref())
 }
 
 fn addresses() -> Result<Things> {
     let text = output("ip", &["-oneline", "address", "show"])?
         .context("ip is missing (Debian package iproute2)")?;
-    // "2: eth0    inet 10.0.0.2/24 ... valid_lft 86000sec": the times at the end run. Dynamic ones
-    // were given to the machine by its network.
-    Ok(text
-        .lines()
-        .filter(|line| !line.contains(" dynamic "))
-        .map(|line| line.split_whitespace().skip(1).take(3).collect::<Vec<_>>().join(" "))
-        .collect())
+    Ok(traces::addresses(&text, is_our_link))
 }
 
 fn network_namespaces() -> Result<Things> {
-    names_in(Path::new("/run/netns"))
+    let names = names_in(Path::new(marks::NETWORK_NAMESPACES))?;
+    Ok(names.into_iter().filter(|name| marks::is_our_network_namespace(name)).collect())
 }
 
 fn nftables() -> Result<Things> {
-    let text = output("nft", &["list", "ruleset"])?.unwrap_or_default();
-    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
+    // Stateless: counters run.
+    let text = output("nft", &["--stateless", "list", "ruleset"])?.unwrap_or_default();
+    Ok(traces::rules(&text, is_our_link))
 }
 
 fn folders() -> Result<Things> {
@@ -184,7 +163,7 @@ fn folders() -> Result<Things> {
             found.insert(temp.join(name).display().to_string());
         }
     }
-    for folder in PARTS_FOLDERS.map(Path::new) {
+    for folder in marks::PARTS_FOLDERS.map(Path::new) {
         if folder.exists() {
             found.insert(folder.display().to_string());
             found.extend(

@@ -17,6 +17,28 @@ const PROGRAMS: [&str; 11] = [
     "keelson",
 ];
 
+/// Folders on the host that parts would write to if a bed leaked.
+pub(super) const PARTS_FOLDERS: [&str; 11] = [
+    "/run/containerd",
+    "/run/runc",
+    "/run/cni",
+    "/run/bed",
+    "/var/lib/cni",
+    "/var/lib/containerd",
+    "/var/lib/kubelet",
+    "/var/log/pods",
+    "/var/log/containers",
+    "/etc/cni",
+    "/usr/libexec/kubernetes",
+];
+
+/// Where named network namespaces stand; anybody's, so their names decide.
+pub(super) const NETWORK_NAMESPACES: &str = "/run/netns";
+
+/// Bridges that other programs make, whose ports are theirs too.
+const FOREIGN_BRIDGES: [&str; 7] =
+    ["docker", "br-", "virbr", "podman", "cni-podman", "lxcbr", "lxdbr"];
+
 /// Whether a program of this name is one of the parts, or ours.
 pub(super) fn is_part(program: &str) -> bool {
     PROGRAMS.contains(&program)
@@ -51,4 +73,33 @@ pub(super) fn is_ours_in_temp(name: &str) -> bool {
     ["keelson", "bed-", "containerd", "runc", "etcd", "cni", "kubelet", "kube-apiserver"]
         .iter()
         .any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether a link was made by a bed (`bed0`, `pods0`), a CNI plugin or a kube program. The other
+/// end of a pod's link has an arbitrary name, so every `veth` counts that is not on a foreign bridge.
+pub(super) fn is_our_link(name: &str, master: Option<&str>) -> bool {
+    let foreign = |name: &str| FOREIGN_BRIDGES.iter().any(|bridge| name.starts_with(bridge));
+    if foreign(name) || master.is_some_and(foreign) {
+        return false;
+    }
+    let numbered = |prefix: &str| {
+        name.strip_prefix(prefix).is_some_and(|number| {
+            !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+        })
+    };
+    numbered("bed")
+        || numbered("pods")
+        || ["cni", "veth", "kube-", "keelson"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether a named network namespace is a pod's (`cni-UUID`, as runtimes call them) or ours.
+pub(super) fn is_our_network_namespace(name: &str) -> bool {
+    ["cni-", "bed-", "keelson"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether an nftables table or chain is one that CNI plugins, kube programs or we make. Names of
+/// old chains are in capitals (`KUBE-FIREWALL`, `CNI-HOSTPORT-DNAT`).
+pub(super) fn is_our_rule_set(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["cni-", "cni_", "kube-", "kube_", "keelson"].iter().any(|prefix| name.starts_with(prefix))
 }

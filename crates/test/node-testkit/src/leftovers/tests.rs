@@ -1,9 +1,12 @@
 //! What counts as left, and what a busy machine does by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use super::Snapshot;
-use super::marks::{bed_in, is_foreign_cgroup, is_ours_in_temp, is_part};
+use super::marks::{
+    bed_in, is_foreign_cgroup, is_our_link, is_our_network_namespace, is_ours_in_temp, is_part,
+};
+use super::{Snapshot, traces};
 
 fn snapshot(things: &[(&str, &str)]) -> Snapshot {
     let mut kinds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -52,6 +55,181 @@ fn cgroups_of_others_are_not_left_by_us() {
 fn temp_entries_of_others_are_not_ours() {
     assert!(is_ours_in_temp("keelson-bed-x") && is_ours_in_temp("runc-process123"));
     assert!(!is_ours_in_temp("tmp.Xyz"));
+}
+
+fn mounts(lines: &[&str]) -> BTreeSet<String> {
+    traces::mounts(&lines.join("\n"), Path::new("/tmp"), |identity| identity == "busy")
+}
+
+#[test]
+fn mounts_of_beds_and_parts_are_left() {
+    for (line, described) in [
+        (
+            "40 1 0:30 / /run/containerd/io.containerd/rootfs rw shared:1 - overlay overlay rw",
+            "/run/containerd/io.containerd/rootfs (overlay, overlay, /)",
+        ),
+        (
+            "40 1 254:0 /tmp/keelson-beds/1f-0/folder /run/bed rw - ext4 /dev/vda rw",
+            "/run/bed (ext4, /dev/vda, /tmp/keelson-beds/1f-0/folder)",
+        ),
+        (
+            "40 1 0:30 / /tmp/keelson-beds/1f-0 rw - tmpfs tmpfs rw",
+            "/tmp/keelson-beds/1f-0 (tmpfs, tmpfs, /)",
+        ),
+        (
+            "40 1 0:30 / /usr rw - overlay overlay rw,lowerdir=/usr,upperdir=/run/bed/.layers/usr/upper",
+            "/usr (overlay, overlay, /)",
+        ),
+        (
+            "40 1 0:30 / /mnt rw - overlay overlay rw,lowerdir=/a:/var/lib/containerd/1/fs",
+            "/mnt (overlay, overlay, /)",
+        ),
+        (
+            "40 1 0:30 /jobs/keelson-bed-1f-0 /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu",
+            "/sys/fs/cgroup/cpu (cgroup, cgroup, /jobs/keelson-bed-1f-0)",
+        ),
+        (
+            "40 1 0:30 / /var/lib/kubelet/pods/u/volumes/v rw - tmpfs tmpfs rw",
+            "/var/lib/kubelet/pods/u/volumes/v (tmpfs, tmpfs, /)",
+        ),
+        (
+            "40 1 0:4 net:[1] /run/netns/cni-1f rw - nsfs nsfs rw",
+            "/run/netns/cni-1f (nsfs, nsfs, net:[1])",
+        ),
+        (
+            "40 1 0:30 / /tmp/containerd-mount12 rw - tmpfs tmpfs rw",
+            "/tmp/containerd-mount12 (tmpfs, tmpfs, /)",
+        ),
+    ] {
+        assert_eq!(mounts(&[line]), BTreeSet::from([described.to_owned()]), "{line}");
+    }
+}
+
+#[test]
+fn mounts_of_others_are_not_left_by_us() {
+    let foreign = [
+        "40 1 0:30 / /tmp/fresh/root/proc rw - proc proc rw",
+        "40 1 0:30 / /tmp/fresh/root/run rw - tmpfs tmpfs rw",
+        "40 1 254:0 /home/a /srv/chroot/home rw - ext4 /dev/vda rw",
+        "40 1 0:30 / /var/lib/docker/overlay2/1/merged rw - overlay overlay rw,lowerdir=/var/lib/docker/overlay2/l/A",
+        "40 1 0:30 / /run/user/1000 rw - tmpfs tmpfs rw",
+        "40 1 0:4 net:[1] /run/netns/blue rw - nsfs nsfs rw",
+        "40 1 0:30 / /run/netns rw - tmpfs tmpfs rw",
+        "40 1 0:30 / /var/lib/kubelet-backup rw - tmpfs tmpfs rw",
+        "40 1 254:0 /tmp/keelson-beds/busy/folder /mnt rw - ext4 /dev/vda rw",
+        "not a mount table's line",
+    ];
+    assert_eq!(mounts(&foreign), BTreeSet::new());
+}
+
+#[test]
+fn links_are_known_by_their_names_and_bridges() {
+    for (name, master) in [
+        ("bed0", None),
+        ("pods0", None),
+        ("cni0", None),
+        ("veth1a2b", None),
+        ("veth1a2b", Some("cni0")),
+        ("kube-ipvs0", None),
+    ] {
+        assert!(is_our_link(name, master), "{name}");
+    }
+    for (name, master) in [
+        ("lo", None),
+        ("eth0", None),
+        ("docker0", None),
+        ("br-12ab", None),
+        ("veth1a2b", Some("docker0")),
+        ("veth1a2b", Some("br-12ab")),
+        ("cni-podman0", None),
+        ("bedroom", None),
+        ("tap0", None),
+        ("bed", None),
+    ] {
+        assert!(!is_our_link(name, master), "{name} on {master:?}");
+    }
+}
+
+fn our_link(name: &str) -> bool {
+    is_our_link(name, (name == "vethdocker").then_some("docker0"))
+}
+
+#[test]
+fn addresses_count_on_our_links_and_the_nodes_anywhere() {
+    let text = "\
+1: lo    inet 127.0.0.1/8 scope host lo\\ valid_lft forever preferred_lft forever
+2: eth0    inet 10.1.2.3/24 brd 10.1.2.255 scope global dynamic eth0\\ valid_lft 80sec
+2: eth0    inet 172.31.255.1/24 scope global eth0\\ valid_lft forever
+3: docker0    inet 172.17.0.1/16 scope global docker0
+4: pods0    inet 10.88.0.1/16 brd 10.88.255.255 scope global pods0
+5: veth1a2b@if2    inet6 fe80::1/64 scope link
+6: vethdocker@if2    inet6 fe80::2/64 scope link
+7: wg0    inet 10.9.0.1/24 scope global wg0
+";
+    let expected =
+        ["eth0 inet 172.31.255.1/24", "pods0 inet 10.88.0.1/16", "veth1a2b inet6 fe80::1/64"];
+    assert_eq!(traces::addresses(text, our_link), expected.map(str::to_owned).into());
+}
+
+#[test]
+fn network_namespaces_are_known_by_their_names() {
+    assert!(is_our_network_namespace("cni-6f1e") && is_our_network_namespace("keelson-1"));
+    assert!(!is_our_network_namespace("blue") && !is_our_network_namespace("qdhcp-1"));
+}
+
+#[test]
+fn rules_count_by_table_chain_and_what_they_name() {
+    let text = "\
+table ip nat {
+\tchain POSTROUTING {
+\t\ttype nat hook postrouting priority srcnat; policy accept;
+\t\tip saddr 172.17.0.0/16 oifname != \"docker0\" masquerade
+\t\tip saddr 10.88.0.0/16 jump CNI-1f2e comment \"name: bed\"
+\t}
+
+\tchain DOCKER {
+\t\tiifname \"docker0\" return
+\t}
+
+\tchain KUBE-MARK-MASQ {
+\t\tmeta mark set 0x4000
+\t}
+}
+table inet filter {
+\tset blocked {
+\t\ttype ipv4_addr
+\t\telements = { 10.0.0.1,
+\t\t\t     10.0.0.2 }
+\t}
+
+\tchain forward {
+\t\tiifname \"pods0\" accept
+\t\tip daddr { 10.0.0.7, 172.31.255.1 } accept
+\t\tiifname \"eth0\" accept
+\t}
+}
+table ip cni_hostport {
+\tcomment \"CNI portmap plugin\"
+\tchain hostports {
+\t\ttcp dport 80 dnat to 10.88.0.2:80
+\t}
+}
+";
+    let expected = [
+        "table inet filter, chain forward: iifname \"pods0\" accept",
+        "table inet filter, chain forward: ip daddr { 10.0.0.7, 172.31.255.1 } accept",
+        "table ip cni_hostport",
+        "table ip cni_hostport, chain hostports",
+        "table ip cni_hostport, chain hostports: tcp dport 80 dnat to 10.88.0.2:80",
+        "table ip cni_hostport: comment \"CNI portmap plugin\"",
+        "table ip nat, chain KUBE-MARK-MASQ",
+        "table ip nat, chain KUBE-MARK-MASQ: meta mark set 0x4000",
+        "table ip nat, chain POSTROUTING: ip saddr 10.88.0.0/16 jump CNI-1f2e comment \"name: bed\"",
+    ];
+    assert_eq!(traces::rules(text, our_link), expected.map(str::to_owned).into());
+    let foreign =
+        "table inet firewalld {\n\tchain input {\n\t\tct state established accept\n\t}\n}\n";
+    assert_eq!(traces::rules(foreign, our_link), BTreeSet::new());
 }
 
 /// The judge sees what is there: a marker folder in the temp folder appears and goes.

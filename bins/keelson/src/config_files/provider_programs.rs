@@ -1,0 +1,43 @@
+//! Whether the programs that a configuration of credential providers names are there.
+//!
+//! Rule: what the reference refuses at its start is refused: a folder of programs that does not
+//! exist, and a program that is no file or may not be run. Nothing is run.
+//!
+//! upstream: pkg/credentialprovider/plugin/plugin.go
+
+use node_config::credential_provider::CredentialProviderConfig;
+use node_config::flags::FlagSettings;
+use rustix::fs::{Access, access};
+use std::path::Path;
+
+/// One line per thing that is not there; relative paths begin at `working_directory`.
+pub(crate) fn missing(
+    flags: &FlagSettings,
+    providers: Option<&CredentialProviderConfig>,
+    working_directory: &Path,
+) -> Vec<String> {
+    const FLAG: &str = "--image-credential-provider-bin-dir";
+    if flags.image_credential_provider_bin_dir.is_empty() {
+        return Vec::new();
+    }
+    let folder = working_directory.join(&flags.image_credential_provider_bin_dir);
+    if let Err(error) = folder.metadata() {
+        return vec![format!("{FLAG}: cannot look into {}: {error}", folder.display())];
+    }
+    let named = providers.iter().flat_map(|config| &config.providers);
+    named
+        .filter_map(|provider| {
+            let program = folder.join(&provider.name);
+            let why = refusal(&program)?;
+            Some(format!("{FLAG}: cannot run {}: {why}", program.display()))
+        })
+        .collect()
+}
+
+fn refusal(program: &Path) -> Option<String> {
+    match program.metadata() {
+        Err(error) => Some(error.to_string()),
+        Ok(metadata) if metadata.is_dir() => Some("it is a folder, expected a program".to_owned()),
+        Ok(_) => access(program, Access::EXEC_OK).err().map(|error| error.to_string()),
+    }
+}

@@ -1,0 +1,44 @@
+//! From a record to a line, in the form that was asked for.
+//!
+//! Rule: the clock is read when the line is made. One form for the whole process: events, panics
+//! and the log's own remarks look alike.
+
+use super::record::{Record, Severity, Value};
+use super::{LogContext, LogFormat, json_lines, klog_text};
+
+pub(crate) struct LineForm {
+    format: LogFormat,
+    context: LogContext,
+}
+
+impl LineForm {
+    pub(crate) fn new(format: LogFormat, context: LogContext) -> LineForm {
+        LineForm { format, context }
+    }
+
+    pub(crate) fn render(&self, record: &Record) -> String {
+        let now = (self.context.clock)();
+        match self.format {
+            LogFormat::Json => json_lines::render(record, now),
+            LogFormat::Text => {
+                // A clock outside the calendar shows as its beginning; better than no line.
+                let moment = jiff::Timestamp::try_from(now).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+                let local = moment.to_zoned(self.context.time_zone.clone());
+                klog_text::render(record, &local, self.context.process)
+            }
+        }
+    }
+
+    /// The line in the place of those that nobody read in time.
+    pub(crate) fn notice_of_drops(&self, dropped: u64) -> String {
+        self.render(&Record {
+            severity: Severity::Warning,
+            verbosity: 0,
+            file: file!(),
+            line: line!(),
+            message: "Log lines were dropped because nobody read them".to_owned(),
+            error: None,
+            values: vec![("dropped".into(), Value::Unsigned(dropped))],
+        })
+    }
+}

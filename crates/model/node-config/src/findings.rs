@@ -1,0 +1,59 @@
+//! The findings of all stages as one list for people: each once, in the order of the files, and no
+//! more of them than anybody reads.
+//!
+//! The rule it keeps: whether something was an error never changes, and what is left out is counted.
+//! It costs no more than sorting, however many findings there are.
+
+use std::collections::BTreeSet;
+
+use crate::problem::{Origin, Problem, Severity};
+
+#[cfg(test)]
+mod tests;
+
+/// How many errors, and how many warnings, are listed.
+pub const LISTED: usize = 100;
+
+/// The list: the command line first, then what has no place, then files by name, line and field.
+pub(crate) fn listed(mut problems: Vec<Problem>) -> Vec<Problem> {
+    drop_repeats(&mut problems);
+    problems.sort_by(|left, right| place(left).cmp(&place(right)));
+    let mut left_out = Vec::new();
+    for severity in [Severity::Error, Severity::Warning] {
+        let mut seen = 0;
+        problems.retain(|problem| {
+            seen += usize::from(problem.severity == severity);
+            problem.severity != severity || seen <= LISTED
+        });
+        left_out.extend(rest(severity, seen.saturating_sub(LISTED)));
+    }
+    problems.extend(left_out);
+    problems
+}
+
+/// One line for all that is not listed.
+fn rest(severity: Severity, count: usize) -> Option<Problem> {
+    match severity {
+        _ if count == 0 => None,
+        Severity::Error => Some(Problem::error("", format!("and {count} more errors"))),
+        Severity::Warning => Some(Problem::warning("", format!("and {count} more warnings"))),
+    }
+}
+
+/// The same finding from two stages is one finding.
+pub(crate) fn drop_repeats(problems: &mut Vec<Problem>) {
+    let mut seen = BTreeSet::new();
+    let is_new: Vec<bool> = problems.iter().map(|problem| seen.insert(problem)).collect();
+    let mut is_new = is_new.into_iter();
+    problems.retain(|_| is_new.next().unwrap_or(true));
+}
+
+/// What the list is ordered by; findings with the same place stay in the order of the stages.
+fn place(problem: &Problem) -> (u8, &str, u32, &str) {
+    let (rank, file, line) = match &problem.origin {
+        Origin::Flag { name } => (0, &**name, 0),
+        Origin::Default => (1, "", 0),
+        Origin::File { path, line, .. } | Origin::DropIn { path, line, .. } => (2, &**path, *line),
+    };
+    (rank, file, line, &problem.field)
+}

@@ -1,0 +1,127 @@
+//! Finds traces of beds and parts in what the kernel and its tools print: mounts, addresses, rules.
+//!
+//! Rule: pure; each returns the lines that count, equal when the thing is the same, and leaves out
+//! what other people on the machine do.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::marks;
+use crate::bed::{CGROUP_PREFIX, NODE_ADDRESS};
+
+type Things = BTreeSet<String>;
+
+/// The name of the folder in which all beds stand.
+const BEDS: &str = "keelson-beds";
+
+/// The mounts of a mount table (`/proc/self/mountinfo`) that a bed could have made.
+pub(super) fn mounts(table: &str, temp: &Path, is_occupied: impl Fn(&str) -> bool) -> Things {
+    table.lines().filter_map(|line| our_mount(line, temp, &is_occupied)).collect()
+}
+
+fn our_mount(line: &str, temp: &Path, is_occupied: &impl Fn(&str) -> bool) -> Option<String> {
+    let (left, right) = line.split_once(" - ")?;
+    let mut left = left.split(' ').skip(3);
+    let (root, target) = (left.next()?, left.next()?);
+    let mut right = right.split(' ');
+    let (kind, source, options) = (right.next()?, right.next()?, right.next().unwrap_or(""));
+    // An overlay has its folders among the options: lowerdir=/a:/b,upperdir=/c.
+    let paths = || [root, target, source].into_iter().chain(options.split([',', ':', '=']));
+    if paths().filter_map(bed_of_path).any(is_occupied) {
+        return None;
+    }
+    let ours = paths().any(|path| bed_of_path(path).is_some() || is_in_parts_folder(path))
+        || is_ours_below(target, temp)
+        || is_our_namespace_mount(target);
+    ours.then(|| format!("{target} ({kind}, {source}, {root})"))
+}
+
+/// The identity of the bed in whose folder or cgroup a path lies; empty for the folder of all beds.
+fn bed_of_path(path: &str) -> Option<&str> {
+    let mut steps = path.split('/');
+    if steps.any(|step| step == BEDS) {
+        return Some(steps.next().unwrap_or_default());
+    }
+    path.split('/').find_map(|step| step.strip_prefix(CGROUP_PREFIX))
+}
+
+fn is_in_parts_folder(path: &str) -> bool {
+    marks::PARTS_FOLDERS.iter().any(|folder| Path::new(path).starts_with(folder))
+}
+
+/// Whether a path lies in a folder of ours in the temp folder.
+fn is_ours_below(path: &str, temp: &Path) -> bool {
+    let below = Path::new(path).strip_prefix(temp).ok();
+    below
+        .and_then(|below| below.iter().next())
+        .is_some_and(|name| marks::is_ours_in_temp(&name.to_string_lossy()))
+}
+
+fn is_our_namespace_mount(path: &str) -> bool {
+    let name = Path::new(path).strip_prefix(marks::NETWORK_NAMESPACES).ok();
+    name.is_some_and(|name| marks::is_our_network_namespace(&name.to_string_lossy()))
+}
+
+/// The addresses in the output of `ip -oneline address show` that a bed could have given.
+pub(super) fn addresses(text: &str, is_our_link: impl Fn(&str) -> bool) -> Things {
+    // "5: veth1@if4    inet 10.0.0.2/24 ... valid_lft 86000sec": the times at the end run.
+    let ours = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (link, family, address) = (words.next()?, words.next()?, words.next()?);
+        let link = link.split('@').next().unwrap_or(link);
+        let plain = address.split('/').next().unwrap_or(address);
+        (is_our_link(link) || plain == NODE_ADDRESS).then(|| format!("{link} {family} {address}"))
+    });
+    ours.collect()
+}
+
+/// The tables, chains and rules in the output of `nft list ruleset` that a bed could have made, each
+/// with its table and chain.
+pub(super) fn rules(text: &str, is_our_link: impl Fn(&str) -> bool) -> Things {
+    let mut found = Things::new();
+    let (mut table, mut chain) = (String::new(), String::new());
+    let mut depth = 0_usize;
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let heading = line.strip_suffix('{').map(str::trim);
+        match (depth, heading) {
+            (0, Some(heading)) => heading.clone_into(&mut table),
+            (1, Some(heading)) => heading.clone_into(&mut chain),
+            _ => {}
+        }
+        let bare = line == "}";
+        let ours = is_our_heading(&table)
+            || depth > 0 && is_our_heading(&chain)
+            || depth > 1 && words(line).any(|word| is_our_word(word, &is_our_link));
+        if ours && !bare {
+            found.insert(match depth {
+                0 => table.clone(),
+                1 if heading.is_some() => format!("{table}, {chain}"),
+                1 => format!("{table}: {line}"),
+                _ => format!("{table}, {chain}: {line}"),
+            });
+        }
+        depth = (depth + line.matches('{').count()).saturating_sub(line.matches('}').count());
+        match depth {
+            0 => {
+                table.clear();
+                chain.clear();
+            }
+            1 => chain.clear(),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether a heading such as `table ip nat` or `chain KUBE-FIREWALL` ends in a name of ours.
+fn is_our_heading(heading: &str) -> bool {
+    heading.rsplit(' ').next().is_some_and(marks::is_our_rule_set)
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|letter: char| letter.is_whitespace() || "\",{}".contains(letter))
+}
+
+fn is_our_word(word: &str, is_our_link: &impl Fn(&str) -> bool) -> bool {
+    marks::is_our_rule_set(word) || is_our_link(word) || word == NODE_ADDRESS
+}

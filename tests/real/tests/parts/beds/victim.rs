@@ -1,0 +1,152 @@
+//! A test process of its own with a bed, which is there to be killed.
+//!
+//! Rule: it says how far its bed has come by files in a folder of the test that kills it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{LONG, kept_logs};
+
+/// Set for the victim: the folder for its files.
+const FOLDER: &str = "KEELSON_TEST_VICTIM";
+/// Set for a victim that ends by itself: after how many milliseconds.
+const STAY: &str = "KEELSON_TEST_VICTIM_STAY";
+/// Written when the container runs, and when the test in the bed is over.
+const RUNS: &str = "runs";
+const OVER: &str = "over";
+
+/// How far a bed has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Making,
+    Running,
+    Ending,
+    /// The test process had ended before it could be killed.
+    Gone,
+}
+
+pub(super) fn is_this_process() -> bool {
+    std::env::var_os(FOLDER).is_some()
+}
+
+/// In the bed: says that all is set up, and waits for somebody to end this bed; a victim that is to
+/// stay for a while only ends by itself then.
+pub(super) fn lie_still() -> Result<()> {
+    let folder = std::env::var_os(FOLDER).map(PathBuf::from);
+    if let Some(folder) = &folder {
+        fs::write(folder.join(RUNS), b"")?;
+    }
+    if let (Some(folder), Ok(stay)) = (folder, std::env::var(STAY)) {
+        sleep(Duration::from_millis(stay.parse().context(STAY)?));
+        fs::write(folder.join(OVER), b"")?;
+        return Ok(());
+    }
+    sleep(LONG);
+    bail!("nobody ended this bed")
+}
+
+pub(super) struct Victim {
+    test: &'static str,
+    folder: tempfile::TempDir,
+    began: Instant,
+    pub(super) process: Child,
+}
+
+impl Victim {
+    /// Starts `test` as a victim, for ever or for a while. Waits for nothing.
+    pub(super) fn start(test: &'static str, stay: Option<Duration>) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(["--exact", test, "--nocapture"])
+            .env(FOLDER, folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        if let Some(stay) = stay {
+            command.env(STAY, stay.as_millis().to_string());
+        }
+        let began = Instant::now();
+        Ok(Self { test, folder, began, process: command.spawn()? })
+    }
+
+    /// Waits until the container runs, and tells how long that took.
+    pub(super) fn wait_until_it_runs(&mut self) -> Result<Duration> {
+        self.wait_for(RUNS)
+    }
+
+    /// Waits until the test in the bed is over, and tells how long that took.
+    pub(super) fn wait_until_it_is_over(&mut self) -> Result<Duration> {
+        self.wait_for(OVER)
+    }
+
+    fn wait_for(&mut self, file: &str) -> Result<Duration> {
+        while !self.has(file) {
+            if let Some(status) = self.process.try_wait()? {
+                ensure!(self.has(file), "the victim ended by itself: {status}");
+            }
+            ensure!(self.age() < Duration::from_mins(2), "the victim never wrote {file:?}");
+            sleep(Duration::from_millis(2));
+        }
+        Ok(self.age())
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub(super) fn phase(&mut self) -> Result<Phase> {
+        if let Some(status) = self.process.try_wait()? {
+            ensure!(status.success(), "the victim failed by itself: {status}");
+            return Ok(Phase::Gone);
+        }
+        Ok(match (self.has(RUNS), self.is_over()) {
+            (_, true) => Phase::Ending,
+            (true, false) => Phase::Running,
+            (false, false) => Phase::Making,
+        })
+    }
+
+    /// Whether the test in the bed got to its end.
+    pub(super) fn is_over(&self) -> bool {
+        self.has(OVER)
+    }
+
+    fn has(&self, file: &str) -> bool {
+        self.folder.path().join(file).exists()
+    }
+
+    /// The child that watches over the bed, once there is one.
+    pub(super) fn warden(&self) -> Option<u32> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id())).ok()?;
+        let children = tasks.flatten().filter_map(|task| {
+            let children = fs::read_to_string(task.path().join("children")).ok()?;
+            Some(children.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        });
+        let warden = children.flatten().find(|child| {
+            let environment = fs::read(format!("/proc/{child}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|one| one == b"KEELSON_BED_ROLE=warden")
+        });
+        warden?.parse().ok()
+    }
+
+    pub(super) fn kill(&mut self) -> Result<ExitStatus> {
+        self.process.kill().context("kill the test process")?;
+        Ok(self.process.wait()?)
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        // A warden keeps the logs of a test that was killed; here that was wanted.
+        if let Ok(folder) = kept_logs(self.test) {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
