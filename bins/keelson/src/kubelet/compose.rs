@@ -155,13 +155,15 @@ fn health_endpoint(settings: &KubeletConfiguration) -> Option<Arc<dyn HealthEndp
     }
 }
 
-/// No address means all of them, as it does in Go. Names are refused: upstream's flag takes only
-/// addresses too, and a name from a file would be looked up before anything answers.
+/// No address means all of them, as it does in Go. Of names only `localhost` is known: upstream's
+/// flag takes addresses only, and looking up a name from a file could hold up the start for long.
 fn health_address(host: &str, port: u16) -> Result<SocketAddr, String> {
-    let address = if host.is_empty() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
-    } else {
-        host.parse().map_err(|_| format!("{host:?}: expected an IP address, such as 127.0.0.1"))?
+    let address = match host {
+        "" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        _ => host
+            .parse()
+            .map_err(|_| format!("{host:?}: expected an IP address, such as 127.0.0.1"))?,
     };
     Ok(SocketAddr::new(address, port))
 }
@@ -176,7 +178,8 @@ mod tests {
         assert_eq!(shown("127.0.0.1"), Ok("127.0.0.1:10248".to_owned()));
         assert_eq!(shown("::1"), Ok("[::1]:10248".to_owned()));
         assert_eq!(shown(""), Ok("0.0.0.0:10248".to_owned()));
-        for name in ["localhost", "node.example", "127.0.0.1:1", "[::1]", "not an address"] {
+        assert_eq!(shown("localhost"), Ok("127.0.0.1:10248".to_owned()));
+        for name in ["node.example", "127.0.0.1:1", "[::1]", "not an address"] {
             let refused = shown(name);
             assert!(refused.as_ref().is_err_and(|why| why.contains(name)), "{refused:?}");
         }

@@ -28,7 +28,7 @@ pub(crate) struct ProcessStreams {
 enum OneStream {
     Queued(LineQueue),
     /// No thread or descriptor was to be had: a log that may wait is better than none.
-    Direct(Box<dyn Fn(&[u8]) + Send + Sync>),
+    Direct(fn(&[u8])),
 }
 
 impl ProcessStreams {
@@ -63,13 +63,13 @@ impl OneStream {
         name: &str,
         stream: BorrowedFd<'_>,
         notice: &DropNotice,
-        direct: impl Fn(&[u8]) + Send + Sync + 'static,
+        direct: fn(&[u8]),
     ) -> OneStream {
         // A descriptor of its own: no lock of the standard library is held while the reader sleeps.
         let queue = stream.try_clone_to_owned().and_then(|descriptor| {
             LineQueue::start(name, PatientFile(File::from(descriptor)), notice.clone())
         });
-        queue.map_or_else(|_| OneStream::Direct(Box::new(direct)), OneStream::Queued)
+        queue.map_or_else(|_| OneStream::Direct(direct), OneStream::Queued)
     }
 
     fn write(&self, line: String) {
