@@ -10,14 +10,16 @@ const CALM: StartWishes = StartWishes {
 };
 const DEFAULTS: StartWishes = StartWishes { fail_cgroup_v1: true, fail_swap_on: true, ..CALM };
 
+type Row<'a> = (Option<bool>, Option<usize>, StartWishes, &'a [Refusal]);
+
 #[test]
 fn an_administrator_gets_the_refusals_asked_for() {
     let group_kill = StartWishes { single_process_oom_kill: Some(false), ..CALM };
     let single_kill = StartWishes { single_process_oom_kill: Some(true), ..CALM };
     let limited = StartWishes { limited_swap: true, ..CALM };
     let both = [Refusal::CgroupVersionOne, Refusal::SwapIsOn { areas: 1 }];
-    let rows: &[(Option<bool>, Option<usize>, StartWishes, &[Refusal])] = &[
-        // unified cgroups, swap areas, wishes -> refusals
+    // unified cgroups, swap areas, wishes -> refusals
+    let rows: &[Row] = &[
         (Some(true), Some(0), DEFAULTS, &[]),
         (Some(false), Some(0), DEFAULTS, &[Refusal::CgroupVersionOne]),
         (Some(false), Some(0), StartWishes { fail_cgroup_v1: false, ..DEFAULTS }, &[]),
