@@ -108,8 +108,8 @@ fn mounts_of_beds_and_parts_are_left() {
 #[test]
 fn mounts_of_others_are_not_left_by_us() {
     let foreign = [
-        "40 1 0:30 / /tmp/fresh/root/proc rw - proc proc rw",
-        "40 1 0:30 / /tmp/fresh/root/run rw - tmpfs tmpfs rw",
+        "40 1 0:30 / /tmp/fresh/tree/proc rw - proc proc rw",
+        "40 1 0:30 / /tmp/fresh/tree/run rw - tmpfs tmpfs rw",
         "40 1 254:0 /home/a /srv/chroot/home rw - ext4 /dev/vda rw",
         "40 1 0:30 / /var/lib/docker/overlay2/1/merged rw - overlay overlay rw,lowerdir=/var/lib/docker/overlay2/l/A",
         "40 1 0:30 / /run/user/1000 rw - tmpfs tmpfs rw",

@@ -49,7 +49,7 @@ fn the_judge_finds_one_of_every_kind_and_nothing_of_others() -> Result<()> {
 }
 
 fn plant_noise() -> Result<Child> {
-    mount_tmpfs("/var/tmp/fresh/root/proc")?;
+    mount_tmpfs("/var/tmp/fresh/tree/proc")?;
     run("ip", &["link", "add", "br-other", "type", "bridge"])?;
     run("ip", &["address", "add", "10.9.9.1/24", "dev", "br-other"])?;
     run("ip", &["netns", "add", "blue"])?;
