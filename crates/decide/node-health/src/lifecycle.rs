@@ -389,6 +389,10 @@ impl NodeLifecycle {
             NoExecute::Settled => {
                 self.queue.leave(node);
             }
+            // A swap can send pods away that bear the one taint and not the other.
+            NoExecute::Now(more) if more.evicts() && !self.attention.may_act(now) => {
+                self.held.insert(node);
+            }
             NoExecute::Now(more) => {
                 self.queue.leave(node);
                 patch = patch.and(more);

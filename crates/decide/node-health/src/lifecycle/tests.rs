@@ -525,3 +525,25 @@ fn the_first_status_shortens_the_patience() {
     bench.pass(51, &[1, 2, 3, 9]);
     assert_eq!(bench.ready(8), Some(Truth::Unknown), "50 s, not 60");
 }
+
+#[test]
+fn a_swap_waits_for_things_to_settle_and_a_removal_does_not() {
+    let mut bench = Bench::new();
+    bench.controller = NodeLifecycle::new(Settings::default());
+    let wearing = |ready| {
+        let mut node = facts(1, ready, 1);
+        node.taints = vec![Taint::new(TaintKey::NotReady, TaintEffect::NoExecute, None)];
+        node
+    };
+    for node in [1, 2, 3] {
+        bench.see(node, facts(1, Truth::True, 1));
+    }
+    bench.see(8, wearing(Truth::True));
+    bench.see(9, wearing(Truth::Unknown));
+    assert_eq!(bench.taints(8), []);
+    bench.pass(19, &OTHERS);
+    let lost = |key| (key, TaintEffect::NoExecute);
+    assert!(bench.taints(9).contains(&lost(TaintKey::NotReady)));
+    bench.pass(2, &OTHERS);
+    assert!(bench.taints(9).contains(&lost(TaintKey::Unreachable)));
+}
