@@ -68,17 +68,21 @@ pub struct Document {
     pub repeated_keys: Vec<Problem>,
 }
 
-/// Reads one file. `origin` says which one it is; its line and column are set per node.
+/// Reads one configuration file. `origin` says which one it is; its line and column are set per
+/// node.
 pub fn parse(bytes: &[u8], origin: &Origin) -> Result<Document, Problem> {
+    parse_at_most(bytes, origin, MAX_BYTES)
+}
+
+/// Reads one file whose kind has a size limit of its own.
+pub fn parse_at_most(bytes: &[u8], origin: &Origin, limit: usize) -> Result<Document, Problem> {
     let refuse = |message: String| Problem::error("", message).at(origin.clone());
     if bytes.is_empty() {
         return Err(refuse("the file is empty, expected a configuration".to_owned()));
     }
-    if bytes.len() > MAX_BYTES {
-        return Err(refuse(format!(
-            "the file has {} bytes, expected at most {MAX_BYTES}",
-            bytes.len()
-        )));
+    if bytes.len() > limit {
+        let size = bytes.len();
+        return Err(refuse(format!("the file has {size} bytes, expected at most {limit}")));
     }
     let text = String::from_utf8_lossy(bytes);
     if text.trim_start().starts_with('{') {

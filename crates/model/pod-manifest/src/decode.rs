@@ -17,6 +17,9 @@ mod tests;
 
 use place::{NodePlace, Report};
 
+/// A manifest larger than this is refused unread, as the reference's sources refuse it.
+pub const MAX_MANIFEST_BYTES: usize = 10 * 1024 * 1024;
+
 /// What becomes of a field that nobody knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
@@ -82,7 +85,7 @@ pub fn decode(bytes: &[u8], origin: &Origin, strictness: Strictness, lists: List
         decoded.problems.push(told.at(origin.clone()));
         return decoded;
     }
-    let parsed = match document::parse(bytes, origin) {
+    let parsed = match document::parse_at_most(bytes, origin, MAX_MANIFEST_BYTES) {
         Ok(parsed) => parsed,
         Err(problem) => {
             decoded.problems.push(problem);

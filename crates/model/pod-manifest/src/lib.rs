@@ -18,7 +18,7 @@ mod validation;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{Decoded, ListPolicy, ManifestPod, Strictness, decode};
+pub use decode::{Decoded, ListPolicy, MAX_MANIFEST_BYTES, ManifestPod, Strictness, decode};
 pub use defaults::apply_defaults;
 pub use gates::PodGates;
 pub use preparation::prepare_for_create;

@@ -2,7 +2,7 @@
 
 use document::problem::Origin;
 
-use super::{Decoded, ListPolicy, Strictness, decode};
+use super::{Decoded, ListPolicy, MAX_MANIFEST_BYTES, Strictness, decode};
 
 fn read(text: &str, strictness: Strictness, lists: ListPolicy) -> Decoded {
     let origin = Origin::File { path: "pod.yaml".into(), line: 0, column: 0 };
@@ -139,4 +139,13 @@ fn values_of_variables_are_not_shown() {
     let text = format!("{GOOD}    env: [{{name: A, value: {{secret: hush}}}}]\n");
     let lines = told(&text);
     assert!(lines[0].contains("<masked>") && !lines[0].contains("hush"), "{lines:?}");
+}
+
+#[test]
+fn a_manifest_may_be_larger_than_a_configuration_but_not_without_limit() {
+    let padded = |size: usize| format!("{GOOD}# {}\n", "x".repeat(size - GOOD.len()));
+    let large = read(&padded(5 * 1024 * 1024), Strictness::Strict, ListPolicy::OnePod);
+    assert_eq!(large.pods.len(), 1, "{:?}", large.problems);
+    let refused = told(&padded(MAX_MANIFEST_BYTES));
+    assert!(refused.iter().any(|problem| problem.contains("10485760")), "{refused:?}");
 }
