@@ -21,6 +21,7 @@ use ports::cluster_api::{
 };
 use ports::cluster_objects::{ApiObject, Lease, Node, Pod};
 use ports::{ApiTime, ClusterApi, ClusterApiError, FeedEvent, ObjectFeed as _};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 const MANY: u32 = 5000;
@@ -353,8 +354,8 @@ async fn comes_back(bed: &Bed, plane: &mut ControlPlane, client: &ApiClient) -> 
         .filter(|word| !word.is_empty())
         .map(|word| String::from_utf8_lossy(word).into_owned())
         .collect();
-    let killed = Command::new("kill").args(["-9", &process.to_string()]).status()?;
-    ensure!(killed.success(), "kill: {killed}");
+    let target = i32::try_from(process).ok().and_then(Pid::from_raw).context("a process id")?;
+    kill_process(target, Signal::KILL)?;
     wait_for(&mut feed, "interruption", |event| matches!(event, FeedEvent::Interrupted(_))).await?;
     let failed = client.read_lease("default", "heartbeat").await;
     ensure!(matches!(failed, Err(ClusterApiError::Unreachable { .. })), "{failed:?}");

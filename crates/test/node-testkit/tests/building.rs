@@ -152,9 +152,8 @@ fn interrupted_build_leaves_no_part_and_the_next_one_succeeds() {
     let abandoned = |place: &Place| place.parts().iter().any(|name| name.contains(".building-"));
     wait_for("build", || place.calls_of_go() == 1 && abandoned(&place));
     // The whole group, as a terminal or a watchdog would.
-    let group = format!("-{}", caller.id());
-    let status = Command::new("kill").args(["-s", "KILL", "--", &group]).status().expect("kill");
-    assert!(status.success());
+    let group = rustix::process::Pid::from_child(&caller);
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).expect("kill");
     caller.wait().expect("its end");
     assert!(place.parts().iter().all(|name| name.contains(".building-")), "{:?}", place.parts());
     place.set_go("echo whole > \"$output\"");

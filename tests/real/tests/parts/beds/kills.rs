@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::{beds_folder, sweep};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::judge::Judge;
 use super::victim::{Phase, Victim};
@@ -146,7 +146,7 @@ fn kill_at_rest(target: Target, victim: &mut Victim, judge: &Judge) -> Result<()
     match target {
         Target::TestProcess => drop(victim.kill()?),
         Target::Warden => {
-            signal(victim.warden().context("a warden")?, "KILL")?;
+            signal(victim.warden().context("a warden")?, Signal::KILL)?;
             let status = victim.process.wait()?;
             ensure!(!status.success(), "a test whose warden was killed has passed");
         }
@@ -155,8 +155,8 @@ fn kill_at_rest(target: Target, victim: &mut Victim, judge: &Judge) -> Result<()
             let all = File::open(beds_folder().join(".lock"))?;
             all.lock()?;
             // Stopped first, so that it cannot clean up after its warden.
-            signal(victim.process.id(), "STOP")?;
-            signal(victim.warden().context("a warden")?, "KILL")?;
+            signal(victim.process.id(), Signal::STOP)?;
+            signal(victim.warden().context("a warden")?, Signal::KILL)?;
             victim.kill()?;
             let found = judge.finds_now()?;
             let expected = ["cgroup: ", "folder: "];
@@ -177,7 +177,7 @@ fn kill_at_any_time(target: Target, victim: &mut Victim, judge: &Judge) -> Resul
             while victim.process.try_wait()?.is_none() {
                 if let Some(warden) = victim.warden() {
                     // Gone in between: then it was too late, and the test has passed.
-                    let _ = signal(warden, "KILL");
+                    let _ = signal(warden, Signal::KILL);
                     break;
                 }
                 sleep(Duration::from_millis(1));
@@ -188,9 +188,9 @@ fn kill_at_any_time(target: Target, victim: &mut Victim, judge: &Judge) -> Resul
         }
         Target::Both => {
             if victim.process.try_wait()?.is_none() {
-                signal(victim.process.id(), "STOP")?;
+                signal(victim.process.id(), Signal::STOP)?;
                 if let Some(warden) = victim.warden() {
-                    let _ = signal(warden, "KILL");
+                    let _ = signal(warden, Signal::KILL);
                 }
                 victim.kill()?;
             }
@@ -203,8 +203,7 @@ fn kill_at_any_time(target: Target, victim: &mut Victim, judge: &Judge) -> Resul
     Ok(())
 }
 
-fn signal(process: u32, name: &str) -> Result<()> {
-    let output = Command::new("kill").args(["-s", name, &process.to_string()]).output()?;
-    ensure!(output.status.success(), "kill -s {name} {process}: {output:?}");
-    Ok(())
+fn signal(process: u32, signal: Signal) -> Result<()> {
+    let target = i32::try_from(process).ok().and_then(Pid::from_raw).context("a process id")?;
+    kill_process(target, signal).with_context(|| format!("{signal:?} to {process}"))
 }
