@@ -10,6 +10,11 @@ pub mod cluster_objects;
 pub mod container_runtime;
 pub mod end_request;
 pub mod health;
+pub mod pod_host;
+pub mod pod_runtime;
+pub mod pod_sources;
+pub mod probing;
+pub mod runtime_objects;
 pub mod service_supervisor;
 
 use std::future::Future;
@@ -20,6 +25,7 @@ pub use cluster_api::{ClusterApi, ClusterApiError, FeedEvent, ObjectFeed};
 pub use container_runtime::ContainerRuntime;
 pub use end_request::{EndReason, EndRequests};
 pub use health::{HealthCheck, HealthChecks, HealthEndpoint, HealthEndpointError};
+pub use pod_runtime::{PodRuntime, RuntimeSignals};
 pub use service_supervisor::{ServiceState, ServiceSupervisor, ServiceSupervisorError};
 
 /// What an asynchronous port returns: boxed, so that the traits stay usable as objects.
