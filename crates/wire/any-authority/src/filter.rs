@@ -1,0 +1,269 @@
+//! The filter itself: bytes of a client in, bytes for the server out.
+//!
+//! Rule: as soon as one header block had to be written anew, all of the connection's blocks are,
+//! because the server then no longer has the table that later blocks refer to. Until then blocks
+//! pass as they are, so connections of well-behaved clients cost one decoding of each block and
+//! nothing else. A connection that does not begin as HTTP/2 passes unread.
+
+use crate::hpack::{BlockError, Decoder, Field, encode};
+
+#[cfg(test)]
+mod tests;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const FRAME_HEADER: usize = 9;
+/// What a server takes unless it says otherwise, and ours do not.
+const LARGEST_FRAME: usize = 16_384;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_HEADERS: u8 = 4;
+const PADDED: u8 = 8;
+const PRIORITY: u8 = 0x20;
+/// Blocks that come in pieces may not pile up.
+const BLOCK_BYTES: usize = 1 << 20;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    #[error("a header block of the client does not decode: {0}")]
+    Block(String),
+    #[error("a frame of the client breaks the order of header blocks")]
+    Order,
+}
+
+impl From<BlockError> for FilterError {
+    fn from(error: BlockError) -> Self {
+        Self::Block(error.to_string())
+    }
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Preface,
+    Frames,
+    /// Within a frame that is passed on: so many bytes to go.
+    Passing(usize),
+    /// Not HTTP/2, or nothing that this filter understands.
+    Unread,
+}
+
+/// One connection's way from client to server.
+#[derive(Debug, Default)]
+pub struct Filter {
+    stage: Stage,
+    /// The start of something that is not whole yet.
+    held: Vec<u8>,
+    decoder: Decoder,
+    /// A header block whose last part has not come.
+    open: Option<Open>,
+    rewriting: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    stream: [u8; 4],
+    flags: u8,
+    priority: Option<[u8; 5]>,
+    block: Vec<u8>,
+    /// The frames as they came.
+    frames: Vec<u8>,
+}
+
+struct Frame<'a> {
+    kind: u8,
+    flags: u8,
+    stream: [u8; 4],
+    payload: &'a [u8],
+    whole: &'a [u8],
+}
+
+impl Filter {
+    /// Takes what a client sent and appends what the server shall read.
+    pub fn push(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), FilterError> {
+        let mut rest = input;
+        loop {
+            match self.stage {
+                Stage::Unread => {
+                    output.append(&mut self.held);
+                    output.extend_from_slice(rest);
+                    return Ok(());
+                }
+                Stage::Passing(left) => {
+                    let now = left.min(rest.len());
+                    output.extend_from_slice(&rest[..now]);
+                    rest = &rest[now..];
+                    if now < left {
+                        self.stage = Stage::Passing(left - now);
+                        return Ok(());
+                    }
+                    self.stage = Stage::Frames;
+                }
+                Stage::Preface => {
+                    if !self.fill(PREFACE.len(), &mut rest) {
+                        // Something else shows early: do not keep it from the server.
+                        if !PREFACE.starts_with(&self.held) {
+                            self.stage = Stage::Unread;
+                            continue;
+                        }
+                        return Ok(());
+                    }
+                    self.stage = if self.held == PREFACE { Stage::Frames } else { Stage::Unread };
+                    output.append(&mut self.held);
+                }
+                Stage::Frames => {
+                    if !self.frame(&mut rest, output)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fills `held` up to `size`; `false` when the input ended before.
+    fn fill(&mut self, size: usize, rest: &mut &[u8]) -> bool {
+        let wanted = size.saturating_sub(self.held.len()).min(rest.len());
+        self.held.extend_from_slice(&rest[..wanted]);
+        *rest = &rest[wanted..];
+        self.held.len() >= size
+    }
+
+    /// One frame; `false` when it is not whole yet.
+    fn frame(&mut self, rest: &mut &[u8], output: &mut Vec<u8>) -> Result<bool, FilterError> {
+        if !self.fill(FRAME_HEADER, rest) {
+            return Ok(false);
+        }
+        let size = usize::from(self.held[0]) << 16
+            | usize::from(self.held[1]) << 8
+            | usize::from(self.held[2]);
+        let kind = self.held[3];
+        // A frame that is too large is the server's to refuse, not ours to hold.
+        if (kind != HEADERS && kind != CONTINUATION) || size > LARGEST_FRAME {
+            if self.open.is_some() {
+                return Err(FilterError::Order);
+            }
+            output.append(&mut self.held);
+            self.stage = Stage::Passing(size);
+            return Ok(true);
+        }
+        if !self.fill(FRAME_HEADER + size, rest) {
+            return Ok(false);
+        }
+        let whole = std::mem::take(&mut self.held);
+        let frame = Frame {
+            kind,
+            flags: whole[4],
+            stream: [whole[5], whole[6], whole[7], whole[8]],
+            payload: &whole[FRAME_HEADER..],
+            whole: &whole,
+        };
+        self.header_frame(&frame, output)?;
+        Ok(true)
+    }
+
+    fn header_frame(
+        &mut self,
+        frame: &Frame<'_>,
+        output: &mut Vec<u8>,
+    ) -> Result<(), FilterError> {
+        let mut open = match (self.open.take(), frame.kind) {
+            (None, HEADERS) => opened(frame)?,
+            (Some(mut open), CONTINUATION) if open.stream == frame.stream => {
+                open.block.extend_from_slice(frame.payload);
+                open.frames.extend_from_slice(frame.whole);
+                open
+            }
+            _ => return Err(FilterError::Order),
+        };
+        if open.block.len() > BLOCK_BYTES {
+            return Err(BlockError::TooLarge.into());
+        }
+        if frame.flags & END_HEADERS == 0 {
+            self.open = Some(open);
+            return Ok(());
+        }
+        let mut fields = self.decoder.decode(&open.block)?;
+        self.rewriting |= correct(&mut fields);
+        if self.rewriting {
+            write(&open, &encode(&fields), output);
+        } else {
+            output.append(&mut open.frames);
+        }
+        Ok(())
+    }
+}
+
+fn opened(frame: &Frame<'_>) -> Result<Open, FilterError> {
+    let mut payload = frame.payload;
+    if frame.flags & PADDED != 0 {
+        let (padding, rest) = payload.split_first().ok_or(FilterError::Order)?;
+        let end = rest.len().checked_sub(usize::from(*padding)).ok_or(FilterError::Order)?;
+        payload = &rest[..end];
+    }
+    let mut priority = None;
+    if frame.flags & PRIORITY != 0 {
+        let (first, rest) = payload.split_first_chunk::<5>().ok_or(FilterError::Order)?;
+        priority = Some(*first);
+        payload = rest;
+    }
+    Ok(Open {
+        stream: frame.stream,
+        flags: frame.flags,
+        priority,
+        block: payload.to_vec(),
+        frames: frame.whole.to_vec(),
+    })
+}
+
+/// Puts a host where the authority is none. `true`: something was changed.
+fn correct(fields: &mut [Field]) -> bool {
+    let mut changed = false;
+    for (name, value) in fields {
+        if (name == b":authority" || name == b"host") && !is_host(value) {
+            *value = b"localhost".to_vec();
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// Stricter than the standard: what passes is certainly taken by the server.
+fn is_host(value: &[u8]) -> bool {
+    let (host, port) = match value.iter().rposition(|byte| *byte == b':') {
+        Some(at) if !value.ends_with(b"]") => (&value[..at], Some(&value[at + 1..])),
+        _ => (value, None),
+    };
+    let letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let in_brackets = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':');
+    let host = match host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")) {
+        Some(address) => !address.is_empty() && address.iter().all(in_brackets),
+        None => !host.is_empty() && host.iter().all(letter),
+    };
+    let port = port.is_none_or(|port| {
+        !port.is_empty() && port.len() <= 5 && port.iter().all(u8::is_ascii_digit)
+    });
+    host && port
+}
+
+fn write(open: &Open, block: &[u8], output: &mut Vec<u8>) {
+    let mut first = open.priority.map_or_else(Vec::new, |priority| priority.to_vec());
+    let room = LARGEST_FRAME - first.len();
+    let (head, mut rest) = block.split_at(block.len().min(room));
+    first.extend_from_slice(head);
+    let end = |rest: &[u8]| if rest.is_empty() { END_HEADERS } else { 0 };
+    let flags = open.flags & !(PADDED | END_HEADERS) | end(rest);
+    write_frame(HEADERS, flags, open.stream, &first, output);
+    while !rest.is_empty() {
+        let (part, after) = rest.split_at(rest.len().min(LARGEST_FRAME));
+        rest = after;
+        write_frame(CONTINUATION, end(rest), open.stream, part, output);
+    }
+}
+
+fn write_frame(kind: u8, flags: u8, stream: [u8; 4], payload: &[u8], output: &mut Vec<u8>) {
+    // Never above the largest frame, so three bytes hold it.
+    let size = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
+    output.extend_from_slice(&size[1..]);
+    output.extend_from_slice(&[kind, flags]);
+    output.extend_from_slice(&stream);
+    output.extend_from_slice(payload);
+}

@@ -1,0 +1,140 @@
+//! Whole conversations of clients, in any pieces.
+
+use super::*;
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_frame(kind, flags, [0, 0, 0, stream], payload, &mut bytes);
+    bytes
+}
+
+fn request(authority: &str) -> Vec<Field> {
+    vec![
+        (b":method".to_vec(), b"POST".to_vec()),
+        (b":authority".to_vec(), authority.as_bytes().to_vec()),
+        (b":path".to_vec(), b"/runtime.v1.RuntimeService/Version".to_vec()),
+    ]
+}
+
+fn conversation(authority: &str) -> Vec<u8> {
+    let mut bytes = PREFACE.to_vec();
+    bytes.extend(frame(4, 0, 0, &[]));
+    bytes.extend(frame(HEADERS, END_HEADERS, 1, &encode(&request(authority))));
+    bytes.extend(frame(0, 1, 1, b"message"));
+    bytes
+}
+
+fn filtered(input: &[u8], piece: usize) -> Result<Vec<u8>, FilterError> {
+    let mut filter = Filter::default();
+    let mut output = Vec::new();
+    for part in input.chunks(piece) {
+        filter.push(part, &mut output)?;
+    }
+    Ok(output)
+}
+
+#[test]
+fn an_authority_that_is_no_host_becomes_localhost_however_the_bytes_come() {
+    for authority in ["/run/a.sock", "%2Frun%2Fa.sock", "", "unix:/x", "a b", "host:port"] {
+        for piece in [1, 7, 10_000] {
+            let output = filtered(&conversation(authority), piece).unwrap();
+            assert_eq!(output, conversation("localhost"), "{authority:?} in pieces of {piece}");
+        }
+    }
+}
+
+#[test]
+fn hosts_pass_byte_by_byte() {
+    for authority in ["localhost", "127.0.0.1:10250", "[::1]:80", "[::1]", "node-1.example"] {
+        assert_eq!(filtered(&conversation(authority), 5).unwrap(), conversation(authority));
+    }
+}
+
+#[test]
+fn later_blocks_are_written_anew_because_the_server_lacks_the_table() {
+    let mut input = conversation("/run/a.sock");
+    // A field that is remembered, and then a reference to it.
+    let mut remembered = encode(&request("/run/a.sock"));
+    remembered.extend_from_slice(b"\x40\x01a\x01b");
+    input.extend(frame(HEADERS, END_HEADERS, 3, &remembered));
+    input.extend(frame(HEADERS, END_HEADERS, 5, &[0xbe]));
+    let mut expected = conversation("localhost");
+    let mut fields = request("localhost");
+    fields.push((b"a".to_vec(), b"b".to_vec()));
+    expected.extend(frame(HEADERS, END_HEADERS, 3, &encode(&fields)));
+    let last = encode(&[(b"a".to_vec(), b"b".to_vec())]);
+    expected.extend(frame(HEADERS, END_HEADERS, 5, &last));
+    assert_eq!(filtered(&input, 3).unwrap(), expected);
+}
+
+#[test]
+fn padding_priority_and_continuations_are_understood() {
+    let block = encode(&request("/a"));
+    let (first, second) = block.split_at(10);
+    let mut payload = vec![3, 0, 0, 0, 0, 7];
+    payload.extend_from_slice(first);
+    payload.extend_from_slice(&[0; 3]);
+    let mut input = PREFACE.to_vec();
+    input.extend(frame(HEADERS, PADDED | PRIORITY, 1, &payload));
+    input.extend(frame(CONTINUATION, END_HEADERS, 1, second));
+    let mut expected = PREFACE.to_vec();
+    let mut block = vec![0, 0, 0, 0, 7];
+    block.extend(encode(&request("localhost")));
+    expected.extend(frame(HEADERS, PRIORITY | END_HEADERS, 1, &block));
+    assert_eq!(filtered(&input, 4).unwrap(), expected);
+}
+
+#[test]
+fn a_block_that_outgrows_a_frame_is_split() {
+    let mut fields = request("/a");
+    fields.push((b"long".to_vec(), vec![b'x'; 40_000]));
+    let block = encode(&fields);
+    let mut input = PREFACE.to_vec();
+    let parts: Vec<_> = block.chunks(LARGEST_FRAME).collect();
+    for (at, part) in parts.iter().enumerate() {
+        let kind = if at == 0 { HEADERS } else { CONTINUATION };
+        let flags = if at + 1 == parts.len() { END_HEADERS } else { 0 };
+        input.extend(frame(kind, flags, 1, part));
+    }
+    let output = filtered(&input, 1000).unwrap();
+    fields[1].1 = b"localhost".to_vec();
+    let kinds: Vec<u8> = [3, 9 + LARGEST_FRAME + 3, 2 * (9 + LARGEST_FRAME) + 3]
+        .map(|at| output[PREFACE.len() + at])
+        .to_vec();
+    assert_eq!(kinds, [HEADERS, CONTINUATION, CONTINUATION]);
+}
+
+#[test]
+fn wrong_orders_and_blocks_end_the_connection() {
+    let mut interrupted = PREFACE.to_vec();
+    interrupted.extend(frame(HEADERS, 0, 1, b""));
+    let mut other_stream = interrupted.clone();
+    interrupted.extend(frame(0, 0, 1, b""));
+    other_stream.extend(frame(CONTINUATION, END_HEADERS, 3, b""));
+    let mut alone = PREFACE.to_vec();
+    alone.extend(frame(CONTINUATION, END_HEADERS, 1, b""));
+    let mut padding = PREFACE.to_vec();
+    padding.extend(frame(HEADERS, PADDED | END_HEADERS, 1, &[9, 0]));
+    for input in [interrupted, other_stream, alone, padding] {
+        assert_eq!(filtered(&input, 100), Err(FilterError::Order));
+    }
+    let mut undecodable = PREFACE.to_vec();
+    undecodable.extend(frame(HEADERS, END_HEADERS, 1, &[0x80]));
+    assert!(matches!(filtered(&undecodable, 100), Err(FilterError::Block(_))));
+}
+
+#[test]
+fn what_is_not_http2_passes() {
+    let other = b"GET / HTTP/1.1\r\nhost: /run/a.sock\r\n\r\n";
+    assert_eq!(filtered(other, 1).unwrap(), other);
+    assert_eq!(filtered(b"PRX and more bytes than a preface has", 2).unwrap().len(), 37);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_pass_or_are_refused(bytes: Vec<u8>, piece in 1_usize..20) {
+        let mut input = PREFACE.to_vec();
+        input.extend(bytes);
+        let _ = filtered(&input, piece);
+    }
+}

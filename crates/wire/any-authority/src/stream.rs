@@ -1,0 +1,93 @@
+//! A stream whose reading side passes through the filter.
+//!
+//! Rule: reads give filtered bytes in order; writes go through untouched. Cancelling a read loses
+//! nothing, since what was filtered and not yet read is kept here.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::filter::Filter;
+
+const READ_BYTES: usize = 16 * 1024;
+
+/// A server's end of a connection, with the client's authorities made hosts.
+#[derive(Debug)]
+pub struct AnyAuthority<Stream> {
+    stream: Stream,
+    filter: Filter,
+    filtered: Vec<u8>,
+    given: usize,
+}
+
+impl<Stream> AnyAuthority<Stream> {
+    pub fn new(stream: Stream) -> Self {
+        Self { stream, filter: Filter::default(), filtered: Vec::new(), given: 0 }
+    }
+
+    pub fn get_ref(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+impl<Stream: AsyncRead + Unpin> AsyncRead for AnyAuthority<Stream> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        loop {
+            let left = &this.filtered[this.given..];
+            if !left.is_empty() {
+                let now = left.len().min(buffer.remaining());
+                buffer.put_slice(&left[..now]);
+                this.given += now;
+                return Poll::Ready(Ok(()));
+            }
+            this.filtered.clear();
+            this.given = 0;
+            let mut space = [0; READ_BYTES];
+            let mut read = ReadBuf::new(&mut space);
+            ready!(Pin::new(&mut this.stream).poll_read(context, &mut read))?;
+            if read.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            this.filter
+                .push(read.filled(), &mut this.filtered)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        }
+    }
+}
+
+impl<Stream: AsyncWrite + Unpin> AsyncWrite for AnyAuthority<Stream> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,89 @@
+//! Watching a group for kills by the kernel for want of memory.
+//!
+//! Rule: the count is what is true; the descriptor only says "look again". Works while the group
+//! exists. Does not say which process it was.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+
+use crate::error::{CgroupError, Result, read, write};
+use crate::group::Cgroup;
+use crate::hierarchy::{Controller, Version};
+
+/// A descriptor that becomes ready (see [`MemoryWatch::interest`]) when the group's memory events
+/// change.
+#[derive(Debug)]
+pub struct MemoryWatch {
+    descriptor: OwnedFd,
+    /// Version 1 forgets the registration when this is closed.
+    _control: Option<File>,
+    version: Version,
+}
+
+impl MemoryWatch {
+    pub fn new(group: &Cgroup) -> Result<Self> {
+        let version = group.hierarchy().version();
+        let folder = group.folder_for(Controller::Memory, "watching memory")?;
+        let open = |file: &str| {
+            let path = folder.join(file);
+            File::open(&path).map_err(|source| CgroupError::Read { path, source })
+        };
+        if version == Version::V2 {
+            let mut file = open("memory.events")?;
+            // A first reading arms the notification.
+            let _ = file.read(&mut [0; 1024]);
+            return Ok(Self { descriptor: file.into(), _control: None, version });
+        }
+        let control = open("memory.oom_control")?;
+        let event =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|errno| {
+                CgroupError::Read { path: PathBuf::from("eventfd"), source: errno.into() }
+            })?;
+        use std::os::fd::AsRawFd;
+        let registration = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
+        write(&folder.join("cgroup.event_control"), &registration)?;
+        Ok(Self { descriptor: event, _control: Some(control), version })
+    }
+
+    /// What to poll the descriptor for.
+    pub fn interest(&self) -> PollFlags {
+        match self.version {
+            Version::V1 => PollFlags::IN,
+            Version::V2 => PollFlags::PRI,
+        }
+    }
+
+    /// Makes the descriptor wait for the next change; call it before reading the count.
+    pub fn acknowledge(&self) {
+        let mut buffer = [0; 1024];
+        match self.version {
+            Version::V1 => drop(rustix::io::read(&self.descriptor, &mut buffer)),
+            Version::V2 => drop(rustix::io::pread(&self.descriptor, &mut buffer, 0)),
+        }
+    }
+}
+
+impl AsFd for MemoryWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl Cgroup {
+    /// How many processes of the group (version 2: and of groups beneath) the kernel killed for want
+    /// of memory since the group was made.
+    pub fn out_of_memory_kills(&self) -> Result<u64> {
+        let file = match self.hierarchy().version() {
+            Version::V1 => "memory.oom_control",
+            Version::V2 => "memory.events",
+        };
+        let path = self.folder_for(Controller::Memory, file)?.join(file);
+        let text = read(&path)?;
+        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        count.map_or(Ok(0), |count| crate::error::number(&path, count.trim()))
+    }
+}

@@ -1,0 +1,382 @@
+//! One control group: make, enter, list, freeze, kill, remove.
+//!
+//! Rule: a group's path is the same in every hierarchy; what is asked twice is done once. A kill
+//! misses nobody, whatever the processes do meanwhile. Does not touch groups beside or above its
+//! own, except that version 2 passes controllers down from the parents on creation.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::{CgroupError, Result, read, read_if_there, write};
+use crate::hierarchy::{Controller, Hierarchy, Layout, Version};
+
+#[cfg(test)]
+mod tests;
+
+/// Version 1 has no call that kills a group; nothing that can be killed survives so many rounds.
+const MOST_ROUNDS: u32 = 200;
+
+/// A group by its path; whether it exists is another question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cgroup {
+    hierarchy: Hierarchy,
+    path: String,
+}
+
+impl Cgroup {
+    pub(crate) fn new(hierarchy: &Hierarchy, path: &str) -> Result<Self> {
+        let odd = |part: &str| part == "." || part == ".." || part.contains(['\0', '\n']);
+        if !path.starts_with('/') || path.split('/').any(odd) {
+            return Err(CgroupError::BadPath(path.to_owned()));
+        }
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        Ok(Self { hierarchy: hierarchy.clone(), path: format!("/{}", parts.join("/")) })
+    }
+
+    pub fn hierarchy(&self) -> &Hierarchy {
+        &self.hierarchy
+    }
+
+    /// From the hierarchies' roots.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.path == "/"
+    }
+
+    pub fn child(&self, name: &str) -> Result<Self> {
+        Self::new(&self.hierarchy, &format!("{}/{name}", self.path.trim_end_matches('/')))
+    }
+
+    pub fn parent(&self) -> Option<Self> {
+        let (parent, name) = self.path.rsplit_once('/')?;
+        if name.is_empty() {
+            return None;
+        }
+        let path = if parent.is_empty() { "/" } else { parent };
+        Some(Self { hierarchy: self.hierarchy.clone(), path: path.to_owned() })
+    }
+
+    fn beneath(&self, point: &Path) -> PathBuf {
+        point.join(self.path.trim_start_matches('/'))
+    }
+
+    /// The folder that holds a controller's files of this group.
+    pub fn folder(&self, controller: Controller) -> Option<PathBuf> {
+        self.hierarchy.point(controller).map(|point| self.beneath(point))
+    }
+
+    /// The folder, or an error that says which wish needs the controller.
+    pub(crate) fn folder_for(&self, controller: Controller, wanted: &str) -> Result<PathBuf> {
+        self.folder(controller).ok_or_else(|| CgroupError::NoController {
+            controller: controller.v1_name(),
+            wanted: wanted.to_owned(),
+        })
+    }
+
+    /// The group's folders, one in each hierarchy.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        self.hierarchy.points().into_iter().map(|point| self.beneath(point)).collect()
+    }
+
+    /// In every hierarchy.
+    pub fn exists(&self) -> bool {
+        self.folders().iter().all(|folder| folder.is_dir())
+    }
+
+    /// In at least one hierarchy.
+    pub fn exists_somewhere(&self) -> bool {
+        self.folders().iter().any(|folder| folder.is_dir())
+    }
+
+    /// Makes the group and what lies above it, usable with every controller that the machine has.
+    pub fn create(&self) -> Result<()> {
+        match &self.hierarchy.layout {
+            Layout::V2 { root, .. } => self.create_unified(root),
+            Layout::V1 { points, .. } => {
+                for folder in self.folders() {
+                    make_folders(&folder)?;
+                }
+                match points.get(&Controller::CpuSet) {
+                    Some(point) => self.inherit_cpu_set(point),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Passes the controllers down from each parent. One that cannot be passed is left out: whoever
+    /// wants a limit of it hears that its file is missing.
+    fn create_unified(&self, root: &Path) -> Result<()> {
+        let mut folder = root.to_owned();
+        for part in self.path.split('/').filter(|part| !part.is_empty()) {
+            let offered = read(&folder.join("cgroup.controllers"))?;
+            let control = folder.join("cgroup.subtree_control");
+            let passed = read_if_there(&control)?.unwrap_or_default();
+            for name in offered.split_whitespace() {
+                if !passed.split_whitespace().any(|one| one == name) {
+                    let _ = write(&control, &format!("+{name}"));
+                }
+            }
+            folder.push(part);
+            make_folders(&folder)?;
+        }
+        Ok(())
+    }
+
+    /// A new cpuset of version 1 has no CPUs, and nothing can enter it before it has some.
+    fn inherit_cpu_set(&self, point: &Path) -> Result<()> {
+        let mut folder = point.to_owned();
+        for part in self.path.split('/').filter(|part| !part.is_empty()) {
+            let parent = folder.clone();
+            folder.push(part);
+            for file in ["cpuset.cpus", "cpuset.mems"] {
+                let own = read_if_there(&folder.join(file))?;
+                if own.is_some_and(|own| own.trim().is_empty()) {
+                    write(&folder.join(file), read(&parent.join(file))?.trim())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a process with all its threads into the group.
+    pub fn add_process(&self, pid: u32) -> Result<()> {
+        self.door()?.admit(pid)
+    }
+
+    /// The way in, held open: a process that has left for other namespaces can still be let in, and
+    /// by a caller that sees these files no more.
+    pub fn door(&self) -> Result<Door> {
+        self.folders()
+            .into_iter()
+            .map(|folder| Door::open_one(&folder))
+            .collect::<Result<_>>()
+            .map(|files: Vec<(PathBuf, File)>| Door { files })
+    }
+
+    /// The way in of one controller only (version 1); of the group (version 2).
+    pub fn door_of(&self, controller: Controller) -> Result<Door> {
+        let folder = self.folder_for(controller, "entering it")?;
+        Ok(Door { files: vec![Door::open_one(&folder)?] })
+    }
+
+    /// Processes in the group itself, not in groups beneath. Those that our PID namespace cannot
+    /// see are left out.
+    pub fn processes(&self) -> Result<Vec<u32>> {
+        let folder = self.listing_folder();
+        let Some(text) = read_if_there(&folder.join("cgroup.procs"))? else {
+            return Ok(Vec::new());
+        };
+        Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect())
+    }
+
+    /// Processes in the group and in every group beneath.
+    pub fn processes_beneath(&self) -> Result<Vec<u32>> {
+        let mut all = self.processes()?;
+        for child in self.children()? {
+            all.extend(child.processes_beneath()?);
+        }
+        Ok(all)
+    }
+
+    /// The groups directly beneath.
+    pub fn children(&self) -> Result<Vec<Self>> {
+        let folder = self.listing_folder();
+        let failed = |source| CgroupError::Read { path: folder.clone(), source };
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut children = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir())
+                && let Some(name) = entry.file_name().to_str()
+            {
+                children.push(self.child(name)?);
+            }
+        }
+        Ok(children)
+    }
+
+    /// Version 1: the hierarchy by which groups are followed. The freezer, because that is what a
+    /// kill needs; where there is none, any.
+    fn listing_folder(&self) -> PathBuf {
+        self.folder(Controller::Freezer)
+            .filter(|folder| folder.is_dir())
+            .or_else(|| self.folders().into_iter().find(|folder| folder.is_dir()))
+            .unwrap_or_else(|| {
+                self.beneath(self.hierarchy.points().first().copied().unwrap_or(Path::new("/")))
+            })
+    }
+
+    /// Holds every process still, or lets them go on. Returns before all have stopped.
+    pub fn set_frozen(&self, frozen: bool) -> Result<()> {
+        match self.hierarchy.version() {
+            Version::V2 => {
+                let folder = self.folder_for(Controller::Freezer, "freezing")?;
+                write(&folder.join("cgroup.freeze"), if frozen { "1" } else { "0" })
+            }
+            Version::V1 => {
+                let folder = self.folder_for(Controller::Freezer, "freezing")?;
+                write(&folder.join("freezer.state"), if frozen { "FROZEN" } else { "THAWED" })
+            }
+        }
+    }
+
+    fn is_frozen(&self) -> Result<bool> {
+        let Some(folder) = self.folder(Controller::Freezer) else { return Ok(false) };
+        match self.hierarchy.version() {
+            Version::V1 => Ok(read(&folder.join("freezer.state"))?.trim() == "FROZEN"),
+            Version::V2 => {
+                Ok(read(&folder.join("cgroup.events"))?.lines().any(|line| line == "frozen 1"))
+            }
+        }
+    }
+
+    /// SIGKILL to every process in the group and beneath, also to those that are being forked.
+    /// Returns when none is left that has not got it. On version 1 this may take a moment: do not
+    /// call it where nothing may wait.
+    pub fn kill(&self) -> Result<()> {
+        if !self.exists_somewhere() {
+            return Ok(());
+        }
+        if self.hierarchy.version() == Version::V2 {
+            let file = self.listing_folder().join("cgroup.kill");
+            if file.exists() {
+                return write(&file, "1");
+            }
+        }
+        self.kill_in_rounds()
+    }
+
+    fn kill_in_rounds(&self) -> Result<()> {
+        for round in 0..MOST_ROUNDS {
+            if self.processes_beneath()?.is_empty() {
+                return Ok(());
+            }
+            // Frozen processes do not fork; without a freezer the rounds must win the race.
+            if self.set_frozen(true).is_ok() {
+                let until = Instant::now() + Duration::from_millis(50);
+                while !self.is_frozen().unwrap_or(true) && Instant::now() < until {
+                    sleep(Duration::from_micros(200));
+                }
+            }
+            for pid in self.processes_beneath()? {
+                if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                    let _ = kill_process(pid, Signal::KILL);
+                }
+            }
+            let _ = self.set_frozen(false);
+            sleep(Duration::from_micros(200 + 100 * u64::from(round)));
+        }
+        if self.processes_beneath()?.is_empty() {
+            return Ok(());
+        }
+        Err(CgroupError::WillNotDie { path: self.listing_folder(), rounds: MOST_ROUNDS })
+    }
+
+    /// Whether any process is left in the group or beneath.
+    pub fn is_populated(&self) -> Result<bool> {
+        if self.hierarchy.version() == Version::V2
+            && let Some(events) = read_if_there(&self.listing_folder().join("cgroup.events"))?
+        {
+            return Ok(events.lines().any(|line| line == "populated 1"));
+        }
+        Ok(!self.processes_beneath()?.is_empty())
+    }
+
+    /// Removes the group with all that lie beneath. Fails while a process is in one of them.
+    pub fn remove(&self) -> Result<()> {
+        self.folders().iter().try_for_each(|folder| remove_folders(folder))
+    }
+
+    /// Removes, and where it is busy tries again until `limit` is over: what was killed needs a
+    /// moment to leave.
+    pub fn remove_within(&self, limit: Duration) -> Result<()> {
+        let until = Instant::now() + limit;
+        let mut pause = Duration::from_micros(500);
+        loop {
+            match self.remove() {
+                Err(CgroupError::Remove { source, .. })
+                    if source.kind() == std::io::ErrorKind::ResourceBusy
+                        && Instant::now() < until =>
+                {
+                    sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(20));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+fn make_folders(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .map_err(|source| CgroupError::Create { path: folder.to_owned(), source })
+}
+
+/// Depth first; only folders, for a group's files cannot be removed.
+fn remove_folders(folder: &Path) -> Result<()> {
+    let failed = |source| CgroupError::Remove { path: folder.to_owned(), source };
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_folders(&entry.path())?;
+        }
+    }
+    match std::fs::remove_dir(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
+
+/// A group's `cgroup.procs` in every hierarchy, open for writing.
+#[derive(Debug)]
+pub struct Door {
+    files: Vec<(PathBuf, File)>,
+}
+
+impl Door {
+    fn open_one(folder: &Path) -> Result<(PathBuf, File)> {
+        let path = folder.join("cgroup.procs");
+        let file = File::options().write(true).open(&path).map_err(|source| {
+            CgroupError::Write { path: path.clone(), value: String::new(), source }
+        })?;
+        Ok((path, file))
+    }
+
+    /// `pid` as the caller's PID namespace names it; 0 is the caller.
+    pub fn admit(&self, pid: u32) -> Result<()> {
+        for (path, file) in &self.files {
+            let value = pid.to_string();
+            let mut file = file;
+            file.write_all(value.as_bytes()).map_err(|source| CgroupError::Write {
+                path: path.clone(),
+                value,
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Both ways, one after the other.
+    pub fn and(mut self, other: Self) -> Self {
+        self.files.extend(other.files);
+        self
+    }
+}

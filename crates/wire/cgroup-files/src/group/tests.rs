@@ -1,0 +1,76 @@
+//! Groups on the machine's own kernel; needs root and writable control groups.
+
+use super::*;
+use crate::limits::Limits;
+use std::process::{Child, Command};
+
+struct Scratch(Cgroup);
+
+impl Scratch {
+    fn new(name: &str) -> Option<Self> {
+        let hierarchy = Hierarchy::detect().ok()?;
+        let path = format!("/keelson-test-{}-{name}", std::process::id());
+        let group = hierarchy.group(&path).expect("a path");
+        match group.create() {
+            Ok(()) => Some(Self(group)),
+            Err(error) => {
+                println!("could-not-run: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.remove_within(Duration::from_secs(5));
+    }
+}
+
+fn sleeper() -> Child {
+    Command::new("sleep").arg("1000").spawn().expect("started")
+}
+
+#[test]
+fn a_process_enters_and_is_killed_with_the_group() {
+    let Some(scratch) = Scratch::new("kill") else { return };
+    let group = &scratch.0;
+    let inner = group.child("inner").expect("a path");
+    inner.create().expect("made");
+    let mut children = [sleeper(), sleeper()];
+    group.add_process(children[0].id()).expect("placed");
+    inner.add_process(children[1].id()).expect("placed");
+    assert_eq!(group.processes().expect("listed"), [children[0].id()]);
+    assert_eq!(group.processes_beneath().expect("listed").len(), 2);
+    let reaper = std::thread::spawn(move || {
+        children.iter_mut().map(|child| child.wait().expect("waited").code()).collect::<Vec<_>>()
+    });
+    group.kill().expect("killed");
+    assert_eq!(reaper.join().expect("joined"), [None, None]);
+    group.remove_within(Duration::from_secs(5)).expect("removed");
+    assert!(!group.exists_somewhere());
+    group.kill().expect("nothing to kill is fine");
+    group.remove().expect("nothing to remove is fine");
+}
+
+#[test]
+fn limits_reach_the_kernel_and_come_back_as_stats() {
+    let Some(scratch) = Scratch::new("limits") else { return };
+    let limits = Limits {
+        memory: Some(64 << 20),
+        pids: Some(7),
+        cpu_shares: Some(512),
+        cpu_quota: Some(20_000),
+        cpu_period: Some(100_000),
+        ..Limits::default()
+    };
+    scratch.0.apply(&limits).expect("applied");
+    let stats = scratch.0.stats().expect("read");
+    assert_eq!(stats.memory.limit, Some(64 << 20));
+    assert_eq!(stats.pids.limit, Some(7));
+    assert_eq!(stats.pids.current, Some(0));
+    assert_eq!(scratch.0.out_of_memory_kills().expect("read"), 0);
+    let watch = crate::MemoryWatch::new(&scratch.0).expect("watched");
+    watch.acknowledge();
+}

@@ -1,0 +1,37 @@
+//! Mount tables of the three kinds of machine.
+
+use super::*;
+
+const HYBRID: &str = "\
+25 20 0:22 / /sys/fs/cgroup rw shared:1 - tmpfs tmpfs rw,mode=755
+26 25 0:23 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+27 25 0:24 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+28 25 0:25 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd
+29 25 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+";
+
+#[test]
+fn a_hybrid_machine_counts_as_version_1() {
+    let machine = Hierarchy::from_mounts(HYBRID, Path::new("/sys/fs/cgroup")).expect("mounted");
+    assert_eq!(machine.version(), Version::V1);
+    assert_eq!(machine.point(Controller::Cpu), machine.point(Controller::CpuAccounting));
+    assert_eq!(machine.points().len(), 3);
+    assert_eq!(machine.point(Controller::Pids), None);
+    let text = "4:memory:/a/b\n1:cpu,cpuacct:/c\n0::/\n";
+    assert_eq!(machine.path_in(text).as_deref(), Some("/a/b"));
+}
+
+#[test]
+fn no_mounts_is_told() {
+    let error = Hierarchy::from_mounts("", Path::new("/sys/fs/cgroup")).expect_err("nothing");
+    assert!(error.to_string().contains("/sys/fs/cgroup"), "{error}");
+}
+
+#[test]
+fn paths_that_lead_elsewhere_are_refused() {
+    let machine = Hierarchy::from_mounts(HYBRID, Path::new("/sys/fs/cgroup")).expect("mounted");
+    for odd in ["", "a", "/a/../b", "/./a", "/a\nb"] {
+        assert!(machine.group(odd).is_err(), "{odd:?}");
+    }
+    assert_eq!(machine.group("//a//b/").expect("a path").path(), "/a/b");
+}

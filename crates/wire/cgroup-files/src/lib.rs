@@ -1,0 +1,26 @@
+//! Control groups as files: create, place a process, limit, kill, watch and measure, on version 1,
+//! hybrid and version 2 machines.
+//!
+//! Rule: every function takes the [`Hierarchy`] that it works on, so a folder of plain files can
+//! stand for the kernel in a test; every error names the file and the value. Decides no limit and
+//! knows no pod; does not talk to systemd (it knows how systemd would name a group, see [`names`]).
+
+mod devices;
+mod error;
+mod events;
+mod group;
+mod hierarchy;
+mod limits;
+mod mounts;
+pub mod names;
+mod stats;
+
+pub use devices::{DeviceAccess, DeviceKind, DeviceRule};
+pub use error::{CgroupError, Result};
+pub use events::MemoryWatch;
+pub use group::{Cgroup, Door};
+pub use hierarchy::{Controller, Hierarchy, Version};
+pub use limits::{HugePageLimit, Limits, weight_of_shares};
+pub use stats::{
+    CpuStats, DeviceIo, HugePageStats, MemoryStats, PidsStats, Pressure, PressureLine, Stats,
+};

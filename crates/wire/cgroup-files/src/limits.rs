@@ -1,0 +1,252 @@
+//! Limits of a group, written in the words of either version.
+//!
+//! Rule: values are those of an OCI runtime's resources (shares, quota, memory plus swap), so that a
+//! caller needs not know the version; what is not set is not touched; what cannot be set is an
+//! error, never left out. Does not choose values.
+//!
+//! upstream: opencontainers/cgroups fs/memory.go, fs2/*.go, utils.go (the meaning of each value).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::devices::DeviceRule;
+use crate::error::{CgroupError, Result, read_number, write};
+use crate::group::Cgroup;
+use crate::hierarchy::{Controller, Version};
+
+#[cfg(test)]
+mod tests;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// 2 to 262144; version 2 gets the weight that stands for it.
+    pub cpu_shares: Option<u64>,
+    /// Microseconds per period; none below 0.
+    pub cpu_quota: Option<i64>,
+    /// Microseconds.
+    pub cpu_period: Option<u64>,
+    pub cpu_idle: Option<bool>,
+    /// Lists such as `0-3,7`.
+    pub cpuset_cpus: Option<String>,
+    pub cpuset_mems: Option<String>,
+    /// Bytes; none below 0.
+    pub memory: Option<i64>,
+    /// Memory and swap together in bytes; none below 0.
+    pub memory_and_swap: Option<i64>,
+    /// Bytes that are kept from reclaim as far as possible.
+    pub memory_reservation: Option<i64>,
+    /// None below 1.
+    pub pids: Option<i64>,
+    pub huge_pages: Vec<HugePageLimit>,
+    /// Files of version 2 by name.
+    pub unified: BTreeMap<String, String>,
+    /// Version 1 only: rules in order. Version 2 needs a filter program.
+    pub devices: Vec<DeviceRule>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HugePageLimit {
+    /// As the files spell it: `2MB`, `1GB`.
+    pub page_size: String,
+    pub bytes: u64,
+}
+
+impl Cgroup {
+    /// Sets what is set in `limits`.
+    pub fn apply(&self, limits: &Limits) -> Result<()> {
+        match self.hierarchy().version() {
+            Version::V1 => self.apply_v1(limits),
+            Version::V2 => self.apply_v2(limits),
+        }
+    }
+
+    fn set(&self, controller: Controller, file: &str, value: &str) -> Result<()> {
+        write(&self.folder_for(controller, file)?.join(file), value)
+    }
+
+    fn set_if(&self, controller: Controller, file: &str, value: Option<String>) -> Result<()> {
+        value.map_or(Ok(()), |value| self.set(controller, file, &value))
+    }
+
+    fn apply_v1(&self, limits: &Limits) -> Result<()> {
+        if let Some(file) = limits.unified.keys().next() {
+            return Err(CgroupError::NoController {
+                controller: "unified (version 2)",
+                wanted: file.clone(),
+            });
+        }
+        let text = |number: Option<u64>| number.map(|number| number.to_string());
+        self.set_if(Controller::Cpu, "cpu.shares", text(limits.cpu_shares.map(|s| s.max(2))))?;
+        self.set_cpu_time_v1(limits)?;
+        let idle = limits.cpu_idle.map(|idle| u8::from(idle).to_string());
+        self.set_if(Controller::Cpu, "cpu.idle", idle)?;
+        self.apply_cpu_set(limits)?;
+        self.set_memory_v1(limits)?;
+        let reservation = limits.memory_reservation.map(|bytes| bytes.to_string());
+        self.set_if(Controller::Memory, "memory.soft_limit_in_bytes", reservation)?;
+        self.set_if(Controller::Pids, "pids.max", limits.pids.map(pids_text))?;
+        for limit in &limits.huge_pages {
+            let file = format!("hugetlb.{}.limit_in_bytes", limit.page_size);
+            self.set(Controller::HugeTlb, &file, &limit.bytes.to_string())?;
+            // Newer kernels count reservations apart.
+            let reserved = format!("hugetlb.{}.rsvd.limit_in_bytes", limit.page_size);
+            if self
+                .folder(Controller::HugeTlb)
+                .is_some_and(|folder| folder.join(&reserved).exists())
+            {
+                self.set(Controller::HugeTlb, &reserved, &limit.bytes.to_string())?;
+            }
+        }
+        for rule in &limits.devices {
+            let file = if rule.allow { "devices.allow" } else { "devices.deny" };
+            self.set(Controller::Devices, file, &rule.v1_text())?;
+        }
+        Ok(())
+    }
+
+    /// A quota is checked against the period that is there: where one of the two does not fit yet,
+    /// the other goes first.
+    fn set_cpu_time_v1(&self, limits: &Limits) -> Result<()> {
+        let period = limits.cpu_period.filter(|period| *period != 0).map(|one| one.to_string());
+        let quota = limits.cpu_quota.filter(|quota| *quota != 0).map(|one| one.max(-1).to_string());
+        let period_first =
+            self.set_if(Controller::Cpu, "cpu.cfs_period_us", period.clone()).is_ok();
+        self.set_if(Controller::Cpu, "cpu.cfs_quota_us", quota)?;
+        if period_first {
+            return Ok(());
+        }
+        self.set_if(Controller::Cpu, "cpu.cfs_period_us", period)
+    }
+
+    /// The kernel wants memory never above memory and swap together, so growing and shrinking go in
+    /// different orders.
+    fn set_memory_v1(&self, limits: &Limits) -> Result<()> {
+        let Some(memory) = limits.memory.filter(|bytes| *bytes != 0) else { return Ok(()) };
+        let folder = self.folder_for(Controller::Memory, "memory.limit_in_bytes")?;
+        let both_file = folder.join("memory.memsw.limit_in_bytes");
+        let both = limits.memory_and_swap.filter(|bytes| *bytes != 0);
+        let both = both.or((memory < 0).then_some(-1)).filter(|_| both_file.exists());
+        let set_memory =
+            || write(&folder.join("memory.limit_in_bytes"), &memory.max(-1).to_string());
+        let Some(both) = both else { return set_memory() };
+        let set_both = || write(&both_file, &both.max(-1).to_string());
+        let now = read_number(&both_file)?.unwrap_or(u64::MAX);
+        let grows = u64::try_from(both).map_or(true, |both| both > now);
+        if grows {
+            set_both().and_then(|()| set_memory())
+        } else {
+            set_memory().and_then(|()| set_both())
+        }
+    }
+
+    fn apply_cpu_set(&self, limits: &Limits) -> Result<()> {
+        let some = |list: &Option<String>| list.clone().filter(|list| !list.is_empty());
+        self.set_if(Controller::CpuSet, "cpuset.cpus", some(&limits.cpuset_cpus))?;
+        self.set_if(Controller::CpuSet, "cpuset.mems", some(&limits.cpuset_mems))
+    }
+
+    fn apply_v2(&self, limits: &Limits) -> Result<()> {
+        if limits.cpu_idle == Some(true) {
+            self.set(Controller::Cpu, "cpu.idle", "1")?;
+        } else {
+            if limits.cpu_idle == Some(false) {
+                self.set(Controller::Cpu, "cpu.idle", "0")?;
+            }
+            let weight = limits.cpu_shares.filter(|shares| *shares != 0).map(weight_of_shares);
+            self.set_if(Controller::Cpu, "cpu.weight", weight.map(|weight| weight.to_string()))?;
+        }
+        self.set_if(Controller::Cpu, "cpu.max", cpu_max(limits))?;
+        self.apply_cpu_set(limits)?;
+        self.set_memory_v2(limits)?;
+        self.set_if(Controller::Pids, "pids.max", limits.pids.map(pids_text))?;
+        for limit in &limits.huge_pages {
+            let file = format!("hugetlb.{}.max", limit.page_size);
+            self.set(Controller::HugeTlb, &file, &limit.bytes.to_string())?;
+            let reserved = format!("hugetlb.{}.rsvd.max", limit.page_size);
+            if self
+                .folder(Controller::HugeTlb)
+                .is_some_and(|folder| folder.join(&reserved).exists())
+            {
+                self.set(Controller::HugeTlb, &reserved, &limit.bytes.to_string())?;
+            }
+        }
+        for (file, value) in &limits.unified {
+            if file.is_empty() || file.contains('/') || !file.contains('.') {
+                return Err(CgroupError::BadPath(file.clone()));
+            }
+            let folder = self.folder_for(Controller::Memory, file)?;
+            value.lines().try_for_each(|line| write(&folder.join(file), line))?;
+        }
+        Ok(())
+    }
+
+    fn set_memory_v2(&self, limits: &Limits) -> Result<()> {
+        let text = |bytes: i64| if bytes < 0 { "max".to_owned() } else { bytes.to_string() };
+        if let Some(swap) = swap_alone(limits) {
+            let folder = self.folder_for(Controller::Memory, "memory.swap.max")?;
+            // A kernel without swap accounting has no such file; no swap needs none.
+            if folder.join("memory.swap.max").exists() || swap > 0 {
+                write(&folder.join("memory.swap.max"), &text(swap))?;
+            }
+        }
+        let memory = limits.memory.filter(|bytes| *bytes != 0);
+        self.set_if(Controller::Memory, "memory.max", memory.map(text))?;
+        let reservation = limits.memory_reservation.filter(|bytes| *bytes != 0);
+        self.set_if(Controller::Memory, "memory.low", reservation.map(text))
+    }
+
+    /// Takes back version 1's default of every device, so that rules begin with nothing.
+    pub fn deny_all_devices(&self) -> Result<()> {
+        match self.hierarchy().version() {
+            Version::V1 => self.set(Controller::Devices, "devices.deny", "a"),
+            Version::V2 => Ok(()),
+        }
+    }
+
+    /// One file as it is; none where it is not there. For what this crate has no word for.
+    pub fn read_file(&self, controller: Controller, file: &str) -> Result<Option<String>> {
+        let Some(folder) = self.folder(controller) else { return Ok(None) };
+        crate::error::read_if_there(&folder.join(Path::new(file)))
+    }
+}
+
+fn pids_text(pids: i64) -> String {
+    if pids < 1 { "max".to_owned() } else { pids.to_string() }
+}
+
+fn cpu_max(limits: &Limits) -> Option<String> {
+    let quota = limits.cpu_quota.filter(|quota| *quota != 0);
+    let period = limits.cpu_period.filter(|period| *period != 0);
+    if quota.is_none() && period.is_none() {
+        return None;
+    }
+    let quota = quota.filter(|quota| *quota > 0).map_or("max".to_owned(), |one| one.to_string());
+    Some(format!("{quota} {}", period.unwrap_or(100_000)))
+}
+
+/// Version 2 limits swap by itself.
+fn swap_alone(limits: &Limits) -> Option<i64> {
+    let both = limits.memory_and_swap.filter(|bytes| *bytes != 0);
+    match (both, limits.memory.unwrap_or(0)) {
+        (None, memory) if memory < 0 => Some(-1),
+        (None, _) => None,
+        (Some(both), _) if both < 0 => Some(-1),
+        (Some(both), memory) => Some((both - memory.max(0)).max(0)),
+    }
+}
+
+/// The weight (1 to 10000) that stands for version 1's shares: the curve through least, default and
+/// most of both scales that the container runtimes agreed on.
+///
+/// upstream: opencontainers/cgroups utils.go
+pub fn weight_of_shares(shares: u64) -> u64 {
+    match shares {
+        0..=2 => 1,
+        262_144.. => 10_000,
+        _ => {
+            let power = (shares as f64).log2();
+            let exponent = (power * power + 125.0 * power) / 612.0 - 7.0 / 34.0;
+            10_f64.powf(exponent).ceil() as u64
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A folder of plain files stands for the kernel.
+
+use super::*;
+use crate::hierarchy::Hierarchy;
+use std::fs;
+
+fn unified(files: &[&str]) -> (tempfile::TempDir, Cgroup) {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("cgroup.controllers"), "cpu memory pids cpuset").expect("written");
+    let group = Hierarchy::unified(folder.path()).expect("v2").group("/a").expect("a path");
+    fs::create_dir(folder.path().join("a")).expect("made");
+    for file in files {
+        fs::write(folder.path().join("a").join(file), "").expect("written");
+    }
+    (folder, group)
+}
+
+fn text(folder: &tempfile::TempDir, file: &str) -> String {
+    fs::read_to_string(folder.path().join("a").join(file)).expect("read")
+}
+
+#[test]
+fn shares_become_the_agreed_weights() {
+    for (shares, weight) in
+        [(2, 1), (3, 2), (102, 17), (512, 59), (1024, 100), (2048, 174), (262_144, 10_000)]
+    {
+        assert_eq!(weight_of_shares(shares), weight, "{shares}");
+    }
+}
+
+#[test]
+fn version_2_gets_its_own_words() {
+    let files =
+        ["cpu.weight", "cpu.max", "memory.max", "memory.swap.max", "pids.max", "memory.high"];
+    let (folder, group) = unified(&files);
+    let limits = Limits {
+        cpu_shares: Some(1024),
+        cpu_quota: Some(50_000),
+        memory: Some(1 << 20),
+        memory_and_swap: Some(3 << 20),
+        pids: Some(-1),
+        unified: [("memory.high".to_owned(), "99".to_owned())].into(),
+        ..Limits::default()
+    };
+    group.apply(&limits).expect("applied");
+    for (file, value) in [
+        ("cpu.weight", "100"),
+        ("cpu.max", "50000 100000"),
+        ("memory.max", "1048576"),
+        ("memory.swap.max", "2097152"),
+        ("pids.max", "max"),
+        ("memory.high", "99"),
+    ] {
+        assert_eq!(text(&folder, file), value, "{file}");
+    }
+}
+
+#[test]
+fn what_is_not_set_is_not_touched_and_what_cannot_be_set_is_told() {
+    let (_folder, group) = unified(&[]);
+    group.apply(&Limits::default()).expect("nothing to do");
+    let error = group.apply(&Limits { pids: Some(5), ..Limits::default() }).expect_err("no file");
+    assert!(
+        error.to_string().contains("pids.max") && error.to_string().contains("\"5\""),
+        "{error}"
+    );
+    for odd in ["../x.y", "a/b.c", "plain", ""] {
+        let unified = [(odd.to_owned(), "1".to_owned())].into();
+        assert!(group.apply(&Limits { unified, ..Limits::default() }).is_err(), "{odd:?}");
+    }
+}

@@ -1,0 +1,353 @@
+//! What a group uses, as numbers of one meaning on both versions.
+//!
+//! Rule: times in nanoseconds, sizes in bytes, "no limit" is none; what the kernel does not tell is
+//! none, never 0. Reads only; computes no rates.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::error::{Result, number, read_if_there, read_number};
+use crate::group::Cgroup;
+use crate::hierarchy::{Controller, Version};
+
+#[cfg(test)]
+mod tests;
+
+/// Version 1 says "no limit" with the highest whole page of a signed number.
+const V1_NO_LIMIT: u64 = 0x7FFF_FFFF_0000_0000;
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Stats {
+    pub cpu: CpuStats,
+    pub memory: MemoryStats,
+    pub pids: PidsStats,
+    pub io: Vec<DeviceIo>,
+    pub huge_pages: BTreeMap<String, HugePageStats>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CpuStats {
+    pub usage: Option<u64>,
+    pub user: Option<u64>,
+    pub system: Option<u64>,
+    pub periods: Option<u64>,
+    pub throttled_periods: Option<u64>,
+    pub throttled: Option<u64>,
+    pub pressure: Option<Pressure>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MemoryStats {
+    pub usage: Option<u64>,
+    pub peak: Option<u64>,
+    pub limit: Option<u64>,
+    /// Usage without file pages that nobody used lately.
+    pub working_set: Option<u64>,
+    pub anonymous: Option<u64>,
+    pub file: Option<u64>,
+    pub mapped_file: Option<u64>,
+    pub inactive_file: Option<u64>,
+    pub active_file: Option<u64>,
+    pub shared: Option<u64>,
+    pub kernel: Option<u64>,
+    pub page_faults: Option<u64>,
+    pub major_page_faults: Option<u64>,
+    pub swap: Option<u64>,
+    pub swap_limit: Option<u64>,
+    pub failures: Option<u64>,
+    pub pressure: Option<Pressure>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PidsStats {
+    pub current: Option<u64>,
+    pub limit: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeviceIo {
+    pub major: u32,
+    pub minor: u32,
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+    pub reads: u64,
+    pub writes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HugePageStats {
+    pub usage: u64,
+    pub peak: Option<u64>,
+    pub failures: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Pressure {
+    pub some: PressureLine,
+    pub full: PressureLine,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PressureLine {
+    pub average_10: f64,
+    pub average_60: f64,
+    pub average_300: f64,
+    /// Microseconds.
+    pub total: u64,
+}
+
+/// `name number` lines.
+fn table(path: &Path) -> Result<BTreeMap<String, u64>> {
+    let text = read_if_there(path)?.unwrap_or_default();
+    Ok(text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(name, value)| Some((name.to_owned(), value.trim().parse().ok()?)))
+        .collect())
+}
+
+impl Cgroup {
+    /// Everything that the machine tells of this group.
+    pub fn stats(&self) -> Result<Stats> {
+        Ok(Stats {
+            cpu: self.cpu_stats()?,
+            memory: self.memory_stats()?,
+            pids: self.pids_stats()?,
+            io: self.io_stats()?,
+            huge_pages: self.huge_page_stats()?,
+        })
+    }
+
+    pub fn cpu_stats(&self) -> Result<CpuStats> {
+        match self.hierarchy().version() {
+            Version::V2 => {
+                let Some(folder) = self.folder(Controller::Cpu) else {
+                    return Ok(CpuStats::default());
+                };
+                let table = table(&folder.join("cpu.stat"))?;
+                let micros = |name: &str| table.get(name).map(|micros| micros.saturating_mul(1000));
+                Ok(CpuStats {
+                    usage: micros("usage_usec"),
+                    user: micros("user_usec"),
+                    system: micros("system_usec"),
+                    periods: table.get("nr_periods").copied(),
+                    throttled_periods: table.get("nr_throttled").copied(),
+                    throttled: micros("throttled_usec"),
+                    pressure: pressure(&folder.join("cpu.pressure"))?,
+                })
+            }
+            Version::V1 => self.cpu_stats_v1(),
+        }
+    }
+
+    fn cpu_stats_v1(&self) -> Result<CpuStats> {
+        let mut stats = CpuStats::default();
+        if let Some(folder) = self.folder(Controller::CpuAccounting) {
+            stats.usage = read_number(&folder.join("cpuacct.usage"))?;
+            stats.user = read_number(&folder.join("cpuacct.usage_user"))?;
+            stats.system = read_number(&folder.join("cpuacct.usage_sys"))?;
+        }
+        if let Some(folder) = self.folder(Controller::Cpu) {
+            let table = table(&folder.join("cpu.stat"))?;
+            stats.periods = table.get("nr_periods").copied();
+            stats.throttled_periods = table.get("nr_throttled").copied();
+            stats.throttled = table.get("throttled_time").copied();
+        }
+        Ok(stats)
+    }
+
+    pub fn memory_stats(&self) -> Result<MemoryStats> {
+        let Some(folder) = self.folder(Controller::Memory) else {
+            return Ok(MemoryStats::default());
+        };
+        let mut stats = match self.hierarchy().version() {
+            Version::V2 => memory_stats_v2(&folder)?,
+            Version::V1 => memory_stats_v1(&folder)?,
+        };
+        stats.working_set =
+            stats.usage.map(|usage| usage.saturating_sub(stats.inactive_file.unwrap_or_default()));
+        Ok(stats)
+    }
+
+    pub fn pids_stats(&self) -> Result<PidsStats> {
+        let Some(folder) = self.folder(Controller::Pids) else { return Ok(PidsStats::default()) };
+        Ok(PidsStats {
+            current: read_number(&folder.join("pids.current"))?,
+            limit: read_number(&folder.join("pids.max"))?.filter(|limit| *limit != u64::MAX),
+        })
+    }
+
+    pub fn io_stats(&self) -> Result<Vec<DeviceIo>> {
+        let Some(folder) = self.folder(Controller::BlockIo) else { return Ok(Vec::new()) };
+        match self.hierarchy().version() {
+            Version::V2 => {
+                let text = read_if_there(&folder.join("io.stat"))?.unwrap_or_default();
+                Ok(text.lines().filter_map(io_line_v2).collect())
+            }
+            Version::V1 => {
+                let read = |file: &str| Ok(read_if_there(&folder.join(file))?.unwrap_or_default());
+                let bytes = read("blkio.throttle.io_service_bytes")?;
+                Ok(io_tables_v1(&bytes, &read("blkio.throttle.io_serviced")?))
+            }
+        }
+    }
+
+    pub fn huge_page_stats(&self) -> Result<BTreeMap<String, HugePageStats>> {
+        let mut all = BTreeMap::new();
+        let Some(folder) = self.folder(Controller::HugeTlb) else { return Ok(all) };
+        let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(all) };
+        let v2 = self.hierarchy().version() == Version::V2;
+        let usage_suffix = if v2 { ".current" } else { ".usage_in_bytes" };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(size) =
+                name.strip_prefix("hugetlb.").and_then(|n| n.strip_suffix(usage_suffix))
+            else {
+                continue;
+            };
+            if size.contains('.') {
+                continue;
+            }
+            let file = |suffix: &str| folder.join(format!("hugetlb.{size}.{suffix}"));
+            let failures = if v2 {
+                table(&file("events"))?.get("max").copied()
+            } else {
+                read_number(&file("failcnt"))?
+            };
+            let peak = if v2 { None } else { read_number(&file("max_usage_in_bytes"))? };
+            let usage = read_number(&entry.path())?.unwrap_or_default();
+            let stats = HugePageStats { usage, peak, failures: failures.unwrap_or_default() };
+            all.insert(size.to_owned(), stats);
+        }
+        Ok(all)
+    }
+}
+
+fn memory_stats_v2(folder: &Path) -> Result<MemoryStats> {
+    let table = table(&folder.join("memory.stat"))?;
+    let of = |name: &str| table.get(name).copied();
+    let limit = |file: &str| {
+        Ok::<_, crate::CgroupError>(
+            read_number(&folder.join(file))?.filter(|limit| *limit != u64::MAX),
+        )
+    };
+    let root_usage = || Some(of("anon")? + of("file")? + of("kernel").unwrap_or_default());
+    Ok(MemoryStats {
+        // The root has no memory.current.
+        usage: read_number(&folder.join("memory.current"))?.or_else(root_usage),
+        peak: read_number(&folder.join("memory.peak"))?,
+        limit: limit("memory.max")?,
+        working_set: None,
+        anonymous: of("anon"),
+        file: of("file"),
+        mapped_file: of("file_mapped"),
+        inactive_file: of("inactive_file"),
+        active_file: of("active_file"),
+        shared: of("shmem"),
+        kernel: of("kernel"),
+        page_faults: of("pgfault"),
+        major_page_faults: of("pgmajfault"),
+        swap: read_number(&folder.join("memory.swap.current"))?,
+        swap_limit: limit("memory.swap.max")?,
+        failures: self::table(&folder.join("memory.events"))?.get("max").copied(),
+        pressure: pressure(&folder.join("memory.pressure"))?,
+    })
+}
+
+fn memory_stats_v1(folder: &Path) -> Result<MemoryStats> {
+    let table = table(&folder.join("memory.stat"))?;
+    let of = |name: &str| table.get(name).copied();
+    let usage = read_number(&folder.join("memory.usage_in_bytes"))?;
+    let both = read_number(&folder.join("memory.memsw.usage_in_bytes"))?;
+    let limit = read_number(&folder.join("memory.limit_in_bytes"))?;
+    let both_limit = read_number(&folder.join("memory.memsw.limit_in_bytes"))?;
+    let real = |limit: Option<u64>| limit.filter(|limit| *limit < V1_NO_LIMIT);
+    Ok(MemoryStats {
+        usage,
+        peak: read_number(&folder.join("memory.max_usage_in_bytes"))?,
+        limit: real(limit),
+        working_set: None,
+        anonymous: of("total_rss"),
+        file: of("total_cache"),
+        mapped_file: of("total_mapped_file"),
+        inactive_file: of("total_inactive_file"),
+        active_file: of("total_active_file"),
+        shared: of("total_shmem"),
+        kernel: read_number(&folder.join("memory.kmem.usage_in_bytes"))?,
+        page_faults: of("total_pgfault"),
+        major_page_faults: of("total_pgmajfault"),
+        swap: of("total_swap").or_else(|| Some(both?.saturating_sub(usage?))),
+        swap_limit: real(both_limit).map(|both| both.saturating_sub(limit.unwrap_or_default())),
+        failures: read_number(&folder.join("memory.failcnt"))?,
+        pressure: None,
+    })
+}
+
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`
+pub(crate) fn pressure(path: &Path) -> Result<Option<Pressure>> {
+    // Machines with pressure switched off have the file and refuse to read it.
+    let Ok(Some(text)) = read_if_there(path) else { return Ok(None) };
+    let mut pressure = Pressure::default();
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        let target = match words.next() {
+            Some("some") => &mut pressure.some,
+            Some("full") => &mut pressure.full,
+            _ => continue,
+        };
+        for (name, value) in words.filter_map(|word| word.split_once('=')) {
+            let average = || value.parse().unwrap_or_default();
+            match name {
+                "avg10" => target.average_10 = average(),
+                "avg60" => target.average_60 = average(),
+                "avg300" => target.average_300 = average(),
+                "total" => target.total = number(path, value)?,
+                _ => {}
+            }
+        }
+    }
+    Ok(Some(pressure))
+}
+
+/// `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0`
+fn io_line_v2(line: &str) -> Option<DeviceIo> {
+    let (device, rest) = line.split_once(' ')?;
+    let mut io = device_of(device)?;
+    for (name, value) in rest.split(' ').filter_map(|word| word.split_once('=')) {
+        let value = value.parse().ok()?;
+        match name {
+            "rbytes" => io.read_bytes = value,
+            "wbytes" => io.write_bytes = value,
+            "rios" => io.reads = value,
+            "wios" => io.writes = value,
+            _ => {}
+        }
+    }
+    Some(io)
+}
+
+fn device_of(text: &str) -> Option<DeviceIo> {
+    let (major, minor) = text.split_once(':')?;
+    Some(DeviceIo { major: major.parse().ok()?, minor: minor.parse().ok()?, ..DeviceIo::default() })
+}
+
+/// `8:0 Read 4096` lines, one file for bytes and one for counts.
+fn io_tables_v1(bytes: &str, counts: &str) -> Vec<DeviceIo> {
+    let mut all: BTreeMap<(u32, u32), DeviceIo> = BTreeMap::new();
+    for (text, of_bytes) in [(bytes, true), (counts, false)] {
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [device, kind, value] = words[..] else { continue };
+            let (Some(empty), Ok(value)) = (device_of(device), value.parse()) else { continue };
+            let io = all.entry((empty.major, empty.minor)).or_insert(empty);
+            match (kind, of_bytes) {
+                ("Read", true) => io.read_bytes = value,
+                ("Write", true) => io.write_bytes = value,
+                ("Read", false) => io.reads = value,
+                ("Write", false) => io.writes = value,
+                _ => {}
+            }
+        }
+    }
+    all.into_values().collect()
+}

@@ -1,0 +1,22 @@
+//! What several adapters need to touch a file system that others write to as well.
+//!
+//! Rule: below a root no symlink is followed unless it is asked for, and then none that leaves the
+//! root; nothing is removed through a mount; a write is whole or not there. Names no policy and
+//! knows no pods.
+
+mod apart;
+mod beneath;
+mod durable;
+mod mounts;
+mod removal;
+mod trouble;
+
+pub use apart::{Apart, ApartError};
+pub use beneath::{Folder, Links, check_name};
+pub use durable::{Settled, write_whole};
+pub use mounts::{is_mount_root, mounts_beneath, mounts_in};
+pub use removal::remove_tree;
+pub use trouble::{Doing, Trouble};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! What can go wrong with one request, in the words of Go's client.
+//!
+//! Rule: one variant for each thing that a caller tells apart; the words are part of what users see.
+
+use std::io;
+use std::net::SocketAddr;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    #[error("dial tcp: lookup {host}: {why}")]
+    Lookup { host: String, why: String },
+    #[error("dial tcp {address}: connect: {why}")]
+    Dial { address: SocketAddr, why: String },
+    #[error("tls: {0}")]
+    Tls(String),
+    /// The other end speaks plain HTTP where TLS was wanted.
+    #[error("http: server gave HTTP response to HTTPS client")]
+    PlainHttp,
+    /// The other end closed before it answered.
+    #[error("EOF")]
+    Closed,
+    #[error("read tcp {peer}: read: {why}")]
+    Broken { peer: SocketAddr, why: String },
+    #[error("net/http: HTTP/1.x transport connection broken: malformed HTTP response: {0}")]
+    Malformed(String),
+    /// The head came, but the body did not come whole.
+    #[error("unexpected EOF")]
+    CutShort,
+    #[error("{0}")]
+    Request(String),
+}
+
+/// The kernel's words for an error, as Go writes them.
+pub fn errno_words(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_lowercase().chain(letters).collect(),
+        None => String::new(),
+    }
+}
+
+/// What a failed exchange means.
+pub(crate) fn of_hyper(error: &hyper::Error, peer: SocketAddr) -> Failure {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(this) = cause {
+        if let Some(error) = this.downcast_ref::<io::Error>() {
+            return of_io(error, peer);
+        }
+        cause = this.source();
+    }
+    if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+        Failure::Closed
+    } else if error.is_parse() {
+        Failure::Malformed(error.to_string())
+    } else {
+        Failure::Request(error.to_string())
+    }
+}
+
+pub(crate) fn of_io(error: &io::Error, peer: SocketAddr) -> Failure {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => Failure::Closed,
+        _ => Failure::Broken { peer, why: errno_words(error) },
+    }
+}

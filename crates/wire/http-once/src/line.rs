@@ -1,0 +1,104 @@
+//! A TCP connection that ends without TIME_WAIT and remembers how the other end began.
+//!
+//! Rule: on drop the other end first sees an orderly end (FIN) and then the connection is taken
+//! away (RST): it reads end-of-file, not an error, and no port of ours stays taken for a minute.
+//! Upstream lingers for a second to that purpose (probe/dialer_others.go); that would block a
+//! thread here.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::net::Shutdown;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::failure::{Failure, errno_words};
+
+/// Bytes remembered of what the other end sent first.
+const REMEMBERED: usize = 16;
+
+#[derive(Debug)]
+pub struct Line {
+    stream: TcpStream,
+    peer: SocketAddr,
+    first: Vec<u8>,
+}
+
+/// Connects to a host, which may be a name or an address.
+pub async fn dial(host: &str, port: u16) -> Result<Line, Failure> {
+    let mut failure = Failure::Lookup { host: host.to_owned(), why: "no such host".to_owned() };
+    for address in addresses(host, port).await? {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(Line { stream, peer: address, first: Vec::new() }),
+            Err(error) => failure = Failure::Dial { address, why: errno_words(&error) },
+        }
+    }
+    Err(failure)
+}
+
+async fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    match tokio::net::lookup_host((host, port)).await {
+        Ok(found) => Ok(found.collect()),
+        Err(_) => Err(Failure::Lookup { host: host.to_owned(), why: "no such host".to_owned() }),
+    }
+}
+
+impl Line {
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The first bytes that came from the other end.
+    pub fn first_bytes(&self) -> &[u8] {
+        &self.first
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // Both may fail where the other end was quicker; then there is nothing left to do.
+        let _ended = rustix::net::shutdown(&self.stream, Shutdown::Write);
+        let _taken = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
+    }
+}
+
+impl AsyncRead for Line {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let wanted = REMEMBERED.saturating_sub(self.first.len());
+        if wanted > 0 && matches!(polled, Poll::Ready(Ok(()))) {
+            let new = &buffer.filled()[before..];
+            self.first.extend_from_slice(&new[..new.len().min(wanted)]);
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

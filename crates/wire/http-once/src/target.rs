@@ -1,0 +1,191 @@
+//! Where a request goes: the parts of an http or https URL, and where a redirect leads from there.
+//!
+//! Rule: pure. A reference is resolved as RFC 3986 says; what may not stand in a request line is
+//! percent-encoded rather than refused, as browsers and Go do.
+
+#[cfg(test)]
+mod tests;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub secure: bool,
+    /// A name or an address, without brackets.
+    pub host: String,
+    /// As written; None where the scheme's own is meant.
+    pub written_port: Option<u16>,
+    /// Begins with `/`; with the query.
+    pub path: String,
+    /// `user:password`, still percent-encoded.
+    pub user: Option<String>,
+}
+
+impl Target {
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let (scheme, rest) =
+            url.split_once("://").ok_or_else(|| "a URL needs a scheme and a host".to_owned())?;
+        let secure = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            other => return Err(format!("unsupported protocol scheme {other:?}")),
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let (user, authority) = match authority.rsplit_once('@') {
+            Some((user, authority)) => (Some(user.to_owned()), authority),
+            None => (None, authority),
+        };
+        let (host, written_port) = split_port(authority)?;
+        Ok(Self { secure, host, written_port, path: request_path(path), user })
+    }
+
+    /// A path at a host and port. What stands before the path's first single slash as if it were a
+    /// URL's authority is dropped, as Go drops it.
+    pub fn at(secure: bool, host: &str, port: u16, path: &str) -> Self {
+        let path = match path.strip_prefix("//") {
+            Some(rest) => rest.find(['/', '?', '#']).map_or("", |end| &rest[end..]),
+            None => path,
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let path = request_path(path);
+        Self { secure, host, written_port: Some(port), path, user: None }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.written_port.unwrap_or(if self.secure { 443 } else { 80 })
+    }
+
+    /// As the `Host` header has it.
+    pub fn authority(&self) -> String {
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        match self.written_port {
+            Some(port) => format!("{host}:{port}"),
+            None => host,
+        }
+    }
+
+    /// The URL without the user.
+    pub fn url(&self) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority(), self.path)
+    }
+
+    /// The URL without the user and the query, which may hold secrets.
+    pub fn without_secrets(&self) -> String {
+        let url = self.url();
+        url.split('?').next().unwrap_or_default().to_owned()
+    }
+
+    /// Where a `Location` leads.
+    pub fn join(&self, location: &str) -> Result<Self, String> {
+        let location = location.trim();
+        let scheme = location.split_once(':').map(|(scheme, _)| scheme);
+        let is_scheme = |text: &str| {
+            text.starts_with(|letter: char| letter.is_ascii_alphabetic())
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+        };
+        if scheme.is_some_and(is_scheme) {
+            return Self::parse(location);
+        }
+        if let Some(rest) = location.strip_prefix("//") {
+            let scheme = if self.secure { "https" } else { "http" };
+            return Self::parse(&format!("{scheme}://{rest}"));
+        }
+        let (own_path, _) = self.path.split_once('?').unwrap_or((&self.path, ""));
+        let path = match location.as_bytes().first() {
+            None | Some(b'#') => self.path.clone(),
+            Some(b'?') => format!("{own_path}{location}"),
+            Some(b'/') => location.to_owned(),
+            Some(_) => {
+                let folder = own_path.rfind('/').map_or("", |end| &own_path[..end]);
+                format!("{folder}/{location}")
+            }
+        };
+        Ok(Self { path: resolved(&path), ..self.clone() })
+    }
+}
+
+/// Whether an answer sends a GET elsewhere, if it names a place.
+pub fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
+fn split_port(authority: &str) -> Result<(String, Option<u16>), String> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) =
+                rest.split_once(']').ok_or_else(|| format!("no ] in the host {authority:?}"))?;
+            (host, after.strip_prefix(':').filter(|port| !port.is_empty()))
+        }
+        None => match authority.split_once(':') {
+            Some((_, port)) if port.contains(':') => {
+                return Err(format!("an IPv6 address needs brackets: {authority:?}"));
+            }
+            Some((host, port)) => (host, Some(port).filter(|port| !port.is_empty())),
+            None => (authority, None),
+        },
+    };
+    if host.is_empty() || host.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err(format!("no host in {authority:?}"));
+    }
+    let port = port
+        .map(|port| port.parse::<u16>().map_err(|_| format!("invalid port {port:?}")))
+        .transpose()?;
+    Ok((host.to_owned(), port))
+}
+
+/// A path as it may stand in a request line: begins with `/`, no fragment, nothing that a request
+/// line cannot carry.
+fn request_path(path: &str) -> String {
+    let path = path.split('#').next().unwrap_or_default();
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    format!("{slash}{}", encode(path))
+}
+
+/// The same, with dot segments resolved.
+fn resolved(path: &str) -> String {
+    let path = path.split('#').next().unwrap_or_default();
+    match path.split_once('?') {
+        Some((path, query)) => format!("{}?{}", encode(&without_dots(path)), encode(query)),
+        None => encode(&without_dots(path)),
+    }
+}
+
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let parts: Vec<&str> = path.split('/').collect();
+    let ends_in_folder = matches!(parts.last(), Some(&("." | ".." | "")));
+    for part in path.strip_prefix('/').unwrap_or(path).split('/') {
+        match part {
+            "." => {}
+            ".." => drop(kept.pop()),
+            part => kept.push(part),
+        }
+    }
+    if ends_in_folder && kept.last().is_some_and(|last| !last.is_empty()) {
+        kept.push("");
+    }
+    format!("/{}", kept.join("/"))
+}
+
+fn encode(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut line = String::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    for (place, byte) in bytes.iter().enumerate() {
+        let follow = bytes.get(place + 1..place + 3);
+        let coded = follow.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let plain = match byte {
+            b'%' => coded,
+            b'!'..=b'~' => !b"\"<>\\^`{|}#".contains(byte),
+            _ => false,
+        };
+        if plain {
+            line.push(char::from(*byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _written = write!(line, "%{byte:02X}");
+        }
+    }
+    line
+}

@@ -1,0 +1,77 @@
+//! URLs and where redirects lead.
+
+use super::*;
+
+#[test]
+fn urls_are_taken_apart() {
+    let rows = [
+        ("http://a", "http://a/", 80, None),
+        ("https://a.b/x?y=1#z", "https://a.b/x?y=1", 443, None),
+        ("HTTP://a:8080/x y", "http://a:8080/x%20y", 8080, None),
+        ("http://[::1]:80/", "http://[::1]:80/", 80, None),
+        ("http://[::1]", "http://[::1]/", 80, None),
+        ("http://u:p@a/", "http://a/", 80, Some("u:p")),
+        ("http://a?q", "http://a/?q", 80, None),
+        ("http://a:/", "http://a/", 80, None),
+        ("http://a/ü", "http://a/%C3%BC", 80, None),
+    ];
+    for (given, url, port, user) in rows {
+        let target = Target::parse(given).unwrap();
+        assert_eq!((target.url().as_str(), target.port()), (url, port), "{given}");
+        assert_eq!(target.user.as_deref(), user, "{given}");
+    }
+    for bad in ["", "a/b", "ftp://a/", "http://", "http:///x", "http://a:99999/", "http://::1/"] {
+        assert!(Target::parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let target = Target::parse("https://user:pass@a/x?token=s").unwrap();
+    assert_eq!(target.without_secrets(), "https://a/x");
+}
+
+#[test]
+fn redirects_lead_where_the_standard_says() {
+    let base = Target::parse("http://a:8080/b/c/d?q").unwrap();
+    let rows = [
+        ("http://x/y", "http://x/y"),
+        ("https://x", "https://x/"),
+        ("//x/y", "http://x/y"),
+        ("/y", "http://a:8080/y"),
+        ("y", "http://a:8080/b/c/y"),
+        ("./y/.", "http://a:8080/b/c/y/"),
+        ("../y", "http://a:8080/b/y"),
+        ("../../../../y", "http://a:8080/y"),
+        ("?z", "http://a:8080/b/c/d?z"),
+        ("", "http://a:8080/b/c/d?q"),
+        ("#f", "http://a:8080/b/c/d?q"),
+        ("..", "http://a:8080/b/"),
+        ("y:z", ""),
+        ("javascript:x", ""),
+        ("file:///etc/passwd", ""),
+    ];
+    for (location, url) in rows {
+        let joined = base.join(location).map(|target| target.url()).unwrap_or_default();
+        assert_eq!(joined, url, "{location}");
+    }
+}
+
+#[test]
+fn a_path_is_sent_as_it_was_given() {
+    let rows = [
+        ("", "/"),
+        ("/healthz?x=1&y", "/healthz?x=1&y"),
+        ("healthz", "/healthz"),
+        ("/a/../b", "/a/../b"),
+        ("/a b%20c%zz", "/a%20b%20c%25zz"),
+        ("//other/x", "/x"),
+        ("//other", "/"),
+        ("/x#y", "/x"),
+        ("?q", "/?q"),
+    ];
+    for (given, path) in rows {
+        assert_eq!(Target::at(false, "h", 1, given).path, path, "{given}");
+    }
+    assert_eq!(Target::at(true, "::1", 443, "/").url(), "https://[::1]:443/");
+}

@@ -1,0 +1,202 @@
+//! One nftables table, replaced as a whole.
+//!
+//! Rule: a [`Ruleset`] is all that the table shall hold; the kernel swaps it in one transaction, so
+//! there is no moment with half of it and nothing of an older one stays. Registers: an expression
+//! loads into the first, the next compares it; no rule needs more than three.
+//!
+//! upstream: the kernel's nf_tables.h
+
+use std::net::IpAddr;
+
+use rustix::io::Errno;
+
+use crate::message::Writer;
+use crate::socket::{Error, Result, Socket};
+
+mod expressions;
+#[cfg(test)]
+mod tests;
+
+const SUBSYSTEM: u16 = 10 << 8;
+const BATCH_BEGIN: u16 = 16;
+const BATCH_END: u16 = 17;
+const NEW_TABLE: u16 = 0;
+const GET_TABLE: u16 = 1;
+const DELETE_TABLE: u16 = 2;
+const NEW_CHAIN: u16 = 3;
+const NEW_RULE: u16 = 6;
+const REQUEST: u16 = 1;
+const ACKNOWLEDGE: u16 = 4;
+const CREATE: u16 = 0x400;
+const APPEND: u16 = 0x800;
+/// A table for both versions of the protocol.
+const INET: u8 = 1;
+
+/// Everything that a table holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ruleset {
+    pub chains: Vec<Chain>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain {
+    pub name: String,
+    pub hook: Hook,
+    /// Lower comes first.
+    pub priority: i32,
+    /// Whether it may translate addresses.
+    pub translates: bool,
+    pub rules: Vec<Rule>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    Prerouting,
+    Output,
+    Postrouting,
+}
+
+impl Hook {
+    fn number(self) -> u32 {
+        match self {
+            Self::Prerouting => 0,
+            Self::Output => 3,
+            Self::Postrouting => 4,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    pub conditions: Vec<Condition>,
+    pub effect: Effect,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    Family(Family),
+    From { network: IpAddr, prefix: u8, is: bool },
+    To { network: IpAddr, prefix: u8, is: bool },
+    /// The destination is an address of this machine.
+    ToThisMachine,
+    Port { transport: Transport, port: u16 },
+    CameBy { link: String },
+    LeavesBy { link: String, is: bool },
+    /// The destination was translated before.
+    WasForwarded,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    Drop,
+    /// Sends it to another address and port.
+    ForwardTo { address: IpAddr, port: u16 },
+    /// Gives it the address of the link that it leaves by.
+    Masquerade,
+}
+
+/// The fixed part of firewall messages.
+fn fixed(family: u8, resource: u16) -> [u8; 4] {
+    let resource = resource.to_be_bytes();
+    [family, 0, resource[0], resource[1]]
+}
+
+impl Socket {
+    /// Makes `table` hold exactly this.
+    pub fn replace_table(&mut self, table: &str, rules: &Ruleset) -> Result<()> {
+        let mut parts = vec![batch(BATCH_BEGIN)];
+        // Made first, so that removing it cannot fail.
+        parts.push(new_table(table));
+        parts.push(message(DELETE_TABLE, 0).text(1, table));
+        parts.push(new_table(table));
+        for chain in &rules.chains {
+            parts.push(new_chain(table, chain));
+            parts.extend(chain.rules.iter().map(|rule| new_rule(table, &chain.name, rule)));
+        }
+        self.commit(&format!("replacing the firewall table {table}"), parts)
+    }
+
+    /// Removes a table; one that is gone is fine.
+    pub fn remove_table(&mut self, table: &str) -> Result<()> {
+        let parts = vec![
+            batch(BATCH_BEGIN),
+            new_table(table),
+            message(DELETE_TABLE, 0).text(1, table),
+        ];
+        match self.commit(&format!("removing the firewall table {table}"), parts) {
+            Err(error) if error.errno() == Some(Errno::NOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Whether the table is there.
+    pub fn has_table(&mut self, table: &str) -> Result<bool> {
+        let message =
+            Writer::new(SUBSYSTEM | GET_TABLE, REQUEST | ACKNOWLEDGE, &fixed(INET, 0)).text(1, table);
+        match self.ask(&format!("looking for the firewall table {table}"), message) {
+            Ok(_) => Ok(true),
+            Err(Error::Refused { cause: Errno::NOENT, .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn commit(&mut self, doing: &str, mut parts: Vec<Writer>) -> Result<()> {
+        // The last message of the transaction asks for an answer; it comes after the commit.
+        if let Some(last) = parts.pop() {
+            parts.push(last.acknowledged());
+        }
+        parts.push(batch(BATCH_END));
+        self.transaction(doing, parts)
+    }
+}
+
+fn batch(kind: u16) -> Writer {
+    Writer::new(kind, REQUEST, &fixed(0, SUBSYSTEM >> 8))
+}
+
+fn message(kind: u16, flags: u16) -> Writer {
+    Writer::new(SUBSYSTEM | kind, REQUEST | flags, &fixed(INET, 0))
+}
+
+fn new_table(table: &str) -> Writer {
+    message(NEW_TABLE, CREATE).text(1, table).network_number(2, 0)
+}
+
+fn new_chain(table: &str, chain: &Chain) -> Writer {
+    let kind = if chain.translates { "nat" } else { "filter" };
+    message(NEW_CHAIN, CREATE)
+        .text(1, table)
+        .text(3, &chain.name)
+        .nested(4, |inside| {
+            inside
+                .network_number(1, chain.hook.number())
+                .network_number(2, chain.priority.cast_unsigned())
+        })
+        .text(7, kind)
+}
+
+fn new_rule(table: &str, chain: &str, rule: &Rule) -> Writer {
+    message(NEW_RULE, CREATE | APPEND).text(1, table).text(2, chain).nested(4, |inside| {
+        let inside = rule.conditions.iter().fold(inside, expressions::condition);
+        expressions::effect(inside, &rule.effect)
+    })
+}

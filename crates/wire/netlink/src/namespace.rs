@@ -1,0 +1,59 @@
+//! Network namespaces with a name in the file system.
+//!
+//! Rule: a namespace lives as long as its file is mounted or somebody is in it. Making one and
+//! giving it its name happens on a thread of its own, which ends; nobody else changes namespace.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, mount_bind, unmount};
+use rustix::thread::UnshareFlags;
+
+use crate::socket::{Error, Result};
+
+const OWN: &str = "/proc/thread-self/ns/net";
+
+/// Makes a network namespace and mounts it at `path`, a file that is made. Gives the namespace.
+pub fn pin_new_namespace(path: &Path) -> Result<OwnedFd> {
+    let doing = || format!("making the network namespace {}", path.display());
+    let refused = |cause| Error::Refused { doing: doing(), cause };
+    let failed = |error: std::io::Error| Error::Invalid { doing: doing(), why: error.to_string() };
+    OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(failed)?;
+    std::thread::scope(|scope| {
+        let work = || {
+            unshare_network().map_err(refused)?;
+            mount_bind(OWN, path).map_err(refused)?;
+            File::open(OWN).map(OwnedFd::from).map_err(failed)
+        };
+        let thread = std::thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, work);
+        thread.map_err(failed)?.join().unwrap_or_else(|_| {
+            Err(Error::Invalid { doing: doing(), why: "the thread panicked".to_owned() })
+        })
+    })
+}
+
+#[expect(deprecated, reason = "unsafe is only the flag for descriptor tables, which is not given")]
+fn unshare_network() -> std::result::Result<(), Errno> {
+    rustix::thread::unshare(UnshareFlags::NEWNET)
+}
+
+/// Takes the name away; a name that is gone is fine.
+pub fn unpin_namespace(path: &Path) -> Result<()> {
+    let doing = || format!("releasing the network namespace {}", path.display());
+    loop {
+        match unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+            // Mounted more than once by an interrupted attempt.
+            Ok(()) => {}
+            Err(Errno::INVAL | Errno::NOENT) => break,
+            Err(cause) => return Err(Error::Refused { doing: doing(), cause }),
+        }
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::Invalid { doing: doing(), why: error.to_string() })
+        }
+        _ => Ok(()),
+    }
+}

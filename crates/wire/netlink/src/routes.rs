@@ -1,0 +1,102 @@
+//! Addresses of links, and routes.
+//!
+//! upstream: rtnetlink(7), if_addr.h
+
+use std::net::IpAddr;
+
+use rustix::io::Errno;
+
+use crate::links::{ACKNOWLEDGE, CREATE, DUMP, EXCLUSIVE, REQUEST};
+use crate::message::{Writer, attributes, u32_at};
+use crate::socket::{Error, Result, Socket};
+
+const NEW_ADDRESS: u16 = 20;
+const GET_ADDRESS: u16 = 22;
+const NEW_ROUTE: u16 = 24;
+const LOCAL: u16 = 2;
+const ADDRESS: u16 = 1;
+const FLAGS: u16 = 8;
+/// The pod's address is ours alone: looking for duplicates would make it wait for a second.
+const NO_DUPLICATE_DETECTION: u32 = 2;
+const OUTPUT: u16 = 4;
+const GATEWAY: u16 = 5;
+const MAIN_TABLE: u8 = 254;
+const STATIC: u8 = 4;
+const UNICAST: u8 = 1;
+const SCOPE_ALL: u8 = 0;
+
+fn family(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 2,
+        IpAddr::V6(_) => 10,
+    }
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+impl Socket {
+    /// Gives a link an address; one that it has already is fine.
+    pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<()> {
+        let mut fixed = vec![family(address), prefix, 0, SCOPE_ALL];
+        fixed.extend_from_slice(&index.to_ne_bytes());
+        let flags = REQUEST | ACKNOWLEDGE | CREATE | EXCLUSIVE;
+        let mut message = Writer::new(NEW_ADDRESS, flags, &fixed)
+            .attribute(LOCAL, &octets(address))
+            .attribute(ADDRESS, &octets(address));
+        if address.is_ipv6() {
+            message = message.number(FLAGS, NO_DUPLICATE_DETECTION);
+        }
+        match self.request(&format!("giving link {index} the address {address}/{prefix}"), message)
+        {
+            Err(error) if error.errno() == Some(Errno::EXIST) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The addresses of all links, by link.
+    pub fn addresses(&mut self) -> Result<Vec<(u32, IpAddr, u8)>> {
+        let doing = "listing addresses";
+        let message = Writer::new(GET_ADDRESS, REQUEST | DUMP, &[0; 8]);
+        let mut found = Vec::new();
+        for (_, payload) in self.ask(doing, message)? {
+            let wrong = |cause| Error::Answer { doing: doing.to_owned(), cause };
+            let index = u32_at(&payload, 4).map_err(wrong)?;
+            let prefix = payload.get(1).copied().unwrap_or_default();
+            let parts = attributes(payload.get(8..).unwrap_or_default()).map_err(wrong)?;
+            let of = |wanted| {
+                parts.iter().find(|(kind, _)| *kind == wanted).and_then(|(_, bytes)| read(bytes))
+            };
+            if let Some(address) = of(LOCAL).or_else(|| of(ADDRESS)) {
+                found.push((index, address, prefix));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Everything that nothing else leads to goes through `gateway`.
+    pub fn add_default_route(&mut self, index: u32, gateway: IpAddr) -> Result<()> {
+        let mut fixed = vec![family(gateway), 0, 0, 0, MAIN_TABLE, STATIC, SCOPE_ALL, UNICAST];
+        fixed.extend_from_slice(&[0; 4]);
+        let flags = REQUEST | ACKNOWLEDGE | CREATE | EXCLUSIVE;
+        let message = Writer::new(NEW_ROUTE, flags, &fixed)
+            .attribute(GATEWAY, &octets(gateway))
+            .number(OUTPUT, index);
+        match self.request(&format!("routing through {gateway}"), message) {
+            Err(error) if error.errno() == Some(Errno::EXIST) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+fn read(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => None,
+    }
+}

@@ -1,0 +1,191 @@
+//! A conversation with the kernel: one request, its answers, a limit on waiting.
+//!
+//! A socket belongs to the network namespace of the thread that made it, whatever that thread does
+//! later; [`in_namespace`] makes use of that.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, netlink, recv, sendto,
+    socket_with,
+};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::message::{Message, ParseError, Writer, messages, u32_at};
+
+/// The kernel answers at once; what takes longer is broken.
+const PATIENCE: Duration = Duration::from_secs(10);
+const BUFFER: usize = 256 * 1024;
+const DONE: u16 = 3;
+const ERROR: u16 = 2;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel said no.
+    #[error("{doing}: {cause}")]
+    Refused { doing: String, cause: Errno },
+    #[error("{doing}: {cause}")]
+    Answer { doing: String, cause: ParseError },
+    #[error("{doing}: it is not there")]
+    Missing { doing: String },
+    #[error("{doing}: {why}")]
+    Invalid { doing: String, why: String },
+}
+
+impl Error {
+    /// The kernel's reason, where it gave one.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Refused { cause, .. } => Some(*cause),
+            Self::Missing { .. } => Some(Errno::NODEV),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A netlink socket.
+#[derive(Debug)]
+pub struct Socket {
+    descriptor: OwnedFd,
+    sequence: u32,
+}
+
+impl Socket {
+    /// For links, addresses and routes of this thread's network namespace.
+    pub fn routes() -> Result<Self> {
+        Self::open(None, "opening a route socket")
+    }
+
+    /// For nftables of this thread's network namespace.
+    pub fn firewall() -> Result<Self> {
+        Self::open(Some(netlink::NETFILTER), "opening a firewall socket")
+    }
+
+    fn open(protocol: Option<rustix::net::Protocol>, doing: &str) -> Result<Self> {
+        let refused = |cause| Error::Refused { doing: doing.to_owned(), cause };
+        let descriptor =
+            socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)
+                .map_err(refused)?;
+        bind(&descriptor, &SocketAddrNetlink::new(0, 0)).map_err(refused)?;
+        set_socket_timeout(&descriptor, Timeout::Recv, Some(PATIENCE)).map_err(refused)?;
+        Ok(Self { descriptor, sequence: 0 })
+    }
+
+    /// Sends one request and waits until the kernel has done it.
+    pub(crate) fn request(&mut self, doing: &str, message: Writer) -> Result<()> {
+        self.ask(doing, message).map(drop)
+    }
+
+    /// Sends one request and gives the payloads that come before its end.
+    pub(crate) fn ask(&mut self, doing: &str, message: Writer) -> Result<Vec<(u16, Vec<u8>)>> {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        self.send(doing, &message.finish(sequence))?;
+        let mut answers = Vec::new();
+        loop {
+            let bytes = self.receive(doing)?;
+            for message in read(doing, &bytes)? {
+                if message.sequence != sequence {
+                    continue;
+                }
+                match message.kind {
+                    DONE => return Ok(answers),
+                    ERROR => return refusal(doing, &message).map(|()| answers),
+                    kind => answers.push((kind, message.payload.to_vec())),
+                }
+            }
+        }
+    }
+
+    /// Sends many messages that are done together or not at all, and waits for `last`'s answer.
+    pub(crate) fn transaction(&mut self, doing: &str, parts: Vec<Writer>) -> Result<()> {
+        let mut bytes = Vec::new();
+        let first = self.sequence + 1;
+        let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        for part in parts {
+            self.sequence += 1;
+            bytes.extend(part.finish(self.sequence));
+        }
+        let last = self.sequence;
+        debug_assert_eq!(last - first + 1, count);
+        self.send(doing, &bytes)?;
+        // Only the last message but one asks for an answer; errors come for any.
+        loop {
+            let received = self.receive(doing)?;
+            for message in read(doing, &received)? {
+                if message.kind == ERROR && (first..=last).contains(&message.sequence) {
+                    return refusal(doing, &message);
+                }
+            }
+        }
+    }
+
+    fn send(&self, doing: &str, bytes: &[u8]) -> Result<()> {
+        let kernel = SocketAddrNetlink::new(0, 0);
+        let sent = sendto(&self.descriptor, bytes, SendFlags::empty(), &kernel);
+        match sent {
+            Ok(sent) if sent == bytes.len() => Ok(()),
+            Ok(_) => Err(Error::Refused { doing: doing.to_owned(), cause: Errno::MSGSIZE }),
+            Err(cause) => Err(Error::Refused { doing: doing.to_owned(), cause }),
+        }
+    }
+
+    fn receive(&self, doing: &str) -> Result<Vec<u8>> {
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            match recv(&self.descriptor, buffer.as_mut_slice(), RecvFlags::empty()) {
+                Ok((received, _)) => {
+                    buffer.truncate(received);
+                    return Ok(buffer);
+                }
+                Err(Errno::INTR) => {}
+                Err(cause) => return Err(Error::Refused { doing: doing.to_owned(), cause }),
+            }
+        }
+    }
+}
+
+fn read<'a>(doing: &str, bytes: &'a [u8]) -> Result<Vec<Message<'a>>> {
+    messages(bytes).map_err(|cause| Error::Answer { doing: doing.to_owned(), cause })
+}
+
+/// An error message carries a negative number, or zero for "done".
+fn refusal(doing: &str, message: &Message<'_>) -> Result<()> {
+    let number = u32_at(message.payload, 0)
+        .map_err(|cause| Error::Answer { doing: doing.to_owned(), cause })?;
+    match number.cast_signed() {
+        0 => Ok(()),
+        number => {
+            let cause = Errno::from_raw_os_error(number.saturating_neg());
+            Err(Error::Refused { doing: doing.to_owned(), cause })
+        }
+    }
+}
+
+/// Does something in another network namespace, on a thread of its own that ends with it.
+pub fn in_namespace<T: Send>(
+    namespace: BorrowedFd<'_>,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
+    let doing = "entering a network namespace";
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, move || {
+            move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))
+                .map_err(|cause| Error::Refused { doing: doing.to_owned(), cause })?;
+            work()
+        });
+        let thread = thread.map_err(|error| Error::Invalid {
+            doing: doing.to_owned(),
+            why: format!("no thread: {error}"),
+        })?;
+        thread.join().unwrap_or_else(|_| {
+            Err(Error::Invalid { doing: doing.to_owned(), why: "the thread panicked".to_owned() })
+        })
+    })
+}

@@ -1,0 +1,167 @@
+//! The messages against this machine's kernel, in namespaces of the test's own. Needs root.
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+
+/// Two namespaces that go away with the test.
+struct Place(Vec<PathBuf>);
+
+impl Place {
+    fn make(name: &str) -> (Self, std::os::fd::OwnedFd) {
+        let path = std::env::temp_dir().join(format!("netlink-{}-{name}", std::process::id()));
+        let namespace = pin_new_namespace(&path).unwrap();
+        (Self(vec![path]), namespace)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = unpin_namespace(path);
+        }
+    }
+}
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("could not run: making network namespaces needs root");
+    }
+    root
+}
+
+fn address(last: u8) -> IpAddr {
+    Ipv4Addr::new(10, 99, 0, last).into()
+}
+
+#[test]
+fn a_pod_is_reached_on_its_bridge_and_by_a_port_of_the_host() {
+    if !is_root() {
+        return;
+    }
+    let (_host_place, host) = Place::make("host");
+    let (_pod_place, pod) = Place::make("pod");
+    in_namespace(host.as_fd(), || {
+        let mut routes = Socket::routes()?;
+        let loopback = routes.link("lo")?;
+        routes.set_up(loopback.index)?;
+        routes.add_bridge("keelson0", "for a test")?;
+        let bridge = routes.link("keelson0")?;
+        assert_eq!((bridge.kind, &*bridge.alias), (Some(LinkKind::Bridge), "for a test"));
+        routes.set_up(bridge.index)?;
+        routes.add_address(bridge.index, address(1), 24)?;
+        routes.add_address(bridge.index, address(1), 24)?;
+        routes.add_pair(("kn1", "pod 1"), ("eth0", pod.as_fd()), Some(1400))?;
+        let port = routes.link("kn1")?;
+        assert_eq!((port.mtu, port.kind.clone()), (1400, Some(LinkKind::Pair)));
+        routes.join_bridge(port.index, bridge.index)?;
+        routes.set_up(port.index)?;
+        assert!(routes.find_link("nowhere")?.is_none());
+        assert_eq!(routes.link("kn1")?.master, Some(bridge.index));
+        Ok(())
+    })
+    .unwrap();
+    in_namespace(pod.as_fd(), || {
+        let mut routes = Socket::routes()?;
+        let loopback = routes.link("lo")?;
+        routes.set_up(loopback.index)?;
+        let inside = routes.link("eth0")?;
+        routes.set_up(inside.index)?;
+        routes.add_address(inside.index, address(2), 24)?;
+        routes.add_default_route(inside.index, address(1))?;
+        assert!(routes.addresses()?.contains(&(inside.index, address(2), 24)));
+        Ok(())
+    })
+    .unwrap();
+    let listener =
+        in_namespace(pod.as_fd(), || Ok(TcpListener::bind("0.0.0.0:80").unwrap())).unwrap();
+    in_namespace(host.as_fd(), || {
+        let mut firewall = Socket::firewall()?;
+        assert!(!firewall.has_table("keelson-test")?);
+        firewall.replace_table("keelson-test", &rules(8080))?;
+        firewall.replace_table("keelson-test", &rules(8081))?;
+        assert!(firewall.has_table("keelson-test")?);
+        let wait = Duration::from_secs(2);
+        for (target, reached) in
+            [("10.99.0.2:80", true), ("10.99.0.1:8081", true), ("10.99.0.1:8080", false)]
+        {
+            let outcome = TcpStream::connect_timeout(&target.parse().unwrap(), wait);
+            assert_eq!(outcome.is_ok(), reached, "{target}: {outcome:?}");
+        }
+        firewall.remove_table("keelson-test")?;
+        firewall.remove_table("keelson-test")?;
+        assert!(!firewall.has_table("keelson-test")?);
+        let mut routes = Socket::routes()?;
+        routes.remove_link("kn1")?;
+        routes.remove_link("kn1")?;
+        assert!(routes.links()?.iter().all(|link| link.name != "kn1"));
+        Ok(())
+    })
+    .unwrap();
+    drop(listener);
+}
+
+/// Everything that the built-in network uses at once.
+fn rules(port: u16) -> Ruleset {
+    let forward = Rule {
+        conditions: vec![
+            Condition::Family(Family::V4),
+            Condition::ToThisMachine,
+            Condition::Port { transport: Transport::Tcp, port },
+        ],
+        effect: Effect::ForwardTo { address: address(2), port: 80 },
+    };
+    let chain = |name: &str, hook, rules| Chain {
+        name: name.to_owned(),
+        hook,
+        priority: -100,
+        translates: true,
+        rules,
+    };
+    let network = Condition::From { network: address(0), prefix: 24, is: true };
+    let link = || "keelson0".to_owned();
+    let outside = Condition::To { network: address(0), prefix: 24, is: false };
+    let away = Condition::LeavesBy { link: link(), is: false };
+    let back = Condition::LeavesBy { link: link(), is: true };
+    let loopback = Condition::To { network: Ipv4Addr::LOCALHOST.into(), prefix: 8, is: true };
+    let masquerade = |conditions| Rule { conditions, effect: Effect::Masquerade };
+    Ruleset {
+        chains: vec![
+            Chain {
+                name: "guard".to_owned(),
+                hook: Hook::Prerouting,
+                priority: -300,
+                translates: false,
+                rules: vec![Rule {
+                    conditions: vec![Condition::CameBy { link: link() }, loopback],
+                    effect: Effect::Drop,
+                }],
+            },
+            chain("in", Hook::Prerouting, vec![forward.clone()]),
+            chain("own", Hook::Output, vec![forward]),
+            Chain {
+                priority: 100,
+                ..chain(
+                    "out",
+                    Hook::Postrouting,
+                    vec![
+                        masquerade(vec![network.clone(), outside, away]),
+                        masquerade(vec![network, back, Condition::WasForwarded]),
+                    ],
+                )
+            },
+        ],
+    }
+}
+
+#[test]
+fn wrong_names_are_refused_before_the_kernel_is_asked() {
+    let mut routes = Socket::routes().unwrap();
+    for name in ["", "a-name-that-is-too-long", "a/b", "a b", ".."] {
+        assert!(matches!(routes.find_link(name), Err(Error::Invalid { .. })), "{name:?}");
+    }
+}

@@ -1,0 +1,116 @@
+//! Frames there and back, in any pieces; hostile ones refused.
+
+use super::*;
+
+fn all() -> Vec<Frame> {
+    let headers = Headers::new([("streamtype", "stdin"), ("port", "80"), ("port", "81")]);
+    vec![
+        Frame::Open { stream: 1, headers: headers.clone(), end: false },
+        Frame::Accept { stream: 1, headers: Headers::default(), end: false },
+        Frame::Open { stream: 3, headers: headers.clone(), end: true },
+        Frame::MoreHeaders { stream: 3, headers, end: false },
+        Frame::Data { stream: 1, bytes: b"hello".to_vec(), end: false },
+        Frame::Data { stream: 1, bytes: Vec::new(), end: true },
+        Frame::Reset { stream: 3, status: 5 },
+        Frame::Ping { id: 7 },
+        Frame::GoAway { last: 3, status: 0 },
+        Frame::Window { stream: 1, more: 65536 },
+    ]
+}
+
+#[test]
+fn what_is_written_reads_back_in_any_pieces() {
+    let mut encoder = Encoder::default();
+    let mut bytes = Vec::new();
+    for frame in all() {
+        encoder.write(&frame, &mut bytes).unwrap();
+    }
+    for piece in [1, 5, 1000] {
+        let mut decoder = Decoder::default();
+        let mut found = Vec::new();
+        for part in bytes.chunks(piece) {
+            decoder.push(part);
+            while let Some(frame) = decoder.next().unwrap() {
+                found.push(frame);
+            }
+        }
+        assert_eq!(found, all(), "pieces of {piece}");
+    }
+}
+
+#[test]
+fn a_header_block_of_another_implementation_is_understood() {
+    // count 1, "a" -> "b", compressed by zlib with the dictionary and a sync flush.
+    let mut encoder = Encoder::default();
+    let mut bytes = Vec::new();
+    let frame = Frame::Open { stream: 1, headers: Headers::new([("A", "b")]), end: false };
+    encoder.write(&frame, &mut bytes).unwrap();
+    assert_eq!(bytes[..4], [0x80, 3, 0, 1]);
+    // zlib's header with the dictionary flag, and the dictionary's checksum.
+    assert_eq!(bytes[18] & 0x0f, 8);
+    assert_eq!(bytes[20..24], [0xe3, 0xc6, 0xa7, 0xc2]);
+}
+
+#[test]
+fn large_data_is_split_and_ends_once() {
+    let mut bytes = Vec::new();
+    let content = vec![b'x'; LARGEST_FRAME + 5];
+    let frame = Frame::Data { stream: 9, bytes: content, end: true };
+    Encoder::default().write(&frame, &mut bytes).unwrap();
+    let mut decoder = Decoder::default();
+    decoder.push(&bytes);
+    let ends: Vec<(usize, bool)> = std::iter::from_fn(|| decoder.next().unwrap())
+        .map(|frame| match frame {
+            Frame::Data { bytes, end, .. } => (bytes.len(), end),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(ends, [(LARGEST_FRAME, false), (5, true)]);
+}
+
+#[test]
+fn wrong_frames_end_the_connection() {
+    for (bytes, expected) in [
+        (&[0x80, 2, 0, 1, 0, 0, 0, 0][..], SpdyError::Version(2)),
+        (&[0x80, 3, 0, 1, 0, 0xff, 0xff, 0xff], SpdyError::TooLarge(0x00ff_ffff)),
+        (&[0x80, 3, 0, 3, 0, 0, 0, 4, 0, 0, 0, 1], SpdyError::Short),
+        (&[0x80, 3, 0, 6, 0, 0, 0, 1, 0], SpdyError::Short),
+        (&[0x80, 3, 0, 2, 0, 0, 0, 6, 0, 0, 0, 1, 0xff, 0xff], SpdyError::Compression),
+        (&[0x80, 3, 0, 1, 0, 0, 0, 2, 0, 0], SpdyError::Short),
+    ] {
+        let mut decoder = Decoder::default();
+        decoder.push(bytes);
+        assert_eq!(decoder.next(), Err(expected), "{bytes:02x?}");
+    }
+}
+
+#[test]
+fn a_block_that_grows_without_end_is_refused() {
+    let mut encoder = Encoder::default();
+    let long = "x".repeat(2 << 20);
+    let frame = Frame::Open { stream: 1, headers: Headers::new([("a", &*long)]), end: false };
+    let mut bytes = Vec::new();
+    encoder.write(&frame, &mut bytes).unwrap();
+    assert!(bytes.len() < 100_000, "it compresses well");
+    let mut decoder = Decoder::default();
+    decoder.push(&bytes);
+    assert_eq!(decoder.next(), Err(SpdyError::Headers));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+        let mut decoder = Decoder::default();
+        decoder.push(&bytes);
+        while let Ok(Some(_)) = decoder.next() {}
+    }
+
+    #[test]
+    fn any_control_payload_is_read_or_refused(kind in 0_u8..12, payload: Vec<u8>) {
+        let mut bytes = Vec::new();
+        control(kind.into(), false, &payload, &mut bytes);
+        let mut decoder = Decoder::default();
+        decoder.push(&bytes);
+        let _ = decoder.next();
+    }
+}

@@ -1,0 +1,145 @@
+//! One connection to systemd or to the bus: greeting, calls and their answers.
+//!
+//! Rule: a call waits for its own answer; signals that come meanwhile are kept for whoever asks.
+//! Every read and write has what is left of one limit.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::message::{Call, FIXED, Kind, Message, whole_length};
+
+/// Signals kept at most; older ones are no longer waited for.
+const MOST_SIGNALS: usize = 4096;
+
+/// What was sent before the greeting was over.
+const LONGEST_LINE: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: UnixStream,
+    until: Instant,
+    serial: u32,
+    pub(crate) signals: Vec<Message>,
+}
+
+impl Connection {
+    pub(crate) fn open(path: &Path, limit: Duration) -> io::Result<Self> {
+        let stream = UnixStream::connect(path)?;
+        let until = Instant::now() + limit;
+        let mut connection = Self { stream, until, serial: 0, signals: Vec::new() };
+        connection.greet()?;
+        Ok(connection)
+    }
+
+    /// From now on there is this much time.
+    pub(crate) fn allow(&mut self, limit: Duration) {
+        self.until = Instant::now() + limit;
+    }
+
+    /// We are who the kernel says that we are. The greeting's end goes out with its beginning:
+    /// systemd does not look at a message that comes in one piece with the end alone before
+    /// something else comes.
+    fn greet(&mut self) -> io::Result<()> {
+        let user = rustix::process::getuid().as_raw().to_string();
+        let coded: String = user.bytes().map(|byte| format!("{byte:02x}")).collect();
+        self.send(format!("\0AUTH EXTERNAL {coded}\r\nBEGIN\r\n").as_bytes())?;
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.receive(&mut byte)?;
+            line.push(byte[0]);
+            if line.len() > LONGEST_LINE {
+                return Err(strange("a greeting without an end"));
+            }
+        }
+        if !line.starts_with(b"OK ") {
+            let said = String::from_utf8_lossy(&line).trim_end().to_owned();
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, said));
+        }
+        Ok(())
+    }
+
+    /// Sends a call and waits for its answer, which may be a failure.
+    pub(crate) fn call(&mut self, call: &Call<'_>) -> io::Result<Message> {
+        self.serial += 1;
+        let serial = self.serial;
+        self.send(&call.bytes(serial))?;
+        loop {
+            let message = self.next()?;
+            match message.kind {
+                Kind::Reply | Kind::Failure if message.reply_to == Some(serial) => {
+                    return Ok(message);
+                }
+                Kind::Signal => self.keep(message),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for one more signal and keeps it.
+    pub(crate) fn wait_signal(&mut self) -> io::Result<()> {
+        loop {
+            let message = self.next()?;
+            if message.kind == Kind::Signal {
+                self.keep(message);
+                return Ok(());
+            }
+        }
+    }
+
+    fn keep(&mut self, message: Message) {
+        if self.signals.len() == MOST_SIGNALS {
+            self.signals.remove(0);
+        }
+        self.signals.push(message);
+    }
+
+    fn next(&mut self) -> io::Result<Message> {
+        let mut fixed = [0; FIXED];
+        self.receive(&mut fixed)?;
+        let length = whole_length(&fixed).map_err(strange)?;
+        let mut bytes = fixed.to_vec();
+        bytes.resize(length, 0);
+        self.receive(&mut bytes[FIXED..])?;
+        Message::read(&bytes).map_err(strange)
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(late()) } else { Ok(left) }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write_all(bytes).map_err(timed)
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            self.stream.set_read_timeout(Some(self.left()?))?;
+            match self.stream.read(&mut buffer[filled..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(timed(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The kernel says "try again" where a socket's limit has passed.
+fn timed(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { late() } else { error }
+}
+
+fn late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "no answer in time")
+}
+
+fn strange(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("it sent {what}"))
+}

@@ -1,0 +1,320 @@
+//! D-Bus messages: made for the calls that we make, read as far as we have to understand them.
+//!
+//! Rule: pure. Alignment and limits are the specification's; what is longer than we expect of
+//! systemd is refused before it is read.
+
+#[cfg(test)]
+mod tests;
+
+/// No message that we send or want is longer.
+pub(crate) const LONGEST: usize = 1 << 20;
+
+/// What a property of a unit can be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    Text(String),
+    Flag(bool),
+    Number(u64),
+    Texts(Vec<String>),
+    Words(Vec<u32>),
+}
+
+impl Value {
+    fn signature(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "s",
+            Self::Flag(_) => "b",
+            Self::Number(_) => "t",
+            Self::Texts(_) => "as",
+            Self::Words(_) => "au",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Call,
+    Reply,
+    Failure,
+    Signal,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Call),
+            2 => Some(Self::Reply),
+            3 => Some(Self::Failure),
+            4 => Some(Self::Signal),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes being put together, aligned from their beginning.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Writer(pub(crate) Vec<u8>);
+
+impl Writer {
+    pub(crate) fn align(&mut self, to: usize) {
+        self.0.resize(self.0.len().next_multiple_of(to), 0);
+    }
+
+    pub(crate) fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    pub(crate) fn word(&mut self, word: u32) {
+        self.align(4);
+        self.0.extend_from_slice(&word.to_le_bytes());
+    }
+
+    pub(crate) fn number(&mut self, number: u64) {
+        self.align(8);
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        self.word(u32::try_from(text.len()).unwrap_or(u32::MAX));
+        self.0.extend_from_slice(text.as_bytes());
+        self.0.push(0);
+    }
+
+    pub(crate) fn signature(&mut self, text: &str) {
+        self.0.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
+        self.0.extend_from_slice(text.as_bytes());
+        self.0.push(0);
+    }
+
+    /// An array: its length in bytes stands before it and does not count the first padding.
+    pub(crate) fn array(&mut self, element: usize, fill: impl FnOnce(&mut Self)) {
+        self.word(0);
+        let length_at = self.0.len() - 4;
+        self.align(element);
+        let start = self.0.len();
+        fill(self);
+        let length = u32::try_from(self.0.len() - start).unwrap_or(u32::MAX);
+        self.0[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    pub(crate) fn variant(&mut self, value: &Value) {
+        self.signature(value.signature());
+        match value {
+            Value::Text(text) => self.text(text),
+            Value::Flag(flag) => self.word(u32::from(*flag)),
+            Value::Number(number) => self.number(*number),
+            Value::Texts(texts) => {
+                self.array(4, |writer| texts.iter().for_each(|text| writer.text(text)));
+            }
+            Value::Words(words) => {
+                self.array(4, |writer| words.iter().for_each(|word| writer.word(*word)));
+            }
+        }
+    }
+
+    /// `a(sv)`.
+    pub(crate) fn properties(&mut self, properties: &[(&str, Value)]) {
+        self.array(8, |writer| {
+            for (name, value) in properties {
+                writer.align(8);
+                writer.text(name);
+                writer.variant(value);
+            }
+        });
+    }
+}
+
+/// A call, ready to be sent.
+pub(crate) struct Call<'a> {
+    pub(crate) destination: Option<&'a str>,
+    pub(crate) path: &'a str,
+    pub(crate) interface: &'a str,
+    pub(crate) member: &'a str,
+    pub(crate) signature: &'a str,
+    pub(crate) body: Writer,
+}
+
+impl Call<'_> {
+    pub(crate) fn bytes(&self, serial: u32) -> Vec<u8> {
+        let mut writer = Writer::default();
+        for byte in [b'l', 1, 0, 1] {
+            writer.byte(byte);
+        }
+        writer.word(u32::try_from(self.body.0.len()).unwrap_or(u32::MAX));
+        writer.word(serial);
+        writer.array(8, |writer| {
+            field(writer, 1, "o", self.path);
+            field(writer, 2, "s", self.interface);
+            field(writer, 3, "s", self.member);
+            if let Some(destination) = self.destination {
+                field(writer, 6, "s", destination);
+            }
+            if !self.signature.is_empty() {
+                writer.align(8);
+                writer.byte(8);
+                writer.signature("g");
+                writer.signature(self.signature);
+            }
+        });
+        writer.align(8);
+        writer.0.extend_from_slice(&self.body.0);
+        writer.0
+    }
+}
+
+fn field(writer: &mut Writer, code: u8, signature: &str, text: &str) {
+    writer.align(8);
+    writer.byte(code);
+    writer.signature(signature);
+    writer.text(text);
+}
+
+/// What came, as far as we read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) kind: Kind,
+    pub(crate) reply_to: Option<u32>,
+    pub(crate) member: String,
+    pub(crate) failure: String,
+    pub(crate) signature: String,
+    big_endian: bool,
+    body: Vec<u8>,
+}
+
+/// The fixed part of a header: how long the whole will be.
+pub(crate) const FIXED: usize = 16;
+
+pub(crate) fn whole_length(fixed: &[u8; FIXED]) -> Result<usize, &'static str> {
+    let mut reader = Reader::new(fixed, is_big_endian(fixed[0])?);
+    if fixed[3] != 1 {
+        return Err("a protocol version other than 1");
+    }
+    reader.at = 4;
+    let short = "a header that is too short";
+    let body = reader.word().ok_or(short)? as usize;
+    reader.at = 12;
+    let fields = reader.word().ok_or(short)? as usize;
+    let whole = (FIXED + fields).next_multiple_of(8).saturating_add(body);
+    if body > LONGEST || fields > LONGEST || whole > LONGEST {
+        return Err("a message that is too long");
+    }
+    Ok(whole)
+}
+
+fn is_big_endian(mark: u8) -> Result<bool, &'static str> {
+    match mark {
+        b'l' => Ok(false),
+        b'B' => Ok(true),
+        _ => Err("neither byte order"),
+    }
+}
+
+impl Message {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, &'static str> {
+        let fixed: &[u8; FIXED] =
+            bytes.get(..FIXED).and_then(|head| head.try_into().ok()).ok_or("too short")?;
+        if whole_length(fixed)? != bytes.len() {
+            return Err("another length than the header says");
+        }
+        let big_endian = is_big_endian(fixed[0])?;
+        let kind = Kind::from_byte(fixed[1]).ok_or("an unknown kind of message")?;
+        let mut reader = Reader::new(bytes, big_endian);
+        reader.at = 12;
+        let short = "a header field that is cut off";
+        let length = reader.word().ok_or(short)? as usize;
+        let end = FIXED + length;
+        let mut message = Self {
+            kind,
+            reply_to: None,
+            member: String::new(),
+            failure: String::new(),
+            signature: String::new(),
+            big_endian,
+            body: bytes.get(end.next_multiple_of(8)..).ok_or(short)?.to_vec(),
+        };
+        while reader.at < end {
+            reader.align(8);
+            let code = reader.byte().ok_or(short)?;
+            let signature = reader.signature().ok_or(short)?;
+            match signature.as_str() {
+                "u" => {
+                    let word = reader.word().ok_or(short)?;
+                    if code == 5 {
+                        message.reply_to = Some(word);
+                    }
+                }
+                "g" => message.signature = reader.signature().ok_or(short)?,
+                "s" | "o" => {
+                    let text = reader.text().ok_or(short)?;
+                    match code {
+                        3 => message.member = text,
+                        4 => message.failure = text,
+                        _ => {}
+                    }
+                }
+                _ => return Err("a header field of an unknown type"),
+            }
+        }
+        Ok(message)
+    }
+
+    pub(crate) fn body(&self) -> Reader<'_> {
+        Reader::new(&self.body, self.big_endian)
+    }
+
+    /// The first text of the body, where it has one.
+    pub(crate) fn first_text(&self) -> Option<String> {
+        matches!(self.signature.as_bytes().first(), Some(b's' | b'o'))
+            .then(|| self.body().text())
+            .flatten()
+    }
+}
+
+/// Reads what was put together; None where it does not fit.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    big_endian: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(bytes: &'a [u8], big_endian: bool) -> Self {
+        Self { bytes, at: 0, big_endian }
+    }
+
+    fn align(&mut self, to: usize) {
+        self.at = self.at.next_multiple_of(to);
+    }
+
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let end = self.at.checked_add(length)?;
+        let taken = self.bytes.get(self.at..end)?;
+        self.at = end;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    pub(crate) fn word(&mut self) -> Option<u32> {
+        self.align(4);
+        let bytes: [u8; 4] = self.take(4)?.try_into().ok()?;
+        Some(if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    }
+
+    pub(crate) fn text(&mut self) -> Option<String> {
+        let length = self.word()? as usize;
+        let text = self.take(length)?;
+        self.take(1)?;
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+
+    fn signature(&mut self) -> Option<String> {
+        let length = usize::from(self.byte()?);
+        let text = self.take(length)?;
+        self.take(1)?;
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+}

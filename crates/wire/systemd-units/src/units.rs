@@ -1,0 +1,231 @@
+//! The calls to systemd's manager that transient units need.
+//!
+//! Rule: a unit is there, or gone, when a call returns: the job is waited for. A unit that exists
+//! already, or is gone already, is told apart from a refusal.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::connection::Connection;
+use crate::message::{Call, Kind, Message, Value, Writer};
+
+const NAME: &str = "org.freedesktop.systemd1";
+const PATH: &str = "/org/freedesktop/systemd1";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+
+pub type Properties<'a> = &'a [(&'a str, Value)];
+
+#[derive(Debug, thiserror::Error)]
+pub enum UnitError {
+    #[error("systemd at {path}: {source}", path = path.display())]
+    Away { path: PathBuf, source: io::Error },
+    #[error("unit {0} exists")]
+    Exists(String),
+    #[error("no unit {0}")]
+    Missing(String),
+    #[error("systemd refused {member} of {unit}: {name}: {text}")]
+    Refused { member: &'static str, unit: String, name: String, text: String },
+    #[error("the job for unit {unit} ended with {result:?}")]
+    Failed { unit: String, result: String },
+}
+
+impl UnitError {
+    /// Whether the same call may succeed later.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Away { .. } | Self::Failed { .. })
+    }
+}
+
+/// Where systemd listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// systemd's own socket.
+    Private(PathBuf),
+    /// A bus on which systemd has its name.
+    Bus(PathBuf),
+}
+
+impl Address {
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Private(path) | Self::Bus(path) => path,
+        }
+    }
+
+    /// The places of a usual machine, the better one first.
+    pub fn usual() -> Vec<Self> {
+        vec![
+            Self::Private(PathBuf::from("/run/systemd/private")),
+            Self::Bus(PathBuf::from("/run/dbus/system_bus_socket")),
+        ]
+    }
+}
+
+#[derive(Debug)]
+pub struct Systemd {
+    connection: Connection,
+    path: PathBuf,
+    destination: Option<&'static str>,
+    limit: Duration,
+}
+
+impl Systemd {
+    /// Connects to the first of the places that answers; each call then has this limit.
+    pub fn connect(places: &[Address], limit: Duration) -> Result<Self, UnitError> {
+        let mut failed = UnitError::Away {
+            path: PathBuf::from("/run/systemd/private"),
+            source: io::ErrorKind::NotFound.into(),
+        };
+        for place in places {
+            match Self::connect_to(place, limit) {
+                Ok(systemd) => return Ok(systemd),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    fn connect_to(place: &Address, limit: Duration) -> Result<Self, UnitError> {
+        let path = place.path().to_owned();
+        let connection = Connection::open(&path, limit)
+            .map_err(|source| UnitError::Away { path: path.clone(), source })?;
+        let mut systemd = Self { connection, path, destination: None, limit };
+        if matches!(place, Address::Bus(_)) {
+            systemd.join_bus()?;
+        }
+        Ok(systemd)
+    }
+
+    fn join_bus(&mut self) -> Result<(), UnitError> {
+        let bus = |member: &'static str, rule: Option<&str>| {
+            let mut body = Writer::default();
+            if let Some(rule) = rule {
+                body.text(rule);
+            }
+            Call {
+                destination: Some("org.freedesktop.DBus"),
+                path: "/org/freedesktop/DBus",
+                interface: "org.freedesktop.DBus",
+                member,
+                signature: if rule.is_some() { "s" } else { "" },
+                body,
+            }
+        };
+        let rule = "type='signal',interface='org.freedesktop.systemd1.Manager',member='JobRemoved'";
+        for call in [bus("Hello", None), bus("AddMatch", Some(rule))] {
+            let path = self.path.clone();
+            self.connection.call(&call).map_err(|source| UnitError::Away { path, source })?;
+        }
+        self.destination = Some(NAME);
+        self.ask("Subscribe", "", "", Writer::default()).map(drop)
+    }
+
+    /// Starts a transient unit and waits until it is there.
+    pub fn start_transient(
+        &mut self,
+        unit: &str,
+        properties: Properties<'_>,
+    ) -> Result<(), UnitError> {
+        let mut body = Writer::default();
+        body.text(unit);
+        body.text("replace");
+        body.properties(properties);
+        // No further units.
+        body.array(8, |_| {});
+        let answer = self.ask("StartTransientUnit", unit, "ssa(sv)a(sa(sv))", body)?;
+        self.wait_job(unit, &answer)
+    }
+
+    /// Changes a unit until the next boot.
+    pub fn set_properties(
+        &mut self,
+        unit: &str,
+        properties: Properties<'_>,
+    ) -> Result<(), UnitError> {
+        let mut body = Writer::default();
+        body.text(unit);
+        body.word(1);
+        body.properties(properties);
+        self.ask("SetUnitProperties", unit, "sba(sv)", body).map(drop)
+    }
+
+    /// Stops a unit with all in it and waits until it is gone.
+    pub fn stop(&mut self, unit: &str) -> Result<(), UnitError> {
+        let mut body = Writer::default();
+        body.text(unit);
+        body.text("replace");
+        let answer = self.ask("StopUnit", unit, "ss", body)?;
+        self.wait_job(unit, &answer)
+    }
+
+    /// Makes systemd forget a unit that failed. One that did not fail is no error.
+    pub fn reset_failed(&mut self, unit: &str) -> Result<(), UnitError> {
+        let mut body = Writer::default();
+        body.text(unit);
+        match self.ask("ResetFailedUnit", unit, "s", body) {
+            Ok(_) | Err(UnitError::Missing(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn ask(
+        &mut self,
+        member: &'static str,
+        unit: &str,
+        signature: &str,
+        body: Writer,
+    ) -> Result<Message, UnitError> {
+        self.connection.allow(self.limit);
+        let destination = self.destination;
+        let call = Call { destination, path: PATH, interface: MANAGER, member, signature, body };
+        let answer = self.connection.call(&call).map_err(|source| self.away(source))?;
+        if answer.kind != Kind::Failure {
+            return Ok(answer);
+        }
+        let text = answer.first_text().unwrap_or_default();
+        match answer.failure.strip_prefix("org.freedesktop.systemd1.") {
+            Some("UnitExists") => Err(UnitError::Exists(unit.to_owned())),
+            Some("NoSuchUnit") => Err(UnitError::Missing(unit.to_owned())),
+            _ => Err(UnitError::Refused {
+                member,
+                unit: unit.to_owned(),
+                name: answer.failure.clone(),
+                text,
+            }),
+        }
+    }
+
+    fn wait_job(&mut self, unit: &str, answer: &Message) -> Result<(), UnitError> {
+        let Some(job) = answer.first_text() else {
+            return Err(self.away(io::Error::new(io::ErrorKind::InvalidData, "it named no job")));
+        };
+        loop {
+            let ended = self.connection.signals.iter().find_map(|signal| job_result(signal, &job));
+            match ended.as_deref() {
+                Some("done") => return Ok(()),
+                Some(result) => {
+                    let (unit, result) = (unit.to_owned(), result.to_owned());
+                    return Err(UnitError::Failed { unit, result });
+                }
+                None => self.connection.wait_signal().map_err(|source| self.away(source))?,
+            }
+        }
+    }
+
+    fn away(&self, source: io::Error) -> UnitError {
+        UnitError::Away { path: self.path.clone(), source }
+    }
+}
+
+/// How a job ended, where a signal tells of it: `JobRemoved(u id, o job, s unit, s result)`.
+fn job_result(signal: &Message, job: &str) -> Option<String> {
+    if signal.member != "JobRemoved" || signal.signature != "uoss" {
+        return None;
+    }
+    let mut body = signal.body();
+    body.word()?;
+    let which = body.text()?;
+    body.text()?;
+    body.text().filter(|_| which == job)
+}
