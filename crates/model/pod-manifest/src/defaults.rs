@@ -25,6 +25,7 @@ mod volumes;
 #[cfg(test)]
 mod tests;
 
+pub use image::with_default_tag;
 use rounding::round_up_to_milli;
 
 const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";

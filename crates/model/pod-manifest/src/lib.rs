@@ -19,7 +19,7 @@ mod validation;
 mod tests;
 
 pub use decode::{Decoded, ListPolicy, MAX_MANIFEST_BYTES, ManifestPod, Strictness, decode};
-pub use defaults::apply_defaults;
+pub use defaults::{apply_defaults, with_default_tag};
 pub use gates::PodGates;
 pub use preparation::prepare_for_create;
 pub use source::{StaticPodSource, StaticPods, read_static_pods};

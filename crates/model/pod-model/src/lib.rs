@@ -9,6 +9,7 @@ pub mod calendar;
 mod cpu_set;
 mod duration;
 pub mod ip;
+pub mod log_line;
 pub mod names;
 pub mod pod;
 mod quantity;

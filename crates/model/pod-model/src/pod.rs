@@ -6,6 +6,7 @@
 //! be told apart where the reference tells them apart. A typical pod stays far below 30 KB.
 
 pub mod container;
+pub mod container_hash;
 pub mod form;
 pub mod handler;
 pub mod meta;
@@ -13,10 +14,12 @@ pub mod resources;
 pub mod scheduling;
 pub mod security;
 pub mod spec;
+pub mod status;
 pub mod values;
 pub mod volume;
 
 pub use container::{Container, EphemeralContainer};
+pub use container_hash::{container_hash, container_hash_text};
 pub use meta::ObjectMeta;
 pub use resources::{QosClass, ResourceList, ResourceRequirements};
 pub use spec::{Pod, PodSpec};

@@ -5,11 +5,15 @@
 //! variant for each thing that a caller can do differently.
 
 pub mod api_time;
+pub mod cloud_provider;
 pub mod cluster_api;
 pub mod cluster_objects;
 pub mod container_runtime;
 pub mod end_request;
+pub mod event_sink;
 pub mod health;
+pub mod host_texts;
+pub mod local_api;
 pub mod pod_host;
 pub mod pod_runtime;
 pub mod pod_sources;
@@ -21,10 +25,14 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use api_time::ApiTime;
+pub use cloud_provider::{CloudError, CloudInstance, CloudNodeName, CloudProvider};
 pub use cluster_api::{ClusterApi, ClusterApiError, FeedEvent, ObjectFeed};
 pub use container_runtime::ContainerRuntime;
 pub use end_request::{EndReason, EndRequests};
+pub use event_sink::{EventSink, PodOccurrence};
 pub use health::{HealthCheck, HealthChecks, HealthEndpoint, HealthEndpointError};
+pub use host_texts::HostTexts;
+pub use local_api::{LocalApi, LocalEndpoint};
 pub use pod_runtime::{PodRuntime, RuntimeSignals};
 pub use service_supervisor::{ServiceState, ServiceSupervisor, ServiceSupervisorError};
 

@@ -24,9 +24,11 @@ pub trait RuntimeSignals: Send {
 /// Whatever runs pods.
 pub trait PodRuntime: Send + Sync {
     /// All sandboxes and containers, with statuses (addresses, exit codes) of each. What vanishes
-    /// between the listing and its status is left out.
+    /// between the listing and its status is left out; a pod of which a status cannot be read is
+    /// named in `unread` and does not spoil the others.
     fn observe_all(&self) -> RuntimeFuture<'_, RuntimePods>;
-    /// The same for the pod of one UID; empty where there is nothing.
+    /// The same for the pod of one UID; empty where there is nothing. What cannot be read is an
+    /// error here.
     fn observe_pod<'a>(&'a self, uid: &'a str) -> RuntimeFuture<'a, RuntimePods>;
     fn signals(&self) -> Box<dyn RuntimeSignals>;
 

@@ -69,6 +69,8 @@ pub struct ContainerRecord {
     pub user: Option<LinuxUser>,
     /// Mounts whose read-only is recursive, and where.
     pub mounts: Vec<Mount>,
+    /// As a pod names it (`SIGTERM`, `SIGRTMIN+1`); empty where the runtime does not tell.
+    pub stop_signal: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -83,6 +85,15 @@ pub struct LinuxUser {
 pub struct RuntimePods {
     pub sandboxes: Vec<SandboxRecord>,
     pub containers: Vec<ContainerRecord>,
+    /// Pods that the runtime has but of which something could not be read, each with why. Nothing
+    /// of them stands above: they are not gone, only not known this time.
+    pub unread: Vec<UnreadPod>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UnreadPod {
+    pub uid: String,
+    pub why: String,
 }
 
 /// An image as the runtime reports it.
@@ -109,7 +120,7 @@ pub struct ImageSpec {
 }
 
 /// What to show a registry. Its debug form tells nothing of it.
-#[derive(Clone, PartialEq, Eq, Default, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct RegistryLogin {
     pub username: String,
     pub password: String,
@@ -311,7 +322,7 @@ pub struct ContainerConfig {
     pub tty: bool,
     pub resources: LinuxResources,
     pub security: ContainerSecurity,
-    /// Such as `SIGTERM`; empty for the image's own.
+    /// As a pod names it (`SIGTERM`, `SIGRTMIN+1`); empty for the image's own.
     pub stop_signal: String,
 }
 
@@ -361,6 +372,8 @@ pub enum RuntimeEventKind {
     Started,
     Stopped,
     Deleted,
+    /// A kind that we do not know; look again all the same.
+    Other,
 }
 
 /// "Look again at this pod": the rest of what the runtime sent along is not trusted to be whole.

@@ -15,6 +15,8 @@ pub enum Kind {
     Int64,
     /// Go's machine word: 64 bits, with another name in the help.
     Int,
+    /// A number with a fraction.
+    Float,
     Duration,
     Text,
     /// Comma-separated words with CSV quoting; the first use replaces the default, more append.
@@ -54,6 +56,7 @@ impl Kind {
             Self::Int32 => "int32",
             Self::Int64 => "int64",
             Self::Int => "int",
+            Self::Float => "float",
             Self::Duration => "duration",
             Self::Text => "string",
             Self::TextList => "stringSlice",
@@ -76,7 +79,7 @@ impl Kind {
     pub fn placeholder(self) -> &'static str {
         match self {
             Self::Bool => "",
-            Self::Int32 | Self::Int64 | Self::Int => "NUMBER",
+            Self::Int32 | Self::Int64 | Self::Int | Self::Float => "NUMBER",
             Self::Duration => "DURATION",
             Self::Text => "TEXT",
             Self::TextList => "WORD,...",

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::problem::{MASK, Problem, masked_text, shown_value};
 
+pub mod grammar;
 mod kind;
 mod reader;
 mod settings;
@@ -24,7 +25,9 @@ mod words;
 
 pub use kind::{FlagSpec, Kind, NodeField, Standing, Target};
 pub use settings::{CadvisorSettings, FlagSettings, MaskedText};
-pub use usage::usage;
+pub use usage::{paragraph, usage};
+pub use value::{FlagValue, absorb};
+pub use words::parse_bool;
 
 /// The release of Kubernetes whose command line this is.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";

@@ -1,13 +1,11 @@
-//! Goes through the words of a command line and hands each flag its text.
+//! What each flag of a kubelet's command line does to the settings and the configuration.
 //!
-//! The rule it keeps: which word is a flag, which its value and which neither is decided as Go's
-//! pflag decides it. After a mistake reading goes on, so that all mistakes are found at once; what
-//! follows a mistake is guessed, and never counts because of the mistake.
+//! The rule it keeps: every use of a flag is absorbed on top of its earlier ones, and the ends are
+//! written once. Which word is a flag is the grammar's business.
 //!
-//! upstream: spf13/pflag flag.go, cmd/kubelet/app/server.go
+//! upstream: cmd/kubelet/app/server.go
 
-use std::slice::Iter;
-
+use super::grammar::{self, FlagSet};
 use super::kind::{FlagSpec, Target};
 use super::table;
 use super::value::{FlagValue, absorb};
@@ -21,99 +19,31 @@ struct Used {
     value: FlagValue,
 }
 
-struct Reader<'a> {
-    words: Iter<'a, String>,
+#[derive(Default)]
+struct Reader {
     used: Vec<Used>,
     line: CommandLine,
-    /// The first word that is no flag; the reference names only this one.
-    stray: Option<&'a str>,
 }
 
 pub(super) fn read(args: &[String]) -> CommandLine {
-    let mut reader =
-        Reader { words: args.iter(), used: Vec::new(), line: CommandLine::default(), stray: None };
-    while let Some(word) = reader.words.next() {
-        if word == "--" {
-            // Everything behind is no flag, whatever it looks like.
-            let behind = reader.words.next().map(String::as_str);
-            reader.stray = reader.stray.or(behind);
-            break;
-        }
-        match word.strip_prefix('-') {
-            None | Some("") => reader.stray = reader.stray.or(Some(word)),
-            Some(rest) => match rest.strip_prefix('-') {
-                Some(long) => reader.long(word, long),
-                None => reader.letters(rest),
-            },
-        }
-    }
-    reader.finish()
+    let mut reader = Reader::default();
+    let stray = grammar::read(args, &mut reader);
+    reader.finish(stray)
 }
 
-impl<'a> Reader<'a> {
-    /// `--name`, `--name=value`, `--name value`.
-    fn long(&mut self, word: &str, text: &'a str) {
-        if text.starts_with(['-', '=']) {
-            self.refuse(format!("bad flag syntax: {word}"));
-            return;
-        }
-        let (name, attached) = match text.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (text, None),
-        };
-        let Some(flag) = table::find(name) else {
-            self.refuse(format!("unknown flag: --{name}"));
-            if attached.is_none() {
-                self.skip_value();
-            }
-            return;
-        };
-        let next = || self.words.next().map(String::as_str);
-        match attached.or(flag.kind().bare_value()).or_else(next) {
-            Some(text) => self.take(flag, text),
-            None => self.refuse(format!("flag needs an argument: --{name}")),
-        }
+impl FlagSet for Reader {
+    type Flag = &'static FlagSpec;
+
+    fn named(&self, name: &str) -> Option<Self::Flag> {
+        table::find(name)
     }
 
-    /// `-v4`, `-v=4`, `-v 4`, and several letters behind one dash.
-    fn letters(&mut self, group: &'a str) {
-        // The reference passes over what looks like a flag of Go's own test programs.
-        if group.starts_with("test.") {
-            return;
-        }
-        let mut rest = group;
-        while let Some(letter) = rest.chars().next() {
-            let behind = &rest[letter.len_utf8()..];
-            let Some(flag) = table::find_shorthand(letter) else {
-                self.refuse(format!("unknown shorthand flag: '{letter}' in -{rest}"));
-                if !behind.starts_with('=') {
-                    self.skip_value();
-                }
-                return;
-            };
-            let attached = behind.strip_prefix('=').filter(|value| !value.is_empty());
-            if attached.is_none()
-                && let Some(bare) = flag.kind().bare_value()
-            {
-                self.take(flag, bare);
-                rest = behind;
-                continue;
-            }
-            let joined = Some(behind).filter(|text| !text.is_empty());
-            let next = || self.words.next().map(String::as_str);
-            match attached.or(joined).or_else(next) {
-                Some(text) => self.take(flag, text),
-                None => self.refuse(format!("flag needs an argument: '{letter}' in -{rest}")),
-            }
-            return;
-        }
+    fn lettered(&self, letter: char) -> Option<Self::Flag> {
+        table::find_shorthand(letter)
     }
 
-    /// Whatever follows an unknown flag is more likely its value than a word on its own.
-    fn skip_value(&mut self) {
-        if self.words.as_slice().first().is_some_and(|word| !word.starts_with('-')) {
-            self.words.next();
-        }
+    fn bare_value(&self, flag: Self::Flag) -> Option<&'static str> {
+        flag.kind().bare_value()
     }
 
     fn take(&mut self, flag: &'static FlagSpec, text: &str) {
@@ -134,6 +64,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn refuse(&mut self, message: String) {
+        self.line.problems.push(Problem::error("", message));
+    }
+}
+
+impl Reader {
     fn absorb(&mut self, flag: &'static FlagSpec, text: &str) -> Result<(), String> {
         match self.used.iter_mut().find(|used| used.flag.name == flag.name) {
             Some(used) => used.value = absorb(flag.kind(), Some(used.value.clone()), text)?,
@@ -170,12 +106,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn refuse(&mut self, message: String) {
-        self.line.problems.push(Problem::error("", message));
-    }
-
-    fn finish(mut self) -> CommandLine {
-        if let Some(stray) = self.stray {
+    fn finish(mut self, stray: Option<&str>) -> CommandLine {
+        if let Some(stray) = stray {
             self.refuse(format!("unknown command {stray}"));
         }
         for Used { flag, value } in self.used {

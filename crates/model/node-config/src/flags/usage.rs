@@ -61,7 +61,7 @@ fn one_flag(text: &mut String, flag: &FlagSpec, width: usize) {
 }
 
 /// Words in lines of at most `width`, unless one word alone is longer.
-fn paragraph(text: &mut String, words: &str, indent: usize, width: usize) {
+pub fn paragraph(text: &mut String, words: &str, indent: usize, width: usize) {
     let mut column = 0;
     for word in words.split(' ').filter(|word| !word.is_empty()) {
         let length = word.chars().count();

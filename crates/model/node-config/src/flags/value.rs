@@ -15,16 +15,17 @@ use serde_json::{Value, json};
 
 use super::kind::{Kind, NodeField};
 use super::settings::FlagSettings;
-use super::words::{parse_bool, parse_integer, parse_level, parse_record};
+use super::words::{parse_bool, parse_float, parse_integer, parse_level, parse_record};
 use crate::kubelet_configuration::{MemoryReservation, ModuleVerbosity, Taint};
 
 /// What a flag has come to hold.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum FlagValue {
+pub enum FlagValue {
     /// Given, but to no effect: the value of before stays.
     Untouched,
     Bool(bool),
     Integer(i64),
+    Float(f64),
     Duration(GoDuration),
     Text(String),
     List(Vec<String>),
@@ -38,7 +39,7 @@ pub(super) enum FlagValue {
 }
 
 /// Reads one use of a flag on top of its earlier uses. The error says what was expected.
-pub(super) fn absorb(
+pub fn absorb(
     kind: Kind,
     earlier: Option<FlagValue>,
     text: &str,
@@ -49,6 +50,7 @@ pub(super) fn absorb(
             parse_integer(text, i32::MIN.into(), i32::MAX.into()).map(FlagValue::Integer)
         }
         Kind::Int64 | Kind::Int => parse_integer(text, i64::MIN, i64::MAX).map(FlagValue::Integer),
+        Kind::Float => parse_float(text).map(FlagValue::Float),
         Kind::Level => parse_level(text).map(|level| FlagValue::Integer(level.into())),
         Kind::Duration => {
             GoDuration::parse(text).map(FlagValue::Duration).map_err(|error| error.to_string())
@@ -79,6 +81,7 @@ impl FlagValue {
             Self::Untouched => return None,
             Self::Bool(value) => json!(value),
             Self::Integer(value) => json!(value),
+            Self::Float(value) => json!(value),
             Self::Duration(value) => json!(value.to_string()),
             Self::Text(value) => json!(value),
             Self::List(value) => json!(value),

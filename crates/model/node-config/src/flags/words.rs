@@ -5,7 +5,7 @@
 //! failure says what was expected; who asked adds the flag and the value.
 
 /// One of the twelve spellings that Go takes for true and false.
-pub(super) fn parse_bool(text: &str) -> Result<bool, String> {
+pub fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
@@ -31,6 +31,18 @@ pub(super) fn parse_integer(text: &str, smallest: i64, largest: i64) -> Result<i
     let value = if negative { -magnitude } else { magnitude };
     match i64::try_from(value) {
         Ok(value) if (smallest..=largest).contains(&value) => Ok(value),
+        _ => Err(expected()),
+    }
+}
+
+/// A number as Go reads it: decimal, with an exponent or without; what is no number of ours (not a
+/// number, infinite) is refused here, since no flag means it.
+pub(super) fn parse_float(text: &str) -> Result<f64, String> {
+    let expected = || "expected a number, such as 0.1".to_owned();
+    // Rust also reads words such as "inf" and "nan".
+    let plain = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
+    match text.parse::<f64>() {
+        Ok(number) if plain && number.is_finite() => Ok(number),
         _ => Err(expected()),
     }
 }

@@ -10,6 +10,17 @@ pub(super) fn is_latest(image: &str) -> bool {
     matches!(tag_of(image), Some("latest"))
 }
 
+/// The name with the tag that it means, if it has neither tag nor digest; nothing where it is no
+/// image name. The rest is left as it was written: a short name stays short.
+pub fn with_default_tag(image: &str) -> Option<String> {
+    let before_digest = image.split_once('@').map_or(image, |(name, _)| name);
+    let has_digest = before_digest.len() < image.len();
+    let digest_is_sound = image.split_once('@').is_none_or(|(_, digest)| is_digest(digest));
+    let tag = tag_of(before_digest).filter(|_| digest_is_sound)?;
+    let tagged = before_digest.ends_with(&format!(":{tag}"));
+    Some(if has_digest || tagged { image.to_owned() } else { format!("{image}:{tag}") })
+}
+
 /// The tag of an image name, `latest` where it has neither tag nor digest; nothing where it has
 /// only a digest or is no image name.
 fn tag_of(image: &str) -> Option<&str> {

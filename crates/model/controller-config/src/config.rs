@@ -1,0 +1,170 @@
+//! The one validated value, and how it is made: defaults, then the file, then the flags.
+//!
+//! The rule it keeps: whoever holds a `NodeControllerConfig` needs to check nothing any more.
+//! Judging is in `validation`.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use document::problem::{Origin, Problem};
+use node_config::SourceFile;
+use pod_model::Cidr;
+
+use crate::command_line::{CommandLine, Origins, Used, write};
+use crate::controllers::RunningControllers;
+use crate::settings::Settings;
+use crate::{file, validation};
+
+/// What the node controller runs with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeControllerConfig {
+    pub connection: ApiConnection,
+    pub controllers: RunningControllers,
+    pub lifecycle: LifecycleSettings,
+    /// None: this instance acts without asking others.
+    pub leader: Option<LeaderElection>,
+    /// None: no pod ranges are handed out.
+    pub ranges: Option<PodRanges>,
+    /// How many finished pods may stay; none for no limit.
+    pub terminated_pods: Option<u32>,
+    pub cloud: Option<CloudSource>,
+    /// None: there is no secure port.
+    pub serving: Option<Serving>,
+    /// Where `explain` is answered; none for nowhere.
+    pub local_socket: Option<String>,
+    /// How long what is under way may take at the end.
+    pub shutdown_timeout: Duration,
+    /// Whether tolerations may compare numbers (gate TaintTolerationComparisonOperators).
+    pub tolerations_compare: bool,
+    pub logging: LogSettings,
+}
+
+/// How to reach the API server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApiConnection {
+    /// Empty: as a pod of the cluster, or by `master` alone.
+    pub kubeconfig: String,
+    /// Wins over the kubeconfig's server; empty for none.
+    pub master: String,
+    /// Requests per second and at once; none for no limit.
+    pub rate: Option<(f32, u32)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LifecycleSettings {
+    /// How often the cloud is asked.
+    pub monitor_period: Duration,
+    pub monitor_grace: Duration,
+    pub startup_grace: Duration,
+    /// Nodes per second; 0 for never.
+    pub eviction_rate: f32,
+    pub secondary_eviction_rate: f32,
+    /// A zone is large above this number of nodes.
+    pub large_above: u32,
+    pub unhealthy_share: f32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaderElection {
+    pub lease: Duration,
+    pub renew: Duration,
+    pub retry: Duration,
+    pub namespace: String,
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodRanges {
+    /// One, or one of each family; with the mask size of a node's part.
+    pub cluster: Vec<(Cidr, u8)>,
+    /// None, one, or one of each family: left out.
+    pub service: Vec<Cidr>,
+}
+
+/// Who knows the machines behind the nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CloudSource {
+    File(String),
+    Program(String),
+}
+
+/// The secure port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serving {
+    pub address: SocketAddr,
+    /// Certificate and key; without them one is made here.
+    pub certificate: Option<(String, String)>,
+    /// Where a certificate that is made here is kept; none for memory.
+    pub cert_dir: Option<String>,
+    pub tls_floor: TlsFloor,
+    /// Names of TLS 1.2 suites; empty for all that are safe.
+    pub cipher_suites: Vec<String>,
+    /// File of authorities of client certificates.
+    pub client_ca_file: Option<String>,
+    pub delegation: Delegation,
+    /// Exact paths, or beginnings that end in `*`.
+    pub open_paths: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsFloor {
+    Tls12,
+    Tls13,
+}
+
+/// Asking the API server who calls and what they may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delegation {
+    /// None: bearer tokens are not taken.
+    pub authentication_kubeconfig: Option<String>,
+    /// None: nothing but the open paths is answered.
+    pub authorization_kubeconfig: Option<String>,
+    /// Whether the authority of client certificates is looked up in the cluster too.
+    pub look_up_authority: bool,
+    pub token_lasts: Duration,
+    pub permission_lasts: Duration,
+    pub refusal_lasts: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSettings {
+    pub json: bool,
+    pub split_stream: bool,
+    pub verbosity: u64,
+    pub modules: Vec<ModuleLevel>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModuleLevel {
+    pub file_pattern: String,
+    pub verbosity: u32,
+}
+
+/// What came out.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// None if one of the problems is an error.
+    pub config: Option<NodeControllerConfig>,
+    pub problems: Vec<Problem>,
+}
+
+/// Puts the file below the flags, and judges the whole.
+pub fn load(line: CommandLine, config_file: Option<&SourceFile>) -> Loaded {
+    let CommandLine { mut problems, used, .. } = line;
+    let mut settings = Settings::default();
+    let mut origins = Origins::new();
+    if let Some(config_file) = config_file {
+        problems.extend(file::read(config_file, &mut settings, &mut origins));
+    }
+    for Used { row, value } in used {
+        let origin = Origin::flag(row.name);
+        if let Err(expected) = write(row, value, &mut settings) {
+            problems.push(Problem::error("", expected).at(origin.clone()));
+        }
+        origins.insert(row.name, origin);
+    }
+    let (config, found) = validation::judge(&settings, &origins);
+    problems.extend(found);
+    let refused = problems.iter().any(Problem::is_error);
+    Loaded { config: if refused { None } else { config }, problems }
+}

@@ -1,0 +1,198 @@
+//! Reads a file of `KubeControllerManagerConfiguration` v1alpha1 into the settings.
+//!
+//! The rule it keeps: strict. A field that nobody knows, a value of another kind and a key given
+//! twice are errors; sections and fields that do nothing here are warnings. Upstream's type has its
+//! fields named as in Go; case does not matter here, since nobody can remember which are how.
+
+use std::collections::BTreeMap;
+
+use document::problem::{Origin, Problem};
+use document::{Node, Number, Value, child_path};
+use node_config::SourceFile;
+use node_config::flags::{FlagValue, absorb};
+
+use crate::command_line::{Origins, write};
+use crate::settings::Settings;
+use crate::table::{self, FOREIGN_SECTIONS, Field, Row, UNUSED_FIELDS};
+
+const API_VERSION: &str = "kubecontrollermanager.config.k8s.io/v1alpha1";
+const KIND: &str = "KubeControllerManagerConfiguration";
+/// The one field that has no flag of its own.
+const SECOND_SERVICE_RANGE: &str = "NodeIPAMController.SecondaryServiceCIDR";
+
+/// Reads the file into `settings`, and where each came from into `origins`.
+pub(crate) fn read(
+    file: &SourceFile,
+    settings: &mut Settings,
+    origins: &mut Origins,
+) -> Vec<Problem> {
+    let origin = Origin::File { path: file.path.as_str().into(), line: 0, column: 0 };
+    let document = match document::parse(&file.bytes, &origin) {
+        Ok(document) => document,
+        Err(problem) => return vec![problem],
+    };
+    let mut problems: Vec<Problem> = document
+        .repeated_keys
+        .into_iter()
+        .map(|problem| Problem { severity: document::problem::Severity::Error, ..problem })
+        .collect();
+    let Some(entries) = document.root.as_map() else {
+        let found = document.root.kind_name();
+        problems.push(
+            Problem::error("", format!("expected an object, found {found}"))
+                .at(document.root.origin.clone()),
+        );
+        return problems;
+    };
+    check_type(&document.root, &mut problems);
+    let known = Known::new();
+    let mut reader = Reader { known, settings, origins, problems };
+    for (key, node) in entries {
+        if !matches!(key.as_str(), "apiVersion" | "kind") {
+            reader.field(&child_path("", key), node);
+        }
+    }
+    reader.problems
+}
+
+fn check_type(root: &Node, problems: &mut Vec<Problem>) {
+    for (field, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        match root.get(field) {
+            Some(node) if node.as_str() == Some(expected) => {}
+            Some(node) => problems.push(
+                Problem::error(field, format!("expected {expected}"))
+                    .with_value(node.shown())
+                    .at(node.origin.clone()),
+            ),
+            None => problems.push(
+                Problem::error(field, format!("missing, expected {expected}"))
+                    .at(root.origin.clone()),
+            ),
+        }
+    }
+}
+
+/// What a path means, by its text in small letters.
+#[derive(Clone, Copy)]
+enum Meaning {
+    Row(&'static Row),
+    SecondServiceRange,
+    /// Goes deeper.
+    Section,
+    Foreign,
+    Unused(&'static str),
+}
+
+struct Known(BTreeMap<String, Meaning>);
+
+impl Known {
+    fn new() -> Self {
+        let mut known = BTreeMap::new();
+        let mut put = |path: &str, meaning: Meaning| {
+            let path = path.to_ascii_lowercase();
+            for (at, _) in path.match_indices('.') {
+                known.entry(path[..at].to_owned()).or_insert(Meaning::Section);
+            }
+            known.insert(path, meaning);
+        };
+        for row in table::own().iter().filter(|row| !row.path.is_empty()) {
+            put(row.path, Meaning::Row(row));
+        }
+        put(SECOND_SERVICE_RANGE, Meaning::SecondServiceRange);
+        for section in FOREIGN_SECTIONS {
+            put(section, Meaning::Foreign);
+        }
+        for (path, why) in UNUSED_FIELDS {
+            put(path, Meaning::Unused(why));
+        }
+        Self(known)
+    }
+}
+
+struct Reader<'a> {
+    known: Known,
+    settings: &'a mut Settings,
+    origins: &'a mut Origins,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn field(&mut self, path: &str, node: &Node) {
+        let Some(meaning) = self.known.0.get(&path.to_ascii_lowercase()).copied() else {
+            self.refuse(path, node, "unknown field", false);
+            return;
+        };
+        if node.is_null() {
+            return;
+        }
+        match meaning {
+            Meaning::Section => match node.as_map() {
+                Some(entries) => {
+                    for (key, child) in entries {
+                        self.field(&child_path(path, key), child);
+                    }
+                }
+                None => self.refuse(path, node, "expected an object", true),
+            },
+            Meaning::Foreign => {
+                let message = "it belongs to a controller that does not run here";
+                self.problems.push(Problem::warning(path, message).at(node.origin.clone()));
+            }
+            Meaning::Unused(why) => {
+                let message = format!("it has no effect here: {why}");
+                self.problems.push(Problem::warning(path, message).at(node.origin.clone()));
+            }
+            Meaning::SecondServiceRange => match node.as_str() {
+                Some(text) => text.clone_into(&mut self.settings.secondary_service_range),
+                None => self.refuse(path, node, "expected a string", true),
+            },
+            Meaning::Row(row) => self.set(row, path, node),
+        }
+    }
+
+    fn set(&mut self, row: &'static Row, path: &str, node: &Node) {
+        if self.origins.contains_key(row.name) {
+            self.refuse(path, node, "the same field stands here twice", false);
+            return;
+        }
+        match value(row, node) {
+            Ok(value) => match write(row, value, self.settings) {
+                Ok(()) => {
+                    self.origins.insert(row.name, node.origin.clone());
+                }
+                Err(expected) => self.refuse(path, node, expected, true),
+            },
+            Err(expected) => self.refuse(path, node, &expected, true),
+        }
+    }
+
+    fn refuse(&mut self, path: &str, node: &Node, message: &str, show: bool) {
+        let problem = Problem::error(path, message).at(node.origin.clone());
+        self.problems.push(if show { problem.with_value(node.shown()) } else { problem });
+    }
+}
+
+/// The value of a field, by the kind of its flag.
+fn value(row: &Row, node: &Node) -> Result<FlagValue, String> {
+    let wrong = |expected: &str| Err(format!("expected {expected}, found {}", node.kind_name()));
+    match (row.field, &node.value) {
+        (Field::Bool(_), Value::Bool(value)) => Ok(FlagValue::Bool(*value)),
+        (Field::Bool(_), _) => wrong("a boolean"),
+        (Field::Int32(_) | Field::Int(_), Value::Number(Number::Integer(value))) => {
+            i64::try_from(*value).map(FlagValue::Integer).map_err(|_| "expected 64 bits".to_owned())
+        }
+        (Field::Int32(_) | Field::Int(_), _) => wrong("a whole number"),
+        (Field::Float(_), Value::Number(number)) => absorb(row.kind(), None, &number.text()),
+        (Field::Float(_), _) => wrong("a number"),
+        (Field::Words(_), Value::List(items)) => {
+            let words = items.iter().map(|item| item.as_str().map(str::to_owned));
+            match words.collect::<Option<Vec<_>>>() {
+                Some(words) => Ok(FlagValue::List(words)),
+                None => Err("expected a list of strings".to_owned()),
+            }
+        }
+        (Field::Words(_), _) => wrong("a list of strings"),
+        (_, Value::String(text)) => absorb(row.kind(), None, text),
+        _ => wrong("a string"),
+    }
+}

@@ -1,0 +1,32 @@
+//! Flags named as kube-controller-manager's, and a file of its configuration, become one validated
+//! `NodeControllerConfig`.
+//!
+//! Pure: bytes and words in, values and findings out. The rule it keeps: what upstream refuses is
+//! refused, with all reasons at once, each naming flag (or file and field), value and what was
+//! expected; what upstream takes for controllers that do not run here is checked for its form,
+//! taken, and told as a warning, so that a unit file can be kept. A flag wins over the file. Upstream
+//! itself reads no file; ours is its `KubeControllerManagerConfiguration` v1alpha1.
+
+mod command_line;
+mod config;
+mod controllers;
+mod file;
+mod settings;
+mod table;
+mod usage;
+mod validation;
+
+#[cfg(test)]
+mod tests;
+
+pub use command_line::{CommandLine, parse};
+pub use config::{
+    ApiConnection, CloudSource, Delegation, LeaderElection, LifecycleSettings, Loaded, LogSettings,
+    ModuleLevel, NodeControllerConfig, PodRanges, Serving, TlsFloor, load,
+};
+pub use controllers::RunningControllers;
+pub use node_config::SourceFile;
+pub use usage::usage;
+
+/// The release of Kubernetes whose flags these are.
+pub const KUBERNETES_VERSION: &str = node_config::flags::KUBERNETES_VERSION;

@@ -1,0 +1,71 @@
+//! The seam to a cloud: which machines it has, where they are, and whether they run.
+//!
+//! Rule: an answer is either certain or an error. "There is no such instance" is said only when the
+//! cloud itself said so; whoever cannot tell returns an error, since a node may be deleted on a
+//! clear no. Does not write anything, neither to the cloud nor to the cluster.
+
+use std::collections::BTreeMap;
+
+use crate::PortFuture;
+
+/// Which node is meant: a cloud may know it by its id, or only by its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloudNodeName {
+    pub name: String,
+    /// Such as `aws:///eu-1a/i-0123`; empty while nobody has said so.
+    pub provider_id: String,
+}
+
+/// Whether an instance runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InstanceState {
+    Running,
+    ShutDown,
+    /// It is there; more could not be learnt.
+    #[default]
+    Unknown,
+}
+
+/// An address of an instance, as the API names kinds: `InternalIP`, `ExternalIP`, `Hostname`,
+/// `InternalDNS`, `ExternalDNS`. Others are skipped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloudAddress {
+    pub kind: String,
+    pub address: String,
+}
+
+/// What a cloud says about one instance. Empty text: it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloudInstance {
+    /// The name of its node.
+    pub node: String,
+    pub provider_id: String,
+    pub instance_type: String,
+    pub zone: String,
+    pub region: String,
+    pub state: InstanceState,
+    pub addresses: Vec<CloudAddress>,
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Why a cloud gave no answer. All mean the same to a caller: nothing is known, ask again later.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cloud {cloud}: {cause}")]
+pub struct CloudError {
+    pub cloud: String,
+    pub cause: String,
+}
+
+/// A cloud. Every call ends within a deadline of the adapter's.
+pub trait CloudProvider: Send + Sync {
+    /// For messages.
+    fn name(&self) -> &str;
+    /// One instance; none only when the cloud is certain that it does not have it.
+    fn instance<'a>(
+        &'a self,
+        node: &'a CloudNodeName,
+    ) -> PortFuture<'a, Result<Option<CloudInstance>, CloudError>>;
+    /// All instances that are meant to be nodes. One that is missing here is not yet gone: `instance`
+    /// is asked before anything follows from it.
+    fn instances(&self) -> PortFuture<'_, Result<Vec<CloudInstance>, CloudError>>;
+}
