@@ -71,6 +71,11 @@ impl LifeSigns {
         self.heard
     }
 
+    /// When its lease was last renewed, on its own clock.
+    pub fn renewed(&self) -> Option<Stamp> {
+        self.renewed
+    }
+
     /// The last point at which it is still within its grace.
     pub fn patience_ends(&self, grace: &Grace) -> Attended {
         let posted = self.heartbeat.is_some();

@@ -185,6 +185,18 @@ impl NodeLifecycle {
         }
     }
 
+    /// A node's lease was read, or listed: a sign of life as any, but it says nothing about what else
+    /// there was to hear, so it proves nothing.
+    pub fn lease_read(&mut self, now: Moment, node: NodeId, renewed: Stamp) {
+        let at = self.attention.at_most(now);
+        if let Some(record) = self.roster.get_mut(node) {
+            record.signs.lease_seen(renewed, at);
+            if record.silent {
+                self.recount(node, at);
+            }
+        }
+    }
+
     /// A node is gone.
     pub fn forget(&mut self, node: NodeId) -> Vec<Action> {
         self.queue.leave(node);
@@ -441,6 +453,19 @@ impl NodeLifecycle {
     /// For how long we looked and heard nothing of a node.
     pub fn silence(&self, node: NodeId) -> Option<Duration> {
         self.roster.get(node).map(|record| self.attention.attended().since(record.signs.heard()))
+    }
+
+    /// When its lease was last renewed, on its own clock, as far as we heard.
+    pub fn renewed(&self, node: NodeId) -> Option<Stamp> {
+        self.roster.get(node)?.signs.renewed()
+    }
+
+    /// Whether a node's grace is over at this moment of our attention: what was decided on its
+    /// silence may have to wait for its turn, and must not be carried out when it spoke meanwhile.
+    pub fn is_silent(&self, node: NodeId) -> bool {
+        self.roster.get(node).is_some_and(|record| {
+            self.attention.attended() > record.signs.patience_ends(&self.settings.grace)
+        })
     }
 
     /// When a node that stays silent will be called so.

@@ -157,6 +157,17 @@ impl Evictions {
         actions
     }
 
+    /// Our view of a node was whole through this moment: a node that was known without such taints
+    /// was still so then. Without this the last *change* of a quiet node would be the bound for a
+    /// taint whose own time cannot be trusted.
+    pub fn still_clean(&mut self, node: NodeId, through: Moment) {
+        if let Some(known) = self.nodes.get_mut(&node)
+            && known.threats.is_empty()
+        {
+            known.clean_at = known.clean_at.max(Some(through));
+        }
+    }
+
     /// A node is gone; what is due on it is left to the clean-up of orphans.
     pub fn node_gone(&mut self, node: NodeId) {
         self.nodes.remove(&node);
@@ -207,6 +218,8 @@ impl Evictions {
     }
 
     fn schedule(&mut self, pod: PodId, when: Moment, node: NodeId) {
+        // One deadline per pod: another would outlive its entry.
+        self.drop_schedule(pod);
         self.deadlines.insert((when, pod));
         self.scheduled.insert(pod, (when, node));
     }
@@ -233,9 +246,12 @@ impl Evictions {
         actions
     }
 
-    /// A deletion did not go through and is due again at this moment.
+    /// A deletion did not go through and is due again at this moment, if the node's taints still
+    /// send anybody away.
     pub fn delete_failed(&mut self, node: NodeId, pod: PodId, again_at: Moment) {
-        self.schedule(pod, again_at, node);
+        if !self.threats(node).is_empty() {
+            self.schedule(pod, again_at, node);
+        }
     }
 
     /// When the next pod is due.

@@ -1,6 +1,9 @@
-//! Policies of the node, pure: facts and wishes in, verdicts out. Admission, eviction and the like
-//! are planned here; so far there is the question whether the agent may start on this machine.
+//! Policies of the node, pure: facts and wishes in, verdicts out. Whether the agent may start on
+//! this machine, whether a pod may run here, what of the dead goes; eviction and the like are
+//! planned here.
 
+pub mod admission;
+pub mod garbage;
 mod start_up;
 
 pub use start_up::{MachineFacts, Refusal, StartWishes, refusals};

@@ -230,6 +230,41 @@ fn deleting_waits_for_the_deadline_and_for_the_proof() {
 }
 
 #[test]
+fn a_quiet_node_was_clean_for_as_long_as_we_looked() {
+    let bearing = [bears(None, Some(300))];
+    let mut evictions = Evictions::new(false);
+    evictions.still_clean(NODE, at(50));
+    evictions.node_seen(at(100), NODE, &node(&[]), [pod(&bearing, None)]);
+    evictions.still_clean(NODE, at(90));
+    evictions.still_clean(NODE, at(5_000));
+    // The clock that dated this taint is behind by more than an hour.
+    evictions.node_seen(at(5_001), NODE, &node(&[lost(400)]), [pod(&bearing, None)]);
+    assert_eq!(evictions.deadline(POD), Some(at(5_300)));
+    evictions.still_clean(NODE, at(5_200));
+    evictions.node_seen(at(5_201), NODE, &node(&[lost(400)]), [pod(&bearing, None)]);
+    assert_eq!(evictions.deadline(POD), Some(at(5_300)), "one that has them is not clean");
+}
+
+#[test]
+fn a_failed_deletion_has_one_new_deadline_at_most() {
+    let bearing = [bears(None, Some(300))];
+    let mut evictions = Evictions::new(false);
+    let tainted = node(&[lost(100)]);
+    evictions.node_seen(at(100), NODE, &tainted, [pod(&bearing, None)]);
+    assert_eq!(evictions.due(at(405), &proven(405)), [PodAction::Delete(POD)]);
+    // While the deletion was on its way the pod was seen again, and has a deadline again.
+    evictions.pod_seen(at(406), NODE, &pod(&bearing, None));
+    evictions.delete_failed(NODE, POD, at(407));
+    assert_eq!(evictions.len(), 1);
+    assert_eq!(evictions.due(at(410), &proven(410)), [PodAction::Delete(POD)]);
+    assert_eq!(evictions.next_wake(), None, "nothing is left behind");
+    // And once nobody is sent away any more it has none.
+    evictions.node_seen(at(411), NODE, &node(&[]), [pod(&bearing, None)]);
+    evictions.delete_failed(NODE, POD, at(412));
+    assert_eq!(evictions.next_wake(), None);
+}
+
+#[test]
 fn who_bears_nothing_goes_at_once_and_is_told_of_once() {
     let mut evictions = Evictions::new(false);
     assert_eq!(evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&[], None)]), []);

@@ -1,0 +1,94 @@
+//! What is asked for, and what becomes of what could not be had.
+
+use super::*;
+use crate::testing::{first, one};
+use ContentKind::{ConfigMap, Secret};
+
+#[test]
+fn every_reference_is_wanted_once() {
+    let pod = one("envFrom: [{configMapRef: {name: a}}, {secretRef: {name: b}}, {}], \
+         env: [{name: X, valueFrom: {configMapKeyRef: {name: c, key: k}}}, \
+               {name: U, valueFrom: {secretKeyRef: {name: b, key: k}}}, \
+               {name: Z, value: said, valueFrom: {secretKeyRef: {name: unused, key: k}}}, \
+               {name: W, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: V, value: v}]");
+    let names = [(ConfigMap, "a"), (ConfigMap, "c"), (Secret, "b")];
+    assert_eq!(wanted(first(&pod)), names.map(|(kind, name)| (kind, name.to_owned())).into());
+}
+
+fn contents() -> Contents {
+    let data = [("key".to_owned(), b"value".to_vec()), ("raw".to_owned(), b"\xff".to_vec())];
+    let zero = [("key".to_owned(), b"a\0b".to_vec())];
+    Contents {
+        has_source: true,
+        found: [
+            ((ConfigMap, "there".to_owned()), Content::Found(data.clone().into())),
+            ((Secret, "there".to_owned()), Content::Found(data.into())),
+            ((Secret, "zero".to_owned()), Content::Found(zero.into())),
+            ((ConfigMap, "absent".to_owned()), Content::NotFound),
+            ((Secret, "absent".to_owned()), Content::NotFound),
+            ((Secret, "broken".to_owned()), Content::Failed("it broke".into())),
+        ]
+        .into(),
+    }
+}
+
+fn value(
+    kind: ContentKind,
+    name: &str,
+    key: &str,
+    optional: bool,
+) -> Result<Option<String>, String> {
+    let reference = Reference { kind, namespace: "shop", name, optional };
+    reference.value(&contents(), key).map_err(|error| error.to_string())
+}
+
+#[test]
+fn values_and_refusals() {
+    let said = |text: &str| Err(text.to_owned());
+    for (kind, name, key, optional, expected) in [
+        (ConfigMap, "there", "key", false, Ok(Some("value".to_owned()))),
+        (Secret, "there", "key", false, Ok(Some("value".to_owned()))),
+        (ConfigMap, "there", "no", false, said("couldn't find key no in ConfigMap shop/there")),
+        (Secret, "there", "no", false, said("couldn't find key no in Secret shop/there")),
+        (Secret, "there", "no", true, Ok(None)),
+        (ConfigMap, "absent", "key", false, said("configmap \"absent\" not found")),
+        (Secret, "absent", "key", false, said("secret \"absent\" not found")),
+        (ConfigMap, "absent", "key", true, Ok(None)),
+        (Secret, "broken", "key", true, said("it broke")),
+        (Secret, "unasked", "key", true, said("secret \"unasked\" has not been read yet")),
+        (
+            Secret,
+            "there",
+            "raw",
+            false,
+            said("key raw of shop/there: not a text that an environment variable can hold"),
+        ),
+        (
+            Secret,
+            "zero",
+            "key",
+            false,
+            said("key key of shop/zero: not a text that an environment variable can hold"),
+        ),
+    ] {
+        assert_eq!(value(kind, name, key, optional), expected, "{kind:?} {name} {key}");
+    }
+}
+
+#[test]
+fn without_anybody_to_ask_even_optional_ones_are_refused() {
+    for (kind, text) in [
+        (ConfigMap, "couldn't get configMap shop/a, no kubeClient defined"),
+        (Secret, "couldn't get secret shop/a, no kubeClient defined"),
+    ] {
+        let reference = Reference { kind, namespace: "shop", name: "a", optional: true };
+        let error = reference.data(&Contents::default()).expect_err("nobody");
+        assert_eq!(error.to_string(), text);
+    }
+}
+
+#[test]
+fn values_are_not_shown_by_mistake() {
+    let shown = format!("{:?}", contents());
+    assert!(shown.contains("key") && !shown.contains("value"), "{shown}");
+}

@@ -1,0 +1,72 @@
+//! Limits of huge pages, under the names that the kernel's cgroup files have.
+//!
+//! Rule: every page size that the machine has gets a limit; where nobody asked for such pages it
+//! is zero, so that none can be taken.
+//!
+//! upstream: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, pkg/kubelet/cm
+
+use std::collections::BTreeMap;
+
+use pod_model::Quantity;
+use pod_model::pod::resources::HUGE_PAGES_PREFIX;
+use pod_model::pod::{Container, Pod, ResourceList};
+
+use crate::inputs::{Gates, Machine};
+use crate::pod_resources::pod_level;
+
+#[cfg(test)]
+mod tests;
+
+/// What a cgroup that holds pods is given: as good as everything.
+const UNBOUNDED: u64 = 1 << 62;
+
+/// `2MB` for 2097152 bytes; none for a size that is no whole number of its largest unit.
+pub(crate) fn size_name(bytes: i64) -> Option<String> {
+    const UNITS: [&str; 6] = ["B", "KB", "MB", "GB", "TB", "PB"];
+    let (mut size, mut unit) = (bytes, 0);
+    while size > 0 && size % 1024 == 0 && unit < UNITS.len() - 1 {
+        size /= 1024;
+        unit += 1;
+    }
+    (size > 0 && size <= 1024).then(|| format!("{size}{}", UNITS[unit]))
+}
+
+/// Amounts by the kernel's name of their page size.
+fn by_size(list: &ResourceList) -> BTreeMap<String, u64> {
+    let mut sizes = BTreeMap::new();
+    for (name, amount) in list.iter() {
+        let size = name.strip_prefix(HUGE_PAGES_PREFIX).and_then(|size| Quantity::parse(size).ok());
+        if let Some(size) = size.and_then(|size| size_name(size.value())) {
+            let sum: &mut u64 = sizes.entry(size).or_default();
+            *sum = sum.saturating_add(u64::try_from(amount.value()).unwrap_or(0));
+        }
+    }
+    sizes
+}
+
+fn for_machine(machine: &Machine, wanted: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
+    let sizes = machine.huge_page_sizes.iter();
+    sizes.map(|size| (size.clone(), wanted.get(size).copied().unwrap_or(0))).collect()
+}
+
+/// A container's own limits go before the pod's.
+pub fn of_container(
+    pod: &Pod,
+    container: &Container,
+    machine: &Machine,
+    gates: &Gates,
+) -> Vec<(String, u64)> {
+    let mut wanted = pod_level(pod, gates).map(|said| by_size(&said.limits)).unwrap_or_default();
+    wanted.extend(by_size(&container.resources.limits));
+    for_machine(machine, &wanted)
+}
+
+/// From what a pod asks for in all.
+pub(crate) fn of_requests(requests: &ResourceList, machine: &Machine) -> Vec<(String, u64)> {
+    for_machine(machine, &by_size(requests))
+}
+
+/// For the cgroups above the pods.
+pub(crate) fn unbounded(machine: &Machine) -> Vec<(String, u64)> {
+    machine.huge_page_sizes.iter().map(|size| (size.clone(), UNBOUNDED)).collect()
+}

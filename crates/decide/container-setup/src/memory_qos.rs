@@ -1,0 +1,90 @@
+//! Protection and throttling of memory on cgroup v2 (feature gate `MemoryQoS`).
+//!
+//! Rule: what was asked for is protected only where the node reserves by tiers, hard for
+//! guaranteed pods and softly for the others; a container that may use more than it asked for is
+//! slowed down before it reaches its limit.
+//!
+//! upstream: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, pkg/kubelet/cm
+
+use pod_model::pod::resources::{MEMORY, qos_class};
+use pod_model::pod::{Container, Pod, QosClass};
+
+use crate::inputs::NodeFacts;
+use crate::pod_resources::{amount, requests};
+
+#[cfg(test)]
+mod tests;
+
+const MIN: &str = "memory.min";
+const LOW: &str = "memory.low";
+const HIGH: &str = "memory.high";
+
+type Files = Vec<(String, String)>;
+
+fn is_on(node: &NodeFacts) -> bool {
+    node.gates.memory_qos && node.machine.cgroup_v2
+}
+
+fn file(name: &str, bytes: i64) -> (String, String) {
+    (name.to_owned(), bytes.to_string())
+}
+
+pub fn of_container(pod: &Pod, container: &Container, node: &NodeFacts) -> Files {
+    if !is_on(node) {
+        return Files::new();
+    }
+    let request = amount(&container.resources.requests, MEMORY).value();
+    let limit = amount(&container.resources.limits, MEMORY).value();
+    let mut files = if request == 0 || !node.limits.tiered_memory_reservation {
+        vec![file(MIN, 0), file(LOW, 0)]
+    } else {
+        vec![file(protection(pod), request)]
+    };
+    if request != limit {
+        let most = if limit == 0 { amount(&node.allocatable, MEMORY).value() } else { limit };
+        if let Some(high) = throttled(request, most, node).filter(|high| *high > request) {
+            files.push(file(HIGH, high));
+        }
+    }
+    files
+}
+
+fn protection(pod: &Pod) -> &'static str {
+    if qos_class(pod) == QosClass::Guaranteed { MIN } else { LOW }
+}
+
+/// Between the two, in whole pages; none where the node does not know what it has.
+fn throttled(request: i64, most: i64, node: &NodeFacts) -> Option<i64> {
+    let page = node.machine.page_bytes;
+    if most <= 0 || page <= 0 {
+        return None;
+    }
+    let (from, to) = (request as f64, most as f64);
+    let pages = (from + (to - from) * node.limits.memory_throttling_factor) / page as f64;
+    Some((pages.floor() as i64).saturating_mul(page))
+}
+
+/// For a pod's cgroup.
+pub(crate) fn of_pod(pod: &Pod, node: &NodeFacts) -> Files {
+    let request = amount(&requests(pod, &node.gates), MEMORY).value();
+    if !is_on(node) || !node.limits.tiered_memory_reservation || request <= 0 {
+        return Files::new();
+    }
+    vec![file(protection(pod), request)]
+}
+
+/// For the cgroup of all pods and that of the burstable ones, from what each class asks for.
+pub(crate) fn of_classes(node: &NodeFacts, guaranteed: i64, burstable: i64) -> (Files, Files) {
+    if !is_on(node) {
+        return (Files::new(), Files::new());
+    }
+    if !node.limits.tiered_memory_reservation {
+        return (vec![file(MIN, 0)], vec![file(LOW, 0)]);
+    }
+    (vec![file(MIN, guaranteed.saturating_add(burstable))], vec![file(LOW, burstable)])
+}
+
+/// For a cgroup in which something is reserved for the system.
+pub(crate) fn of_reserved(node: &NodeFacts, memory: i64) -> Files {
+    if node.gates.memory_qos { vec![file(MIN, memory)] } else { Files::new() }
+}

@@ -1,0 +1,83 @@
+//! What a pod asks for and may use in all, with or without what is said for the pod itself.
+//!
+//! Rule: what the feature gate `PodLevelResources` hides is not there. The sums themselves are
+//! those of the model.
+//!
+//! upstream: component-helpers/resource/helpers.go
+
+use pod_model::pod::resources::{
+    ResourceRequirements, Side, containers_total, effective_limits, effective_requests,
+    is_pod_level_resource,
+};
+use pod_model::pod::{Pod, ResourceList};
+use pod_model::{Quantity, pod::Container};
+
+use crate::inputs::Gates;
+
+#[cfg(test)]
+mod tests;
+
+/// What is said for the pod, where that counts.
+pub(crate) fn pod_level<'p>(pod: &'p Pod, gates: &Gates) -> Option<&'p ResourceRequirements> {
+    let said = pod.spec.resources.as_deref().filter(|_| gates.pod_level_resources)?;
+    let mut names = said.requests.keys().chain(said.limits.keys());
+    names.any(is_pod_level_resource).then_some(said)
+}
+
+pub(crate) fn has_pod_level_limits(pod: &Pod, gates: &Gates) -> bool {
+    pod_level(pod, gates).is_some_and(|said| said.limits.keys().any(is_pod_level_resource))
+}
+
+pub(crate) fn has_pod_level_requests(pod: &Pod, gates: &Gates) -> bool {
+    pod_level(pod, gates).is_some_and(|said| said.requests.keys().any(is_pod_level_resource))
+}
+
+/// What the pod asks for, overhead included.
+pub fn requests(pod: &Pod, gates: &Gates) -> ResourceList {
+    if gates.pod_level_resources {
+        return effective_requests(&pod.spec);
+    }
+    let mut sum = containers_total(&pod.spec, Side::Requests);
+    for (name, amount) in pod.spec.overhead.iter() {
+        let total = sum.get(name).and_then(|present| present.checked_add(amount));
+        sum.insert(name, total.unwrap_or(*amount));
+    }
+    sum
+}
+
+/// What the pod may use, overhead included.
+pub fn limits(pod: &Pod, gates: &Gates) -> ResourceList {
+    if gates.pod_level_resources {
+        return effective_limits(&pod.spec);
+    }
+    let mut spec = pod.spec.clone();
+    spec.resources = None;
+    effective_limits(&spec)
+}
+
+/// The same without overhead.
+pub(crate) fn without_overhead(pod: &Pod, gates: &Gates, side: Side) -> ResourceList {
+    let mut sum = containers_total(&pod.spec, side);
+    if let Some(said) = pod_level(pod, gates) {
+        for (name, amount) in said.side(side).iter() {
+            if is_pod_level_resource(name) {
+                sum.insert(name, *amount);
+            }
+        }
+    }
+    sum
+}
+
+/// The amount of a resource; nothing said is zero.
+pub(crate) fn amount(list: &ResourceList, name: &str) -> Quantity {
+    list.get(name).copied().unwrap_or(Quantity::ZERO)
+}
+
+/// A container's limit or, where it has none, the pod's.
+pub(crate) fn limit_of(pod: &Pod, container: &Container, gates: &Gates, name: &str) -> Quantity {
+    let own = amount(&container.resources.limits, name);
+    match pod_level(pod, gates) {
+        Some(said) if own.is_zero() => amount(&said.limits, name),
+        _ => own,
+    }
+}

@@ -1,0 +1,108 @@
+//! What a container and a sandbox may use, as the runtime is told it.
+//!
+//! Rule: a request that was not made is the limit; a limit of zero is none. On cgroup v2 the whole
+//! container ends when it runs out of memory, unless the node wants single processes to.
+//!
+//! upstream: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, kuberuntime_sandbox_linux.go
+
+use pod_model::Quantity;
+use pod_model::pod::resources::{CPU, MEMORY, Side};
+use pod_model::pod::{Container, Pod};
+use ports::runtime_objects::LinuxResources;
+
+use crate::inputs::{NodeFacts, PodFacts};
+use crate::pod_resources::{amount, limit_of, without_overhead};
+use crate::{cpu, huge_pages, memory_qos, oom_score, swap};
+
+#[cfg(test)]
+mod tests;
+
+const WHOLE_CONTAINER_ENDS: (&str, &str) = ("memory.oom.group", "1");
+
+struct Amounts {
+    cpu_request: Option<Quantity>,
+    cpu_limit: Quantity,
+    memory_limit: Quantity,
+    /// Whole CPUs need no quota.
+    without_quota: bool,
+}
+
+/// `exclusive_cpus`: the container has whole CPUs of its own.
+pub fn of_container(
+    pod: &Pod,
+    container: &Container,
+    node: &NodeFacts,
+    exclusive_cpus: bool,
+) -> LinuxResources {
+    let mut resources = made(
+        &Amounts {
+            cpu_request: container.resources.requests.get(CPU).copied(),
+            cpu_limit: limit_of(pod, container, &node.gates, CPU),
+            memory_limit: limit_of(pod, container, &node.gates, MEMORY),
+            without_quota: exclusive_cpus,
+        },
+        node,
+    );
+    resources.oom_score_adj = oom_score::of_container(pod, container, node);
+    resources.hugepage_limits =
+        huge_pages::of_container(pod, container, &node.machine, &node.gates);
+    swap::apply(&mut resources, pod, container, node);
+    resources.unified.extend(memory_qos::of_container(pod, container, node));
+    resources
+}
+
+/// What all containers of the pod come to, without overhead.
+pub fn of_sandbox(pod: &Pod, node: &NodeFacts, facts: &PodFacts) -> LinuxResources {
+    let requests = without_overhead(pod, &node.gates, Side::Requests);
+    let limits = without_overhead(pod, &node.gates, Side::Limits);
+    let amounts = Amounts {
+        cpu_request: requests.get(CPU).copied(),
+        cpu_limit: amount(&limits, CPU),
+        memory_limit: amount(&limits, MEMORY),
+        without_quota: facts.exclusive_cpus,
+    };
+    made(&amounts, node)
+}
+
+/// What the pod costs beyond its containers; asked for and limited alike.
+pub fn of_overhead(pod: &Pod, node: &NodeFacts) -> LinuxResources {
+    let overhead = &pod.spec.overhead;
+    if overhead.is_empty() {
+        return LinuxResources::default();
+    }
+    let cpu = amount(overhead, CPU);
+    let amounts = Amounts {
+        cpu_request: Some(cpu),
+        cpu_limit: cpu,
+        memory_limit: amount(overhead, MEMORY),
+        without_quota: false,
+    };
+    made(&amounts, node)
+}
+
+/// The period in microseconds that quotas on this node are counted in.
+pub(crate) fn cpu_period(node: &NodeFacts) -> i64 {
+    if node.gates.custom_cpu_period { node.limits.cpu_period } else { cpu::DEFAULT_PERIOD }
+}
+
+fn made(amounts: &Amounts, node: &NodeFacts) -> LinuxResources {
+    let request = amounts.cpu_request.unwrap_or(amounts.cpu_limit);
+    let mut resources = LinuxResources {
+        cpu_shares: cpu::shares(request.milli_value()),
+        memory_limit: amounts.memory_limit.value(),
+        ..LinuxResources::default()
+    };
+    if node.limits.cpu_quota {
+        resources.cpu_period = cpu_period(node);
+        resources.cpu_quota = if amounts.without_quota {
+            -1
+        } else {
+            cpu::quota(amounts.cpu_limit.milli_value(), resources.cpu_period)
+        };
+    }
+    if node.machine.cgroup_v2 && !node.limits.single_process_oom_kill {
+        let (file, value) = WHOLE_CONTAINER_ENDS;
+        resources.unified.insert(file.to_owned(), value.to_owned());
+    }
+    resources
+}

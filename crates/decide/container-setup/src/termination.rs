@@ -1,0 +1,141 @@
+//! What a container left behind when it ended.
+//!
+//! Rule: what it wrote into its message file counts; where that is empty, it failed, and its
+//! policy says so, the end of its log does. Each source has a cap, and all containers of a pod
+//! share one. Nothing but the end of the log is needed for that ([`LOG_TAIL`]).
+//!
+//! upstream: pkg/kubelet/kuberuntime/kuberuntime_container.go, pkg/kubelet/status/status_manager.go
+
+use pod_model::log_line;
+use pod_model::pod::{Container, Pod};
+use ports::runtime_objects::{ContainerRecord, ContainerState};
+
+use crate::identity;
+
+#[cfg(test)]
+mod tests;
+
+/// As much of the message file as counts, from its end.
+pub const FILE_CAP: usize = 4 * 1024;
+/// As much of a log as counts, from its end.
+pub const LOG_CAP: usize = 2 * 1024;
+const LOG_LINES: usize = 80;
+/// What all messages of a pod may have together.
+const POD_CAP: usize = 12 * 1024;
+
+/// A line of a log begins with at most this much that is not the container's.
+const LONGEST_LINE_START: usize = 64;
+/// So many bytes from the end of a log hold all that can count, with a line cut in two at their
+/// beginning.
+pub const LOG_TAIL: usize = LOG_CAP + 2 * LOG_LINES * LONGEST_LINE_START;
+
+/// Where to look.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sources {
+    /// The message file on this machine; none where there is none.
+    pub file: Option<String>,
+    /// The log, where it counts if the file says nothing.
+    pub log: Option<String>,
+}
+
+/// Where the message of a container that has exited is to be found.
+pub fn sources(record: &ContainerRecord) -> Sources {
+    if record.state != ContainerState::Exited {
+        return Sources::default();
+    }
+    let notes = identity::notes(&record.annotations);
+    let path = absolute(&notes.termination_message_path);
+    let mount = record.mounts.iter().find(|mount| mount.container_path == path);
+    // What could not even be started has no log.
+    let is_log_wanted = notes.termination_message_policy == "FallbackToLogsOnError"
+        && record.exit_code != 0
+        && record.reason != "ContainerCannotRun";
+    Sources {
+        file: mount.filter(|_| path != "/").map(|mount| mount.host_path.clone()),
+        log: is_log_wanted.then(|| record.log_path.clone()),
+    }
+}
+
+fn absolute(path: &str) -> String {
+    if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
+}
+
+/// What was read; an error is its text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Readings {
+    /// The end of the message file; none where it is not there.
+    pub file: Option<Result<Vec<u8>, String>>,
+    /// The last [`LOG_TAIL`] bytes of the log, where it counts; whether that is all of it.
+    pub log: Option<Result<(Vec<u8>, bool), String>>,
+}
+
+/// The message to show, after what the runtime itself said.
+pub fn message(record: &ContainerRecord, sources: &Sources, readings: &Readings) -> String {
+    let left = match (&readings.file, &sources.file) {
+        (Some(Ok(bytes)), _) if !bytes.is_empty() => {
+            let from = bytes.len().saturating_sub(FILE_CAP);
+            String::from_utf8_lossy(bytes.get(from..).unwrap_or_default()).into_owned()
+        }
+        (Some(Err(why)), Some(path)) => {
+            format!("Error on reading termination log {path}: {why}")
+        }
+        _ => match &readings.log {
+            None => String::new(),
+            Some(Ok((bytes, is_whole))) => end_of_log(bytes, *is_whole),
+            Some(Err(why)) => format!("Error on reading termination message from logs: {why}"),
+        },
+    };
+    match (record.message.as_str(), left.as_str()) {
+        (said, "") => said.to_owned(),
+        ("", left) => left.to_owned(),
+        (said, left) => format!("{said}: {left}"),
+    }
+}
+
+/// The container's own text at the end of a log: of the last lines, the last bytes.
+pub fn end_of_log(tail: &[u8], is_whole: bool) -> String {
+    let tail_lines = tail.strip_suffix(b"\n").unwrap_or(tail);
+    let lines: Vec<&[u8]> = match tail_lines {
+        b"" => Vec::new(),
+        lines => lines.split(|byte| *byte == b'\n').collect(),
+    };
+    let from = lines.len().saturating_sub(LOG_LINES);
+    let mut text = Vec::new();
+    for (place, line) in lines.iter().enumerate().skip(from) {
+        match log_line::parse(line) {
+            Some(parsed) => {
+                text.extend_from_slice(parsed.text);
+                if !parsed.is_partial {
+                    text.push(b'\n');
+                }
+            }
+            // The end of a line whose beginning was not read.
+            None if place == 0 && !is_whole => {
+                text.extend_from_slice(line);
+                text.push(b'\n');
+            }
+            None => {}
+        }
+    }
+    let from = text.len().saturating_sub(LOG_CAP);
+    String::from_utf8_lossy(text.get(from..).unwrap_or_default()).into_owned()
+}
+
+/// What each container of a pod may show.
+pub fn cap_of_pod(pod: &Pod) -> usize {
+    POD_CAP.checked_div(pod.spec.all_containers().count()).unwrap_or(POD_CAP)
+}
+
+/// A message within a cap, cut at a whole character.
+pub fn capped(mut message: String, cap: usize) -> String {
+    if message.len() > cap {
+        message.truncate(message.floor_char_boundary(cap));
+    }
+    message
+}
+
+/// Where the container writes its message, absolute in its own view; none where it has no place.
+pub fn container_path(container: &Container) -> Option<String> {
+    let path = &*container.termination_message_path;
+    (!path.is_empty()).then(|| absolute(path))
+}

@@ -1,0 +1,102 @@
+//! Whether the node can do what a pod asks of it: kernel parameters, AppArmor, strict groups, what
+//! the pod says for itself as a whole.
+//!
+//! Rules: the order is the reference's: kernel parameters before room, the others after; AppArmor
+//! is asked only before a pod has run. The first that fails gives reason and message.
+//!
+//! upstream: pkg/kubelet/lifecycle/handlers.go, pkg/kubelet/lifecycle/predicate.go,
+//! pkg/security/apparmor/validate.go
+
+use pod_model::pod::security::{ProfileType, SecurityProfile, SupplementalGroupsPolicy};
+use pod_model::pod::spec::PodPhase;
+use pod_model::pod::{Container, Pod};
+
+use super::sysctls::AllowedSysctls;
+use super::{NodeRoom, Verdict, judge, rejected};
+
+#[cfg(test)]
+mod tests;
+
+/// How profiles were asked for before there was a field for them.
+const ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
+
+/// What this node and its runtime can do for pods.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeAbilities {
+    pub sysctls: AllowedSysctls,
+    /// Whether the kernel enforces AppArmor profiles.
+    pub app_armor: bool,
+    /// Whether the runtime knows the policy `Strict` of supplemental groups.
+    pub strict_groups: bool,
+    /// The gate `PodLevelResources`.
+    pub pod_level_resources: bool,
+}
+
+/// Every check, in the reference's order.
+pub fn judge_all(
+    pod: &Pod,
+    room: &NodeRoom,
+    abilities: &NodeAbilities,
+    others: &[&Pod],
+) -> Verdict {
+    if let Some(refusal) = abilities.sysctls.refusal(pod) {
+        return rejected("SysctlForbidden", format!("forbidden sysctl: {refusal}"));
+    }
+    let verdict = judge(pod, room, others);
+    let is_of_other_system =
+        matches!(&verdict, Verdict::Rejected { reason, .. } if reason.starts_with("PodOS"));
+    if wants_strict_groups(pod) && !abilities.strict_groups && !is_of_other_system {
+        let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
+        return rejected("SupplementalGroupsPolicyNotSupported", message);
+    }
+    if verdict != Verdict::Admitted {
+        return verdict;
+    }
+    if let Some(problem) = app_armor_problem(pod, abilities.app_armor) {
+        return rejected("AppArmor", format!("Cannot enforce AppArmor: {problem}"));
+    }
+    let says_for_itself = pod
+        .spec
+        .resources
+        .as_ref()
+        .is_some_and(|all| !(all.requests.is_empty() && all.limits.is_empty()));
+    if says_for_itself && !abilities.pod_level_resources {
+        let message = "PodLevelResources feature gate is disabled";
+        return rejected("PodLevelResourcesNotSupported", message);
+    }
+    Verdict::Admitted
+}
+
+fn wants_strict_groups(pod: &Pod) -> bool {
+    let context = pod.spec.security_context.as_ref();
+    context.and_then(|context| context.supplemental_groups_policy.as_ref())
+        == Some(&SupplementalGroupsPolicy::Strict)
+}
+
+/// What stands against the profiles that the pod asks for, if it has not run yet.
+fn app_armor_problem(pod: &Pod, enforced: bool) -> Option<String> {
+    let phase = &pod.status.phase;
+    if *phase != PodPhase::Pending && !phase.is_empty() {
+        return None;
+    }
+    let of_pod = pod.spec.security_context.as_ref().and_then(|it| it.app_armor_profile.as_deref());
+    let of = |container: &Container| -> Option<SecurityProfile> {
+        let context = container.security_context.as_ref();
+        context.and_then(|it| it.app_armor_profile.as_deref()).or(of_pod).cloned()
+    };
+    let profiles: Vec<SecurityProfile> =
+        pod.spec.all_containers().filter_map(|(_, _, container)| of(container)).collect();
+    let confines = |profile: &SecurityProfile| profile.kind != ProfileType::Unconfined;
+    let annotated = pod.metadata.annotations.iter().find(|(key, _)| key.starts_with(ANNOTATION));
+    let asks = of_pod.is_some_and(confines)
+        || profiles.iter().any(confines)
+        || annotated.is_some_and(|(_, value)| &**value != "unconfined");
+    if asks && !enforced {
+        return Some("AppArmor is not enabled on the host".to_owned());
+    }
+    profiles.iter().find_map(|profile| {
+        let name = profile.localhost_profile.as_deref().unwrap_or_default();
+        let nameless = profile.kind == ProfileType::Localhost && name.trim().is_empty();
+        nameless.then(|| format!("invalid empty AppArmor profile name: {name:?}"))
+    })
+}

@@ -1,0 +1,124 @@
+//! Which dead containers and sandboxes of a node go.
+//!
+//! Rules: of each container of a pod the newest dead ones stay, as many as configured; in all no
+//! more than configured, the oldest go first; none before its time. A sandbox that is not ready
+//! goes when it has no container and is not the newest of its pod. Of a pod that is gone
+//! everything goes. What runs, and what is being made, stays.
+//!
+//! upstream: pkg/kubelet/kuberuntime/kuberuntime_gc.go
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ports::ApiTime;
+use ports::runtime_objects::{ContainerRecord, ContainerState, SandboxRecord};
+
+#[cfg(test)]
+mod tests;
+
+/// What the configuration says about dead containers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLimits {
+    /// `--minimum-container-ttl-duration`.
+    pub youngest: Duration,
+    /// `--maximum-dead-containers-per-container`; None for no limit.
+    pub per_container: Option<usize>,
+    /// `--maximum-dead-containers`; None for no limit.
+    pub in_all: Option<usize>,
+}
+
+impl Default for DeadLimits {
+    fn default() -> Self {
+        Self { youngest: Duration::ZERO, per_container: Some(1), in_all: None }
+    }
+}
+
+/// What the runtime has of a pod.
+#[derive(Debug, Clone)]
+pub struct PodRemains<'a> {
+    pub uid: &'a str,
+    /// No source wants it, and it has no worker.
+    pub is_gone: bool,
+    pub sandboxes: Vec<&'a SandboxRecord>,
+    pub containers: Vec<&'a ContainerRecord>,
+}
+
+/// What should be removed, by id.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Garbage {
+    pub containers: BTreeSet<String>,
+    pub sandboxes: BTreeSet<String>,
+}
+
+/// Chooses what goes.
+pub fn choose(pods: &[PodRemains<'_>], limits: &DeadLimits, now: ApiTime) -> Garbage {
+    let mut garbage = Garbage::default();
+    let mut kept: Vec<Vec<&ContainerRecord>> = Vec::new();
+    for pod in pods {
+        for mut dead in dead_by_name(pod, limits, now) {
+            dead.sort_by_key(|record| std::cmp::Reverse((record.created_at, record.attempt)));
+            let keep = if pod.is_gone { 0 } else { limits.per_container.unwrap_or(usize::MAX) };
+            let surplus = dead.split_off(keep.min(dead.len()));
+            garbage.containers.extend(surplus.into_iter().map(|record| record.id.clone()));
+            kept.push(dead);
+        }
+    }
+    if let Some(most) = limits.in_all {
+        garbage.containers.extend(beyond(kept, most));
+    }
+    for pod in pods {
+        garbage.sandboxes.extend(empty_sandboxes(pod, &garbage.containers));
+    }
+    garbage
+}
+
+/// Containers that are over, by name; old enough to go.
+fn dead_by_name<'a>(
+    pod: &PodRemains<'a>,
+    limits: &DeadLimits,
+    now: ApiTime,
+) -> Vec<Vec<&'a ContainerRecord>> {
+    let youngest = i64::try_from(limits.youngest.as_nanos()).unwrap_or(i64::MAX);
+    let mut by_name: BTreeMap<&str, Vec<&ContainerRecord>> = BTreeMap::new();
+    for record in &pod.containers {
+        let is_old = now.nanos().saturating_sub(record.created_at) >= youngest;
+        if record.state == ContainerState::Exited && is_old {
+            by_name.entry(record.name.as_str()).or_default().push(record);
+        }
+    }
+    by_name.into_values().collect()
+}
+
+/// What is over the limit of all together: first an equal share for each, then the oldest.
+fn beyond(kept: Vec<Vec<&ContainerRecord>>, most: usize) -> Vec<String> {
+    let mut gone = Vec::new();
+    let total: usize = kept.iter().map(Vec::len).sum();
+    if total <= most {
+        return gone;
+    }
+    let share = most.checked_div(kept.len()).unwrap_or(0).max(1);
+    let mut rest: Vec<&ContainerRecord> = Vec::new();
+    for mut dead in kept {
+        let surplus = dead.split_off(share.min(dead.len()));
+        gone.extend(surplus.into_iter().map(|record| record.id.clone()));
+        rest.extend(dead);
+    }
+    rest.sort_by_key(|record| record.created_at);
+    let surplus = rest.len().saturating_sub(most);
+    gone.extend(rest.into_iter().take(surplus).map(|record| record.id.clone()));
+    gone
+}
+
+fn empty_sandboxes(pod: &PodRemains<'_>, removed: &BTreeSet<String>) -> Vec<String> {
+    let has_containers = |sandbox: &SandboxRecord| {
+        let mut all = pod.containers.iter();
+        all.any(|record| record.sandbox_id == sandbox.id && !removed.contains(&record.id))
+    };
+    let newest = pod.sandboxes.iter().max_by_key(|each| (each.created_at, each.attempt));
+    let newest = newest.map(|sandbox| sandbox.id.as_str());
+    let goes = |sandbox: &&&SandboxRecord| {
+        let is_newest = newest == Some(sandbox.id.as_str());
+        !sandbox.ready && !has_containers(sandbox) && (pod.is_gone || !is_newest)
+    };
+    pod.sandboxes.iter().filter(goes).map(|sandbox| sandbox.id.clone()).collect()
+}

@@ -1,0 +1,170 @@
+//! Who gets which UID.
+
+use super::*;
+use crate::manifests::{Manifests, Reading};
+use pod_manifest::PodGates;
+use pod_manifest::static_pod::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, SourceKind};
+use ports::pod_sources::{ManifestContent, ManifestFile, SourceTelling};
+use ports::runtime_objects::ContainerRecord;
+
+fn offer(text: &str) -> Offer {
+    let reading = Reading { node_name: "n".to_owned(), gates: PodGates::default() };
+    let mut manifests = Manifests::new(reading, &[SourceKind::File]);
+    let content = ManifestContent::Bytes(text.as_bytes().to_vec());
+    let file = ManifestFile { name: "/m/a".to_owned(), content };
+    let taken = manifests.tell(0, &SourceTelling::All(vec![file]));
+    assert!(!taken.notices.iter().any(Notice::is_error), "{taken:?}");
+    manifests.offers().0.remove(0)
+}
+
+const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n\
+                   spec: {containers: [{name: main, image: 'i:1'}]}\n";
+
+fn hash(container: &Container) -> String {
+    format!("hash of {}", container.image)
+}
+
+fn at<'a>(nanos: i64, running: &'a RuntimePods) -> WhenAndWhere<'a> {
+    WhenAndWhere { now: ApiTime::from_nanos(nanos), running, container_hash: &hash }
+}
+
+fn uid(identified: &Identified) -> &str {
+    &identified.pod.metadata.uid
+}
+
+fn as_saved(identified: &Identified) -> (String, Vec<u8>) {
+    let record = identified.record.clone().unwrap();
+    (record.name, record.content.unwrap())
+}
+
+#[test]
+fn a_uid_is_given_once_and_outlives_the_agent_comments_and_new_defaults() {
+    let nothing = RuntimePods::default();
+    let mut identities = Identities::default();
+    let first = identities.identify(&offer(POD), &at(1, &nothing));
+    assert_eq!(uid(&first).len(), 32);
+    assert_eq!(&**first.pod.metadata.annotations.get(CONFIG_HASH_ANNOTATION).unwrap(), uid(&first));
+    let again = identities.identify(&offer(POD), &at(2, &nothing));
+    assert_eq!(again, Identified { record: None, ..first.clone() });
+
+    let mut next = Identities::default();
+    assert!(next.recall(&[as_saved(&first)]).is_empty());
+    assert!(next.knows(&offer(POD)));
+    let commented = offer(&format!("# hello\n{POD}"));
+    let same = next.identify(&commented, &at(3, &nothing));
+    assert_eq!(uid(&same), uid(&first), "the same pod in other bytes");
+    let seen =
+        |each: &Identified| each.pod.metadata.annotations.get(CONFIG_SEEN_ANNOTATION).cloned();
+    assert_eq!(seen(&same), seen(&first));
+    let mut other_defaults = offer(&format!("# hello\n{POD}"));
+    other_defaults.pod_hash = 7;
+    assert_eq!(uid(&next.identify(&other_defaults, &at(4, &nothing))), uid(&first));
+    assert_eq!(next.holders().collect::<Vec<_>>(), [("a-n_default", "/m/a")]);
+}
+
+#[test]
+fn another_pod_gets_another_uid_even_when_it_is_an_earlier_one_again() {
+    let nothing = RuntimePods::default();
+    let mut identities = Identities::default();
+    let one = identities.identify(&offer(POD), &at(1, &nothing));
+    let edited = offer(&POD.replace("i:1", "i:2"));
+    assert!(!identities.knows(&edited));
+    let two = identities.identify(&edited, &at(2, &nothing));
+    let three = identities.identify(&offer(POD), &at(3, &nothing));
+    assert_ne!(uid(&one), uid(&two));
+    assert_ne!(uid(&one), uid(&three));
+}
+
+#[test]
+fn a_stated_uid_counts() {
+    let nothing = RuntimePods::default();
+    let stated = POD.replace("{name: a}", "{name: a, uid: stated-1}");
+    let mut identities = Identities::default();
+    let first = identities.identify(&offer(&stated), &at(1, &nothing));
+    assert_eq!(uid(&first), "stated-1");
+    let edited = identities.identify(&offer(&stated.replace("i:1", "i:2")), &at(2, &nothing));
+    assert_eq!(uid(&edited), "stated-1");
+}
+
+fn running(change: impl FnOnce(&mut RuntimePods)) -> RuntimePods {
+    let sandbox = SandboxRecord {
+        id: "s".to_owned(),
+        name: "a-n".to_owned(),
+        namespace: "default".to_owned(),
+        uid: "lent".to_owned(),
+        ready: true,
+        annotations: [(CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned())].into(),
+        ..SandboxRecord::default()
+    };
+    let container = ContainerRecord {
+        sandbox_id: "s".to_owned(),
+        name: "main".to_owned(),
+        state: ContainerState::Running,
+        annotations: [("io.kubernetes.container.hash".to_owned(), "hash of i:1".to_owned())].into(),
+        ..ContainerRecord::default()
+    };
+    let mut pods = RuntimePods {
+        sandboxes: vec![sandbox],
+        containers: vec![container],
+        ..RuntimePods::default()
+    };
+    change(&mut pods);
+    pods
+}
+
+#[test]
+fn a_running_pod_of_the_same_name_and_containers_lends_its_uid() {
+    let found = running(|_| {});
+    let adopted = Identities::default().identify(&offer(POD), &at(1, &found));
+    assert!(adopted.adopted && adopted.record.is_some());
+    assert_eq!(uid(&adopted), "lent");
+
+    type Change = fn(&mut RuntimePods);
+    let unlike: [(&str, Change); 7] = [
+        ("another hash", |pods| {
+            pods.containers[0].annotations.clear();
+        }),
+        ("another name", |pods| "b-n".clone_into(&mut pods.sandboxes[0].name)),
+        ("another namespace", |pods| "x".clone_into(&mut pods.sandboxes[0].namespace)),
+        ("not ready", |pods| pods.sandboxes[0].ready = false),
+        ("of the API server", |pods| {
+            let source = CONFIG_SOURCE_ANNOTATION.to_owned();
+            pods.sandboxes[0].annotations.insert(source, "api".to_owned());
+        }),
+        ("a container too many", |pods| {
+            let extra = ContainerRecord { name: "x".to_owned(), ..pods.containers[0].clone() };
+            pods.containers.push(extra);
+        }),
+        ("nothing runs", |pods| pods.containers[0].state = ContainerState::Exited),
+    ];
+    for (why, change) in unlike {
+        let found = running(change);
+        let own = Identities::default().identify(&offer(POD), &at(1, &found));
+        assert!(!own.adopted && uid(&own) != "lent", "{why}");
+    }
+}
+
+#[test]
+fn what_is_remembered_counts_more_than_what_runs() {
+    let nothing = RuntimePods::default();
+    let found = running(|_| {});
+    let mut identities = Identities::default();
+    let own = identities.identify(&offer(POD), &at(1, &nothing));
+    assert_eq!(uid(&identities.identify(&offer(POD), &at(2, &found))), uid(&own));
+    let edited = offer(&POD.replace("name: main,", "name: main, args: [x],"));
+    let edited = identities.identify(&edited, &at(3, &found));
+    assert!(uid(&edited) != "lent" && uid(&edited) != uid(&own), "an edit is another pod");
+}
+
+#[test]
+fn uids_of_pods_that_are_gone_are_forgotten() {
+    let nothing = RuntimePods::default();
+    let mut identities = Identities::default();
+    let first = identities.identify(&offer(POD), &at(1, &nothing));
+    assert!(identities.keep_only(&["a-n_default".to_owned()].into()).is_empty());
+    let gone = identities.keep_only(&BTreeSet::new());
+    assert_eq!(gone[0].name, first.record.unwrap().name);
+    assert_eq!(gone[0].content, None);
+    assert!(!identities.knows(&offer(POD)));
+    assert_eq!(identities.recall(&[("x".to_owned(), b"no".to_vec())]).len(), 1);
+}

@@ -1,0 +1,16 @@
+//! Which static pods this node should run, from what its sources tell, and under which UIDs.
+//!
+//! Rules: a telling is the whole of a source, so the last one counts alone; a manifest with an error
+//! removes nothing; of two manifests with a pod of the same name the one that has it keeps it; a UID
+//! is given once and remembered. Everything is a value: what must outlive the agent comes out as
+//! records to write. Nothing here runs, stops or removes a pod.
+
+mod identity;
+mod manifests;
+mod notice;
+mod record;
+
+pub use identity::{Identified, Identities, UIDS_FOLDER, WhenAndWhere};
+pub use manifests::{MANIFESTS_FOLDER, Manifests, Offer, Reading, Taken};
+pub use notice::Notice;
+pub use record::Record;

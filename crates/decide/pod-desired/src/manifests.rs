@@ -1,0 +1,332 @@
+//! The manifests of every source, and the pods that they offer.
+//!
+//! Rules: a manifest that cannot be read, or has an error, keeps what its last good version offered
+//! (a listed difference from the reference, which drops the pod); a manifest that is gone, or a pod
+//! gone from a sound one, is no longer offered. The last good version is also a record on disk, so
+//! that an agent that starts over a broken manifest still knows it. A pod name that two manifests
+//! offer stays with the one that had it, otherwise with the first in order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use document::problem::{Origin, Problem};
+use pod_manifest::static_pod::{SourceKind, fnv128a};
+use pod_manifest::{PodGates, StaticPodSource, StaticPods, Strictness, read_static_pods};
+use pod_model::pod::Pod;
+use ports::pod_sources::{ManifestContent, ManifestFile, SourceTelling};
+
+use crate::notice::Notice;
+use crate::record::Record;
+
+mod saved;
+#[cfg(test)]
+mod tests;
+
+/// The folder of the records of last good manifests.
+pub const MANIFESTS_FOLDER: &str = "manifests";
+
+/// How manifests are read on this node.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    pub node_name: String,
+    pub gates: PodGates,
+}
+
+/// A pod that a manifest offers, without a UID of ours.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Offer {
+    /// The path or URL, for people.
+    pub manifest: String,
+    pub source: &'static str,
+    pub pod: Arc<Pod>,
+    /// Of the manifest's bytes and of the pod as it was understood.
+    pub bytes_hash: u128,
+    pub pod_hash: u128,
+}
+
+/// What became of a telling.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taken {
+    pub notices: Vec<Notice>,
+    pub records: Vec<Record>,
+}
+
+#[derive(Debug)]
+struct Source {
+    kind: SourceKind,
+    has_spoken: bool,
+    /// It has said something, if only that it cannot be read now.
+    was_heard: bool,
+    /// By name. What is here has been told, or was saved by an earlier agent.
+    files: BTreeMap<String, File>,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    /// The hash of what was last told of it; None before this agent heard of it.
+    told: Option<u128>,
+    offers: Vec<Offer>,
+    /// What is wrong with it now.
+    trouble: Option<String>,
+}
+
+/// Everything that the sources have told.
+#[derive(Debug)]
+pub struct Manifests {
+    reading: Reading,
+    sources: Vec<Source>,
+    /// Which manifest had the pod of a full name last.
+    holders: BTreeMap<String, String>,
+    quarrels: BTreeSet<String>,
+}
+
+impl Manifests {
+    pub fn new(reading: Reading, sources: &[SourceKind]) -> Self {
+        let source = |kind: &SourceKind| Source {
+            kind: *kind,
+            has_spoken: false,
+            was_heard: false,
+            files: BTreeMap::new(),
+        };
+        Self {
+            reading,
+            sources: sources.iter().map(source).collect(),
+            holders: BTreeMap::new(),
+            quarrels: BTreeSet::new(),
+        }
+    }
+
+    /// Takes in the last good manifests that an earlier agent saved. Their pods are offered once
+    /// their source still has the file, or says that it cannot be read now.
+    pub fn recall(&mut self, records: &[(String, Vec<u8>)]) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        for (name, content) in records {
+            let Some(saved) = saved::read(content) else {
+                notices.push(Notice::Warning(format!(
+                    "the saved manifest {MANIFESTS_FOLDER}/{name} cannot be read; it is left as it is"
+                )));
+                continue;
+            };
+            let bytes = saved.manifest.as_bytes();
+            let Some(at) = self.sources.iter().position(|each| each.kind.word() == saved.source)
+            else {
+                continue;
+            };
+            let read = self.read(at, &saved.file, bytes);
+            if let Some(source) = self.sources.get_mut(at) {
+                let offers = offers_of(&saved.file, source.kind, bytes, read.pods);
+                let file = File { told: None, offers, trouble: None };
+                source.files.insert(saved.file, file);
+            }
+        }
+        notices
+    }
+
+    /// The manifest that had a pod before this agent started keeps it.
+    pub fn recall_holder(&mut self, full_name: &str, manifest: &str) {
+        self.holders.insert(full_name.to_owned(), manifest.to_owned());
+    }
+
+    /// Takes in what source number `at` tells.
+    pub fn tell(&mut self, at: usize, telling: &SourceTelling) -> Taken {
+        let mut taken = Taken::default();
+        if let Some(source) = self.sources.get_mut(at) {
+            source.was_heard = true;
+        }
+        let files = match telling {
+            SourceTelling::Unreachable(why) => {
+                taken.notices.push(Notice::Error(format!(
+                    "{why}; pods that this source told of before are kept"
+                )));
+                return taken;
+            }
+            SourceTelling::All(files) => files,
+        };
+        for file in files {
+            self.take_file(at, file, &mut taken);
+        }
+        let told: BTreeSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
+        let Some(source) = self.sources.get_mut(at) else { return taken };
+        source.has_spoken = true;
+        source.files.retain(|name, file| {
+            let stays = told.contains(name.as_str());
+            if !stays && (file.told.is_some() || !file.offers.is_empty()) {
+                let pods = names(&file.offers);
+                let text = format!("manifest {name} is gone, and with it {pods}");
+                taken.notices.push(Notice::Information(text));
+                taken.records.push(saved::forgotten(source.kind, name));
+            }
+            stays
+        });
+        taken
+    }
+
+    fn take_file(&mut self, at: usize, told: &ManifestFile, taken: &mut Taken) {
+        let hash = content_hash(&told.content);
+        let known = self.sources.get(at).and_then(|source| source.files.get(&told.name));
+        if known.is_some_and(|file| file.told == Some(hash)) {
+            return;
+        }
+        let (read, bytes) = match &told.content {
+            ManifestContent::Bytes(bytes) => (self.read(at, &told.name, bytes), bytes.as_slice()),
+            ManifestContent::Unreadable(why) => {
+                let problem = Problem::error("", why.clone());
+                (StaticPods { problems: vec![problem], ..StaticPods::default() }, [].as_slice())
+            }
+        };
+        let Some(source) = self.sources.get_mut(at) else { return };
+        let kind = source.kind;
+        let file = source.files.entry(told.name.clone()).or_default();
+        file.told = Some(hash);
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            read.problems.iter().partition(|problem| problem.is_error());
+        let warnings = warnings.iter().map(|problem| Notice::Warning(problem.to_string()));
+        taken.notices.extend(warnings);
+        let sound = errors.is_empty();
+        let mut offers = offers_of(&told.name, kind, bytes, read.pods);
+        if sound {
+            file.trouble = None;
+            if offers != file.offers {
+                taken.records.extend(saved::kept(kind, &told.name, bytes));
+            }
+        } else {
+            let kept = unreplaced(&file.offers, &offers);
+            let why = join(&errors);
+            let doing = match kept.as_slice() {
+                [] => "no pod runs from it".to_owned(),
+                kept => format!("{} kept as its last good version said", names(kept)),
+            };
+            let text = format!("manifest {}: {why}; {doing}", told.name);
+            file.trouble = Some(text.clone());
+            taken.notices.push(Notice::Error(text));
+            offers.extend(kept);
+        }
+        file.offers = offers;
+    }
+
+    fn read(&self, at: usize, name: &str, bytes: &[u8]) -> StaticPods {
+        let Some(source) = self.sources.get(at) else { return StaticPods::default() };
+        let origin = Origin::File { path: Arc::from(name), line: 0, column: 0 };
+        let how = StaticPodSource {
+            node_name: &self.reading.node_name,
+            kind: source.kind,
+            strictness: Strictness::Lenient,
+            gates: self.reading.gates,
+        };
+        read_static_pods(bytes, &origin, &how)
+    }
+
+    /// Whether every source has told what it has. Nothing may be removed before.
+    pub fn all_have_spoken(&self) -> bool {
+        self.sources.iter().all(|source| source.has_spoken)
+    }
+
+    /// What is wrong with manifests at the moment.
+    pub fn troubles(&self) -> Vec<String> {
+        let files = self.sources.iter().flat_map(|source| source.files.values());
+        files.filter_map(|file| file.trouble.clone()).chain(self.quarrels.iter().cloned()).collect()
+    }
+
+    /// The pods to run, one per full name and per UID, in order of source and manifest. Second, what
+    /// is new to say about names that are offered twice.
+    pub fn offers(&mut self) -> (Vec<Offer>, Vec<Notice>) {
+        let spoken = self.sources.iter().filter(|source| source.was_heard);
+        let all: Vec<&Offer> =
+            spoken.flat_map(|source| source.files.values()).flat_map(|f| &f.offers).collect();
+        let mut chosen: BTreeMap<String, &Offer> = BTreeMap::new();
+        for &offer in &all {
+            let full_name = offer.pod.full_name();
+            let holds = self.holders.get(&full_name) == Some(&offer.manifest);
+            if holds || !chosen.contains_key(&full_name) {
+                chosen.insert(full_name, offer);
+            }
+        }
+        let mut uids: BTreeMap<&str, &Offer> = BTreeMap::new();
+        let mut quarrels = BTreeSet::new();
+        let mut result = Vec::new();
+        for &offer in &all {
+            let full_name = offer.pod.full_name();
+            let Some(&winner) = chosen.get(&full_name) else { continue };
+            if !std::ptr::eq(winner, offer) {
+                quarrels.insert(quarrel(offer, winner, "name"));
+                continue;
+            }
+            let uid = &*offer.pod.metadata.uid;
+            if let Some(&winner) = uids.get(uid).filter(|_| !uid.is_empty()) {
+                quarrels.insert(quarrel(offer, winner, "metadata.uid"));
+                continue;
+            }
+            uids.insert(uid, offer);
+            result.push(offer.clone());
+        }
+        let news = quarrels.difference(&self.quarrels);
+        let notices = news.map(|text| Notice::Error(text.clone())).collect();
+        self.holders =
+            result.iter().map(|each| (each.pod.full_name(), each.manifest.clone())).collect();
+        self.quarrels = quarrels;
+        (result, notices)
+    }
+}
+
+fn quarrel(loser: &Offer, winner: &Offer, what: &str) -> String {
+    format!(
+        "manifest {}: pod {} has the same {what} as pod {} of manifest {}, which came first; \
+         only that one runs",
+        loser.manifest,
+        loser.pod.full_name(),
+        winner.pod.full_name(),
+        winner.manifest
+    )
+}
+
+fn offers_of(manifest: &str, kind: SourceKind, bytes: &[u8], pods: Vec<Pod>) -> Vec<Offer> {
+    let bytes_hash = fnv128a(bytes);
+    let offer = |pod: Pod| Offer {
+        manifest: manifest.to_owned(),
+        source: kind.word(),
+        bytes_hash,
+        pod_hash: pod_hash(&pod),
+        pod: Arc::new(pod),
+    };
+    pods.into_iter().map(offer).collect()
+}
+
+/// Of the pod as it was understood, before it has an identity.
+fn pod_hash(pod: &Pod) -> u128 {
+    // A pod always serialises; were it ever not to, the hash of the bytes still tells versions apart.
+    fnv128a(&serde_json::to_vec(pod).unwrap_or_default())
+}
+
+/// The earlier offers that no newer one stands in for.
+fn unreplaced(earlier: &[Offer], newer: &[Offer]) -> Vec<Offer> {
+    let replaced = |old: &Offer| newer.iter().any(|new| new.pod.full_name() == old.pod.full_name());
+    earlier.iter().filter(|old| !replaced(old)).cloned().collect()
+}
+
+fn content_hash(content: &ManifestContent) -> u128 {
+    match content {
+        ManifestContent::Bytes(bytes) => fnv128a(bytes),
+        ManifestContent::Unreadable(why) => !fnv128a(why.as_bytes()),
+    }
+}
+
+fn names(offers: &[Offer]) -> String {
+    match offers {
+        [] => "no pod".to_owned(),
+        [one] => format!("pod {}", one.pod.full_name()),
+        many => {
+            let names: Vec<String> = many.iter().map(|each| each.pod.full_name()).collect();
+            format!("pods {}", names.join(", "))
+        }
+    }
+}
+
+fn join(problems: &[&Problem]) -> String {
+    /// More than these do not help a person.
+    const SHOWN: usize = 10;
+    let mut texts: Vec<String> = problems.iter().take(SHOWN).map(ToString::to_string).collect();
+    if problems.len() > SHOWN {
+        texts.push(format!("and {} more", problems.len() - SHOWN));
+    }
+    texts.join("; ")
+}

@@ -1,0 +1,45 @@
+//! The last good version of a manifest as a record on disk.
+//!
+//! Rule: versioned JSON with the manifest's own text; what another version wrote and this one does
+//! not know reads as nothing.
+
+use pod_manifest::static_pod::SourceKind;
+use serde::{Deserialize, Serialize};
+
+use super::MANIFESTS_FOLDER;
+use crate::record::{Record, record_name};
+
+const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Saved {
+    version: u32,
+    pub(super) source: String,
+    pub(super) file: String,
+    pub(super) manifest: String,
+}
+
+fn name(kind: SourceKind, file: &str) -> String {
+    record_name(&format!("{} {file}", kind.word()))
+}
+
+/// None where the manifest is no text; such a one has no pods either.
+pub(super) fn kept(kind: SourceKind, file: &str, bytes: &[u8]) -> Option<Record> {
+    let saved = Saved {
+        version: VERSION,
+        source: kind.word().to_owned(),
+        file: file.to_owned(),
+        manifest: String::from_utf8(bytes.to_vec()).ok()?,
+    };
+    let content = serde_json::to_vec(&saved).ok()?;
+    Some(Record { folder: MANIFESTS_FOLDER, name: name(kind, file), content: Some(content) })
+}
+
+pub(super) fn forgotten(kind: SourceKind, file: &str) -> Record {
+    Record { folder: MANIFESTS_FOLDER, name: name(kind, file), content: None }
+}
+
+pub(super) fn read(content: &[u8]) -> Option<Saved> {
+    let saved: Saved = serde_json::from_slice(content).ok()?;
+    (saved.version == VERSION).then_some(saved)
+}

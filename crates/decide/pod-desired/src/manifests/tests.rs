@@ -1,0 +1,162 @@
+//! Tellings of sources, good and broken ones.
+
+use super::*;
+
+fn pod_text(name: &str, image: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\n\
+         spec: {{containers: [{{name: main, image: {image}}}]}}\n"
+    )
+}
+
+fn file(name: &str, text: &str) -> ManifestFile {
+    ManifestFile {
+        name: name.to_owned(),
+        content: ManifestContent::Bytes(text.as_bytes().to_vec()),
+    }
+}
+
+fn unreadable(name: &str) -> ManifestFile {
+    let content = ManifestContent::Unreadable("permission denied".to_owned());
+    ManifestFile { name: name.to_owned(), content }
+}
+
+fn manifests() -> Manifests {
+    let reading = Reading { node_name: "node".to_owned(), gates: PodGates::default() };
+    Manifests::new(reading, &[SourceKind::File, SourceKind::Url])
+}
+
+fn tell(manifests: &mut Manifests, at: usize, files: &[ManifestFile]) -> Taken {
+    manifests.tell(at, &SourceTelling::All(files.to_vec()))
+}
+
+fn offered(manifests: &mut Manifests) -> Vec<String> {
+    let (offers, _) = manifests.offers();
+    let show =
+        |each: &Offer| format!("{} {}", each.pod.full_name(), each.pod.spec.containers[0].image);
+    offers.iter().map(show).collect()
+}
+
+#[test]
+fn nothing_may_be_removed_until_every_source_has_told_what_it_has() {
+    let mut manifests = manifests();
+    assert!(!manifests.all_have_spoken());
+    tell(&mut manifests, 0, &[file("/m/a.yaml", &pod_text("a", "i:1"))]);
+    assert!(!manifests.all_have_spoken());
+    let told = manifests.tell(1, &SourceTelling::Unreachable("http://x does not answer".into()));
+    assert!(told.notices[0].text().contains("kept"), "{told:?}");
+    assert!(!manifests.all_have_spoken(), "a source that cannot be read has not spoken");
+    assert_eq!(offered(&mut manifests), ["a-node_default i:1"], "but others run meanwhile");
+    tell(&mut manifests, 1, &[]);
+    assert!(manifests.all_have_spoken());
+}
+
+#[test]
+fn a_broken_manifest_keeps_the_pod_of_its_last_good_version_and_says_so() {
+    let mut manifests = manifests();
+    let good = tell(&mut manifests, 0, &[file("/m/a", &pod_text("a", "i:1"))]);
+    assert_eq!(good.records.len(), 1, "{good:?}");
+    let broken = [
+        file("/m/a", "{"),
+        file("/m/a", &pod_text("a", "i:1").replace("name: main", "name: Main_")),
+        file("/m/a", &pod_text("renamed", "''")),
+        file("/m/a", ""),
+        unreadable("/m/a"),
+    ];
+    for bad in broken {
+        let taken = tell(&mut manifests, 0, std::slice::from_ref(&bad));
+        let text = taken.notices.iter().find(|each| each.is_error()).map(Notice::text);
+        assert!(
+            text.is_some_and(|text| text.contains("/m/a") && text.contains("a-node_default kept")),
+            "{bad:?} {taken:?}"
+        );
+        assert!(taken.records.is_empty(), "the good version stays saved: {taken:?}");
+        assert_eq!(offered(&mut manifests), ["a-node_default i:1"]);
+        assert_eq!(manifests.troubles().len(), 1);
+        let again = tell(&mut manifests, 0, &[bad]);
+        assert_eq!(again, Taken::default(), "said once");
+    }
+    tell(&mut manifests, 0, &[file("/m/a", &pod_text("a", "i:2"))]);
+    assert_eq!(offered(&mut manifests), ["a-node_default i:2"]);
+    assert!(manifests.troubles().is_empty());
+}
+
+#[test]
+fn a_file_that_is_gone_takes_its_pod_with_it_and_so_does_a_pod_gone_from_a_list() {
+    let mut manifests = manifests();
+    tell(&mut manifests, 0, &[file("/m/a", &pod_text("a", "i:1"))]);
+    let list = |names: &[&str]| {
+        let items: Vec<String> = names
+            .iter()
+            .map(|name| {
+                format!(
+                    "{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"{name}\"}},\
+                     \"spec\":{{\"containers\":[{{\"name\":\"c\",\"image\":\"i:1\"}}]}}}}"
+                )
+            })
+            .collect();
+        format!("{{\"apiVersion\":\"v1\",\"kind\":\"PodList\",\"items\":[{}]}}", items.join(","))
+    };
+    tell(&mut manifests, 1, &[file("http://h/l", &list(&["b", "c"]))]);
+    assert_eq!(offered(&mut manifests).len(), 3);
+    tell(&mut manifests, 1, &[file("http://h/l", &list(&["b"]))]);
+    assert_eq!(offered(&mut manifests), ["a-node_default i:1", "b-node_default i:1"]);
+    let gone = tell(&mut manifests, 0, &[]);
+    assert_eq!(offered(&mut manifests), ["b-node_default i:1"]);
+    assert_eq!(gone.records.len(), 1);
+    assert_eq!(gone.records[0].content, None);
+}
+
+#[test]
+fn an_agent_that_starts_over_a_broken_manifest_knows_its_last_good_version() {
+    let mut first = manifests();
+    let taken = tell(&mut first, 0, &[file("/m/a", &pod_text("a", "i:1"))]);
+    let record = &taken.records[0];
+    let saved = (record.name.clone(), record.content.clone().unwrap_or_default());
+
+    let mut second = manifests();
+    assert!(second.recall(std::slice::from_ref(&saved)).is_empty());
+    assert!(offered(&mut second).is_empty(), "not before the source was heard");
+    tell(&mut second, 0, &[file("/m/a", "nonsense: [")]);
+    assert_eq!(offered(&mut second), ["a-node_default i:1"]);
+
+    let mut third = manifests();
+    third.recall(std::slice::from_ref(&saved));
+    let taken = tell(&mut third, 0, &[]);
+    assert!(offered(&mut third).is_empty(), "removed while no agent ran");
+    assert_eq!(taken.records.len(), 1);
+
+    let mut fourth = manifests();
+    let notices = fourth.recall(&[("x".to_owned(), b"{\"version\":9}".to_vec())]);
+    assert_eq!(notices.len(), 1);
+}
+
+#[test]
+fn of_two_manifests_with_the_same_pod_the_one_that_has_it_keeps_it() {
+    let mut manifests = manifests();
+    let b = file("/m/b", &pod_text("same", "b:1"));
+    tell(&mut manifests, 0, std::slice::from_ref(&b));
+    assert_eq!(offered(&mut manifests), ["same-node_default b:1"]);
+    let a = file("/m/a", &pod_text("same", "a:1"));
+    tell(&mut manifests, 0, &[a.clone(), b]);
+    let (offers, notices) = manifests.offers();
+    assert_eq!(offers[0].manifest, "/m/b");
+    assert!(notices[0].text().contains("/m/a") && notices[0].is_error(), "{notices:?}");
+    assert!(manifests.offers().1.is_empty(), "said once");
+    assert_eq!(manifests.troubles().len(), 1);
+    tell(&mut manifests, 0, &[a]);
+    assert_eq!(offered(&mut manifests), ["same-node_default a:1"]);
+}
+
+#[test]
+fn two_pods_with_one_stated_uid_do_not_both_run() {
+    let mut manifests = manifests();
+    let with_uid = |name: &str| {
+        let named = pod_text(name, "i:1");
+        named.replace("metadata: {", "metadata: {uid: 0a0a0a0a-1111-2222-3333-444444444444, ")
+    };
+    tell(&mut manifests, 0, &[file("/m/a", &with_uid("a")), file("/m/b", &with_uid("b"))]);
+    let (offers, notices) = manifests.offers();
+    assert_eq!((offers.len(), notices.len()), (1, 1), "{notices:?}");
+    assert_eq!(offers[0].manifest, "/m/a");
+}

@@ -1,0 +1,137 @@
+//! How fast a container that exits again and again is started again.
+//!
+//! Rules: the first restart is at once; after that a delay counts from the time when the container
+//! finished, whatever its exit code, doubles with each start up to the cap, and is forgotten 600 s
+//! after the last start whatever the cap. Another image or other resources begin anew.
+//!
+//! upstream: kuberuntime_manager.go (doBackOff), kubelet.go (crash loop back-off), flowcontrol/backoff.go
+
+use std::time::Duration;
+
+use pod_model::pod::Container;
+use ports::ApiTime;
+use serde::{Deserialize, Serialize};
+
+use crate::lineup::Lineup;
+use crate::memory::ContainerMemory;
+use crate::time::{between, plus};
+use crate::view::Settings;
+
+#[cfg(test)]
+mod tests;
+
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+
+/// What is remembered of a container's restarts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BackOff {
+    /// Of what would begin anew if it changed.
+    pub(crate) key: u64,
+    pub(crate) delay_nanos: u64,
+    /// When the delay was last made longer, which is the time of the last start.
+    pub(crate) updated_at: i64,
+}
+
+/// When a container may be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// At once; with what to remember then, if anything changes.
+    Now(Option<BackOff>),
+    Wait {
+        until: ApiTime,
+        delay: Duration,
+    },
+}
+
+impl BackOff {
+    fn delay(&self) -> Duration {
+        Duration::from_nanos(self.delay_nanos)
+    }
+
+    /// Whether it no longer counts, seen from this moment.
+    fn is_forgotten(&self, at: ApiTime) -> bool {
+        between(ApiTime::from_nanos(self.updated_at), at) > FORGOTTEN_AFTER
+    }
+
+    /// The next one: doubled, or the first.
+    fn next(old: Option<Self>, key: u64, now: ApiTime, settings: &Settings) -> Self {
+        let delay = match old {
+            Some(old) => old.delay().saturating_mul(2).min(settings.max_restart_period),
+            None => settings.base_restart_period.min(settings.max_restart_period),
+        };
+        let delay_nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        Self { key, delay_nanos, updated_at: now.nanos() }
+    }
+
+    /// What a container that was started this often, and last then, would have. For containers that
+    /// another agent started: their crash loop goes on where it was.
+    pub(crate) fn presumed(
+        container: &Container,
+        restarts: u32,
+        last_start: ApiTime,
+    ) -> Option<Self> {
+        let doublings = restarts.checked_sub(1)?.min(16);
+        let settings = Settings::default();
+        let delay = settings
+            .base_restart_period
+            .saturating_mul(1 << doublings)
+            .min(settings.max_restart_period);
+        let delay_nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        Some(Self { key: key(container), delay_nanos, updated_at: last_start.nanos() })
+    }
+}
+
+/// When the container may be started, seen from now.
+pub(crate) fn pace(
+    container: &Container,
+    lineup: &Lineup<'_>,
+    memory: Option<&ContainerMemory>,
+    settings: &Settings,
+    now: ApiTime,
+) -> Pace {
+    let mut exited = lineup.exited(&container.name);
+    let Some(last) = exited.next() else { return Pace::Now(None) };
+    let key = key(container);
+    let known = memory
+        .and_then(|memory| memory.back_off)
+        .filter(|known| known.key == key && !known.is_forgotten(now));
+    let finished = ApiTime::from_nanos(last.finished_at);
+
+    // One that we stopped ourselves, to start it again, is judged by the one before it: so a
+    // container that failed its probe after a good while comes back at once.
+    let killed = memory.is_some_and(|memory| memory.killed.as_deref() == Some(&*last.id));
+    if killed {
+        let Some(before) = exited.next() else { return Pace::Now(None) };
+        let ran = between(ApiTime::from_nanos(before.finished_at), finished);
+        if known.is_none_or(|known| ran >= known.delay()) {
+            return Pace::Now(Some(BackOff::next(known, key, now, settings)));
+        }
+    }
+
+    let Some(known) = known else {
+        return Pace::Now(Some(BackOff::next(None, key, now, settings)));
+    };
+    let until = plus(finished, known.delay());
+    if now < until {
+        let forgotten = plus(ApiTime::from_nanos(known.updated_at), FORGOTTEN_AFTER);
+        let forgotten = plus(forgotten, Duration::from_nanos(1));
+        return Pace::Wait { until: until.min(forgotten), delay: known.delay() };
+    }
+    Pace::Now(Some(BackOff::next(Some(known), key, now, settings)))
+}
+
+/// What a container's back-off is kept under: its image and its resources.
+pub(crate) fn key(container: &Container) -> u64 {
+    let resources = serde_json::to_string(&container.resources).unwrap_or_default();
+    fnv64(&[&container.image, &resources])
+}
+
+pub(crate) fn fnv64(parts: &[&str]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for part in parts {
+        for byte in part.bytes().chain([b'/']) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    hash
+}

@@ -1,0 +1,171 @@
+//! What happens to a pod, as the memory is told; and what the memory answers: events, marks, save.
+//!
+//! Plain values. Events have upstream's reasons and texts; nothing in them tells a secret.
+
+use pod_model::pod::handler::Probe;
+use pod_model::pod::{Container, Pod};
+use ports::ApiTime;
+use serde::{Deserialize, Serialize};
+
+use crate::action::{Action, ActionKey};
+use crate::plan::PodPlan;
+use crate::view::ObservedPod;
+
+#[derive(Debug, Clone)]
+pub enum Happening<'a> {
+    /// A plan was made and is now followed: its status becomes the last one.
+    Planned(&'a PodPlan),
+    /// The action is handed to whoever carries it out.
+    Began(&'a Action),
+    Ended {
+        key: ActionKey,
+        outcome: Outcome,
+    },
+    Observed(&'a ObservedPod),
+    Probe {
+        container: String,
+        container_id: String,
+        kind: ProbeKind,
+        result: ProbeResult,
+    },
+    /// Pod or wish changed.
+    WishChanged,
+}
+
+/// How an action ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// PreparePod, StopSandbox, RemoveSandbox, RemoveContainer, CleanUpPod; an error says why.
+    Done(Result<(), String>),
+    /// RunSandbox: its id.
+    SandboxRun(Result<String, String>),
+    /// StartContainer: its id.
+    ContainerStarted(Result<String, StartFailure>),
+    /// RunPreStop, StopContainer.
+    ContainerStopped {
+        /// The preStop hook failed.
+        hook_failed: bool,
+        result: Result<(), String>,
+    },
+    /// It was aborted by one that replaces it, or by a restart of the worker. Nothing is known.
+    Aborted,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartFailure {
+    pub stage: StartStage,
+    /// In one sentence; the status shows it. Of a hook it must tell nothing that could be secret:
+    /// the event has a fixed text.
+    pub message: String,
+    /// Where the container was made.
+    pub id: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StartStage {
+    /// CreateContainerConfigError
+    Config,
+    /// CreateContainerError
+    Create,
+    /// RunContainerError
+    Start,
+    /// PostStartHookError; the container runs and will be stopped.
+    PostStart,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ProbeKind {
+    Liveness,
+    Readiness,
+    Startup,
+}
+
+impl ProbeKind {
+    pub const ALL: [Self; 3] = [Self::Startup, Self::Liveness, Self::Readiness];
+
+    /// The specification of this probe of a container of the pod.
+    pub fn of<'a>(self, pod: &'a Pod, container: &str) -> Option<&'a Probe> {
+        let (_, _, container) =
+            pod.spec.all_containers().find(|(_, _, each)| &*each.name == container)?;
+        self.in_container(container)
+    }
+
+    pub(crate) fn in_container(self, container: &Container) -> Option<&Probe> {
+        match self {
+            Self::Liveness => container.liveness_probe.as_deref(),
+            Self::Readiness => container.readiness_probe.as_deref(),
+            Self::Startup => container.startup_probe.as_deref(),
+        }
+    }
+
+    /// As the reference begins an event with it.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Liveness => "Liveness",
+            Self::Readiness => "Readiness",
+            Self::Startup => "Startup",
+        }
+    }
+}
+
+/// One try of a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProbeResult {
+    Success,
+    /// Counts as a success, with a warning.
+    Warning(String),
+    Failure(String),
+    /// The try itself went wrong (no answer from the runtime). Counts for nothing.
+    Unknown(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EventKind {
+    Normal,
+    Warning,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodEvent {
+    pub kind: EventKind,
+    pub reason: String,
+    pub message: String,
+    /// Such as `spec.containers{web}`.
+    pub field_path: Option<String>,
+}
+
+/// A point of the timeline.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mark {
+    Seen,
+    Admitted,
+    SandboxBegan,
+    SandboxRan,
+    PullBegan { container: String },
+    ImageReady { container: String },
+    CreateBegan { container: String, attempt: u32 },
+    Started { container: String, attempt: u32 },
+    FirstReady,
+    EndAsked,
+    ContainersEnded,
+    CleanedUp,
+}
+
+/// Whether the memory must be written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Save {
+    #[default]
+    Not,
+    /// In the background, before long.
+    Soon,
+    /// Before the next action begins.
+    BeforeGoingOn,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Told {
+    pub events: Vec<PodEvent>,
+    /// Each with its time.
+    pub marks: Vec<(ApiTime, Mark)>,
+    pub save: Save,
+}

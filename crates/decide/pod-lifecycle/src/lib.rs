@@ -1,0 +1,62 @@
+//! The planner of one pod: what should be, what is, what is remembered, and now → what to do next.
+//!
+//! ```text
+//!  DesiredPod ─┐                      ┌─> actions (each under a key; one per key in flight)
+//!  ObservedPod ┼─> plan(view) ────────┼─> wants   (images, volumes, probes)
+//!  PodMemory  ─┤                      ├─> status  (v1 PodStatus)
+//!  Facts, now ─┘                      └─> wake_at, waiting_on, stage
+//!
+//!  PodMemory::absorb(desired, happening, now) ─> events, timeline marks, whether to save
+//! ```
+//!
+//! Rules: pure and total; the memory changes only by `absorb` and `recover`; nothing is started on
+//! an observation that is older than the end of the last action (`ObservedPod::as_of`); once a pod
+//! ends nothing starts. Which adapter does an action, and where events go, is the shell's business.
+//!
+//! How a worker uses it (the seam that the shell builds on; change it only by agreement):
+//!
+//! 1. `PodMemory::recover` once, then for each change of wish, observation, facts, or at `wake_at`:
+//!    `plan`, then `absorb(Happening::Planned(&plan))`, then for each action
+//!    `absorb(Happening::Began(&action))` and carry it out; an action whose key is in flight has
+//!    `replaces` set: abort the running one first.
+//! 2. `absorb(Happening::Ended { .. })` when it is over, then observe the pod again (always) and
+//!    `absorb(Happening::Observed(&observed))`.
+//! 3. Where `Told::save` is `BeforeGoingOn`, the memory is on disk before the next action begins.
+
+mod action;
+mod back_off;
+mod ending;
+mod happening;
+mod lineup;
+mod memory;
+mod plan;
+mod probes;
+mod restart;
+mod running;
+mod sandbox;
+mod scene;
+mod status;
+mod stop;
+mod time;
+mod view;
+mod waiting;
+mod words;
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod testing;
+
+pub use action::{Action, ActionKey, ContainerKind, KillReason};
+pub use happening::{
+    EventKind, Happening, Mark, Outcome, PodEvent, ProbeKind, ProbeResult, Save, StartFailure,
+    StartStage, Told,
+};
+pub use memory::PodMemory;
+pub use plan::{ImageWant, PodPlan, ProbeWant, Stage, Waiting, Wants, plan};
+pub use view::{
+    Admission, DesiredPod, EndCause, EndWish, Facts, ImageFact, ImageState, MemoryKillNote,
+    ObservedContainer, ObservedPod, Settings, View, VolumesFact, Wish,
+};

@@ -1,0 +1,278 @@
+//! What only this node remembers of a pod: history that no look at the runtime can tell.
+//!
+//! One value per pod, owned by its worker. It changes only by `absorb` (something happened) and is
+//! made by `recover` (an agent starts). What is in flight lives here too; it is the only part that
+//! an agent's end takes away for good.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pod_model::pod::status::ContainerTerminated;
+use pod_model::pod::{Timestamp, spec::PodPhase};
+use ports::ApiTime;
+use serde::{Deserialize, Serialize};
+
+use crate::action::{Action, ActionKey};
+use crate::back_off::BackOff;
+use crate::happening::{Mark, ProbeKind};
+use crate::lineup::restart_count;
+use crate::view::ObservedPod;
+
+mod absorb;
+mod ended;
+mod events;
+mod planned;
+mod probes;
+mod recover;
+
+#[cfg(test)]
+mod tests;
+
+/// Owned by the pod's worker; changed only by `absorb`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PodMemory {
+    pub(crate) kept: Kept,
+    pub(crate) passing: BTreeMap<String, Passing>,
+    pub(crate) in_flight: BTreeMap<ActionKey, InFlight>,
+    /// When the last action of each key ended.
+    pub(crate) last_end: BTreeMap<ActionKey, ApiTime>,
+    /// What went wrong last, by key; gone with the next success.
+    pub(crate) failures: BTreeMap<ActionKey, Failure>,
+    /// Whether cgroup and folders were made by this agent.
+    pub(crate) prepared: bool,
+    /// The back-off that the last plan proposed for a start.
+    proposed: BTreeMap<String, BackOff>,
+    /// What was said in events already, by topic.
+    told: BTreeMap<String, String>,
+    marked: BTreeSet<Mark>,
+}
+
+/// What outlives the agent.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Kept {
+    /// Nanoseconds since the epoch, as all times here.
+    pub(crate) start_time: Option<i64>,
+    pub(crate) containers: BTreeMap<String, ContainerMemory>,
+    pub(crate) conditions: BTreeMap<String, ConditionMemory>,
+    pub(crate) verdict: Option<Verdict>,
+    pub(crate) ending: Option<Ending>,
+    /// All containers are being stopped, but the pod goes on in a new sandbox (or is done).
+    pub(crate) clearing: Option<Ending>,
+    /// Sandboxes that were stopped, network and all; a dead one may not have been.
+    pub(crate) stopped_sandboxes: BTreeSet<String>,
+    pub(crate) pod_ips: Vec<String>,
+    /// Whether clean-up was done; the folders too where true.
+    pub(crate) cleaned: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InFlight {
+    pub(crate) action: Action,
+    pub(crate) began_at: ApiTime,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) retry_at: ApiTime,
+}
+
+/// How it ended, for good.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Verdict {
+    pub(crate) failed: bool,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+/// Containers are being stopped; until when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Ending {
+    pub(crate) since: i64,
+    pub(crate) grace_seconds: i64,
+    pub(crate) deadline: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct ConditionMemory {
+    pub(crate) met: bool,
+    pub(crate) since: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerMemory {
+    pub(crate) restart_count: u32,
+    /// The highest number with which one was ever seen to have started: no number is used twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) highest: Option<u32>,
+    pub(crate) reported: Reported,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_exit: Option<Exit>,
+    /// The container whose startup probe has succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) startup_passed: Option<String>,
+    /// The last verdict of the readiness probe, and on which container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) readiness: Option<(String, bool)>,
+    /// The container that failed its liveness or startup probe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failed_probe: Option<(String, ProbeKind)>,
+    /// The container that we stopped ourselves in order to start it again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) killed: Option<String>,
+    /// The container whose postStart hook failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) post_start_failed: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stop: Option<Stop>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) back_off: Option<BackOff>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) start_failure: Option<StartTrouble>,
+}
+
+/// What of a container need not outlive the agent.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Passing {
+    /// The container that the runtime said it had stopped, and when it said so.
+    pub(crate) stop_done: Option<(String, ApiTime)>,
+    /// What the status last gave as the reason for waiting.
+    pub(crate) shown_trouble: Option<(String, String)>,
+    pub(crate) streaks: BTreeMap<ProbeKind, Streak>,
+}
+
+/// What was last reported of a container.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) enum Reported {
+    #[default]
+    Nothing,
+    Waiting,
+    Running {
+        id: String,
+    },
+    Exited {
+        exit: Exit,
+        image: String,
+        image_id: String,
+    },
+}
+
+/// How a container ended, as it was reported.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Exit {
+    pub(crate) code: i32,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    /// Seconds since the epoch.
+    pub(crate) started_at: Option<i64>,
+    pub(crate) finished_at: Option<i64>,
+    pub(crate) container_id: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Stop {
+    pub(crate) id: String,
+    pub(crate) deadline: i64,
+    /// Whether its preStop hook is over.
+    pub(crate) hook_done: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct StartTrouble {
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) retry_at: Option<i64>,
+}
+
+/// Equal results of a probe in a row.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Streak {
+    pub(crate) container_id: String,
+    pub(crate) success: bool,
+    pub(crate) length: u32,
+}
+
+impl PodMemory {
+    pub(crate) fn container(&self, name: &str) -> Option<&ContainerMemory> {
+        self.kept.containers.get(name)
+    }
+
+    /// Numbers that were used are used, also when the runtime forgets.
+    fn remember_numbers(&mut self, observed: &ObservedPod) {
+        for container in &observed.containers {
+            let record = &container.record;
+            if record.started_at > 0 || record.finished_at > 0 {
+                let count = restart_count(record);
+                let memory = self.container_mut(&record.name);
+                memory.highest = Some(memory.highest.unwrap_or(0).max(count));
+            }
+        }
+    }
+
+    fn container_mut(&mut self, name: &str) -> &mut ContainerMemory {
+        self.kept.containers.entry(name.to_owned()).or_default()
+    }
+
+    fn passing_mut(&mut self, name: &str) -> &mut Passing {
+        self.passing.entry(name.to_owned()).or_default()
+    }
+
+    pub(crate) fn is_busy(&self, key: &ActionKey) -> bool {
+        self.in_flight.contains_key(key)
+    }
+
+    pub(crate) fn is_busy_with_container(&self, name: &str) -> Option<&InFlight> {
+        self.in_flight.get(&ActionKey::Container(name.to_owned()))
+    }
+
+    /// When an action on this key last ended.
+    pub fn last_act(&self, key: &ActionKey) -> Option<ApiTime> {
+        self.last_end.get(key).copied()
+    }
+
+    /// When any action on this pod last ended: an observation must be younger to be acted on.
+    pub fn last_end(&self) -> Option<ApiTime> {
+        self.last_end.values().max().copied()
+    }
+
+    /// What is being done at the moment.
+    pub fn actions_in_flight(&self) -> impl Iterator<Item = &Action> {
+        self.in_flight.values().map(|each| &each.action)
+    }
+}
+
+impl Verdict {
+    pub(crate) fn phase(&self) -> PodPhase {
+        if self.failed { PodPhase::Failed } else { PodPhase::Succeeded }
+    }
+}
+
+impl Exit {
+    pub(crate) fn of(terminated: &ContainerTerminated) -> Self {
+        Self {
+            code: terminated.exit_code,
+            reason: terminated.reason.to_string(),
+            message: terminated.message.to_string(),
+            started_at: terminated.started_at.map(|at| at.0),
+            finished_at: terminated.finished_at.map(|at| at.0),
+            container_id: terminated.container_id.to_string(),
+        }
+    }
+
+    pub(crate) fn to_status(&self) -> ContainerTerminated {
+        ContainerTerminated {
+            exit_code: self.code,
+            signal: 0,
+            reason: self.reason.as_str().into(),
+            message: self.message.as_str().into(),
+            started_at: self.started_at.map(Timestamp),
+            finished_at: self.finished_at.map(Timestamp),
+            container_id: self.container_id.as_str().into(),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Events in upstream's words. Nothing that a hook or a secret said gets in.
+//!
+//! upstream: pkg/kubelet/events/event.go
+
+use pod_model::pod::Pod;
+
+use crate::happening::{EventKind, PodEvent};
+use crate::words::field_path;
+
+/// An event about the pod.
+pub(super) fn about_pod(kind: EventKind, reason: &str, message: impl Into<String>) -> PodEvent {
+    PodEvent { kind, reason: reason.to_owned(), message: message.into(), field_path: None }
+}
+
+/// An event about one container of it.
+pub(super) fn about_container(
+    pod: &Pod,
+    name: &str,
+    kind: EventKind,
+    reason: &str,
+    message: impl Into<String>,
+) -> PodEvent {
+    PodEvent { field_path: field_path(pod, name), ..about_pod(kind, reason, message) }
+}

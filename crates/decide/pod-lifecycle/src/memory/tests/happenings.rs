@@ -1,0 +1,314 @@
+//! Actions that begin and end, and what is said of them.
+
+use crate::action::{Action, ActionKey};
+use crate::happening::{Happening, Mark, Outcome, Save, StartFailure, StartStage, Told};
+use crate::testing::{Case, at};
+
+fn absorb(case: &mut Case, happening: &Happening<'_>) -> Told {
+    let desired = case.desired.clone();
+    case.memory.absorb(&desired, happening, case.now)
+}
+
+fn said(told: &Told) -> Vec<String> {
+    told.events
+        .iter()
+        .map(|event| {
+            let about = event.field_path.as_deref().unwrap_or("pod");
+            format!("{:?} {} {about} {}", event.kind, event.reason, event.message)
+        })
+        .collect()
+}
+
+/// Plans, begins the one action that the plan has, and ends it so.
+fn carry_out(case: &mut Case, outcome: Outcome) -> Told {
+    let plan = case.plan();
+    absorb(case, &Happening::Planned(&plan));
+    let action = plan.actions.first().expect("an action").clone();
+    absorb(case, &Happening::Began(&action));
+    absorb(case, &Happening::Ended { key: action.key(), outcome })
+}
+
+#[test]
+fn events_of_what_was_done() {
+    let failure = |stage, id: Option<&str>| {
+        Outcome::ContainerStarted(Err(StartFailure {
+            stage,
+            message: "the password is 1234".to_owned(),
+            id: id.map(str::to_owned),
+        }))
+    };
+    let start = "pod: Always app:web(post)\nseen: s0";
+    let stop = "pod: Always app:web(pre)\nseen: s0; web#0 running\nwish: deleted";
+    let created = "Normal Created spec.containers{web} Container created";
+    let started = "Normal Started spec.containers{web} Container started";
+    let error = "Warning Failed spec.containers{web} Error: the password is 1234";
+    let rows: Vec<(&str, Outcome, Vec<&str>)> = vec![
+        (start, Outcome::ContainerStarted(Ok("w".to_owned())), vec![created, started]),
+        (start, failure(StartStage::Config, None), vec![error]),
+        (start, failure(StartStage::Create, None), vec![error]),
+        (start, failure(StartStage::Start, Some("w")), vec![created, error]),
+        (
+            start,
+            failure(StartStage::PostStart, Some("w")),
+            vec![
+                created,
+                started,
+                "Warning FailedPostStartHook spec.containers{web} PostStartHook failed",
+            ],
+        ),
+        (stop, Outcome::ContainerStopped { hook_failed: false, result: Ok(()) }, vec![]),
+        (
+            stop,
+            Outcome::ContainerStopped { hook_failed: true, result: Ok(()) },
+            vec!["Warning FailedPreStopHook spec.containers{web} PreStopHook failed"],
+        ),
+        (
+            stop,
+            Outcome::ContainerStopped { hook_failed: false, result: Err("busy".to_owned()) },
+            vec!["Warning FailedKillPod pod error killing pod: busy"],
+        ),
+        (
+            "pod: Always app:web",
+            Outcome::SandboxRun(Err("no address".to_owned())),
+            vec!["Warning FailedCreatePodSandBox pod Failed to create pod sandbox: no address"],
+        ),
+        ("pod: Always app:web", Outcome::SandboxRun(Ok("s0".to_owned())), vec![]),
+        (
+            "pod: Always app:web\nmemory: unprepared",
+            Outcome::Done(Err("no cgroup".to_owned())),
+            vec![
+                "Warning FailedCreatePodContainer pod unable to ensure pod container exists: no cgroup",
+            ],
+        ),
+        ("pod: Always app:web\nwish: deleted", Outcome::Done(Err("busy".to_owned())), vec![]),
+    ];
+    for (text, outcome, expected) in rows {
+        let mut case = Case::read(text);
+        let told = carry_out(&mut case, outcome.clone());
+        assert_eq!(said(&told), expected, "{text} {outcome:?}");
+    }
+}
+
+#[test]
+fn a_sandbox_that_fails_while_the_pod_ends_is_no_news() {
+    let mut case = Case::read("pod: Always app:web\nmemory: flight -1 sandbox 0\nwish: deleted");
+    let outcome = Outcome::SandboxRun(Err("cancelled".to_owned()));
+    let told = absorb(&mut case, &Happening::Ended { key: ActionKey::Sandbox, outcome });
+    assert!(told.events.is_empty());
+}
+
+#[test]
+fn what_a_failed_start_leaves() {
+    for (stage, reason, waits) in [
+        (StartStage::Config, "CreateContainerConfigError", true),
+        (StartStage::Create, "CreateContainerError", true),
+        (StartStage::Start, "RunContainerError", true),
+        (StartStage::PostStart, "PostStartHookError", false),
+    ] {
+        let mut case = Case::read("pod: Always app:web\nseen: s0");
+        let failure = StartFailure { stage, message: "m".to_owned(), id: Some("w".to_owned()) };
+        carry_out(&mut case, Outcome::ContainerStarted(Err(failure)));
+        let memory = case.memory.container("web").unwrap();
+        let trouble = memory.start_failure.as_ref().unwrap();
+        assert_eq!(trouble.reason, reason);
+        let retry = trouble.retry_at.map(|retry| (retry - at(0).nanos()) / 1_000_000_000);
+        assert_eq!(retry.is_some_and(|retry| (10..15).contains(&retry)), waits, "{retry:?}");
+        assert_eq!(memory.post_start_failed.is_some(), stage == StartStage::PostStart);
+        // A good start forgets it.
+        case.observed.as_of = at(1);
+        case.now = at(20);
+        carry_out(&mut case, Outcome::ContainerStarted(Ok("w2".to_owned())));
+        assert!(case.memory.container("web").unwrap().start_failure.is_none());
+    }
+}
+
+#[test]
+fn failures_hold_back_for_ten_to_fifteen_seconds_and_are_forgotten() {
+    let mut case = Case::read("pod: Always app:web");
+    carry_out(&mut case, Outcome::SandboxRun(Err("no".to_owned())));
+    case.observed.as_of = at(1);
+    case.now = at(9);
+    let held = case.plan();
+    assert!(held.actions.is_empty());
+    let wake = held.wake_at.unwrap();
+    assert!(wake >= at(10) && wake < at(15), "{wake:?}");
+    case.now = wake;
+    assert_eq!(case.plan().actions.len(), 1);
+    carry_out(&mut case, Outcome::SandboxRun(Ok("s0".to_owned())));
+    assert!(case.memory.failures.is_empty());
+}
+
+#[test]
+fn that_a_container_runs_is_said_while_its_hook_runs() {
+    let mut case = Case::read(
+        "pod: Always app:web(post)\nseen: s0; web#0 running made=1\nmemory: flight 0 start web 0",
+    );
+    case.now = at(2);
+    let observed = case.observed.clone();
+    let told = absorb(&mut case, &Happening::Observed(&observed));
+    assert_eq!(said(&told).len(), 2);
+    assert!(told.marks.iter().any(|(_, mark)| matches!(mark, Mark::Started { .. })));
+    // Not again, neither when it is seen nor when the start is over.
+    assert!(absorb(&mut case, &Happening::Observed(&observed)).events.is_empty());
+    let key = ActionKey::Container("web".to_owned());
+    let outcome = Outcome::ContainerStarted(Ok("web0".to_owned()));
+    assert!(absorb(&mut case, &Happening::Ended { key, outcome }).events.is_empty());
+}
+
+#[test]
+fn one_of_another_number_is_not_the_one_being_started() {
+    for seen in ["web#1 running made=1", "web#0 running made=-5", "web#0 created made=1"] {
+        let text = format!("pod: Always app:web\nseen: s0; {seen}\nmemory: flight 0 start web 0");
+        let mut case = Case::read(&text);
+        let observed = case.observed.clone();
+        assert!(absorb(&mut case, &Happening::Observed(&observed)).events.is_empty(), "{seen}");
+    }
+}
+
+#[test]
+fn an_echo_changes_nothing_but_asks_for_another_look() {
+    let mut case = Case::read("pod: Always app:web\nseen: s0");
+    carry_out(&mut case, Outcome::ContainerStarted(Ok("w".to_owned())));
+    let before = case.memory.kept.clone();
+    let key = ActionKey::Container("web".to_owned());
+    let failure = StartFailure { stage: StartStage::Create, message: "late".to_owned(), id: None };
+    let outcome = Outcome::ContainerStarted(Err(failure));
+    let told = absorb(&mut case, &Happening::Ended { key: key.clone(), outcome });
+    assert!(told.events.is_empty());
+    assert_eq!(case.memory.kept, before);
+    assert_eq!(case.memory.last_act(&key), Some(case.now));
+}
+
+#[test]
+fn what_must_be_on_disk_before_going_on() {
+    let rows = [
+        // A normal start costs no wait for the disk.
+        ("pod: Always app:web\nseen: s0", Save::Soon),
+        ("pod: Always app:web\nseen: s0; web#0 running\nwish: deleted", Save::BeforeGoingOn),
+        ("pod: Never app:web\nseen: s0; web#0 exited 0", Save::BeforeGoingOn),
+        ("pod: Always app:web\nseen: s0; web#0 running changed", Save::Soon),
+    ];
+    for (text, expected) in rows {
+        let mut case = Case::read(text);
+        let plan = case.plan();
+        let planned = absorb(&mut case, &Happening::Planned(&plan)).save;
+        assert_eq!(planned, expected, "{text}");
+    }
+    // What a stop may take is on disk before it begins.
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running changed");
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    let began = absorb(&mut case, &Happening::Began(&plan.actions[0]));
+    assert_eq!(began.save, Save::BeforeGoingOn);
+    // And so is what only a record tells, before the record goes.
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 created");
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    assert_eq!(absorb(&mut case, &Happening::Began(&plan.actions[0])).save, Save::BeforeGoingOn);
+    // The same plan again is nothing to save.
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    let plan = case.plan();
+    assert_eq!(absorb(&mut case, &Happening::Planned(&plan)).save, Save::Not);
+}
+
+#[test]
+fn what_is_told_once_is_not_told_again() {
+    for (text, reason) in [
+        (
+            "pod: Always app:web\nseen: s0; web#1 exited 1 done=-3\nmemory: backoff web 10 -20",
+            "BackOff",
+        ),
+        ("pod: Always app:web\nseen: s0 dead; web#0 exited 1", "SandboxChanged"),
+        ("pod: Always app:web\nfacts: nonetwork", "NetworkNotReady"),
+        ("pod: Always app:web\nfacts: volumes failed x", "FailedMount"),
+        ("pod: Always app:web\nseen: s0\nfacts: image web 0 ErrImagePull 4 no", "Failed"),
+        ("pod: Always deadline=1 app:web\nseen: s0; web#0 running", "DeadlineExceeded"),
+        ("pod: Always app:web\nfacts: rejected OutOfcpu x", "OutOfcpu"),
+    ] {
+        let mut case = Case::read(text);
+        let count = |told: &Told| told.events.iter().filter(|event| event.reason == reason).count();
+        let plan = case.plan();
+        assert_eq!(count(&absorb(&mut case, &Happening::Planned(&plan))), 1, "{text}");
+        let plan = case.plan();
+        assert_eq!(count(&absorb(&mut case, &Happening::Planned(&plan))), 0, "{text}");
+    }
+}
+
+#[test]
+fn a_problem_that_comes_back_is_told_again() {
+    let mut case = Case::read("pod: Always app:web\nfacts: nonetwork");
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    let problem = std::mem::replace(&mut case.facts.network_ready, Ok(()));
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    case.facts.network_ready = problem;
+    let plan = case.plan();
+    assert_eq!(absorb(&mut case, &Happening::Planned(&plan)).events.len(), 1);
+}
+
+#[test]
+fn a_kill_for_memory_of_a_running_container_is_told_once() {
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running oom=200");
+    let observed = case.observed.clone();
+    let told = absorb(&mut case, &Happening::Observed(&observed));
+    assert_eq!(
+        said(&told),
+        [
+            "Warning OOMKilling spec.containers{web} the kernel killed process eater (pid 7) for want \
+         of memory: it used 100 bytes of a limit of 200 bytes"
+        ]
+    );
+    assert!(absorb(&mut case, &Happening::Observed(&observed)).events.is_empty());
+}
+
+#[test]
+fn only_what_we_stop_to_start_again_counts_as_killed() {
+    for (text, killed) in [
+        (
+            "pod: Always app:web(live)\nseen: s0; web#0 running\nmemory: failed web web0 liveness",
+            true,
+        ),
+        (
+            "pod: Always app:web(startup)\nseen: s0; web#0 running\nmemory: failed web web0 startup",
+            true,
+        ),
+        ("pod: Always app:web\nseen: s0; web#0 running changed", true),
+        ("pod: Always app:web\nseen: s0; web#0 unknown", false),
+        ("pod: Always app:web(post)\nseen: s0; web#0 running\nmemory: hookfailed web web0", false),
+        ("pod: Always app:web\nseen: s0; web#0 running\nwish: deleted", false),
+    ] {
+        let mut case = Case::read(text);
+        carry_out(&mut case, Outcome::ContainerStopped { hook_failed: false, result: Ok(()) });
+        let memory = case.memory.container("web").unwrap();
+        assert_eq!(memory.killed.is_some(), killed, "{text}");
+        assert!(case.memory.passing["web"].stop_done.is_some());
+    }
+}
+
+#[test]
+fn the_first_deadline_of_a_stop_stays() {
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running\nwish: deleted");
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    absorb(&mut case, &Happening::Began(&plan.actions[0]));
+    let first = case.memory.container("web").unwrap().stop.clone().unwrap();
+    assert_eq!(first.deadline, at(30).nanos());
+    case.now = at(10);
+    let Action::StopContainer { .. } = &plan.actions[0] else { panic!("a stop") };
+    absorb(&mut case, &Happening::Began(&plan.actions[0]));
+    assert_eq!(case.memory.container("web").unwrap().stop.clone().unwrap(), first);
+}
+
+#[test]
+fn marks_are_made_once() {
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
+    let plan = case.plan();
+    let first = absorb(&mut case, &Happening::Planned(&plan)).marks;
+    assert!(first.iter().any(|(time, mark)| *mark == Mark::FirstReady && *time == at(0)));
+    case.now = at(5);
+    let plan = case.plan();
+    assert!(absorb(&mut case, &Happening::Planned(&plan)).marks.is_empty());
+}

@@ -1,0 +1,163 @@
+//! Streaks and thresholds, and the events of probes.
+
+use pod_model::pod::handler::Probe;
+use std::sync::Arc;
+
+use crate::happening::{Happening, ProbeKind, ProbeResult, Save};
+use crate::testing::Case;
+
+/// Letters are results: `s`uccess, `f`ailure, `w`arning, `u`nknown.
+fn after(kind: ProbeKind, success: i32, failure: i32, letters: &str) -> (Case, Vec<String>) {
+    let mut case = Case::read("pod: Always app:web(live,ready,startup)\nseen: s0; web#0 running");
+    let mut pod = (*case.desired.pod).clone();
+    let probe =
+        Probe { success_threshold: success, failure_threshold: failure, ..Probe::default() };
+    let container = &mut pod.spec.containers[0];
+    container.liveness_probe = Some(Box::new(probe.clone()));
+    container.readiness_probe = Some(Box::new(probe.clone()));
+    container.startup_probe = Some(Box::new(probe));
+    case.desired.pod = Arc::new(pod);
+    let mut events = Vec::new();
+    for letter in letters.chars() {
+        let result = match letter {
+            's' => ProbeResult::Success,
+            'f' => ProbeResult::Failure("it said no".to_owned()),
+            'w' => ProbeResult::Warning("odd".to_owned()),
+            _ => ProbeResult::Unknown("no answer".to_owned()),
+        };
+        let happening = Happening::Probe {
+            container: "web".to_owned(),
+            container_id: "web0".to_owned(),
+            kind,
+            result,
+        };
+        let told = case.memory.absorb(&case.desired.clone(), &happening, case.now);
+        events
+            .extend(told.events.iter().map(|event| format!("{} {}", event.reason, event.message)));
+    }
+    (case, events)
+}
+
+#[test]
+fn verdicts_need_as_many_in_a_row_as_their_threshold() {
+    /// (kind, success threshold, failure threshold, results, verdict)
+    const ROWS: &[(ProbeKind, i32, i32, &str, &str)] = &[
+        (ProbeKind::Readiness, 1, 3, "", "unknown"),
+        (ProbeKind::Readiness, 1, 3, "s", "ready"),
+        (ProbeKind::Readiness, 2, 3, "s", "unknown"),
+        (ProbeKind::Readiness, 2, 3, "ss", "ready"),
+        (ProbeKind::Readiness, 2, 3, "sfs", "unknown"),
+        (ProbeKind::Readiness, 1, 3, "sff", "ready"),
+        (ProbeKind::Readiness, 1, 3, "sfff", "unready"),
+        (ProbeKind::Readiness, 1, 3, "sffsff", "ready"),
+        (ProbeKind::Readiness, 1, 1, "sfsf", "unready"),
+        (ProbeKind::Readiness, 1, 3, "sffuf", "unready"),
+        (ProbeKind::Readiness, 1, 3, "w", "ready"),
+        (ProbeKind::Readiness, 0, 0, "f", "unready"),
+        (ProbeKind::Readiness, 1, 1, "fs", "ready"),
+        (ProbeKind::Liveness, 1, 3, "ff", "unknown"),
+        (ProbeKind::Liveness, 1, 3, "fff", "failed"),
+        (ProbeKind::Liveness, 1, 3, "ffsff", "unknown"),
+        (ProbeKind::Liveness, 1, 3, "fffsss", "failed"),
+        (ProbeKind::Liveness, 1, 1, "f", "failed"),
+        (ProbeKind::Startup, 1, 3, "s", "started"),
+        (ProbeKind::Startup, 1, 3, "ffs", "started"),
+        (ProbeKind::Startup, 1, 3, "fff", "failed"),
+        (ProbeKind::Startup, 1, 3, "ffuf", "failed"),
+        (ProbeKind::Startup, 1, 3, "sfff", "started"),
+        (ProbeKind::Startup, 1, 3, "fffs", "failed"),
+        (ProbeKind::Startup, 1, 3, "uuuu", "unknown"),
+    ];
+    for (kind, success, failure, letters, expected) in ROWS {
+        let (case, _) = after(*kind, *success, *failure, letters);
+        let memory = case.memory.container("web").cloned().unwrap_or_default();
+        let found = if memory.failed_probe.is_some() {
+            "failed"
+        } else if memory.startup_passed.is_some() {
+            "started"
+        } else {
+            match memory.readiness {
+                Some((_, true)) => "ready",
+                Some((_, false)) => "unready",
+                None => "unknown",
+            }
+        };
+        assert_eq!(found, *expected, "{kind:?} {success} {failure} {letters}");
+    }
+}
+
+#[test]
+fn events_of_probes() {
+    for (kind, letters, expected) in [
+        (ProbeKind::Liveness, "f", "Unhealthy Liveness probe failed: it said no"),
+        (ProbeKind::Readiness, "f", "Unhealthy Readiness probe failed: it said no"),
+        (ProbeKind::Startup, "f", "Unhealthy Startup probe failed: it said no"),
+        (ProbeKind::Liveness, "w", "ProbeWarning Liveness probe warning: odd"),
+        (
+            ProbeKind::Readiness,
+            "u",
+            "Unhealthy Readiness probe errored and resulted in unknown state: no answer",
+        ),
+        (ProbeKind::Liveness, "s", ""),
+    ] {
+        let (_, events) = after(kind, 1, 3, letters);
+        assert_eq!(events.join("; "), expected);
+    }
+}
+
+#[test]
+fn a_new_container_begins_anew() {
+    let (mut case, _) = after(ProbeKind::Liveness, 1, 3, "ff");
+    let happening = |id: &str| Happening::Probe {
+        container: "web".to_owned(),
+        container_id: id.to_owned(),
+        kind: ProbeKind::Liveness,
+        result: ProbeResult::Failure(String::new()),
+    };
+    let desired = case.desired.clone();
+    case.memory.absorb(&desired, &happening("web1"), case.now);
+    let failed = case.memory.container("web").and_then(|memory| memory.failed_probe.clone());
+    assert_eq!(failed, None);
+    case.memory.absorb(&desired, &happening("web1"), case.now);
+    case.memory.absorb(&desired, &happening("web1"), case.now);
+    let failed = case.memory.container("web").unwrap().failed_probe.clone();
+    assert_eq!(failed, Some(("web1".to_owned(), ProbeKind::Liveness)));
+}
+
+#[test]
+fn only_a_change_of_verdict_is_saved() {
+    let (mut case, _) = after(ProbeKind::Readiness, 1, 3, "s");
+    let happening = |result| Happening::Probe {
+        container: "web".to_owned(),
+        container_id: "web0".to_owned(),
+        kind: ProbeKind::Readiness,
+        result,
+    };
+    let desired = case.desired.clone();
+    let mut saves = Vec::new();
+    for result in [
+        ProbeResult::Success,
+        ProbeResult::Failure(String::new()),
+        ProbeResult::Failure(String::new()),
+        ProbeResult::Failure(String::new()),
+        ProbeResult::Failure(String::new()),
+    ] {
+        saves.push(case.memory.absorb(&desired, &happening(result), case.now).save);
+    }
+    assert_eq!(saves, [Save::Not, Save::Not, Save::Not, Save::Soon, Save::Not]);
+}
+
+#[test]
+fn a_probe_that_the_pod_does_not_have_is_no_probe() {
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
+    let before = case.memory.clone();
+    let happening = Happening::Probe {
+        container: "web".to_owned(),
+        container_id: "web0".to_owned(),
+        kind: ProbeKind::Liveness,
+        result: ProbeResult::Failure(String::new()),
+    };
+    let told = case.memory.absorb(&case.desired.clone(), &happening, case.now);
+    assert!(told.events.is_empty());
+    assert_eq!(case.memory, before);
+}

@@ -1,0 +1,147 @@
+//! An agent that starts: with what was saved, with nothing, with nonsense.
+
+use crate::happening::{Happening, ProbeKind, ProbeResult};
+use crate::memory::PodMemory;
+use crate::testing::{Case, at};
+
+/// The case as a new agent sees it, with what the old one saved.
+fn restarted(case: &Case, saved: Option<&[u8]>) -> Case {
+    let memory = PodMemory::recover(&case.desired, &case.observed, saved, case.now);
+    Case { memory, ..case.clone() }
+}
+
+/// Plans and follows the plan.
+fn follow(case: &mut Case) {
+    let plan = case.plan();
+    let desired = case.desired.clone();
+    case.memory.absorb(&desired, &Happening::Planned(&plan), case.now);
+}
+
+#[test]
+fn what_was_saved_gives_the_same_status_and_the_same_steps() {
+    for text in [
+        "pod: Always app:web\nseen: s0; web#0 running",
+        "pod: Always app:web(ready,startup)\nseen: s0; web#0 running\nmemory: startup web web0; ready web web0",
+        "pod: Always app:web\nseen: s0; web#1 exited 1 done=-3\nmemory: backoff web 40 -9",
+        "pod: Always app:web\nseen: s0; web#0 running\nmemory: ending -12 30\nwish: deleted",
+        "pod: Never app:web\nseen: s0 dead; web#0 exited 0\nmemory: stopped s0; cleaned some",
+        "pod: Always app:web\nseen: s0\nmemory: was web exited 4 9; before web 3 1",
+        "pod: Always app:web(live)\nseen: s0; web#0 running\nmemory: failed web web0 liveness",
+        "pod: Always app:web(post)\nseen: s0; web#0 running\nmemory: hookfailed web web0",
+        "pod: Always app:web\nseen: s0\nmemory: trouble web CreateContainerError 7",
+        "pod: Always deadline=300 app:web\nseen: s0; web#0 running\nmemory: since -250",
+        "pod: Never app:a(policy=Never,in3=RestartAllContainers)\nseen: s0; a#0 exited 3",
+        "pod: Always side:a app:web\nseen: s0; a#0 running; web#0 exited 0\nmemory: clearing -5 30",
+    ] {
+        let mut case = Case::read(text);
+        follow(&mut case);
+        let mut again = restarted(&case, Some(&case.memory.to_saved()));
+        again.memory.prepared = true;
+        case.now = at(3);
+        again.now = at(3);
+        let (before, after) = (case.plan(), again.plan());
+        assert_eq!(after.status, before.status, "{text}");
+        assert_eq!(after.actions, before.actions, "{text}");
+        assert_eq!(after.wake_at, before.wake_at, "{text}");
+    }
+}
+
+#[test]
+fn readiness_does_not_flap() {
+    let mut case = Case::read("pod: Always app:web(ready)\nseen: s0; web#0 running");
+    let desired = case.desired.clone();
+    let result = Happening::Probe {
+        container: "web".to_owned(),
+        container_id: "web0".to_owned(),
+        kind: ProbeKind::Readiness,
+        result: ProbeResult::Success,
+    };
+    case.memory.absorb(&desired, &result, case.now);
+    follow(&mut case);
+    let again = restarted(&case, Some(&case.memory.to_saved()));
+    assert!(again.plan().status.container("web").unwrap().ready);
+    assert!(!restarted(&case, None).plan().status.container("web").unwrap().ready);
+}
+
+#[test]
+fn nonsense_is_taken_as_nothing() {
+    let case = Case::read("pod: Always app:web\nseen: s0; web#2 running");
+    let nothing = restarted(&case, None).memory;
+    for bytes in [
+        &b""[..],
+        b"nonsense",
+        b"{}",
+        b"[1]",
+        b"{\"version\":1}",
+        b"{\"version\":2,\"pod\":{}}",
+        b"{\"version\":1,\"pod\":{\"containers\":7}}",
+        b"{\"version\":1,\"pod\":{\"startTime\":\"x\"}}",
+    ] {
+        let memory = restarted(&case, Some(bytes)).memory;
+        assert_eq!(memory, nothing, "{:?}", String::from_utf8_lossy(bytes));
+    }
+    // What a later version adds is no nonsense.
+    let later = b"{\"version\":1,\"pod\":{\"startTime\":5,\"later\":true}}";
+    assert_eq!(restarted(&case, Some(later)).memory.kept.start_time, Some(5));
+}
+
+#[test]
+fn pods_of_another_agent_go_on() {
+    let case = Case::read(
+        "pod: Always init:one app:web app:log\nseen: s0; one#0 exited 0; web#3 running; log#0 running",
+    );
+    let again = restarted(&case, None);
+    let plan = again.plan();
+    assert!(plan.actions.is_empty(), "{:?}", plan.actions);
+    assert_eq!(plan.status.container("web").unwrap().restart_count, 3);
+    assert_eq!(plan.waiting_on, None);
+    // Its start is that of its sandbox.
+    let created = case.observed.sandboxes[0].created_at;
+    assert_eq!(again.memory.kept.start_time, Some(created));
+}
+
+#[test]
+fn a_crash_loop_of_another_agent_goes_on() {
+    let case = Case::read("pod: Always app:web\nseen: s0; web#3 exited 1 started=-20 done=-5");
+    let mut again = restarted(&case, None);
+    again.memory.prepared = true;
+    let plan = again.plan();
+    assert!(plan.actions.is_empty());
+    assert_eq!(plan.wake_at, Some(at(35)), "40 s after the end");
+    // One that ran for long is started at once.
+    let case = Case::read("pod: Always app:web\nseen: s0; web#3 exited 1 started=-700 done=-5");
+    let mut again = restarted(&case, None);
+    again.memory.prepared = true;
+    again.supply_images();
+    assert_eq!(again.plan().actions.len(), 1);
+}
+
+#[test]
+fn a_startup_probe_that_must_have_passed_has() {
+    for (started, passed) in [(-10, false), (-30, false), (-34, true), (-500, true)] {
+        let text =
+            format!("pod: Always app:web(startup)\nseen: s0; web#0 running started={started}");
+        let again = restarted(&Case::read(&text), None);
+        let found = again.memory.container("web").unwrap().startup_passed.is_some();
+        assert_eq!(found, passed, "{started}");
+    }
+}
+
+#[test]
+fn a_phase_that_the_api_server_has_seen_is_final() {
+    let case = Case::read("pod: Always phase=Succeeded app:web\nseen: s0; web#0 exited 1");
+    let plan = restarted(&case, None).plan();
+    assert_eq!(plan.status.phase.as_str(), "Succeeded");
+    let case = Case::read("pod: Always phase=Running app:web\nseen: s0; web#0 running");
+    assert_eq!(restarted(&case, None).plan().status.phase.as_str(), "Running");
+}
+
+#[test]
+fn nothing_that_was_seen_is_marked_again() {
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
+    case = restarted(&case, None);
+    let plan = case.plan();
+    let desired = case.desired.clone();
+    let told = case.memory.absorb(&desired, &Happening::Planned(&plan), case.now);
+    assert!(told.marks.is_empty(), "{:?}", told.marks);
+}

@@ -1,0 +1,69 @@
+//! All containers are stopped, removed and started anew, because one exited with a code whose rule
+//! says so.
+//!
+//! Rules: no grace (two seconds) and no hooks; the one that set it off goes last, so that an agent
+//! that is killed in between still sees why; logs stay.
+
+use std::time::Duration;
+
+use ports::runtime_objects::ContainerState;
+
+use crate::action::{Action, ActionKey, KillReason};
+use crate::plan::{Draft, Rank};
+use crate::restart;
+use crate::scene::Scene;
+
+pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) {
+    draft.wait(
+        Rank::Pod,
+        "all its containers start again, because one exited with a code whose restart rule says so",
+        "they are being stopped and removed first",
+    );
+    let mut sources = Vec::new();
+    let mut others = false;
+    for container in scene.own_containers() {
+        let name = container.name.to_string();
+        let key = ActionKey::Container(name.clone());
+        if scene.view.memory.is_busy(&key) {
+            others = true;
+            continue;
+        }
+        for observed in scene.lineup.all(&name) {
+            let record = &observed.record;
+            let id = record.id.clone();
+            let is_source = record.state == ContainerState::Exited
+                && restart::restarts_all(container, record.exit_code, scene.settings);
+            if is_source {
+                sources.push((name.clone(), id));
+                continue;
+            }
+            others = true;
+            if draft.holds_back(scene, &key, &format!("stopping or removing container {name}")) {
+                continue;
+            }
+            let action = if scene.may_run(record) && !scene.was_stopped(record) {
+                Action::StopContainer {
+                    id,
+                    name: name.clone(),
+                    grace: Duration::ZERO,
+                    pre_stop: false,
+                    reason: KillReason::RestartAllContainers,
+                    message: "killing".to_owned(),
+                    replaces: false,
+                }
+            } else {
+                Action::RemoveContainer { id, name: name.clone(), keep_logs: true }
+            };
+            draft.act(scene, action);
+        }
+    }
+    if others {
+        return;
+    }
+    for (name, id) in sources {
+        let key = ActionKey::Container(name.clone());
+        if !draft.holds_back(scene, &key, &format!("removing container {name}")) {
+            draft.act(scene, Action::RemoveContainer { id, name, keep_logs: true });
+        }
+    }
+}

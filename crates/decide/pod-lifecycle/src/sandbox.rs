@@ -1,0 +1,54 @@
+//! Whether the pod has the sandbox that it needs.
+//!
+//! Rules: a new one is needed where there is none, where more than one is ready, where the newest
+//! is not ready, where the pod's network moved between host and pod, and where there is no address.
+//!
+//! upstream: kuberuntime/util/util.go (PodSandboxChanged)
+
+use pod_model::pod::Pod;
+use ports::runtime_objects::SandboxRecord;
+
+use crate::view::ObservedPod;
+
+#[cfg(test)]
+mod tests;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SandboxNeed<'a> {
+    Keep(&'a SandboxRecord),
+    New {
+        attempt: u32,
+        /// The one whose place it takes.
+        replaces: Option<&'a SandboxRecord>,
+        why: &'static str,
+    },
+}
+
+pub(crate) fn need<'a>(pod: &Pod, observed: &'a ObservedPod) -> SandboxNeed<'a> {
+    let Some(newest) = newest(observed) else {
+        return SandboxNeed::New { attempt: 0, replaces: None, why: "it has no sandbox yet" };
+    };
+    let ready = observed.sandboxes.iter().filter(|sandbox| sandbox.ready).count();
+    let why = if ready > 1 {
+        "more than one of its sandboxes is ready"
+    } else if !newest.ready {
+        "its sandbox is no longer ready"
+    } else if newest.host_network.is_some_and(|host| host != pod.spec.host_network) {
+        "its network moved between the pod and the host"
+    } else if !pod.spec.host_network && newest.ips.iter().all(String::is_empty) {
+        "its sandbox has no address"
+    } else {
+        return SandboxNeed::Keep(newest);
+    };
+    SandboxNeed::New { attempt: newest.attempt.saturating_add(1), replaces: Some(newest), why }
+}
+
+/// The newest sandbox; the order of the observation is not trusted.
+pub(crate) fn newest(observed: &ObservedPod) -> Option<&SandboxRecord> {
+    observed.sandboxes.iter().max_by_key(|sandbox| (sandbox.created_at, sandbox.attempt))
+}
+
+/// The newest sandbox where it is ready: whose containers are the pod's containers of today.
+pub(crate) fn active(observed: &ObservedPod) -> Option<&SandboxRecord> {
+    newest(observed).filter(|sandbox| sandbox.ready)
+}

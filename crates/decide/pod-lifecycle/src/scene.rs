@@ -1,0 +1,258 @@
+//! A view with the questions that every rule asks of it.
+//!
+//! Everything here follows from the view alone and changes nothing.
+
+use std::time::Duration;
+
+use pod_model::GoDuration;
+use pod_model::pod::{Container, Pod};
+use ports::ApiTime;
+use ports::runtime_objects::{ContainerRecord, ContainerState};
+
+use crate::action::{Action, ContainerKind};
+use crate::back_off::{self, Pace};
+use crate::lineup::{Lineup, restart_count};
+use crate::memory::{ContainerMemory, Passing, Reported};
+use crate::restart;
+use crate::time::{plus, seconds};
+use crate::view::{Admission, ImageState, Settings, View, Wish};
+use crate::words::{CRASH_LOOP, condition, pod_in_messages};
+
+#[derive(Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) view: View<'a>,
+    pub(crate) pod: &'a Pod,
+    pub(crate) lineup: Lineup<'a>,
+    pub(crate) settings: &'a Settings,
+    /// Nothing may be started any more.
+    pub(crate) over: bool,
+}
+
+/// Why a container that should run does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    /// When it is tried again, where that is known.
+    pub(crate) until: Option<ApiTime>,
+}
+
+impl<'a> Scene<'a> {
+    pub(crate) fn new(view: &View<'a>) -> Self {
+        let mut scene = Self {
+            view: *view,
+            pod: &view.desired.pod,
+            lineup: Lineup::new(view.observed),
+            settings: &view.facts.settings,
+            over: false,
+        };
+        let kept = &view.memory.kept;
+        scene.over = matches!(view.desired.wish, Wish::End(_))
+            || kept.ending.is_some()
+            || matches!(view.facts.admission, Admission::Rejected { .. })
+            || scene.is_past_deadline();
+        scene
+    }
+
+    pub(crate) fn memory(&self, name: &str) -> Option<&'a ContainerMemory> {
+        self.view.memory.container(name)
+    }
+
+    pub(crate) fn passing(&self, name: &str) -> Option<&'a Passing> {
+        self.view.memory.passing.get(name)
+    }
+
+    pub(crate) fn start_time(&self) -> ApiTime {
+        self.view.memory.kept.start_time.map_or(self.view.now, ApiTime::from_nanos)
+    }
+
+    /// When the pod has been active for as long as it may.
+    pub(crate) fn active_deadline(&self) -> Option<ApiTime> {
+        let most = self.pod.spec.active_deadline_seconds?;
+        self.view.memory.kept.start_time?;
+        Some(plus(self.start_time(), seconds(most)))
+    }
+
+    pub(crate) fn is_past_deadline(&self) -> bool {
+        self.active_deadline().is_some_and(|deadline| self.view.now >= deadline)
+    }
+
+    /// Whether a container that does not run should.
+    pub(crate) fn should_start(&self, container: &Container) -> bool {
+        if self.over {
+            return false;
+        }
+        let Some(record) = self.lineup.latest(&container.name) else { return true };
+        match record.state {
+            ContainerState::Running => false,
+            ContainerState::Created | ContainerState::Unknown => true,
+            ContainerState::Exited => {
+                restart::after_exit(container, &self.pod.spec, record.exit_code, self.settings)
+            }
+        }
+    }
+
+    /// Whether all containers are to be stopped, removed and started anew.
+    pub(crate) fn restarts_all(&self) -> bool {
+        if self.over || !self.settings.restart_all {
+            return false;
+        }
+        let begun = self
+            .view
+            .memory
+            .kept
+            .conditions
+            .get(condition::ALL_RESTARTING)
+            .is_some_and(|condition| condition.met);
+        begun
+            || self.own_containers().any(|container| {
+                self.lineup.latest(&container.name).is_some_and(|record| {
+                    record.state == ContainerState::Exited
+                        && restart::restarts_all(container, record.exit_code, self.settings)
+                })
+            })
+    }
+
+    /// Whether the runtime has no init and no regular container of the pod.
+    pub(crate) fn is_cleared(&self) -> bool {
+        self.own_containers().all(|container| self.lineup.latest(&container.name).is_none())
+    }
+
+    /// Init and regular containers of the specification.
+    pub(crate) fn own_containers(&self) -> impl Iterator<Item = &'a Container> {
+        self.pod.spec.init_containers.iter().chain(&self.pod.spec.containers)
+    }
+
+    pub(crate) fn has_started(&self, container: &Container, record: &ContainerRecord) -> bool {
+        record.state == ContainerState::Running
+            && (container.startup_probe.is_none()
+                || self
+                    .memory(&container.name)
+                    .is_some_and(|memory| memory.startup_passed.as_deref() == Some(&*record.id)))
+    }
+
+    pub(crate) fn is_ready(&self, container: &Container, record: &ContainerRecord) -> bool {
+        self.has_started(container, record)
+            && (container.readiness_probe.is_none()
+                || self
+                    .memory(&container.name)
+                    .and_then(|memory| memory.readiness.as_ref())
+                    .is_some_and(|(id, ready)| *id == record.id && *ready))
+    }
+
+    /// The number of the next start of a container: one that was never used.
+    pub(crate) fn next_attempt(&self, name: &str) -> u32 {
+        let memory = self.memory(name);
+        let after = |used: u32| used.saturating_add(1);
+        let known = memory.and_then(|memory| memory.highest).map(after);
+        if let Some(record) = self.lineup.latest(name) {
+            let count = restart_count(record);
+            // One that was made and never started has not used its number.
+            let unused = record.state == ContainerState::Created;
+            return known.unwrap_or(0).max(if unused { count } else { after(count) });
+        }
+        if let Some(known) = known {
+            return known;
+        }
+        match memory.map(|memory| (&memory.reported, memory.restart_count)) {
+            // Its record is gone: removed by a collection of old containers, or lost.
+            Some((Reported::Exited { .. } | Reported::Running { .. }, count)) => after(count),
+            // Nothing is known to have started, but logs of an earlier life may be there.
+            other => {
+                let logs =
+                    self.view.facts.highest_logs.get(name).map_or(0, |number| after(*number));
+                logs.max(other.map_or(0, |(_, count)| count))
+            }
+        }
+    }
+
+    pub(crate) fn pace(&self, container: &Container) -> Pace {
+        let memory = self.memory(&container.name);
+        back_off::pace(container, &self.lineup, memory, self.settings, self.view.now)
+    }
+
+    pub(crate) fn is_starting(&self, name: &str) -> bool {
+        self.view
+            .memory
+            .is_busy_with_container(name)
+            .is_some_and(|flight| matches!(flight.action, Action::StartContainer { .. }))
+    }
+
+    /// Why a container that should start does not start at once.
+    pub(crate) fn trouble(&self, container: &Container) -> Option<Trouble> {
+        let memory = self.memory(&container.name);
+        if self.is_starting(&container.name) {
+            // What it was waiting for is over, and whether it helped is not known yet.
+            let (reason, message) = self.passing(&container.name)?.shown_trouble.clone()?;
+            return Some(Trouble { reason, message, until: None });
+        }
+        if let Pace::Wait { until, delay } = self.pace(container) {
+            let message = format!(
+                "back-off {} restarting failed container={} pod={}",
+                go_duration(delay),
+                container.name,
+                pod_in_messages(self.pod)
+            );
+            let reason = CRASH_LOOP.to_owned();
+            return Some(Trouble { reason, message, until: Some(until) });
+        }
+        if let Some(failed) = self.image_failure(&container.name) {
+            return Some(failed);
+        }
+        let failure = memory?.start_failure.as_ref()?;
+        Some(Trouble {
+            reason: failure.reason.clone(),
+            message: failure.message.clone(),
+            until: failure.retry_at.map(ApiTime::from_nanos).filter(|at| *at > self.view.now),
+        })
+    }
+
+    pub(crate) fn image_state(&self, name: &str) -> Option<&'a ImageState> {
+        let fact = self.view.facts.images.get(name)?;
+        (fact.attempt == self.next_attempt(name)).then_some(&fact.state)
+    }
+
+    fn image_failure(&self, name: &str) -> Option<Trouble> {
+        let ImageState::Failed { reason, message, retry_at } = self.image_state(name)? else {
+            return None;
+        };
+        Some(Trouble { reason: reason.clone(), message: message.clone(), until: *retry_at })
+    }
+
+    /// Whether the container could still do something: it runs, or nobody knows.
+    pub(crate) fn may_run(&self, record: &ContainerRecord) -> bool {
+        match record.state {
+            ContainerState::Running => true,
+            ContainerState::Unknown => !self.was_stopped(record),
+            ContainerState::Created | ContainerState::Exited => false,
+        }
+    }
+
+    /// Whether the runtime said that it has stopped this one.
+    pub(crate) fn was_stopped(&self, record: &ContainerRecord) -> bool {
+        self.passing(&record.name)
+            .and_then(|passing| passing.stop_done.as_ref())
+            .is_some_and(|(id, _)| *id == record.id)
+    }
+
+    /// Whether no container runs, and none is about to.
+    pub(crate) fn is_still(&self) -> bool {
+        !self.lineup.everything().any(|container| self.may_run(&container.record))
+            && !self.view.memory.in_flight.values().any(|flight| {
+                matches!(
+                    flight.action,
+                    Action::StartContainer { .. } | Action::StopContainer { .. }
+                )
+            })
+    }
+}
+
+/// Kinds that may not be missing while the pod is ready.
+pub(crate) fn counts_for_readiness(kind: ContainerKind) -> bool {
+    matches!(kind, ContainerKind::Sidecar | ContainerKind::Regular)
+}
+
+/// As Go writes it: `10s`, `1m20s`, `5m0s`.
+pub(crate) fn go_duration(duration: Duration) -> String {
+    GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
+}

@@ -1,0 +1,280 @@
+//! One run: chaos for a while, then calm until the pod is where it should be, then its end.
+
+use std::sync::Arc;
+
+use pod_model::pod::status::ConditionStatus;
+use ports::ApiTime;
+use ports::runtime_objects::ContainerState;
+
+use crate::plan::{PodPlan, Stage, plan};
+use crate::testing::{at, pods};
+use crate::view::{DesiredPod, EndCause, EndWish, Wish};
+
+use super::dice::Dice;
+use super::laws::Laws;
+use super::node::Node;
+use super::worker::Worker;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Chaos {
+    None,
+    Events,
+    Kills,
+    Everything,
+}
+
+struct Run {
+    node: Node,
+    worker: Worker,
+    dice: Dice,
+    laws: Laws,
+    chaos: Chaos,
+    is_calm: bool,
+    last_look: i64,
+    kills: u32,
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+pub(super) fn run(pod: &str, seed: u64, chaos: Chaos) {
+    if attempt(pod, seed, chaos, false).is_ok() {
+        return;
+    }
+    if let Err(wrong) = attempt(pod, seed, chaos, true) {
+        panic!("pod {pod:?}, seed {seed}: {wrong}");
+    }
+}
+
+fn attempt(pod: &str, seed: u64, chaos: Chaos, tracing: bool) -> Result<(), String> {
+    let desired = DesiredPod { pod: Arc::new(pods::read(pod)), wish: Wish::Run };
+    let node = Node { now: at(0).nanos(), ..Node::default() };
+    let mut worker = Worker::new(desired, &node);
+    worker.tracing = tracing;
+    let mut run = Run {
+        last_look: node.now,
+        node,
+        worker,
+        dice: Dice::new(seed),
+        laws: Laws::default(),
+        chaos,
+        is_calm: chaos == Chaos::None,
+        kills: 0,
+    };
+    run.whole().map_err(|law| {
+        let from = run.worker.trace.len().saturating_sub(60);
+        format!("{law}\n{}", run.worker.trace[from..].join("\n"))
+    })
+}
+
+impl Run {
+    fn whole(&mut self) -> Result<(), String> {
+        let rough_until = self.node.now + self.dice.millis(10_000, 300_000);
+        let early_end = self.dice.percent(30);
+        while self.node.now < rough_until {
+            self.step()?;
+            if early_end && self.dice.percent(3) {
+                self.ask_end();
+            }
+        }
+        self.is_calm = true;
+        if matches!(self.worker.desired.wish, Wish::Run) {
+            self.settle()?;
+            self.ask_end();
+            self.step()?;
+            if self.dice.percent(50) {
+                // A grace period that becomes shorter.
+                self.ask_end();
+            }
+        }
+        let give_up = self.node.now + 1200 * SECOND;
+        loop {
+            let made = self.step()?;
+            if made.stage == Stage::Finished {
+                break;
+            }
+            if self.node.now > give_up {
+                return Err(format!("does not end: {:?} {:?}", made.stage, made.waiting_on));
+            }
+        }
+        if !self.node.containers.is_empty() || !self.node.sandboxes.is_empty() {
+            return Err("finished, and something is left".to_owned());
+        }
+        let again = plan(&self.worker.view(&self.node));
+        if again.actions.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("not quiet: {:?}", again.actions))
+        }
+    }
+
+    fn ask_end(&mut self) {
+        let grace_seconds = self.dice.percent(50).then(|| self.dice.below(20) as i64);
+        let asked_at = ApiTime::from_nanos(self.node.now);
+        let cause = EndCause::ManifestRemoved;
+        let wish = Wish::End(EndWish { cause, grace_seconds, asked_at });
+        self.worker.wish(&self.node, wish);
+    }
+
+    /// In calm, the pod comes where it should be and stays there without another step.
+    fn settle(&mut self) -> Result<(), String> {
+        for record in &self.node.containers {
+            if record.state == ContainerState::Running && !record.name.starts_with("job") {
+                self.node.fates.remove(&record.id);
+            }
+        }
+        let ids: Vec<String> = self.node.fates.keys().cloned().collect();
+        for id in ids {
+            if let Some(fate) = self.node.fates.get_mut(&id) {
+                fate.1 = 0;
+            }
+        }
+        let give_up = self.node.now + 3600 * SECOND;
+        loop {
+            let made = self.step()?;
+            let ready = made
+                .status
+                .condition("Ready")
+                .is_some_and(|ready| ready.status == ConditionStatus::True);
+            let finished = made.stage == Stage::Finished;
+            if (ready || finished || is_stuck_by_design(&made))
+                && made.actions.is_empty()
+                && self.worker.doing.is_empty()
+            {
+                self.worker.look(&self.node);
+                let fresh = self.worker.work(&self.node, &mut self.dice);
+                if fresh.actions.is_empty() && fresh.status == made.status {
+                    return self.stay_quiet(&fresh);
+                }
+            }
+            if self.node.now > give_up {
+                return Err(format!(
+                    "does not settle: {:?} {:?} {:?}",
+                    made.stage, made.waiting_on, made.status.container_statuses
+                ));
+            }
+        }
+    }
+
+    /// Planning again, and looking again, changes nothing.
+    fn stay_quiet(&mut self, settled: &PodPlan) -> Result<(), String> {
+        self.node.now += SECOND;
+        self.worker.look(&self.node);
+        let again = self.worker.work(&self.node, &mut self.dice);
+        if !again.actions.is_empty() {
+            return Err(format!("not quiet: {:?}", again.actions));
+        }
+        if again.status != settled.status {
+            return Err("the status changes without a cause".to_owned());
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<PodPlan, String> {
+        let rough = !self.is_calm;
+        self.worker.failing = self.fails();
+        self.worker.crashing = rough;
+        let made = self.worker.work(&self.node, &mut self.dice);
+        self.laws.check(&self.worker, &self.node, &made)?;
+        if rough && self.chaos >= Chaos::Kills && self.dice.percent(8) {
+            self.kill()?;
+        }
+        self.move_time(&made);
+        let ended = self.worker.advance(&mut self.node, &mut self.dice);
+        let changed = self.node.let_live();
+        if self.fails() && self.dice.percent(2) {
+            self.break_something();
+        }
+        if self.dice.percent(30) {
+            self.worker.probe(&self.node, &mut self.dice);
+        }
+        if self.worker.unsaved && self.dice.percent(60) {
+            self.worker.save();
+        }
+        // After an action the pod is always looked at; of what happens by itself one only hears,
+        // and hearing can be lost, or come late.
+        let hears = !rough || self.chaos == Chaos::None || self.dice.percent(40);
+        let relist = self.node.now - self.last_look > 300 * SECOND;
+        if ended {
+            self.node.now += 1;
+        }
+        if ended || relist || (changed && hears) || (rough && self.dice.percent(5)) {
+            self.worker.look(&self.node);
+            self.last_look = self.node.now;
+        }
+        Ok(made)
+    }
+
+    fn fails(&self) -> bool {
+        !self.is_calm && self.chaos >= Chaos::Everything
+    }
+
+    fn kill(&mut self) -> Result<(), String> {
+        let idle = self.worker.doing.is_empty() && self.kills.is_multiple_of(2);
+        self.kills += 1;
+        if idle {
+            self.worker.look(&self.node);
+            let made = self.worker.work(&self.node, &mut self.dice);
+            if made.actions.is_empty() {
+                self.worker.save();
+                self.worker.die(&mut self.node, &mut self.dice);
+                return Laws::check_non_event(&self.worker, &self.node, &made.status);
+            }
+        }
+        if self.worker.unsaved {
+            self.laws.forget_times();
+        }
+        self.worker.die(&mut self.node, &mut self.dice);
+        Ok(())
+    }
+
+    /// To the next thing that happens, or a little.
+    fn move_time(&mut self, made: &PodPlan) {
+        let mut next = self.node.now + self.dice.millis(5_000, 60_000);
+        let moments = self
+            .worker
+            .doing
+            .iter()
+            .flat_map(|each| [each.half_at, each.done_at])
+            .chain(self.node.fates.values().map(|(at, _)| *at))
+            .chain(made.wake_at.map(ApiTime::nanos));
+        for moment in moments.filter(|moment| *moment > self.node.now) {
+            next = next.min(moment);
+        }
+        self.node.now = next.max(self.node.now + 1_000_000);
+    }
+
+    fn break_something(&mut self) {
+        match self.dice.below(3) {
+            0 => {
+                if let Some(sandbox) = self.node.sandboxes.last().map(|each| each.id.clone()) {
+                    self.worker.note(&self.node, "the sandbox dies");
+                    self.node.stop_sandbox(&sandbox);
+                }
+            }
+            1 => {
+                let running = self
+                    .node
+                    .containers
+                    .iter_mut()
+                    .find(|each| each.state == ContainerState::Running);
+                if let Some(record) = running {
+                    let id = record.id.clone();
+                    self.node.end(&id, 139);
+                }
+            }
+            _ => {
+                self.worker.facts.runtime_ready = Err("away".to_owned());
+                self.worker.work(&self.node, &mut self.dice);
+                self.worker.facts.runtime_ready = Ok(());
+            }
+        }
+    }
+}
+
+/// A pod that may not be started again, and has not ended: the reference leaves it so.
+fn is_stuck_by_design(made: &PodPlan) -> bool {
+    made.waiting_on.as_ref().is_some_and(|waiting| {
+        waiting.why.contains("restart policy allows no new one")
+            || waiting.why.contains("is not started again")
+    })
+}

@@ -1,0 +1,193 @@
+//! The v1 PodStatus that follows from a scene.
+//!
+//! Rules: built from what is observed, with the memory standing in for the last status; made twice
+//! from the same it is the same; a terminal phase is never left; times of conditions move only with
+//! their status.
+//!
+//! upstream: kubelet_pods.go (generateAPIPodStatus), status/status_manager.go
+
+use std::net::IpAddr;
+
+use pod_model::pod::resources::{effective_limits, effective_requests, qos_class};
+use pod_model::pod::spec::PodPhase;
+use pod_model::pod::status::{AddressEntry, ContainerStateNow, ContainerStatus, PodStatus};
+use pod_model::pod::{ResourceRequirements, Timestamp};
+
+use crate::sandbox;
+use crate::scene::Scene;
+use crate::time::timestamp;
+use crate::view::{Admission, EndCause, Wish};
+use crate::words::{DEADLINE_MESSAGE, DEADLINE_REASON, LOST_AT_THE_END, STATUS_UNKNOWN, is_static};
+
+mod conditions;
+mod containers;
+mod phase;
+mod resources;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use containers::{has_succeeded, memory_kill_sentence};
+
+/// All termination messages of a pod together.
+const MESSAGES_BYTES: usize = 12 * 1024;
+
+pub(crate) fn report(scene: &Scene<'_>) -> PodStatus {
+    let pod = scene.pod;
+    let mut status = PodStatus {
+        observed_generation: pod.metadata.generation,
+        start_time: Some(start_time(scene)),
+        qos_class: qos_class(pod),
+        init_container_statuses: containers::init(scene),
+        container_statuses: containers::regular(scene),
+        ephemeral_container_statuses: containers::ephemeral(scene),
+        allocated_resources: effective_requests(&pod.spec),
+        ..PodStatus::default()
+    };
+    status.resources = Some(Box::new(ResourceRequirements {
+        requests: effective_requests(&pod.spec),
+        limits: effective_limits(&pod.spec),
+        ..pod.spec.resources.as_deref().cloned().unwrap_or_default()
+    }));
+    judge(scene, &mut status);
+    if scene.over && scene.is_still() {
+        close(scene, &mut status);
+    }
+    cap_messages(scene, &mut status);
+    address(scene, &mut status);
+    status.conditions = conditions::all(scene, &status);
+    status
+}
+
+fn start_time(scene: &Scene<'_>) -> Timestamp {
+    timestamp(scene.start_time())
+}
+
+/// Phase, reason and message.
+fn judge(scene: &Scene<'_>, status: &mut PodStatus) {
+    let still = scene.over && scene.is_still();
+    status.phase = phase::of(scene, status, still);
+    let past_deadline = !status.is_terminal() && scene.is_past_deadline();
+    let mut fail = |reason: &str, message: String| {
+        status.phase = PodPhase::Failed;
+        status.reason = reason.into();
+        status.message = message.into();
+    };
+    if let Some(verdict) = &scene.view.memory.kept.verdict {
+        status.phase = verdict.phase();
+        status.reason = verdict.reason.as_str().into();
+        status.message = verdict.message.as_str().into();
+        return;
+    }
+    if let Wish::End(end) = &scene.view.desired.wish
+        && let EndCause::Evicted { reason, message, .. } = &end.cause
+    {
+        return fail(reason, message.clone());
+    }
+    if let Admission::Rejected { reason, message } = &scene.view.facts.admission {
+        return fail(reason, format!("Pod was rejected: {message}"));
+    }
+    if past_deadline {
+        fail(DEADLINE_REASON, DEADLINE_MESSAGE.to_owned());
+    }
+}
+
+/// The last status of a pod of which nothing runs: what is not known to have ended counts as failed.
+///
+/// upstream: status/status_manager.go (TerminatePod)
+fn close(scene: &Scene<'_>, status: &mut PodStatus) {
+    let lost = |each: &mut ContainerStatus| {
+        if each.state.terminated.is_none() {
+            let exit = crate::memory::Exit {
+                code: 137,
+                reason: STATUS_UNKNOWN.to_owned(),
+                message: LOST_AT_THE_END.to_owned(),
+                ..Default::default()
+            };
+            each.state = ContainerStateNow {
+                terminated: Some(Box::new(exit.to_status())),
+                ..ContainerStateNow::default()
+            };
+        }
+    };
+    if has_initialized(scene, status) {
+        status.container_statuses.iter_mut().for_each(lost);
+    }
+    let moved = |each: &ContainerStatus| {
+        each.state.waiting.is_none() || each.last_state.terminated.is_some()
+    };
+    let begun = status.init_container_statuses.iter().rposition(moved).unwrap_or(0);
+    status.init_container_statuses.iter_mut().take(begun + 1).for_each(lost);
+    if !is_static(scene.pod) && !status.is_terminal() {
+        status.phase = PodPhase::Failed;
+    }
+}
+
+fn has_initialized(scene: &Scene<'_>, status: &PodStatus) -> bool {
+    let inits = &scene.pod.spec.init_containers;
+    let Some(last) = inits.last() else { return true };
+    let moved = |each: &ContainerStatus| {
+        each.last_state.terminated.is_some() || each.state.waiting.is_none()
+    };
+    if status.container_statuses.iter().any(moved) {
+        return true;
+    }
+    let Some(last_status) = status.init_container_statuses.last() else { return false };
+    if last.is_restarted_always() {
+        return last_status.state.running.is_some() && last_status.started == Some(true);
+    }
+    [&last_status.last_state, &last_status.state]
+        .iter()
+        .any(|state| state.terminated.as_ref().is_some_and(|ended| ended.exit_code == 0))
+}
+
+fn cap_messages(scene: &Scene<'_>, status: &mut PodStatus) {
+    let most = MESSAGES_BYTES / scene.pod.spec.all_containers().count().max(1);
+    let all = status
+        .init_container_statuses
+        .iter_mut()
+        .chain(&mut status.container_statuses)
+        .chain(&mut status.ephemeral_container_statuses);
+    for each in all {
+        for state in [&mut each.state, &mut each.last_state] {
+            let Some(ended) = &mut state.terminated else { continue };
+            if ended.message.len() > most {
+                let cut = ended.message.floor_char_boundary(most);
+                ended.message = ended.message.get(..cut).unwrap_or_default().into();
+            }
+        }
+    }
+}
+
+/// Addresses of the pod and of its host.
+fn address(scene: &Scene<'_>, status: &mut PodStatus) {
+    let observed = scene.view.observed;
+    let mut ips = match sandbox::active(observed) {
+        Some(sandbox) => in_order(&sandbox.ips, scene.settings.prefers_ipv6),
+        None if observed.sandboxes.iter().any(|sandbox| sandbox.ready) => Vec::new(),
+        // Whoever asks about a pod that has ended still wants to know where it was.
+        None => scene.view.memory.kept.pod_ips.clone(),
+    };
+    let hosts = &scene.view.facts.host_ips;
+    if scene.pod.spec.host_network && ips.is_empty() {
+        ips.extend(hosts.iter().take(2).cloned());
+    }
+    let entries = |list: &[String]| -> Vec<AddressEntry> {
+        list.iter().map(|ip| AddressEntry { ip: ip.as_str().into() }).collect()
+    };
+    status.pod_ip = ips.first().map_or("", String::as_str).into();
+    status.pod_ips = entries(&ips);
+    status.host_ip = hosts.first().map_or("", String::as_str).into();
+    status.host_ips = entries(hosts);
+}
+
+/// The first address of the preferred family, then the first of the other.
+fn in_order(ips: &[String], prefers_ipv6: bool) -> Vec<String> {
+    let parsed: Vec<IpAddr> = ips.iter().filter_map(|ip| ip.parse().ok()).collect();
+    let first = |ipv6: bool| parsed.iter().find(|ip| ip.is_ipv6() == ipv6);
+    [first(prefers_ipv6), first(!prefers_ipv6)]
+        .into_iter()
+        .flatten()
+        .map(ToString::to_string)
+        .collect()
+}

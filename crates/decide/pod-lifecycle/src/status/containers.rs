@@ -1,0 +1,334 @@
+//! The statuses of a pod's containers: state, last state, counts, flags.
+//!
+//! Rules: the newest record gives the state and the one before it the last state; where a record is
+//! gone the memory stands in, and a container that ran and vanished has ended with 137; a container
+//! that should start and cannot is waiting, with the reason.
+//!
+//! upstream: kubelet_pods.go (convertToAPIContainerStatuses), prober/prober_manager.go
+
+use pod_model::pod::Container;
+use pod_model::pod::container::RecursiveReadOnly;
+use pod_model::pod::spec::ContainerList;
+use pod_model::pod::status::{
+    ContainerRunning, ContainerStateNow, ContainerStatus, ContainerUser, LinuxContainerUser,
+    VolumeMountStatus,
+};
+use ports::runtime_objects::{ContainerRecord, ContainerState};
+
+use crate::action::ContainerKind;
+use crate::lineup::{self, restart_count};
+use crate::memory::{ContainerMemory, Exit, Reported};
+use crate::scene::Scene;
+use crate::time::stamp;
+use crate::view::{MemoryKillNote, ObservedContainer};
+use crate::words::{
+    CONTAINER_CREATING, LOST_AT_THE_END, LOST_WHILE_RUNNING, OUT_OF_MEMORY, POD_INITIALIZING,
+    PRESUMED_COMPLETED, RESTARTING_ALL, RESTARTING_ALL_MESSAGE, STATUS_UNKNOWN,
+};
+
+use super::resources;
+
+/// In the order of the specification.
+pub(super) fn init(scene: &Scene<'_>) -> Vec<ContainerStatus> {
+    let containers = &scene.pod.spec.init_containers;
+    containers.iter().map(|container| one(scene, ContainerList::Init, container)).collect()
+}
+
+/// In the order of their names, as all but init containers are.
+pub(super) fn regular(scene: &Scene<'_>) -> Vec<ContainerStatus> {
+    let containers = scene.pod.spec.containers.iter();
+    sorted(containers.map(|container| one(scene, ContainerList::Regular, container)).collect())
+}
+
+pub(super) fn ephemeral(scene: &Scene<'_>) -> Vec<ContainerStatus> {
+    let containers = scene.pod.spec.ephemeral_containers.iter().map(|each| &each.container);
+    sorted(containers.map(|container| one(scene, ContainerList::Ephemeral, container)).collect())
+}
+
+fn sorted(mut statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
+    statuses.sort_by(|one, other| one.name.cmp(&other.name));
+    statuses
+}
+
+fn one(scene: &Scene<'_>, list: ContainerList, container: &Container) -> ContainerStatus {
+    let records = scene.lineup.all(&container.name);
+    let old = scene.memory(&container.name);
+    let mut status = match records.first() {
+        Some(newest) => observed(scene, newest, old),
+        None => vanished(scene, container, old),
+    };
+    if let Some(before) = records.get(1) {
+        status.last_state = observed(scene, before, old).state;
+    }
+    status.name = container.name.clone();
+    status.volume_mounts = mounts(scene, container);
+    if let Some(newest) = records.first() {
+        status.allocated_resources = container.resources.requests.clone();
+        let actual = resources::of_container(container, &newest.record);
+        status.resources = Some(Box::new(actual));
+    }
+    waiting(scene, list, container, &mut status);
+    flags(scene, list, container, &mut status);
+    status
+}
+
+/// As the runtime has it.
+fn observed(
+    scene: &Scene<'_>,
+    container: &ObservedContainer,
+    old: Option<&ContainerMemory>,
+) -> ContainerStatus {
+    let record = &container.record;
+    let id = format!("{}://{}", scene.settings.runtime_name, record.id);
+    let mut count = restart_count(record);
+    let mut last_exit = None;
+    if let Some(old) = old {
+        count = count.max(old.restart_count);
+        last_exit = match &old.reported {
+            Reported::Exited { exit, .. } if exit.container_id != id => Some(exit),
+            _ => old.last_exit.as_ref(),
+        };
+    }
+    let was_running = matches!(old.map(|old| &old.reported), Some(Reported::Running { .. }));
+    let state = match record.state {
+        ContainerState::Running => {
+            // A start after its record was removed counts even where the runtime does not know.
+            if let Some(ContainerMemory {
+                reported: Reported::Exited { .. }, restart_count, ..
+            }) = old
+                && *restart_count >= lineup::restart_count(record)
+            {
+                count = restart_count.saturating_add(1);
+            }
+            ContainerStateNow {
+                running: Some(ContainerRunning { started_at: stamp(record.started_at) }),
+                ..ContainerStateNow::default()
+            }
+        }
+        ContainerState::Exited => ended(&as_told(exit_of(container, &id), old)),
+        ContainerState::Unknown if was_running => {
+            count = old.map_or(count, |old| old.restart_count.saturating_add(1));
+            let reason = if scene.restarts_all() { RESTARTING_ALL } else { STATUS_UNKNOWN };
+            ended(&lost(reason, LOST_AT_THE_END))
+        }
+        ContainerState::Created | ContainerState::Unknown => {
+            ContainerStateNow::is_waiting_for("", "")
+        }
+    };
+    ContainerStatus {
+        state,
+        last_state: last_exit.map(ended).unwrap_or_default(),
+        restart_count: i32::try_from(count).unwrap_or(i32::MAX),
+        image: record.image.as_str().into(),
+        image_id: record.image_ref.as_str().into(),
+        container_id: id.into(),
+        user: user(record),
+        ..ContainerStatus::default()
+    }
+}
+
+/// Where the runtime has nothing of it.
+fn vanished(
+    scene: &Scene<'_>,
+    container: &Container,
+    old: Option<&ContainerMemory>,
+) -> ContainerStatus {
+    let reason = if scene.pod.spec.init_containers.is_empty() {
+        CONTAINER_CREATING
+    } else {
+        POD_INITIALIZING
+    };
+    let mut status = ContainerStatus {
+        image: container.image.clone(),
+        state: ContainerStateNow::is_waiting_for(reason, ""),
+        ..ContainerStatus::default()
+    };
+    let Some(old) = old else { return status };
+    let mut count = old.restart_count;
+    status.last_state = old.last_exit.as_ref().map(ended).unwrap_or_default();
+    match &old.reported {
+        Reported::Nothing | Reported::Waiting => {}
+        _ if scene.restarts_all() => {
+            status.state =
+                ContainerStateNow::is_waiting_for(RESTARTING_ALL, RESTARTING_ALL_MESSAGE);
+            status.last_state = ended(&lost(RESTARTING_ALL, RESTARTING_ALL_MESSAGE));
+            count = count.saturating_add(1);
+        }
+        Reported::Exited { exit, image, image_id } => {
+            status.state = ended(exit);
+            status.image = image.as_str().into();
+            status.image_id = image_id.as_str().into();
+            status.container_id = exit.container_id.as_str().into();
+        }
+        // It ran and is gone: how it ended is not known, that it ended is.
+        Reported::Running { .. } => {
+            if !scene.over {
+                count = count.saturating_add(1);
+            }
+            status.last_state = ended(&lost(STATUS_UNKNOWN, LOST_WHILE_RUNNING));
+        }
+    }
+    status.restart_count = i32::try_from(count).unwrap_or(i32::MAX);
+    status
+}
+
+/// A container that should start and does not is waiting, and says for what.
+fn waiting(
+    scene: &Scene<'_>,
+    list: ContainerList,
+    container: &Container,
+    status: &mut ContainerStatus,
+) {
+    let latest = scene.lineup.latest(&container.name);
+    if list == ContainerList::Init {
+        if latest.is_some_and(has_succeeded) {
+            return;
+        }
+        let presumed = latest.is_none()
+            && !container.is_restarted_always()
+            && status.state.waiting.is_some()
+            && scene.lineup.has_regular(scene.pod);
+        if presumed {
+            let exit = Exit {
+                reason: "Completed".to_owned(),
+                message: PRESUMED_COMPLETED.to_owned(),
+                ..Exit::default()
+            };
+            status.state = ended(&exit);
+            return;
+        }
+    }
+    if !scene.should_start(container) {
+        return;
+    }
+    // An ephemeral container is never started again.
+    if list == ContainerList::Ephemeral && latest.is_some() {
+        return;
+    }
+    let Some(trouble) = scene.trouble(container) else { return };
+    if status.state.terminated.is_some() {
+        status.last_state = std::mem::take(&mut status.state);
+    }
+    status.state = ContainerStateNow::is_waiting_for(&trouble.reason, &trouble.message);
+}
+
+/// Started and ready.
+fn flags(
+    scene: &Scene<'_>,
+    list: ContainerList,
+    container: &Container,
+    status: &mut ContainerStatus,
+) {
+    if list == ContainerList::Ephemeral {
+        return;
+    }
+    let latest = scene.lineup.latest(&container.name);
+    let started = latest.is_some_and(|record| scene.has_started(container, record));
+    status.started = Some(started);
+    status.ready = match lineup::kind(list, container) {
+        ContainerKind::Init => {
+            status.state.terminated.as_ref().is_some_and(|ended| ended.exit_code == 0)
+        }
+        _ => latest.is_some_and(|record| scene.is_ready(container, record)),
+    };
+}
+
+pub(crate) fn has_succeeded(record: &ContainerRecord) -> bool {
+    record.state == ContainerState::Exited && record.exit_code == 0
+}
+
+fn ended(exit: &Exit) -> ContainerStateNow {
+    ContainerStateNow {
+        terminated: Some(Box::new(exit.to_status())),
+        ..ContainerStateNow::default()
+    }
+}
+
+fn lost(reason: &str, message: &str) -> Exit {
+    Exit { code: 137, reason: reason.to_owned(), message: message.to_owned(), ..Exit::default() }
+}
+
+/// What was once told of an exit stays told, also when the file with its last words is gone.
+fn as_told(exit: Exit, old: Option<&ContainerMemory>) -> Exit {
+    let Some(old) = old else { return exit };
+    let reported = match &old.reported {
+        Reported::Exited { exit, .. } => Some(exit),
+        _ => None,
+    };
+    let told = reported
+        .into_iter()
+        .chain(&old.last_exit)
+        .find(|told| told.container_id == exit.container_id && told.code == exit.code);
+    match told {
+        Some(told) if told.message.len() > exit.message.len() => told.clone(),
+        _ => exit,
+    }
+}
+
+fn exit_of(container: &ObservedContainer, id: &str) -> Exit {
+    let record = &container.record;
+    let mut parts: Vec<String> = Vec::new();
+    let said = [Some(&record.message), container.termination_message.as_ref()];
+    parts.extend(said.into_iter().flatten().filter(|text| !text.is_empty()).cloned());
+    let mut reason = record.reason.clone();
+    if let Some(kill) = &container.memory_kill {
+        if record.exit_code == 137 {
+            OUT_OF_MEMORY.clone_into(&mut reason);
+        }
+        parts.push(memory_kill_sentence(kill));
+    }
+    Exit {
+        code: record.exit_code,
+        reason,
+        message: parts.join(": "),
+        started_at: stamp(record.started_at).map(|at| at.0),
+        finished_at: stamp(record.finished_at).map(|at| at.0),
+        container_id: id.to_owned(),
+    }
+}
+
+/// Which process was killed for memory, what it used, and what it could have used.
+pub(crate) fn memory_kill_sentence(kill: &MemoryKillNote) -> String {
+    let limit = kill.limit.map_or(String::new(), |limit| format!(" of a limit of {limit} bytes"));
+    format!(
+        "the kernel killed process {} (pid {}) for want of memory: it used {} bytes{limit}",
+        kill.process, kill.pid, kill.bytes
+    )
+}
+
+fn user(record: &ContainerRecord) -> Option<Box<ContainerUser>> {
+    let user = record.user.as_ref()?;
+    Some(Box::new(ContainerUser {
+        linux: Some(LinuxContainerUser {
+            uid: user.uid,
+            gid: user.gid,
+            supplemental_groups: user.supplemental_groups.clone(),
+        }),
+    }))
+}
+
+fn mounts(scene: &Scene<'_>, container: &Container) -> Vec<VolumeMountStatus> {
+    let handler = crate::sandbox::newest(scene.view.observed)
+        .map_or("", |sandbox| sandbox.runtime_handler.as_str());
+    let able = scene.settings.recursive_read_only.get(handler).copied().unwrap_or(false);
+    let recursive = |wish: Option<&RecursiveReadOnly>| match wish {
+        Some(RecursiveReadOnly::Enabled) => true,
+        Some(RecursiveReadOnly::IfPossible) => able,
+        _ => false,
+    };
+    container
+        .volume_mounts
+        .iter()
+        .map(|mount| VolumeMountStatus {
+            name: mount.name.clone(),
+            mount_path: mount.mount_path.clone(),
+            read_only: mount.read_only,
+            recursive_read_only: mount.read_only.then(|| {
+                match recursive(mount.recursive_read_only.as_ref()) {
+                    true => RecursiveReadOnly::Enabled,
+                    false => RecursiveReadOnly::Disabled,
+                }
+            }),
+        })
+        .collect()
+}

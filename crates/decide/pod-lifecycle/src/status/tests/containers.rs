@@ -1,0 +1,254 @@
+//! States of containers.
+
+use crate::testing::{Row, check};
+
+const STATES_AND_LAST_STATES: &[Row] = &[
+    (
+        "not made yet",
+        "pod: Always app:a\nseen: s0",
+        "a: waiting ContainerCreating r0\na.last: none",
+    ),
+    (
+        "not made yet, with init containers",
+        "pod: Always init:i app:a\nseen: s0",
+        "a: waiting PodInitializing r0\ni: waiting PodInitializing r0",
+    ),
+    ("made", "pod: Always app:a\nseen: s0; a#0 created", "a: waiting r0"),
+    (
+        "runs",
+        "pod: Always app:a\nseen: s0; a#3 running",
+        "a: running r3 started ready\na.last: none",
+    ),
+    (
+        "exited with a message",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 1 said=no_such_file; b#0 running",
+        "a: ended 1 Error no such file r0",
+    ),
+    (
+        "the runtime's word and the container's",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 1 runtime=it_fell said=no_such_file; b#0 running",
+        "a: ended 1 Error it fell: no such file r0",
+    ),
+    (
+        "the one before",
+        "pod: Always app:a\nseen: s0; a#0 exited 1; a#1 running",
+        "a: running r1 started ready\na.last: ended 1 Error",
+    ),
+    (
+        "only the one before, not the one before that",
+        "pod: Always app:a\nseen: s0; a#0 exited 1; a#1 exited 2; a#2 running",
+        "a.last: ended 2 Error",
+    ),
+    (
+        "the one before is remembered",
+        "pod: Always app:a\nseen: s0; a#1 running\nmemory: was a exited 0 9",
+        "a: running r1 started ready\na.last: ended 9 Error last words",
+    ),
+    (
+        "and the one before that",
+        "pod: Always app:a\nseen: s0; a#1 running\nmemory: was a running 1; before a 0 9",
+        "a.last: ended 9 Error last words",
+    ),
+    (
+        "the same container is not its own last state",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 9; b#0 running\nmemory: was a exited 0 9",
+        "a: ended 9 Error last words r0\na.last: none",
+    ),
+    (
+        "last words stay when their file is gone",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 9; b#0 running\nmemory: was a exited 0 9",
+        "a: ended 9 Error last words r0",
+    ),
+    (
+        "newer and longer words are taken",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 9 said=much_longer_last_words; b#0 running\nmemory: was a exited 0 9",
+        "a: ended 9 Error much longer last words r0",
+    ),
+    (
+        "it ran and vanished",
+        "pod: Always app:a\nseen: s0\nmemory: was a running 2",
+        "a: waiting ContainerCreating r3\na.last: ended 137 ContainerStatusUnknown The container could not be located when the pod was deleted.  The container used to be Running\nphase: Running",
+    ),
+    (
+        "it vanished while the pod ends",
+        "pod: Always app:a\nseen: s0\nmemory: was a running 2\nwish: deleted",
+        "a: ~ended 137 ContainerStatusUnknown",
+    ),
+    (
+        "its record was collected",
+        "pod: Never app:a app:b\nseen: s0; b#0 running\nmemory: was a exited 2 0",
+        "a: ended 0 Error last words r2\nphase: Running",
+    ),
+    (
+        "it waited",
+        "pod: Always app:a\nseen: s0\nmemory: was a waiting 4; before a 3 1",
+        "a: waiting ContainerCreating r4\na.last: ended 1 Error last words",
+    ),
+    ("unknown, never told to run", "pod: Always app:a\nseen: s0; a#0 unknown", "a: waiting r0"),
+    (
+        "unknown, told to run",
+        "pod: Always app:a\nseen: s0; a#0 unknown\nmemory: was a running 0",
+        "a: ended 137 ContainerStatusUnknown The container could not be located when the pod was terminated r1",
+    ),
+    (
+        "a count never falls",
+        "pod: Always app:a\nseen: s0; a#1 running\nmemory: was a running 5",
+        "a: running r5 started ready",
+    ),
+    (
+        "a start after its record was removed counts",
+        "pod: Always app:a\nseen: s0; a#0 running\nmemory: was a exited 3 1",
+        "a: running r4 started ready",
+    ),
+];
+
+#[test]
+fn states_and_last_states() {
+    check(STATES_AND_LAST_STATES);
+}
+
+const KILLED_FOR_MEMORY: &[Row] = &[
+    (
+        "the container itself",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 oom=200; b#0 running",
+        "a: ended 137 OOMKilled the kernel killed process eater (pid 7) for want of memory: it used 100 bytes of a limit of 200 bytes r0",
+    ),
+    (
+        "only a child of it",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 1 oom=200; b#0 running",
+        "a: ~ended 1 Error the kernel killed process eater",
+    ),
+    (
+        "the limit is not known",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 oom=x; b#0 running",
+        "a: ~it used 100 bytes r0",
+    ),
+    (
+        "the runtime says so",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 1 reason=OOMKilled; b#0 running",
+        "a: ended 1 OOMKilled r0",
+    ),
+];
+
+#[test]
+fn killed_for_memory() {
+    check(KILLED_FOR_MEMORY);
+}
+
+#[test]
+fn order_and_flags() {
+    use crate::testing::Case;
+    let case = Case::read("pod: Always init:z init:y app:c app:a eph:e eph:d\nseen: s0");
+    let status = case.plan().status;
+    let names = |list: &[pod_model::pod::status::ContainerStatus]| -> Vec<String> {
+        list.iter().map(|each| each.name.to_string()).collect()
+    };
+    assert_eq!(names(&status.init_container_statuses), ["z", "y"], "as specified");
+    assert_eq!(names(&status.container_statuses), ["a", "c"], "by name");
+    assert_eq!(names(&status.ephemeral_container_statuses), ["d", "e"], "by name");
+    assert_eq!(status.ephemeral_container_statuses[0].started, None);
+    assert_eq!(status.container_statuses[0].started, Some(false));
+}
+
+#[test]
+fn identity_of_a_container() {
+    use crate::testing::Case;
+    let case = Case::read("pod: Always app:a\nseen: s0; a#0 running id=x");
+    let status = case.plan().status;
+    let container = status.container("a").unwrap();
+    assert_eq!(&*container.container_id, "containerd://x");
+    assert_eq!((&*container.image, &*container.image_id), ("img", "ref-img"));
+    let running = container.state.running.as_ref().unwrap();
+    assert_eq!(running.started_at, crate::time::stamp(crate::testing::at(-100).nanos()));
+}
+
+#[test]
+fn all_messages_together_have_a_cap() {
+    use crate::testing::Case;
+    for (pod, most) in
+        [("Never app:a app:b", 6 * 1024), ("Never app:a app:b eph:e init:i", 3 * 1024)]
+    {
+        let mut case = Case::read(&format!("pod: {pod}\nseen: s0; a#0 exited 1; b#0 running"));
+        case.observed.containers[0].termination_message = Some("\u{e9}".repeat(10_000));
+        let status = case.plan().status;
+        let ended = status.container("a").unwrap().state.terminated.clone().unwrap();
+        assert!(ended.message.len() <= most && ended.message.len() > most - 4, "{pod}");
+    }
+}
+
+#[test]
+fn resources_as_the_runtime_has_them() {
+    use crate::testing::Case;
+    use pod_model::Quantity;
+    use ports::runtime_objects::LinuxResources;
+
+    /// (asked, shares, quota, period, memory) -> (request, cpu limit, memory limit)
+    type Row = (&'static str, i64, i64, i64, i64, &'static str, &'static str, &'static str);
+    const ROWS: &[Row] = &[
+        ("500m", 512, 50_000, 100_000, 1_048_576, "500m", "500m", "1Mi"),
+        ("500m", 1024, 100_000, 100_000, 2_097_152, "1", "1", "2Mi"),
+        ("500m", 0, 0, 0, 0, "500m", "500m", "500m"),
+        ("500m", 0, -1, 100_000, 0, "500m", "500m", "500m"),
+        ("1m", 2, 1_000, 100_000, 0, "1m", "1m", "1m"),
+        ("20m", 2, 1_000, 100_000, 0, "2m", "10m", "20m"),
+    ];
+    for (asked, cpu_shares, cpu_quota, cpu_period, memory_limit, request, cpu, memory) in ROWS {
+        let mut case = Case::read("pod: Always app:a\nseen: s0; a#0 running");
+        let amount = Quantity::parse(asked).unwrap();
+        let mut pod = (*case.desired.pod).clone();
+        for name in ["cpu", "memory"] {
+            pod.spec.containers[0].resources.limits.insert(name, amount);
+            pod.spec.containers[0].resources.requests.insert(name, amount);
+        }
+        case.desired.pod = std::sync::Arc::new(pod);
+        case.observed.containers[0].record.resources = Some(LinuxResources {
+            cpu_shares: *cpu_shares,
+            cpu_quota: *cpu_quota,
+            cpu_period: *cpu_period,
+            memory_limit: *memory_limit,
+            ..LinuxResources::default()
+        });
+        let status = case.plan().status;
+        let container = status.container("a").unwrap();
+        let resources = container.resources.as_ref().unwrap();
+        let text = |found: Option<&Quantity>| found.map(ToString::to_string).unwrap_or_default();
+        assert_eq!(text(resources.requests.get("cpu")), *request, "{asked} {cpu_shares}");
+        assert_eq!(text(resources.limits.get("cpu")), *cpu, "{asked} {cpu_quota}");
+        assert_eq!(text(resources.limits.get("memory")), *memory, "{asked} {memory_limit}");
+        assert_eq!(container.allocated_resources.get("cpu"), Some(&amount));
+    }
+}
+
+#[test]
+fn mounts_tell_whether_read_only_is_recursive() {
+    use crate::testing::Case;
+    use crate::view::Settings;
+    use pod_model::pod::container::{RecursiveReadOnly, VolumeMount};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    for (wish, read_only, able, expected) in [
+        (None, false, true, None),
+        (None, true, true, Some(RecursiveReadOnly::Disabled)),
+        (Some(RecursiveReadOnly::IfPossible), true, true, Some(RecursiveReadOnly::Enabled)),
+        (Some(RecursiveReadOnly::IfPossible), true, false, Some(RecursiveReadOnly::Disabled)),
+        (Some(RecursiveReadOnly::Enabled), true, true, Some(RecursiveReadOnly::Enabled)),
+        (Some(RecursiveReadOnly::Disabled), true, true, Some(RecursiveReadOnly::Disabled)),
+    ] {
+        let mut case = Case::read("pod: Always app:a\nseen: s0");
+        let mut pod = (*case.desired.pod).clone();
+        pod.spec.containers[0].volume_mounts = vec![VolumeMount {
+            name: "v".into(),
+            mount_path: "/v".into(),
+            read_only,
+            recursive_read_only: wish.clone(),
+            ..VolumeMount::default()
+        }];
+        case.desired.pod = Arc::new(pod);
+        let recursive_read_only = BTreeMap::from([(String::new(), able)]);
+        case.facts.settings = Arc::new(Settings { recursive_read_only, ..Settings::default() });
+        let status = case.plan().status;
+        let mount = &status.container("a").unwrap().volume_mounts[0];
+        assert_eq!(mount.recursive_read_only, expected, "{wish:?} {read_only} {able}");
+    }
+}

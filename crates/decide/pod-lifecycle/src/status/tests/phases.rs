@@ -1,0 +1,142 @@
+//! Phases.
+
+use crate::testing::{Row, check, follows};
+
+/// (pod, what is seen, phase)
+const PHASES: &[(&str, &str, &str)] = &[
+    ("Always app:a", "s0", "Pending"),
+    ("Always app:a", "s0; a#0 created", "Pending"),
+    ("Always app:a", "s0; a#0 running", "Running"),
+    ("Always app:a", "s0; a#0 exited 0", "Running"),
+    ("Always app:a", "s0; a#0 exited 1", "Running"),
+    ("Always app:a app:b", "s0; a#0 running", "Pending"),
+    ("Always app:a app:b", "s0; a#0 running; b#0 exited 1", "Running"),
+    ("Always app:a app:b", "s0; a#0 exited 0; b#0 exited 1", "Running"),
+    ("Always app:a app:b", "s0; a#0 exited 0", "Pending"),
+    ("OnFailure app:a", "s0; a#0 exited 0", "Succeeded"),
+    ("OnFailure app:a", "s0; a#0 exited 1", "Running"),
+    ("OnFailure app:a app:b", "s0; a#0 exited 0; b#0 running", "Running"),
+    ("OnFailure app:a app:b", "s0; a#0 exited 0; b#0 exited 0", "Succeeded"),
+    ("OnFailure app:a app:b", "s0; a#0 exited 0; b#0 exited 7", "Running"),
+    ("Never app:a", "s0; a#0 exited 0", "Succeeded"),
+    ("Never app:a", "s0; a#0 exited 1", "Failed"),
+    ("Never app:a app:b", "s0; a#0 exited 1; b#0 running", "Running"),
+    ("Never app:a app:b", "s0; a#0 exited 1; b#0 exited 0", "Failed"),
+    ("Never app:a app:b", "s0; a#0 exited 1", "Pending"),
+    ("Always app:a(policy=Never)", "s0; a#0 exited 1", "Failed"),
+    ("Always app:a(policy=Never) app:b", "s0; a#0 exited 1; b#0 running", "Running"),
+    ("Always app:a(policy=Never) app:b", "s0; a#0 exited 1; b#0 exited 0", "Running"),
+    ("Never app:a(policy=Never,in3=Restart)", "s0; a#0 exited 3", "Running"),
+    // Init containers.
+    ("Always init:i app:a", "s0", "Pending"),
+    ("Always init:i app:a", "s0; i#0 running", "Pending"),
+    ("Always init:i app:a", "s0; i#0 exited 0", "Pending"),
+    ("Always init:i app:a", "s0; i#0 exited 1", "Pending"),
+    ("Never init:i app:a", "s0; i#0 exited 1", "Failed"),
+    ("OnFailure init:i app:a", "s0; i#0 exited 1", "Pending"),
+    ("Never init:i(policy=OnFailure) app:a", "s0; i#0 exited 1", "Pending"),
+    ("Always init:i(policy=Never) app:a", "s0; i#0 exited 1", "Failed"),
+    ("Always init:i app:a", "s0; i#0 exited 0; a#0 running", "Running"),
+    ("Always init:i app:a", "s0; a#0 running", "Running"),
+    ("Never init:i app:a", "s0; i#0 exited 0; a#0 exited 0", "Succeeded"),
+    // Sidecars.
+    ("Always side:s app:a", "s0; s#0 running", "Pending"),
+    ("Always side:s app:a", "s0; s#0 running; a#0 running", "Running"),
+    ("Always side:s(startup) app:a", "s0; s#0 running", "Pending"),
+    // The sidecar is restarting, but the pod has begun.
+    ("Always side:s(startup) app:a", "s0; s#1 running; a#0 running", "Running"),
+    ("Always side:s app:a", "s0; s#0 exited 1; a#0 running", "Running"),
+    ("Never side:s app:a", "s0; s#0 running; a#0 exited 0", "Running"),
+    ("Never side:s app:a", "s0; s#0 exited 137; a#0 exited 0", "Succeeded"),
+    ("Never side:s app:a", "s0; s#0 exited 0; a#0 exited 1", "Failed"),
+    ("OnFailure side:s app:a", "s0; s#0 exited 1; a#0 exited 0", "Succeeded"),
+    ("Never side:s app:a", "s0; a#0 exited 0", "Pending"),
+];
+
+#[test]
+fn phases_by_what_is_seen() {
+    for (pod, seen, phase) in PHASES {
+        let found = follows(&format!("pod: {pod}\nseen: {seen}"));
+        assert_eq!(found["phase"], *phase, "{pod} | {seen}");
+    }
+}
+
+const PHASES_OF_PODS_THAT_END: &[Row] = &[
+    ("still running", "pod: Always app:a\nseen: s0; a#0 running\nwish: deleted", "phase: Running"),
+    (
+        "stopped well",
+        "pod: Always app:a\nseen: s0; a#0 exited 0\nwish: deleted",
+        "phase: Succeeded",
+    ),
+    (
+        "stopped badly",
+        "pod: Always app:a\nseen: s0; a#0 exited 137\nwish: deleted",
+        "phase: Failed",
+    ),
+    (
+        "one of each",
+        "pod: Always app:a app:b\nseen: s0; a#0 exited 0; b#0 exited 143\nwish: deleted",
+        "phase: Failed",
+    ),
+    (
+        "never begun",
+        "pod: Always app:a\nwish: deleted",
+        "phase: Failed\na: ended 137 ContainerStatusUnknown The container could not be located when the pod was terminated r0",
+    ),
+    (
+        "a static pod gets no phase of the end",
+        "pod: Always static app:a\nseen: s0; a#0 exited 137\nwish: removed",
+        "phase: Running",
+    ),
+    ("nor when it never began", "pod: Always static app:a\nwish: removed", "phase: Pending"),
+    (
+        "but its own",
+        "pod: Never static app:a\nseen: s0; a#0 exited 0\nwish: removed",
+        "phase: Succeeded",
+    ),
+    (
+        "not before the last has stopped",
+        "pod: Always app:a app:b\nseen: s0; a#0 exited 0; b#0 running\nwish: deleted",
+        "phase: Running",
+    ),
+    (
+        "initialization was not over",
+        "pod: Always init:i app:a\nseen: s0; i#0 exited 137\nwish: deleted",
+        "phase: Failed\na: waiting PodInitializing r0\ni: ended 137 Error r0",
+    ),
+    (
+        "init containers that were not begun stay as they are",
+        "pod: Always init:i init:j app:a\nseen: s0; i#0 exited 137\nwish: deleted",
+        "j: waiting PodInitializing r0",
+    ),
+    (
+        "a terminal phase is never left",
+        "pod: Always app:a\nseen: s0; a#0 running\nmemory: verdict Succeeded",
+        "phase: Succeeded",
+    ),
+    (
+        "with its reason",
+        "pod: Always app:a\nseen: s0\nmemory: verdict Failed Evicted",
+        "phase: Failed Evicted",
+    ),
+    (
+        "not by a deadline either",
+        "pod: Always deadline=1 app:a\nseen: s0; a#0 exited 0\nmemory: verdict Succeeded",
+        "phase: Succeeded",
+    ),
+    (
+        "what succeeded in time has",
+        "pod: Never deadline=1 app:a\nseen: s0; a#0 exited 0",
+        "phase: Succeeded",
+    ),
+    (
+        "an eviction goes before a rejection",
+        "pod: Always app:a\nfacts: rejected X y\nwish: evicted",
+        "phase: Failed Evicted the node was low on memory",
+    ),
+];
+
+#[test]
+fn phases_of_pods_that_end() {
+    check(PHASES_OF_PODS_THAT_END);
+}

@@ -1,0 +1,96 @@
+//! `network=down; volumes=pending a b; image web pulling; rejected OutOfcpu no room; unheard`
+
+use crate::testing::{Case, at};
+use crate::view::{
+    Admission, EndCause, EndWish, ImageFact, ImageState, Settings, VolumesFact, Wish,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_model::pod::status::{ConditionStatus, PodCondition};
+
+pub(super) fn wish(text: &str) -> Wish {
+    let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+    let Some(first) = words.first() else { return Wish::Run };
+    let grace = words.iter().find_map(|word| word.strip_prefix("grace="));
+    let cause = match *first {
+        "deleted" => EndCause::Deleted,
+        "removed" => EndCause::ManifestRemoved,
+        "orphan" => EndCause::Orphan,
+        "evicted" => EndCause::Evicted {
+            reason: "Evicted".to_owned(),
+            message: "the node was low on memory".to_owned(),
+            disruption: words
+                .iter()
+                .find_map(|word| word.strip_prefix("disruption="))
+                .map(str::to_owned),
+        },
+        other => panic!("no wish {other}"),
+    };
+    let grace_seconds = grace.map(|text| text.parse().expect("grace"));
+    Wish::End(EndWish { cause, grace_seconds, asked_at: at(0) })
+}
+
+pub(super) fn apply(case: &mut Case, text: &str) {
+    let facts = &mut case.facts;
+    facts.admission = Admission::Admitted;
+    facts.volumes = VolumesFact::Ready;
+    let mut settings = Settings::default();
+    let mut supply = true;
+    for fact in text.split(';').map(str::trim).filter(|fact| !fact.is_empty()) {
+        let words: Vec<&str> = fact.split(' ').collect();
+        match words.as_slice() {
+            ["pending"] => facts.admission = Admission::Pending,
+            ["rejected", reason, rest @ ..] => {
+                facts.admission =
+                    Admission::Rejected { reason: (*reason).to_owned(), message: rest.join(" ") };
+            }
+            ["nonetwork"] => facts.network_ready = Err("no plugin".to_owned()),
+            ["noruntime"] => facts.runtime_ready = Err("nobody answers".to_owned()),
+            ["volumes", "pending", names @ ..] => {
+                let names = names.iter().map(|name| (*name).to_owned()).collect();
+                facts.volumes = VolumesFact::Pending(names);
+            }
+            ["volumes", "failed", rest @ ..] => facts.volumes = VolumesFact::Failed(rest.join(" ")),
+            ["noimages"] => supply = false,
+            ["image", name, attempt, state, rest @ ..] => {
+                let state = match *state {
+                    "pulling" => ImageState::Pulling,
+                    "present" => ImageState::Present { image_ref: "ref-img".to_owned() },
+                    reason => ImageState::Failed {
+                        reason: reason.to_owned(),
+                        message: rest.join(" "),
+                        retry_at: rest.first().and_then(|word| word.parse().ok()).map(at),
+                    },
+                };
+                let attempt = attempt.parse().expect("attempt");
+                facts.images.insert((*name).to_owned(), ImageFact { attempt, state });
+            }
+            ["log", name, number] => {
+                let number = number.parse().expect("number");
+                facts.highest_logs.insert((*name).to_owned(), number);
+            }
+            ["hosts", ips @ ..] => {
+                facts.host_ips = ips.iter().map(|ip| (*ip).to_owned()).collect();
+            }
+            ["unheard"] => facts.final_status_heard = false,
+            ["cap", seconds] => {
+                let seconds = seconds.parse().expect("seconds");
+                settings.max_restart_period = Duration::from_secs(seconds);
+            }
+            ["norules"] => settings.restart_rules = false,
+            ["norestartall"] => settings.restart_all = false,
+            ["ipv6"] => settings.prefers_ipv6 = true,
+            ["gate", name, status] => facts.foreign_conditions.push(PodCondition {
+                kind: (*name).into(),
+                status: ConditionStatus::from_text(status),
+                ..PodCondition::default()
+            }),
+            other => panic!("no fact {other:?}"),
+        }
+    }
+    facts.settings = Arc::new(settings);
+    if supply {
+        case.supply_images();
+    }
+}

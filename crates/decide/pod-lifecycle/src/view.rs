@@ -1,0 +1,208 @@
+//! What the planner looks at: the wish, the observation, node facts, and the time.
+//!
+//! Plain values that the shell fills in. An observation carries when it was begun, so that it can
+//! be told from one that is too old to act on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pod_model::pod::Pod;
+use pod_model::pod::status::PodCondition;
+use ports::ApiTime;
+use ports::runtime_objects::{ContainerRecord, SandboxRecord};
+
+use crate::memory::PodMemory;
+
+/// All that a plan is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    pub desired: &'a DesiredPod,
+    pub observed: &'a ObservedPod,
+    pub memory: &'a PodMemory,
+    pub facts: &'a Facts,
+    pub now: ApiTime,
+}
+
+/// A pod and what is wished of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DesiredPod {
+    pub pod: Arc<Pod>,
+    pub wish: Wish,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Wish {
+    #[default]
+    Run,
+    End(EndWish),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndWish {
+    pub cause: EndCause,
+    /// In place of the pod's own grace period; a later wish can only shorten what holds.
+    pub grace_seconds: Option<i64>,
+    pub asked_at: ApiTime,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndCause {
+    /// Deleted at the API server.
+    Deleted,
+    /// Its manifest, or the pod in it, is gone or became another pod.
+    ManifestRemoved,
+    /// The node needs what it uses, or goes down. Phase Failed with this reason and message; with
+    /// the condition `DisruptionTarget` of this reason where there is one.
+    Evicted { reason: String, message: String, disruption: Option<String> },
+    /// It runs here, and no source knows it.
+    Orphan,
+}
+
+/// What the runtime has of the pod.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ObservedPod {
+    /// When this look was begun.
+    pub as_of: ApiTime,
+    /// Newest first.
+    pub sandboxes: Vec<SandboxRecord>,
+    pub containers: Vec<ObservedContainer>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ObservedContainer {
+    pub record: ContainerRecord,
+    /// What it left behind when it exited (file or end of the log), within its cap.
+    pub termination_message: Option<String>,
+    /// A process in it that the kernel killed for memory.
+    pub memory_kill: Option<MemoryKillNote>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MemoryKillNote {
+    pub process: String,
+    pub pid: i32,
+    /// What the process used, and the limit where it is known.
+    pub bytes: u64,
+    pub limit: Option<u64>,
+}
+
+/// What the node knows that concerns this pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    pub admission: Admission,
+    /// Why the runtime cannot give a network now.
+    pub network_ready: Result<(), String>,
+    /// Why the runtime cannot be used now.
+    pub runtime_ready: Result<(), String>,
+    /// By container name.
+    pub images: BTreeMap<String, ImageFact>,
+    pub volumes: VolumesFact,
+    /// The highest number among the log files of each container, read once when the worker began:
+    /// a runtime that lost its state must not write over old logs.
+    pub highest_logs: BTreeMap<String, u32>,
+    /// First the main address. Empty: not told (the status then has none).
+    pub host_ips: Vec<String>,
+    /// Conditions that others gave the pod (readiness gates), as the API server has them.
+    pub foreign_conditions: Vec<PodCondition>,
+    /// Whether whoever must hear of the exit codes has heard the last status (always true where
+    /// there is no API server). Records of containers are removed only then.
+    pub final_status_heard: bool,
+    pub settings: Arc<Settings>,
+}
+
+impl Default for Facts {
+    /// All well on a node without an API server; nothing admitted yet.
+    fn default() -> Self {
+        Self {
+            admission: Admission::Pending,
+            network_ready: Ok(()),
+            runtime_ready: Ok(()),
+            images: BTreeMap::new(),
+            volumes: VolumesFact::Pending(Vec::new()),
+            highest_logs: BTreeMap::new(),
+            host_ips: Vec::new(),
+            foreign_conditions: Vec::new(),
+            final_status_heard: true,
+            settings: Arc::default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Admission {
+    #[default]
+    Pending,
+    Admitted,
+    /// The reason is one word, such as `OutOfcpu`.
+    Rejected {
+        reason: String,
+        message: String,
+    },
+}
+
+/// Where the image of a container stands, for the start of one attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageFact {
+    /// As in the `ImageWant` that this answers; a fact for another attempt counts as unknown.
+    pub attempt: u32,
+    pub state: ImageState,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImageState {
+    Pulling,
+    Present {
+        image_ref: String,
+    },
+    /// The reason is upstream's word: `ErrImagePull`, `ImagePullBackOff`, `ErrImageNeverPull`,
+    /// `InvalidImageName`, ... The image service tries again by itself.
+    Failed {
+        reason: String,
+        message: String,
+        retry_at: Option<ApiTime>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VolumesFact {
+    /// The names that are not there yet.
+    Pending(Vec<String>),
+    Ready,
+    /// Tried in vain, and tried again by itself.
+    Failed(String),
+}
+
+/// What the node's configuration says about pods.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    pub node_name: String,
+    /// Before the ids in statuses, such as `containerd`.
+    pub runtime_name: String,
+    /// `crashLoopBackOff.maxContainerRestartPeriod`, 300 s where nothing is said.
+    pub max_restart_period: Duration,
+    /// The first delay of a crash loop.
+    pub base_restart_period: Duration,
+    /// Whether the node prefers IPv6 (its main address is one).
+    pub prefers_ipv6: bool,
+    /// Gates `ContainerRestartRules` and `RestartAllContainersOnContainerExits`.
+    pub restart_rules: bool,
+    pub restart_all: bool,
+    /// Whether the runtime's handlers can mount read-only recursively, by handler name.
+    pub recursive_read_only: BTreeMap<String, bool>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            node_name: String::new(),
+            runtime_name: String::from("containerd"),
+            max_restart_period: Duration::from_secs(300),
+            base_restart_period: Duration::from_secs(10),
+            prefers_ipv6: false,
+            restart_rules: true,
+            restart_all: true,
+            recursive_read_only: BTreeMap::new(),
+        }
+    }
+}
