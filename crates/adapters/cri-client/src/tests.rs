@@ -1,6 +1,6 @@
 //! The client against scripted runtimes: on a socket, hostile ones, and one in the same process.
 
-mod scripted;
+pub(crate) mod scripted;
 
 use std::time::Duration;
 

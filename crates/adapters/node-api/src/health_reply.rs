@@ -17,11 +17,22 @@ pub(crate) struct HealthReply {
 
 /// Answers a request for `path` with the query string `query`.
 pub(crate) fn answer(path: &str, query: &str, checks: &[Arc<dyn HealthCheck>]) -> HealthReply {
-    if path == "/healthz" {
-        return all_checks(query, checks);
+    answer_named("healthz", path, query, checks)
+}
+
+/// The same under another name than `healthz`.
+pub(crate) fn answer_named(
+    page: &str,
+    path: &str,
+    query: &str,
+    checks: &[Arc<dyn HealthCheck>],
+) -> HealthReply {
+    let below = path.strip_prefix('/').and_then(|path| path.strip_prefix(page));
+    if below == Some("") {
+        return all_checks(page, query, checks);
     }
-    let one = path
-        .strip_prefix("/healthz/")
+    let one = below
+        .and_then(|below| below.strip_prefix('/'))
         .and_then(|name| checks.iter().find(|check| check.name() == name));
     match one.map(|check| check.check()) {
         None => HealthReply { status: 404, body: "404 page not found\n".to_owned() },
@@ -32,7 +43,7 @@ pub(crate) fn answer(path: &str, query: &str, checks: &[Arc<dyn HealthCheck>]) -
     }
 }
 
-fn all_checks(query: &str, checks: &[Arc<dyn HealthCheck>]) -> HealthReply {
+fn all_checks(page: &str, query: &str, checks: &[Arc<dyn HealthCheck>]) -> HealthReply {
     let parameters = parameters(query);
     let excluded: BTreeSet<&str> = parameters
         .iter()
@@ -62,10 +73,10 @@ fn all_checks(query: &str, checks: &[Arc<dyn HealthCheck>]) -> HealthReply {
         ));
     }
     if failed {
-        return HealthReply { status: 500, body: format!("{list}healthz check failed\n") };
+        return HealthReply { status: 500, body: format!("{list}{page} check failed\n") };
     }
     let verbose = parameters.iter().any(|(name, _)| name == "verbose");
-    let body = if verbose { format!("{list}healthz check passed\n") } else { "ok".to_owned() };
+    let body = if verbose { format!("{list}{page} check passed\n") } else { "ok".to_owned() };
     HealthReply { status: 200, body }
 }
 

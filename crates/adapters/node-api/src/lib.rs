@@ -2,9 +2,23 @@
 //!
 //! Rule: an endpoint turns requests into calls of ports and answers back into bytes; it decides
 //! nothing about pods. Every listener bounds its connections and the time a peer may take.
-//! Now: the health endpoint. The authenticated API of port 10250 is planned, not here yet.
+//! Now: the health endpoint, and a secure port and a local socket for pages that others fill (the
+//! node controller's). The authenticated API of port 10250 is planned, not here yet.
 
+mod caller;
 mod health_endpoint;
 mod health_reply;
+mod local_socket;
+mod page;
+mod remembered;
+mod review;
+mod secure_port;
+mod serving_certificate;
 
+pub use caller::Caller;
 pub use health_endpoint::HttpHealthEndpoint;
+pub use local_socket::{LocalSocket, ask_local};
+pub use page::{Page, PageRequest, Pages};
+pub use review::{ReviewTimes, Reviews};
+pub use secure_port::{ListeningPort, SecurePort};
+pub use serving_certificate::{CertificateSource, TlsSettings};

@@ -18,11 +18,11 @@ use tonic::{Request, Response, Status};
 use crate::Endpoint;
 
 /// More than any message may have.
-pub(super) const OVERSIZED: usize = cri_wire::MESSAGE_SIZE_LIMIT + 1;
+pub(crate) const OVERSIZED: usize = cri_wire::MESSAGE_SIZE_LIMIT + 1;
 
-type Parts<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(crate) type Parts<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-pub(super) struct ScriptedRuntime;
+pub(crate) struct ScriptedRuntime;
 
 #[tonic::async_trait]
 impl RuntimeService for ScriptedRuntime {
@@ -110,12 +110,12 @@ impl RuntimeService for ScriptedRuntime {
 }
 
 /// A temporary folder for one socket.
-pub(super) struct SocketFolder {
+pub(crate) struct SocketFolder {
     folder: tempfile::TempDir,
 }
 
 /// Ends the peer and cuts its connections when dropped.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     _tasks: JoinSet<()>,
     handle: AbortHandle,
 }
@@ -127,7 +127,7 @@ impl Drop for Peer {
 }
 
 impl SocketFolder {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().expect("a temporary folder") }
     }
 
@@ -135,20 +135,20 @@ impl SocketFolder {
         self.folder.path().join("runtime.sock")
     }
 
-    pub(super) fn endpoint(&self) -> Endpoint {
+    pub(crate) fn endpoint(&self) -> Endpoint {
         Endpoint::unix(self.socket())
     }
 
     /// A socket that nobody accepts on.
-    pub(super) fn listen(&self) -> UnixListener {
+    pub(crate) fn listen(&self) -> UnixListener {
         UnixListener::bind(self.socket()).expect("a socket in the folder")
     }
 
-    pub(super) fn remove_socket(&self) {
+    pub(crate) fn remove_socket(&self) {
         std::fs::remove_file(self.socket()).expect("the socket is there");
     }
 
-    pub(super) fn serve(&self, runtime: ScriptedRuntime) -> Peer {
+    pub(crate) fn serve(&self, runtime: impl RuntimeService) -> Peer {
         let listener = self.listen();
         // Cutting a connection from outside needs a pump per connection: the server keeps those
         // it has accepted for as long as they live.
@@ -177,7 +177,7 @@ impl SocketFolder {
     }
 
     /// Something that says the same to everybody, whatever they want, and hangs up.
-    pub(super) fn answer_each_with(&self, farewell: &'static [u8]) -> Peer {
+    pub(crate) fn answer_each_with(&self, farewell: &'static [u8]) -> Peer {
         let listener = self.listen();
         let mut tasks = JoinSet::new();
         let handle = tasks.spawn(async move {

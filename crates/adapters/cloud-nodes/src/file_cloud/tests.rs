@@ -1,0 +1,57 @@
+use super::*;
+
+const HEAD: &str = "apiVersion: keelson/v1\nkind: MachineList\n";
+
+fn node(name: &str) -> CloudNodeName {
+    CloudNodeName { name: name.into(), provider_id: String::new() }
+}
+
+/// Replaces the file as a careful writer does.
+fn put(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, format!("{HEAD}{text}")).expect("write");
+    std::fs::rename(&new, path).expect("rename");
+}
+
+#[tokio::test]
+async fn changes_are_seen_and_absence_needs_a_complete_file() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("machines.yaml");
+    let cloud = FileCloud::new(&path);
+    let error = cloud.instance(&node("a")).await.expect_err("no file");
+    assert!(error.to_string().contains("machines.yaml: cannot be read"), "{error}");
+
+    put(&path, "machines: [{name: a}]\n");
+    assert!(cloud.instance(&node("a")).await.expect("there").is_some());
+    let error = cloud.instance(&node("b")).await.expect_err("not certain");
+    assert!(error.cause.contains("complete: true"), "{error}");
+
+    put(&path, "machines: [{name: b}]\ncomplete: true\n");
+    assert_eq!(cloud.instance(&node("a")).await, Ok(None));
+    assert_eq!(cloud.instances().await.expect("list").len(), 1);
+
+    put(&path, "machines: {}\n");
+    assert!(cloud.instances().await.is_err(), "a broken file is no empty list");
+}
+
+#[tokio::test]
+async fn an_unchanged_file_is_not_read_again() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("machines.yaml");
+    put(&path, "machines: []\n");
+    let cloud = FileCloud::new(&path);
+    let first = cloud.list().await.expect("list");
+    let second = cloud.list().await.expect("list");
+    assert!(Arc::ptr_eq(&first, &second));
+}
+
+#[tokio::test]
+async fn a_folder_is_no_file_and_a_large_file_is_refused() {
+    let folder = tempfile::tempdir().expect("folder");
+    let error = FileCloud::new(folder.path()).instances().await.expect_err("a folder");
+    assert!(error.cause.contains("no regular file"), "{error}");
+    let path = folder.path().join("large");
+    std::fs::write(&path, vec![b' '; MAX_BYTES + 1]).expect("write");
+    let error = FileCloud::new(&path).instances().await.expect_err("too large");
+    assert!(error.cause.contains("bytes"), "{error}");
+}

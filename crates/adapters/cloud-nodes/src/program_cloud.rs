@@ -1,0 +1,182 @@
+//! A cloud that is a program: asked on standard input, answering on standard output.
+//!
+//! Rule: one question per run, a deadline for each, a limit on what is read, few at once; a program
+//! that ends with anything but 0, is late, or says something else than the format is an error. Its
+//! whole process group ends with the deadline. The first line of its standard error is shown.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use document::MAX_BYTES;
+use document::problem::Origin;
+use ports::PortFuture;
+use ports::cloud_provider::{CloudError, CloudInstance, CloudNodeName, CloudProvider};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::Semaphore;
+
+use crate::machine_list::{read_answer, read_list};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Runs at the same time.
+const AT_ONCE: usize = 4;
+/// How much of its complaints is kept.
+const LONGEST_COMPLAINT: u64 = 4096;
+
+/// Machines that a program knows.
+#[derive(Debug)]
+pub struct ProgramCloud {
+    program: PathBuf,
+    name: String,
+    deadline: Duration,
+    turns: Semaphore,
+}
+
+impl ProgramCloud {
+    /// Nothing is run yet.
+    pub fn new(program: &Path) -> Self {
+        Self::with_deadline(program, DEADLINE)
+    }
+
+    /// With another deadline for each run.
+    pub fn with_deadline(program: &Path, deadline: Duration) -> Self {
+        let name = format!("program {}", program.display());
+        Self { program: program.to_owned(), name, deadline, turns: Semaphore::new(AT_ONCE) }
+    }
+
+    async fn ask(&self, verb: &str, question: &serde_json::Value) -> Result<Vec<u8>, CloudError> {
+        let failed = |cause: String| CloudError { cloud: self.name.clone(), cause };
+        // The wait for a turn is within the deadline, too: callers know only one.
+        let run = async {
+            let _turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
+            self.run(verb, question.to_string().into_bytes()).await
+        };
+        match tokio::time::timeout(self.deadline, run).await {
+            Ok(outcome) => outcome.map_err(failed),
+            Err(_) => Err(failed(format!("no answer to {verb} within {:?}", self.deadline))),
+        }
+    }
+
+    async fn run(&self, verb: &str, question: Vec<u8>) -> Result<Vec<u8>, String> {
+        let mut child = Command::new(&self.program)
+            .arg(verb)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .process_group(0)
+            .spawn()
+            .map_err(|error| format!("cannot be run: {error}"))?;
+        let mut group = Group::of(&child);
+        let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
+        let (input, output, errors) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        // One that answers without reading its question to the end is a good program still.
+        let (_, answer, complaint) = tokio::join!(
+            feed(input, &question),
+            take(output, limit.saturating_add(1)),
+            take(errors, LONGEST_COMPLAINT),
+        );
+        let answer = answer.map_err(|error| format!("cannot be read from: {error}"))?;
+        if answer.len() > MAX_BYTES {
+            return Err(format!("the answer to {verb} has more than {MAX_BYTES} bytes"));
+        }
+        let status =
+            child.wait().await.map_err(|error| format!("cannot be waited for: {error}"))?;
+        group.0 = None;
+        if !status.success() {
+            let complaint = complaint.unwrap_or_default();
+            let complaint = String::from_utf8_lossy(&complaint);
+            let first = complaint.lines().next().unwrap_or_default().trim();
+            return Err(format!("{verb}: {status}: {first}"));
+        }
+        Ok(answer)
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::File { path: self.program.display().to_string().into(), line: 0, column: 0 }
+    }
+}
+
+/// The program's process group, which ends when this is dropped: the program is its first member
+/// and not collected yet, so that the number is still its own.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap_or(0))))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // It may be gone already.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+/// Hands over the question and closes the pipe. The program may close its end first.
+async fn feed(input: Option<ChildStdin>, question: &[u8]) -> std::io::Result<()> {
+    let Some(mut input) = input else { return Ok(()) };
+    input.write_all(question).await?;
+    input.shutdown().await
+}
+
+/// Reads so much, and passes over the rest so that the program can end.
+async fn take(output: Option<impl AsyncRead + Unpin>, limit: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(output) = output {
+        let mut rest = output.take(limit);
+        rest.read_to_end(&mut bytes).await?;
+        tokio::io::copy(&mut rest.into_inner(), &mut tokio::io::sink()).await?;
+    }
+    Ok(bytes)
+}
+
+impl CloudProvider for ProgramCloud {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn instance<'a>(
+        &'a self,
+        node: &'a CloudNodeName,
+    ) -> PortFuture<'a, Result<Option<CloudInstance>, CloudError>> {
+        Box::pin(async move {
+            let question = json!({
+                "apiVersion": "keelson/v1",
+                "kind": "MachineQuestion",
+                "name": node.name,
+                "providerID": node.provider_id,
+            });
+            let answer = self.ask("machine", &question).await?;
+            let failed = |cause| CloudError { cloud: self.name.clone(), cause };
+            let machine = read_answer(&answer, &self.origin()).map_err(failed)?;
+            match machine {
+                Some(machine) if machine.node != node.name => Err(failed(format!(
+                    "asked about {:?}, it answered about {:?}",
+                    node.name, machine.node
+                ))),
+                other => Ok(other),
+            }
+        })
+    }
+
+    fn instances(&self) -> PortFuture<'_, Result<Vec<CloudInstance>, CloudError>> {
+        Box::pin(async move {
+            let question = json!({"apiVersion": "keelson/v1", "kind": "MachinesQuestion"});
+            let answer = self.ask("machines", &question).await?;
+            let list = read_list(&answer, &self.origin());
+            list.map(|list| list.machines)
+                .map_err(|cause| CloudError { cloud: self.name.clone(), cause })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,21 @@
+//! Reads the log files of containers: across rotated files, the last lines, as they grow.
+//!
+//! Rule: memory does not grow with a log: whole lines are handed on as they are read, and a line
+//! longer than [`MOST_LINE_BYTES`] comes in pieces. What is no log line is left out. Reading blocks
+//! on the disk, so servers read on a thread of their own; [`follow`] waits without polling.
+
+mod files;
+mod follow;
+mod read;
+
+pub use files::{LogFile, log_files};
+pub use follow::{Follow, follow};
+pub use read::{Entry, MOST_LINE_BYTES, Selection, read_logs};
+
+/// Why a log cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the log {path}: {cause}")]
+pub struct LogError {
+    pub path: String,
+    pub cause: std::io::Error,
+}

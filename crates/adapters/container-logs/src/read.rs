@@ -1,0 +1,226 @@
+//! Reads what there is: all of it, the last lines, what is newer than a time.
+//!
+//! Rule: lines are counted as the container wrote them: pieces of one line are one line. The last
+//! lines are found from the newest file backwards, so that old files are not read for nothing.
+
+use crate::LogError;
+use crate::files::{LogFile, log_files};
+use pod_model::log_line::{LogStream, parse};
+use ports::ApiTime;
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Runtimes cut lines at 16 KiB; four times that is more than any of theirs.
+pub const MOST_LINE_BYTES: usize = 64 * 1024;
+
+/// Which lines.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// At most so many, the last ones.
+    pub tail: Option<usize>,
+    /// Not older than this.
+    pub since: Option<ApiTime>,
+    pub stream: Option<LogStream>,
+}
+
+/// A piece of a container's output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// As the runtime wrote it.
+    pub time: String,
+    pub stream: LogStream,
+    /// Whether the line goes on in the next entry of the same stream.
+    pub is_partial: bool,
+    pub text: Vec<u8>,
+}
+
+impl Selection {
+    /// The line as an entry, if it is one and is wanted. The number of lines is not looked at.
+    pub(crate) fn entry(&self, line: &[u8]) -> Option<Entry> {
+        let line = parse(line)?;
+        if self.stream.is_some_and(|stream| stream != line.stream) {
+            return None;
+        }
+        if let Some(since) = self.since
+            && ApiTime::parse(line.time).is_none_or(|time| time < since)
+        {
+            return None;
+        }
+        Some(Entry {
+            time: line.time.to_owned(),
+            stream: line.stream,
+            is_partial: line.is_partial,
+            text: line.text.to_vec(),
+        })
+    }
+}
+
+/// A place in a file, however the file is called by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub device: u64,
+    pub inode: u64,
+    pub length: u64,
+}
+
+/// Hands on what there is of a container's log, oldest first, until `take` breaks off.
+pub fn read_logs(
+    path: &Path,
+    selection: &Selection,
+    take: &mut dyn FnMut(&Entry) -> ControlFlow<()>,
+) -> Result<(), LogError> {
+    read_until(path, selection, None, take)
+}
+
+/// The same, but nothing that stands at the bound or after it.
+pub(crate) fn read_until(
+    path: &Path,
+    selection: &Selection,
+    bound: Option<&Bound>,
+    take: &mut dyn FnMut(&Entry) -> ControlFlow<()>,
+) -> Result<(), LogError> {
+    let files = Files::list(path, bound)?;
+    let (first, mut skip) = match selection.tail {
+        None => (0, 0),
+        Some(wanted) => files.start_of_last(selection, wanted)?,
+    };
+    for at in first..files.names.len() {
+        let ended = files.each_entry(at, selection, &mut |entry| {
+            if skip > 0 {
+                skip -= usize::from(!entry.is_partial);
+                return ControlFlow::Continue(());
+            }
+            take(entry)
+        })?;
+        if ended.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The files to read, the last one perhaps only up to a length.
+struct Files {
+    names: Vec<LogFile>,
+    last_length: Option<u64>,
+}
+
+impl Files {
+    fn list(path: &Path, bound: Option<&Bound>) -> Result<Self, LogError> {
+        let mut names = log_files(path)?;
+        let Some(bound) = bound else { return Ok(Self { names, last_length: None }) };
+        let is_bound = |file: &LogFile| {
+            std::fs::metadata(&file.path)
+                .is_ok_and(|known| (known.dev(), known.ino()) == (bound.device, bound.inode))
+        };
+        // Where it is gone it was packed or removed, which only happens to files long rotated: then
+        // nothing but the older ones is known to come before it.
+        match names.iter().position(is_bound) {
+            Some(at) => names.truncate(at + 1),
+            None => names.clear(),
+        }
+        Ok(Self { names, last_length: Some(bound.length) })
+    }
+
+    /// The file in which the last `wanted` lines begin, and how many of its lines come before.
+    fn start_of_last(
+        &self,
+        selection: &Selection,
+        wanted: usize,
+    ) -> Result<(usize, usize), LogError> {
+        let mut found = 0;
+        for at in (0..self.names.len()).rev() {
+            let mut lines = 0_usize;
+            let _ = self.each_entry(at, selection, &mut |entry| {
+                lines += usize::from(!entry.is_partial);
+                ControlFlow::Continue(())
+            })?;
+            if found + lines >= wanted {
+                return Ok((at, found + lines - wanted));
+            }
+            found += lines;
+        }
+        Ok((0, 0))
+    }
+
+    /// A rotated file may be gone by now: then it has nothing to tell.
+    fn each_entry(
+        &self,
+        at: usize,
+        selection: &Selection,
+        take: &mut dyn FnMut(&Entry) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, LogError> {
+        let Some(file) = self.names.get(at) else { return Ok(ControlFlow::Continue(())) };
+        let failed = |cause| LogError { path: file.path.display().to_string(), cause };
+        let reader = match file.open() {
+            Ok(reader) => reader,
+            Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(ControlFlow::Continue(()));
+            }
+            Err(cause) => return Err(failed(cause)),
+        };
+        let is_last = at + 1 == self.names.len();
+        let most = self.last_length.filter(|_| is_last).unwrap_or(u64::MAX);
+        let mut reader = BufReader::with_capacity(MOST_LINE_BYTES, reader.take(most));
+        let mut lines = LineBuffer::default();
+        loop {
+            let chunk = reader.fill_buf().map_err(failed)?;
+            let length = chunk.len();
+            if length == 0 {
+                return Ok(ControlFlow::Continue(()));
+            }
+            lines.push(chunk);
+            reader.consume(length);
+            while let Some(line) = lines.next_line() {
+                if let Some(entry) = selection.entry(&line)
+                    && take(&entry).is_break()
+                {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+        }
+    }
+}
+
+/// Bytes as they come in, lines as they go out. A line that is too long is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct LineBuffer {
+    bytes: VecDeque<u8>,
+    /// How far it has been searched for the end of a line.
+    searched: usize,
+    is_dropping: bool,
+}
+
+impl LineBuffer {
+    pub(crate) fn push(&mut self, chunk: &[u8]) {
+        self.bytes.extend(chunk);
+    }
+
+    /// The next whole line, without its end.
+    pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let end = self.bytes.iter().skip(self.searched).position(|byte| *byte == b'\n');
+            let Some(end) = end.map(|at| at + self.searched) else {
+                self.searched = self.bytes.len();
+                if self.bytes.len() > MOST_LINE_BYTES {
+                    self.bytes.clear();
+                    self.searched = 0;
+                    self.is_dropping = true;
+                }
+                return None;
+            };
+            let mut line: Vec<u8> = self.bytes.drain(..=end).collect();
+            line.pop();
+            self.searched = 0;
+            if !std::mem::take(&mut self.is_dropping) {
+                return Some(line);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

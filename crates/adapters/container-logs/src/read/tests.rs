@@ -1,0 +1,104 @@
+//! Logs in a folder: rotated, packed, cut into pieces, mixed with other things.
+
+use super::*;
+use std::io::Write;
+
+fn line(second: u32, stream: &str, tag: &str, text: &str) -> String {
+    format!("2026-01-02T03:04:{second:02}.000000001Z {stream} {tag} {text}\n")
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("a file");
+    };
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(line(1, "stdout", "F", "one").as_bytes()).expect("packed");
+    packed.write_all(line(2, "stderr", "F", "two").as_bytes()).expect("packed");
+    let packed = packed.finish().expect("packed");
+    std::fs::write(folder.path().join("0.log.20260102-030000.gz"), packed).expect("a file");
+    write("0.log.20260102-030001", &line(3, "stdout", "F", "three"));
+    let end = line(4, "stdout", "P", "fo") + &line(4, "stdout", "F", "ur") + "garbage\n";
+    write("0.log", &(end + &line(5, "stderr", "F", "five")));
+    write("0.log.20260102-030001.tmp", "not a log\n");
+    write("1.log", &line(6, "stdout", "F", "of another"));
+    folder
+}
+
+fn read(selection: &Selection) -> String {
+    let folder = folder();
+    let mut text = String::new();
+    read_logs(&folder.path().join("0.log"), selection, &mut |entry| {
+        text.push_str(&String::from_utf8_lossy(&entry.text));
+        if !entry.is_partial {
+            text.push(' ');
+        }
+        ControlFlow::Continue(())
+    })
+    .expect("logs");
+    text
+}
+
+#[test]
+fn rotated_files_come_first_and_other_files_do_not_count() {
+    assert_eq!(read(&Selection::default()), "one two three four five ");
+}
+
+#[test]
+fn the_last_lines_are_counted_as_the_container_wrote_them() {
+    for (tail, expected) in [
+        (0, ""),
+        (1, "five "),
+        (2, "four five "),
+        (3, "three four five "),
+        (4, "two three four five "),
+        (5, "one two three four five "),
+        (99, "one two three four five "),
+    ] {
+        let selection = Selection { tail: Some(tail), ..Selection::default() };
+        assert_eq!(read(&selection), expected, "tail {tail}");
+    }
+}
+
+#[test]
+fn times_and_streams_select() {
+    let since = ApiTime::parse("2026-01-02T03:04:03Z");
+    assert_eq!(read(&Selection { since, ..Selection::default() }), "three four five ");
+    let stream = Some(LogStream::Stderr);
+    assert_eq!(read(&Selection { stream, ..Selection::default() }), "two five ");
+    assert_eq!(read(&Selection { stream, since, tail: Some(1) }), "five ");
+}
+
+#[test]
+fn a_line_without_end_is_dropped_and_those_after_it_are_not() {
+    let mut lines = LineBuffer::default();
+    for _ in 0..100 {
+        lines.push(&[b'x'; 4096]);
+        assert_eq!(lines.next_line(), None);
+        assert!(lines.bytes.len() <= MOST_LINE_BYTES + 4096);
+    }
+    lines.push(b"end\nnext\n");
+    assert_eq!(lines.next_line().as_deref(), Some(&b"next"[..]));
+    assert_eq!(lines.next_line(), None);
+}
+
+#[test]
+fn what_is_no_log_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("0.log");
+    let error = |path: &Path| {
+        read_logs(path, &Selection::default(), &mut |_| ControlFlow::Continue(()))
+            .expect_err("no log")
+            .to_string()
+    };
+    assert!(error(&path).contains("0.log"));
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .expect("a FIFO");
+    assert!(error(&path).contains("not a regular file"));
+}

@@ -1,0 +1,202 @@
+//! The port against a scripted runtime: looking at pods, acting on them, and listening.
+
+mod listening;
+mod scripted;
+
+use std::time::Duration;
+
+use ports::container_runtime::ContainerRuntimeError;
+use ports::pod_runtime::PodRuntime;
+use ports::runtime_objects::{
+    CgroupDriver, ContainerConfig, ContainerState, ImageSpec, LinuxResources, PullRequest,
+    RegistryLogin, SandboxConfig,
+};
+
+use super::seconds;
+use crate::tests::scripted::SocketFolder;
+use crate::{CallLimits, CriClient};
+use scripted::{PodScript, script};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+fn client(script: &PodScript, limits: CallLimits) -> CriClient {
+    let runtime = script.transport();
+    CriClient::over(runtime, script.image_transport(), limits)
+}
+
+fn patient(script: &PodScript) -> CriClient {
+    client(script, CallLimits { request: Duration::from_secs(20), ..CallLimits::default() })
+}
+
+fn ids<'a>(ids: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
+    ids.map(String::as_str).collect()
+}
+
+#[tokio::test]
+async fn a_look_at_all_tells_each_with_its_status_in_the_order_of_the_list() {
+    let runtime = script(&[("a", "s1"), ("b", "s2")], &[("a", "s1", "c1"), ("b", "s2", "c2")]);
+    let pods = patient(&runtime).observe_all().await.expect("a look");
+    assert_eq!(ids(pods.sandboxes.iter().map(|it| &it.id)), ["s1", "s2"]);
+    assert_eq!(ids(pods.containers.iter().map(|it| &it.id)), ["c1", "c2"]);
+    assert_eq!(pods.containers[1].sandbox_id, "s2");
+    assert_eq!(pods.containers[1].state, ContainerState::Running);
+    assert_eq!(pods.sandboxes[0].ips, ["10.0.0.1"]);
+    assert_eq!(pods.unread, []);
+}
+
+#[tokio::test]
+async fn a_look_at_one_pod_sees_that_pod_alone() {
+    let runtime = script(&[("a", "s1"), ("b", "s2")], &[("a", "s1", "c1"), ("b", "s2", "c2")]);
+    let client = patient(&runtime);
+    let pods = client.observe_pod("b").await.expect("a look");
+    assert_eq!(ids(pods.sandboxes.iter().map(|it| &it.id)), ["s2"]);
+    assert_eq!(ids(pods.containers.iter().map(|it| &it.id)), ["c2"]);
+    let none = client.observe_pod("nobody").await.expect("a look");
+    assert_eq!((none.sandboxes.len(), none.containers.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn what_vanishes_between_is_left_out() {
+    let runtime = script(&[("a", "s1"), ("a", "gone")], &[("a", "s1", "gone"), ("a", "s1", "c1")]);
+    let pods = patient(&runtime).observe_pod("a").await.expect("a look");
+    assert_eq!(ids(pods.sandboxes.iter().map(|it| &it.id)), ["s1"]);
+    assert_eq!(ids(pods.containers.iter().map(|it| &it.id)), ["c1"]);
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_read_is_named_and_spoils_no_other() {
+    for spoiled in ["hang", "broken", "no-status", "other-id"] {
+        let runtime =
+            script(&[("a", "s1"), ("b", "s2")], &[("a", "s1", spoiled), ("b", "s2", "c2")]);
+        let limits = CallLimits { request: SHORT, ..CallLimits::default() };
+        let client = client(&runtime, limits);
+        let pods = client.observe_all().await.expect("a look");
+        assert_eq!(ids(pods.sandboxes.iter().map(|it| &it.id)), ["s2"], "{spoiled}");
+        assert_eq!(ids(pods.containers.iter().map(|it| &it.id)), ["c2"], "{spoiled}");
+        assert_eq!(pods.unread.len(), 1, "{spoiled}");
+        assert_eq!(pods.unread[0].uid, "a", "{spoiled}");
+        assert!(pods.unread[0].why.starts_with("ContainerStatus"), "{}", pods.unread[0].why);
+        client.observe_pod("a").await.expect_err("this very pod");
+        client.observe_pod("b").await.expect("the other");
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_that_cannot_be_read_takes_its_containers_along() {
+    let runtime = script(&[("a", "broken")], &[("a", "broken", "c1")]);
+    let pods = patient(&runtime).observe_all().await.expect("a look");
+    assert_eq!((pods.sandboxes.len(), pods.containers.len()), (0, 0));
+    assert_eq!(pods.unread[0].uid, "a");
+}
+
+#[tokio::test]
+async fn statuses_are_asked_for_a_few_at_a_time_and_all_come() {
+    let names: Vec<String> = (0..100).map(|number| format!("c{number}")).collect();
+    let rows: Vec<(&str, &str, &str)> =
+        names.iter().map(|name| ("a", "s1", name.as_str())).collect();
+    let runtime = script(&[("a", "s1")], &rows);
+    let pods = patient(&runtime).observe_all().await.expect("a look");
+    assert_eq!(ids(pods.containers.iter().map(|it| &it.id)), ids(names.iter()));
+    let most = runtime.most_at_once();
+    assert!((2..=8).contains(&most), "{most} at once");
+}
+
+#[tokio::test]
+async fn a_runtime_that_is_away_is_an_error_of_the_whole_look() {
+    let folder = SocketFolder::new();
+    let limits = CallLimits { request: SHORT, ..CallLimits::default() };
+    let client = CriClient::connect(&folder.endpoint(), None, limits);
+    let error = client.observe_all().await.expect_err("nobody there");
+    assert!(matches!(error, ContainerRuntimeError::Unavailable { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn acts_carry_what_they_are_given() {
+    let runtime = script(&[], &[]);
+    let client = patient(&runtime);
+    let sandbox = SandboxConfig { runtime_handler: "kata".into(), ..Default::default() };
+    assert_eq!(client.run_sandbox(&sandbox).await, Ok("sandbox-on-kata".into()));
+    let config = ContainerConfig { name: "app".into(), ..Default::default() };
+    let made = PodRuntime::create_container(&client, "s1", &config, &sandbox).await;
+    assert_eq!(made, Ok("app-in-s1".into()));
+    let nameless = ContainerConfig::default();
+    let error = PodRuntime::create_container(&client, "s1", &nameless, &sandbox).await;
+    let text = error.expect_err("no id").to_string();
+    assert!(text.contains("did not name the container"), "{text}");
+    PodRuntime::start_container(&client, "c").await.expect("starts");
+    PodRuntime::stop_container(&client, "c", Duration::from_millis(1500)).await.expect("stops");
+    let resources = LinuxResources { cpu_shares: 12, ..Default::default() };
+    client.update_container("c", &resources).await.expect("updates");
+    client.reopen_log("c").await.expect("reopens");
+    let command = ["ls".to_owned(), "-l".to_owned()];
+    let output = PodRuntime::exec_sync(&client, "c", &command, SHORT).await.expect("runs");
+    assert_eq!((output.stdout, output.exit_code), (b"ls -l within 1".to_vec(), 3));
+    client.set_pod_cidr("10.1.0.0/24").await.expect("takes it");
+    let told = ["start c", "stop c in 2", "update c to 12", "reopen c", "cidr 10.1.0.0/24"];
+    assert_eq!(runtime.told(), told);
+    assert_eq!(client.cgroup_driver().await, Ok(CgroupDriver::Cgroupfs));
+    assert_eq!(client.handlers().await.expect("handlers")[0].name, "runc");
+    assert_eq!(client.container_usage().await.expect("usage")[0].container_id, "c");
+}
+
+#[tokio::test]
+async fn ending_what_is_gone_succeeds() {
+    let runtime = script(&[], &[]);
+    let client = patient(&runtime);
+    PodRuntime::stop_container(&client, "gone", SHORT).await.expect("stopped");
+    PodRuntime::remove_container(&client, "gone").await.expect("removed");
+    client.stop_sandbox("gone").await.expect("stopped");
+    client.remove_sandbox("gone").await.expect("removed");
+    PodRuntime::start_container(&client, "gone").await.expect_err("nothing to start");
+    PodRuntime::stop_container(&client, "broken", SHORT).await.expect_err("another error");
+}
+
+#[tokio::test]
+async fn images_are_found_pulled_and_removed_at_their_own_service() {
+    let runtime = script(&[], &[]);
+    let client = patient(&runtime);
+    let image = |name: &str| ImageSpec { image: name.into(), ..Default::default() };
+    let found = client.image(&image("present")).await.expect("an answer").expect("present");
+    assert_eq!((found.id.as_str(), found.uid), ("sha256:present", Some(0)));
+    assert_eq!(client.image(&image("absent")).await, Ok(None));
+    assert_eq!(client.image(&image("gone")).await, Ok(None));
+    client.image(&image("no-id")).await.expect_err("useless");
+    assert_eq!(client.images().await.expect("images").len(), 1);
+    let login = RegistryLogin { username: "me".into(), ..Default::default() };
+    let request = PullRequest { image: image("present"), login: Some(login), ..Default::default() };
+    assert_eq!(PodRuntime::pull_image(&client, &request).await, Ok("pulled-by-me".into()));
+    let anonymous = PullRequest { image: image("present"), ..Default::default() };
+    PodRuntime::pull_image(&client, &anonymous).await.expect_err("no reference comes back");
+    let slow = PullRequest { image: image("hang"), limit: Some(SHORT), ..Default::default() };
+    let error = PodRuntime::pull_image(&client, &slow).await.expect_err("its own limit");
+    assert_eq!(error, ContainerRuntimeError::DeadlineExceeded { call: "PullImage", limit: SHORT });
+    PodRuntime::remove_image(&client, &image("gone")).await.expect("gone is gone");
+    let (images, containers) = client.image_filesystems().await.expect("filesystems");
+    assert_eq!((images[0].mountpoint.as_str(), containers[0].mountpoint.as_str()), ("/i", "/c"));
+}
+
+#[tokio::test]
+async fn a_stop_may_take_its_grace_and_no_more_than_the_limit_beyond() {
+    let runtime = script(&[], &[]);
+    let limits = CallLimits { request: SHORT, ..CallLimits::default() };
+    let client = client(&runtime, limits);
+    let grace = Duration::from_secs(1);
+    let started = std::time::Instant::now();
+    let error = PodRuntime::stop_container(&client, "hang", grace).await.expect_err("hangs");
+    let limit = grace + SHORT;
+    assert_eq!(error, ContainerRuntimeError::DeadlineExceeded { call: "StopContainer", limit });
+    assert!(started.elapsed() >= limit - Duration::from_millis(20));
+}
+
+#[test]
+fn seconds_are_never_fewer_than_asked_for() {
+    for (time, expected) in [
+        (Duration::ZERO, 0),
+        (Duration::from_nanos(1), 1),
+        (Duration::from_secs(30), 30),
+        (Duration::from_millis(30_001), 31),
+        (Duration::MAX, i64::MAX),
+    ] {
+        assert_eq!(seconds(time), expected, "{time:?}");
+    }
+}

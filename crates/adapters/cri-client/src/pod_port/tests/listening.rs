@@ -1,0 +1,135 @@
+//! Signals across a runtime that comes, goes, is silent, floods, or has no such stream.
+
+use std::time::Duration;
+
+use cri_wire::v1;
+use cri_wire::v1::runtime_service_server::{RuntimeService, RuntimeServiceServer};
+use ports::pod_runtime::{PodRuntime, RuntimeSignals};
+use ports::runtime_objects::RuntimeSignal;
+use tonic::codegen::tokio_stream::{self, StreamExt};
+use tonic::{Request, Response, Status};
+
+use crate::tests::scripted::{Parts, ScriptedRuntime, SocketFolder};
+use crate::{CallLimits, CriClient, Transport};
+
+const SOON: Duration = Duration::from_secs(20);
+const SILENCE: Duration = Duration::from_millis(200);
+
+async fn next(signals: &mut Box<dyn RuntimeSignals>) -> RuntimeSignal {
+    tokio::time::timeout(SOON, signals.next()).await.expect("a signal in time")
+}
+
+async fn expect_event(signals: &mut Box<dyn RuntimeSignals>, id: &str) {
+    let signal = next(signals).await;
+    assert!(matches!(&signal, RuntimeSignal::Event(event) if event.id == id), "{signal:?}");
+}
+
+async fn expect_silence(signals: &mut Box<dyn RuntimeSignals>) {
+    let signal = tokio::time::timeout(SILENCE, signals.next()).await;
+    assert!(signal.is_err(), "{signal:?}");
+}
+
+#[tokio::test]
+async fn a_runtime_that_comes_goes_and_returns_is_heard_again() {
+    let folder = SocketFolder::new();
+    let client = CriClient::connect(&folder.endpoint(), None, CallLimits::default());
+    let mut signals = client.signals();
+    let lost = next(&mut signals).await;
+    assert!(matches!(&lost, RuntimeSignal::Lost(why) if why.contains("runtime.sock")), "{lost:?}");
+    expect_silence(&mut signals).await;
+    for _ in 0..2 {
+        let server = folder.serve(ScriptedRuntime);
+        assert_eq!(next(&mut signals).await, RuntimeSignal::Connected);
+        // Dropped waits lose nothing.
+        expect_event(&mut signals, "first").await;
+        expect_event(&mut signals, "second").await;
+        expect_silence(&mut signals).await;
+        drop(server);
+        let lost = next(&mut signals).await;
+        assert!(matches!(lost, RuntimeSignal::Lost(_)), "{lost:?}");
+        folder.remove_socket();
+        expect_silence(&mut signals).await;
+    }
+}
+
+/// How the stream of events behaves.
+#[derive(Clone, Copy)]
+enum Stream {
+    /// Nothing comes, not even headers.
+    Mute,
+    EndsAtOnce,
+    NotThere,
+    /// Nobody answers at all.
+    Dead,
+}
+
+#[tonic::async_trait]
+impl RuntimeService for Stream {
+    async fn version(
+        &self,
+        _: Request<v1::VersionRequest>,
+    ) -> Result<Response<v1::VersionResponse>, Status> {
+        match self {
+            Self::Dead => std::future::pending().await,
+            _ => Ok(Response::new(v1::VersionResponse::default())),
+        }
+    }
+
+    async fn get_container_events(
+        &self,
+        _: Request<v1::GetEventsRequest>,
+    ) -> Result<Response<Parts<v1::ContainerEventResponse>>, Status> {
+        match self {
+            Self::Mute | Self::Dead => std::future::pending().await,
+            Self::EndsAtOnce => {
+                let nothing = tokio_stream::empty().chain(tokio_stream::empty());
+                Ok(Response::new(Box::pin(nothing)))
+            }
+            Self::NotThere => Err(Status::unimplemented("no events here")),
+        }
+    }
+}
+
+fn listening_to(stream: Stream, request: Duration) -> Box<dyn RuntimeSignals> {
+    let transport = Transport::in_process("scripted", RuntimeServiceServer::new(stream));
+    let limits = CallLimits { request, ..CallLimits::default() };
+    CriClient::over(transport.clone(), transport, limits).signals()
+}
+
+#[tokio::test]
+async fn a_silent_stream_is_connected_once_the_runtime_answers() {
+    let mut signals = listening_to(Stream::Mute, SOON);
+    assert_eq!(next(&mut signals).await, RuntimeSignal::Connected);
+    expect_silence(&mut signals).await;
+}
+
+#[tokio::test]
+async fn a_runtime_without_the_stream_is_told_once_and_left_alone() {
+    let mut signals = listening_to(Stream::NotThere, SOON);
+    assert_eq!(next(&mut signals).await, RuntimeSignal::Unsupported);
+    expect_silence(&mut signals).await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_never_answers_is_lost_at_the_limit() {
+    let mut signals = listening_to(Stream::Dead, SILENCE);
+    let lost = next(&mut signals).await;
+    assert!(matches!(&lost, RuntimeSignal::Lost(why) if why.starts_with("Version")), "{lost:?}");
+}
+
+#[tokio::test]
+async fn a_stream_that_always_ends_is_not_asked_for_in_a_circle() {
+    let mut signals = listening_to(Stream::EndsAtOnce, SOON);
+    let heard = async {
+        let mut count = 0;
+        loop {
+            signals.next().await;
+            count += 1;
+            if count > 50 {
+                return;
+            }
+        }
+    };
+    // Each round waits twice as long as the one before: few fit in here.
+    tokio::time::timeout(Duration::from_secs(1), heard).await.expect_err("too many rounds");
+}

@@ -1,0 +1,237 @@
+//! Control groups of pods: made, limited, listed, ended.
+//!
+//! Rule: a name is a list of words and the driver makes a path of it. Removing a group first ends
+//! what runs in it. What this machine's kernel cannot limit (huge pages without their controller)
+//! is left out with a warning; what it refuses is an error.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cgroup_files::names::{Driver, GroupName};
+use cgroup_files::{Cgroup, CgroupError, Controller, Hierarchy, HugePageLimit, Limits, Version};
+use host_paths::Apart;
+use ports::pod_host::{CgroupLimits, HostError, HostFuture, PodCgroups};
+use systemd_units::{Address, UnitError};
+use tracing::warn;
+
+use crate::slices;
+
+#[cfg(test)]
+mod tests;
+
+/// For a call to the kernel's files or to systemd.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// For processes that were killed to be gone.
+const DEATH: Duration = Duration::from_secs(20);
+
+const MOST_CALLS: usize = 16;
+
+/// What groups are made with.
+#[derive(Debug, Clone)]
+pub struct CgroupSetup {
+    pub hierarchy: Hierarchy,
+    pub driver: Driver,
+    /// Where systemd listens, for its driver.
+    pub systemd: Vec<Address>,
+}
+
+impl CgroupSetup {
+    /// This machine's hierarchies.
+    pub fn detect(driver: Driver) -> Result<Self, CgroupError> {
+        Ok(Self { hierarchy: Hierarchy::detect()?, driver, systemd: Address::usual() })
+    }
+
+    fn name(words: &[String]) -> Result<GroupName, HostError> {
+        words.iter().try_fold(GroupName::root(), |name, word| {
+            name.child(word).map_err(|error| HostError::Lasting(error.to_string()))
+        })
+    }
+
+    fn group(&self, name: &GroupName) -> Result<Cgroup, HostError> {
+        self.hierarchy.group(&name.path(self.driver)).map_err(|error| of_cgroup(&error))
+    }
+
+    fn unified(&self) -> bool {
+        self.hierarchy.version() == Version::V2
+    }
+
+    fn apply(&self, words: &[String], limits: &CgroupLimits) -> Result<(), HostError> {
+        let name = Self::name(words)?;
+        let group = self.group(&name)?;
+        if self.driver == Driver::Systemd {
+            slices::make(&self.systemd, &name, limits, self.unified())
+                .map_err(|error| of_unit(&error))?;
+        }
+        group.create().map_err(|error| of_cgroup(&error))?;
+        group.apply(&self.limits(words, limits)).map_err(|error| of_cgroup(&error))
+    }
+
+    fn limits(&self, words: &[String], limits: &CgroupLimits) -> Limits {
+        let mut huge_pages = Vec::new();
+        if self.hierarchy.controllers().contains(&Controller::HugeTlb) {
+            for (page_size, bytes) in &limits.hugepages {
+                huge_pages.push(HugePageLimit { page_size: page_size.clone(), bytes: *bytes });
+            }
+        } else if limits.hugepages.iter().any(|(_, bytes)| *bytes > 0) {
+            warn!(group = words.join("/"), "this machine cannot limit huge pages");
+        }
+        Limits {
+            cpu_shares: limits.cpu_shares,
+            cpu_quota: limits.cpu_quota,
+            cpu_period: limits.cpu_period,
+            memory: limits.memory_bytes,
+            pids: limits.pids,
+            huge_pages,
+            unified: limits.unified.iter().cloned().collect(),
+            ..Limits::default()
+        }
+    }
+
+    fn remove(&self, words: &[String]) -> Result<(), HostError> {
+        let name = Self::name(words)?;
+        if words.is_empty() {
+            return Err(HostError::Lasting("the root of all groups cannot be removed".to_owned()));
+        }
+        let group = self.group(&name)?;
+        if group.exists_somewhere() {
+            group.kill().or_else(passed_over).map_err(|error| of_cgroup(&error))?;
+        }
+        if self.driver == Driver::Systemd {
+            slices::remove(&self.systemd, &name).map_err(|error| of_unit(&error))?;
+        }
+        group.remove_within(DEATH).or_else(passed_over).map_err(|error| of_cgroup(&error))
+    }
+
+    fn children(&self, words: &[String]) -> Result<Vec<String>, HostError> {
+        let group = self.group(&Self::name(words)?)?;
+        let children = match group.children() {
+            Ok(children) => children,
+            Err(error) if error.is_missing() => return Ok(Vec::new()),
+            Err(error) => return Err(of_cgroup(&error)),
+        };
+        let mut names: Vec<String> = children
+            .iter()
+            .filter_map(|child| {
+                let last = child.path().rsplit('/').next()?;
+                match self.driver {
+                    Driver::CgroupFs => Some(last.to_owned()),
+                    // Scopes and services are not ours to name.
+                    Driver::Systemd => {
+                        let name = GroupName::from_path(last, Driver::Systemd).ok()?;
+                        name.words().last().map(|word| word.replace('_', "-"))
+                    }
+                }
+            })
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn memory_kills(&self, words: &[String]) -> Result<Option<u64>, HostError> {
+        let group = self.group(&Self::name(words)?)?;
+        match kills_in(&group) {
+            Ok(kills) => Ok(Some(kills)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(CgroupError::NoController { .. }) => Ok(None),
+            Err(error) => Err(of_cgroup(&error)),
+        }
+    }
+}
+
+/// Version 2 counts what is below; version 1 does not.
+fn kills_in(group: &Cgroup) -> Result<u64, CgroupError> {
+    let mut kills = group.out_of_memory_kills()?;
+    if group.hierarchy().version() == Version::V1 {
+        for child in group.children()? {
+            match kills_in(&child) {
+                Ok(more) => kills += more,
+                Err(error) if error.is_missing() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(kills)
+}
+
+/// What is gone already needs no ending.
+fn passed_over(error: CgroupError) -> Result<(), CgroupError> {
+    if error.is_missing() { Ok(()) } else { Err(error) }
+}
+
+fn of_cgroup(error: &CgroupError) -> HostError {
+    use rustix::io::Errno;
+    let source = std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref::<std::io::Error>())
+        .and_then(Errno::from_io_error);
+    let passing = matches!(error, CgroupError::WillNotDie { .. })
+        || source.is_some_and(|errno| {
+            [Errno::BUSY, Errno::AGAIN, Errno::INTR, Errno::NOMEM, Errno::NOSPC, Errno::MFILE]
+                .contains(&errno)
+        });
+    let text = error.to_string();
+    if passing { HostError::Passing(text) } else { HostError::Lasting(text) }
+}
+
+fn of_unit(error: &UnitError) -> HostError {
+    let text = error.to_string();
+    if error.is_passing() { HostError::Passing(text) } else { HostError::Lasting(text) }
+}
+
+#[derive(Debug, Clone)]
+pub struct HostCgroups {
+    setup: Arc<CgroupSetup>,
+    apart: Apart,
+}
+
+impl HostCgroups {
+    pub fn new(setup: CgroupSetup) -> Self {
+        Self { setup: Arc::new(setup), apart: Apart::new("cgroups", MOST_CALLS, LIMIT) }
+    }
+
+    fn call<'a, T, F>(&'a self, name: &[String], call: F) -> HostFuture<'a, T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&CgroupSetup, &[String]) -> Result<T, HostError> + Send + 'static,
+    {
+        let (setup, name) = (self.setup.clone(), name.to_vec());
+        let shown = name.join("/");
+        Box::pin(async move {
+            match self.apart.run(move || call(&setup, &name)).await {
+                Ok(done) => done,
+                Err(error) => Err(HostError::Passing(format!("control group {shown}: {error}"))),
+            }
+        })
+    }
+}
+
+impl PodCgroups for HostCgroups {
+    fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
+        let limits = limits.clone();
+        self.call(name, move |setup, name| setup.apply(name, &limits))
+    }
+
+    fn remove<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, ()> {
+        self.call(name, CgroupSetup::remove)
+    }
+
+    fn children<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Vec<String>> {
+        self.call(name, CgroupSetup::children)
+    }
+
+    fn runtime_name(&self, name: &[String]) -> String {
+        let Ok(group) = CgroupSetup::name(name) else { return String::new() };
+        match self.setup.driver {
+            Driver::CgroupFs => group.path(Driver::CgroupFs),
+            Driver::Systemd => group.slice(),
+        }
+    }
+
+    fn memory_kills<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Option<u64>> {
+        self.call(name, CgroupSetup::memory_kills)
+    }
+
+    fn is_unified(&self) -> bool {
+        self.setup.unified()
+    }
+}

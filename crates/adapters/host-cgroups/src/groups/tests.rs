@@ -1,0 +1,190 @@
+//! Groups on this machine's own hierarchies, under a name of the test's, and a systemd that is not
+//! there. What a real systemd makes of it is shown on the machine that has one.
+
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ports::pod_host::MemoryKills as _;
+
+use super::*;
+use crate::kernel_log::{KernelLog, Since};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A group of the test's with all below it; gone with the test.
+struct Bed {
+    host: HostCgroups,
+    top: Vec<String>,
+}
+
+impl Bed {
+    fn new(driver: Driver) -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let top = vec![format!("keelsontest{}x{number}", std::process::id())];
+        let host = HostCgroups::new(CgroupSetup::detect(driver).unwrap());
+        Self { host, top }
+    }
+
+    fn name(&self, below: &[&str]) -> Vec<String> {
+        let mut name = self.top.clone();
+        name.extend(below.iter().map(|word| (*word).to_owned()));
+        name
+    }
+
+    fn group(&self, below: &[&str]) -> Cgroup {
+        let name = CgroupSetup::name(&self.name(below)).unwrap();
+        self.host.setup.group(&name).unwrap()
+    }
+
+    fn file(&self, below: &[&str], controller: Controller, names: [&str; 2]) -> String {
+        let file = names[usize::from(self.host.is_unified())];
+        let text = self.group(below).read_file(controller, file).unwrap();
+        text.unwrap_or_else(|| panic!("no {file}")).trim().to_owned()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let _gone = self.host.setup.remove(&self.top);
+    }
+}
+
+/// The drivers that this machine can be asked for.
+fn drivers() -> Vec<Driver> {
+    let mut drivers = vec![Driver::CgroupFs];
+    if std::path::Path::new("/run/systemd/private").exists() {
+        drivers.push(Driver::Systemd);
+    }
+    drivers
+}
+
+fn limits() -> CgroupLimits {
+    CgroupLimits {
+        cpu_shares: Some(512),
+        cpu_quota: Some(50_000),
+        cpu_period: Some(100_000),
+        memory_bytes: Some(32 << 20),
+        pids: Some(100),
+        ..CgroupLimits::default()
+    }
+}
+
+#[tokio::test]
+async fn a_group_is_made_limited_listed_and_removed() {
+    for driver in drivers() {
+        let bed = Bed::new(driver);
+        let pod = ["burstable", "pod12-34"];
+        bed.host.apply(&bed.name(&pod[..1]), &CgroupLimits::default()).await.unwrap();
+        for _ in 0..2 {
+            bed.host.apply(&bed.name(&pod), &limits()).await.unwrap();
+        }
+        let unified = bed.host.is_unified();
+        let shares = bed.file(&pod, Controller::Cpu, ["cpu.shares", "cpu.weight"]);
+        assert_eq!(shares, if unified { weight_of(512) } else { "512".to_owned() });
+        let quota = bed.file(&pod, Controller::Cpu, ["cpu.cfs_quota_us", "cpu.max"]);
+        assert_eq!(quota, if unified { "50000 100000" } else { "50000" });
+        let memory = bed.file(&pod, Controller::Memory, ["memory.limit_in_bytes", "memory.max"]);
+        assert_eq!(memory, (32 << 20).to_string());
+        assert_eq!(bed.file(&pod, Controller::Pids, ["pids.max", "pids.max"]), "100");
+        assert_eq!(bed.host.children(&bed.top).await.unwrap(), ["burstable"]);
+        assert_eq!(bed.host.children(&bed.name(&pod[..1])).await.unwrap(), ["pod12-34"]);
+        assert_eq!(bed.host.memory_kills(&bed.name(&pod)).await.unwrap(), Some(0));
+        bed.host.remove(&bed.name(&pod)).await.unwrap();
+        bed.host.remove(&bed.name(&pod)).await.unwrap();
+        assert!(bed.host.children(&bed.name(&pod[..1])).await.unwrap().is_empty());
+        assert_eq!(bed.host.memory_kills(&bed.name(&pod)).await.unwrap(), None);
+        bed.host.remove(&bed.top).await.unwrap();
+        assert!(!bed.group(&[]).exists_somewhere());
+    }
+}
+
+fn weight_of(shares: u64) -> String {
+    cgroup_files::weight_of_shares(shares).to_string()
+}
+
+/// A program that enters a group before it begins.
+fn run_in(group: &Cgroup, command: &str) -> std::process::Child {
+    let entering: String = group
+        .folders()
+        .iter()
+        .map(|folder| format!("echo $$ > {}/cgroup.procs; ", folder.display()))
+        .collect();
+    std::process::Command::new("/bin/sh")
+        .args(["-c", &format!("{entering}{command}")])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn removing_ends_what_runs_below() {
+    let bed = Bed::new(Driver::CgroupFs);
+    let (pod, container) = (["pod1"], ["pod1", "c"]);
+    bed.host.apply(&bed.name(&container), &CgroupLimits::default()).await.unwrap();
+    let mut child = run_in(&bed.group(&container), "while :; do sleep 1000 & sleep 0.01; done");
+    while bed.group(&container).processes().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Ends before the group is gone, so that the test's own child is no zombie in it.
+    let reaped = std::thread::spawn(move || child.wait().unwrap());
+    bed.host.remove(&bed.name(&pod)).await.unwrap();
+    assert!(!bed.group(&pod).exists_somewhere());
+    assert!(!reaped.join().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_process_killed_for_memory_is_counted_and_named() {
+    let bed = Bed::new(Driver::CgroupFs);
+    let mut log = KernelLog::open(Since::Now).unwrap();
+    let container = ["pod1", "c"];
+    bed.host.apply(&bed.name(&container), &CgroupLimits::default()).await.unwrap();
+    bed.host.apply(&bed.name(&["pod1"]), &limits()).await.unwrap();
+    let before = std::time::SystemTime::now();
+    // Only a child dies; the container itself goes on.
+    let mut child = run_in(&bed.group(&container), "tail /dev/zero; sleep 1000");
+    let kill = loop {
+        let told = tokio::time::timeout(Duration::from_secs(60), log.next()).await;
+        let kill = told.expect("the kernel's log told nothing");
+        // Others on this machine may run out of memory at the same time.
+        if kill.limited_cgroup.contains(&bed.top[0]) {
+            break kill;
+        }
+    };
+    let (limited, victim) = (bed.group(&["pod1"]), bed.group(&container));
+    assert_eq!(kill.process, "tail");
+    assert!(kill.limited_cgroup.ends_with(limited.path()), "{kill:?}");
+    assert!(kill.victim_cgroup.ends_with(victim.path()), "{kill:?}");
+    assert!(kill.anonymous_bytes > 8 << 20 && kill.anonymous_bytes <= 32 << 20, "{kill:?}");
+    let at = std::time::UNIX_EPOCH + Duration::from_nanos(u64::try_from(kill.at).unwrap());
+    let late = Duration::from_secs(120);
+    assert!(at + late > before && before + late > at, "{kill:?}");
+    assert_eq!(bed.host.memory_kills(&bed.name(&["pod1"])).await.unwrap(), Some(1));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_runtime_is_told_its_parent_in_the_drivers_form() {
+    let name: Vec<String> = ["kubepods", "besteffort", "pod1-2"].map(str::to_owned).to_vec();
+    let said = |driver| HostCgroups::new(CgroupSetup::detect(driver).unwrap()).runtime_name(&name);
+    assert_eq!(said(Driver::CgroupFs), "/kubepods/besteffort/pod1-2");
+    assert_eq!(said(Driver::Systemd), "kubepods-besteffort-pod1_2.slice");
+}
+
+#[tokio::test]
+async fn bad_names_and_an_absent_systemd_are_told() {
+    let bed = Bed::new(Driver::CgroupFs);
+    for bad in [vec![".."], vec!["a/b"], vec![""]] {
+        let bad: Vec<String> = bad.into_iter().map(str::to_owned).collect();
+        let refused = bed.host.apply(&bad, &limits()).await;
+        assert!(matches!(refused, Err(HostError::Lasting(_))), "{refused:?}");
+    }
+    assert!(matches!(bed.host.remove(&[]).await, Err(HostError::Lasting(_))));
+    let mut setup = CgroupSetup::detect(Driver::Systemd).unwrap();
+    setup.systemd = vec![Address::Private("/nowhere/private".into())];
+    let away = HostCgroups::new(setup).apply(&bed.top, &limits()).await;
+    let Err(HostError::Passing(why)) = away else { panic!("{away:?}") };
+    assert!(why.contains("/nowhere/private"), "{why}");
+}

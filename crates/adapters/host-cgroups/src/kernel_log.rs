@@ -1,0 +1,141 @@
+//! Follows the kernel's log and tells of processes killed for memory.
+//!
+//! Rule: event-driven: one descriptor that wakes when the kernel writes. Records that were
+//! overwritten before they were read are skipped; the count in a group's own files stays true.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use ports::PortFuture;
+use ports::pod_host::{MemoryKill, MemoryKills};
+use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use tokio::io::unix::AsyncFd;
+use tracing::warn;
+
+use crate::memory_kill::{Kills, Record};
+
+#[cfg(test)]
+mod tests;
+
+/// The kernel's own limit for one record.
+const LONGEST_RECORD: usize = 8192;
+
+/// Records read before others get their turn.
+const BATCH: usize = 256;
+
+const NANOSECONDS: i64 = 1_000_000_000;
+
+#[derive(Debug, thiserror::Error)]
+#[error("open the kernel's log {path}: {source}", path = path.display())]
+pub struct KernelLogError {
+    path: PathBuf,
+    source: std::io::Error,
+}
+
+/// Which records to begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// What the log still has: an agent that was away hears of kills meanwhile.
+    TheOldest,
+    Now,
+}
+
+#[derive(Debug)]
+pub struct KernelLog {
+    descriptor: AsyncFd<OwnedFd>,
+    kills: Kills,
+    ready: VecDeque<MemoryKill>,
+}
+
+impl KernelLog {
+    /// Opens `/dev/kmsg`. To be called within a runtime.
+    pub fn open(since: Since) -> Result<Self, KernelLogError> {
+        Self::open_at(Path::new("/dev/kmsg"), since)
+    }
+
+    fn open_at(path: &Path, since: Since) -> Result<Self, KernelLogError> {
+        let failed = |source: std::io::Error| KernelLogError { path: path.to_owned(), source };
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let descriptor =
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        if since == Since::Now {
+            rustix::fs::seek(&descriptor, SeekFrom::End(0))
+                .map_err(|errno| failed(errno.into()))?;
+        }
+        #[expect(deprecated, reason = "what its unsafe successor asks, an owned descriptor keeps")]
+        let descriptor = AsyncFd::new(descriptor).map_err(failed)?;
+        Ok(Self { descriptor, kills: Kills::default(), ready: VecDeque::new() })
+    }
+
+    async fn follow(&mut self) -> MemoryKill {
+        loop {
+            if let Some(kill) = self.ready.pop_front() {
+                return kill;
+            }
+            match self.descriptor.readable().await {
+                Ok(mut guard) => {
+                    let read = read_some(guard.get_inner(), &mut self.kills, &mut self.ready);
+                    match read {
+                        Ok(()) => {}
+                        Err(Errno::AGAIN) => guard.clear_ready(),
+                        Err(errno) => give_up(errno.into()).await,
+                    }
+                }
+                Err(error) => give_up(error).await,
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// A log that cannot be read tells nothing more; the counts in the groups' files remain.
+async fn give_up(error: std::io::Error) {
+    warn!(%error, "the kernel's log cannot be followed any more");
+    std::future::pending::<()>().await;
+}
+
+fn read_some(
+    descriptor: &OwnedFd,
+    kills: &mut Kills,
+    ready: &mut VecDeque<MemoryKill>,
+) -> Result<(), Errno> {
+    let mut buffer = [0; LONGEST_RECORD];
+    for _ in 0..BATCH {
+        let length = match rustix::io::read(descriptor, &mut buffer) {
+            Ok(0) => return Err(Errno::AGAIN),
+            Ok(length) => length,
+            // Overwritten before it was read, or longer than any record: the next one.
+            Err(Errno::PIPE | Errno::INVAL | Errno::INTR) => continue,
+            Err(errno) => return Err(errno),
+        };
+        let text = String::from_utf8_lossy(&buffer[..length]);
+        let Some(record) = Record::parse(&text) else { continue };
+        if let Some(kill) = kills.take(record.text) {
+            ready.push_back(MemoryKill {
+                at: since_epoch(record.at),
+                process: kill.process,
+                pid: kill.pid,
+                limited_cgroup: kill.limited,
+                victim_cgroup: kill.victim,
+                anonymous_bytes: kill.anonymous_bytes,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The log counts from boot; what o'clock that was is said by how long ago it is.
+fn since_epoch(microseconds: i64) -> i64 {
+    let nanoseconds = |time: Timespec| time.tv_sec * NANOSECONDS + time.tv_nsec;
+    let ago = nanoseconds(clock_gettime(ClockId::Monotonic)) - microseconds * 1000;
+    nanoseconds(clock_gettime(ClockId::Realtime)) - ago
+}
+
+impl MemoryKills for KernelLog {
+    fn next(&mut self) -> PortFuture<'_, MemoryKill> {
+        Box::pin(self.follow())
+    }
+}

@@ -1,0 +1,145 @@
+//! What the kernel's log says of processes that it killed for want of memory.
+//!
+//! Rule: pure. Lines of one kill may be mixed with lines of others; they belong together by the
+//! process's number. Only the kernel's own lines count: a program may write to the log too. Rows of
+//! kernels 3.10 to 6.18 are in the tests.
+
+use std::collections::VecDeque;
+
+#[cfg(test)]
+mod tests;
+
+/// Announced kills whose second line has not come yet.
+const MOST_PENDING: usize = 64;
+
+/// One record of `/dev/kmsg`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    /// Microseconds of the kernel's clock.
+    pub(crate) at: i64,
+    pub(crate) text: &'a str,
+}
+
+impl<'a> Record<'a> {
+    /// `6,1234,5678901234,-;the message`, then lines of further data. None for records that the
+    /// kernel did not write itself, or that are none.
+    pub(crate) fn parse(record: &'a str) -> Option<Self> {
+        let (head, text) = record.split_once(';')?;
+        let mut fields = head.split(',');
+        let priority: u32 = fields.next()?.parse().ok()?;
+        let at: i64 = fields.nth(1)?.parse().ok()?;
+        // The facility stands above the three bits of urgency; the kernel's is 0.
+        (priority >> 3 == 0).then(|| Self { at, text: text.lines().next().unwrap_or_default() })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Kill {
+    pub(crate) pid: i32,
+    pub(crate) process: String,
+    pub(crate) limited: String,
+    pub(crate) victim: String,
+    pub(crate) anonymous_bytes: u64,
+}
+
+/// Puts the lines of a kill together.
+#[derive(Debug, Default)]
+pub(crate) struct Kills {
+    announced: VecDeque<Kill>,
+    /// Kernels before 4.19 name the groups before the process.
+    groups: Option<(String, String)>,
+    /// All of a group are being killed.
+    whole_group: Option<String>,
+}
+
+impl Kills {
+    /// Takes a line; answers with a kill when it is complete.
+    pub(crate) fn take(&mut self, text: &str) -> Option<Kill> {
+        if let Some(kill) = text.strip_prefix("oom-kill:").and_then(announcement) {
+            if self.announced.len() == MOST_PENDING {
+                self.announced.pop_front();
+            }
+            self.announced.push_back(kill);
+            self.whole_group = None;
+            return None;
+        }
+        if let Some(rest) = text.strip_prefix("Task in ") {
+            let (victim, limited) = rest.split_once(" killed as a result of limit of ")?;
+            self.groups = Some((unescaped(victim), unescaped(limited)));
+            return None;
+        }
+        if let Some(rest) = text.strip_prefix("Tasks in ") {
+            let (group, _) = rest.split_once(" are going to be killed due to memory.oom.group")?;
+            self.whole_group = Some(unescaped(group));
+            return None;
+        }
+        self.killed(text)
+    }
+
+    fn killed(&mut self, text: &str) -> Option<Kill> {
+        let (before, rest) = text.split_once("Killed process ")?;
+        let (pid, rest) = rest.split_once(" (")?;
+        let pid: i32 = pid.parse().ok()?;
+        // A process may call itself anything; the kernel's own words come last.
+        let (name, sizes) = rest.rsplit_once(" total-vm:")?;
+        let process = unescaped(&name[..name.rfind(')')?]);
+        let anonymous = sizes.split_once("anon-rss:")?.1.split_once("kB")?.0;
+        let anonymous_bytes = anonymous.parse::<u64>().ok()?.saturating_mul(1024);
+        let known = self.announced.iter().position(|kill| kill.pid == pid);
+        let (limited, victim) = match known.and_then(|place| self.announced.remove(place)) {
+            Some(kill) => (kill.limited, kill.victim),
+            None => match (&self.whole_group, self.groups.take()) {
+                (Some(group), _) => (group.clone(), group.clone()),
+                (None, Some((victim, limited))) => (limited, victim),
+                // The whole machine ran out.
+                (None, None) if before.starts_with("Out of memory") => ("/".into(), String::new()),
+                (None, None) => (String::new(), String::new()),
+            },
+        };
+        Some(Kill { pid, process, limited, victim, anonymous_bytes })
+    }
+}
+
+/// `constraint=…,oom_memcg=/a,task_memcg=/a/b,task=name,pid=1,uid=0`, or with `global_oom` in the
+/// place of `oom_memcg`.
+fn announcement(text: &str) -> Option<Kill> {
+    let (front, rest) = text.split_once(",task_memcg=")?;
+    let limited = match front.split_once(",oom_memcg=") {
+        Some((_, group)) => unescaped(group),
+        None => "/".to_owned(),
+    };
+    let (rest, _user) = rest.rsplit_once(",uid=")?;
+    let (rest, pid) = rest.rsplit_once(",pid=")?;
+    let (victim, process) = rest.split_once(",task=")?;
+    Some(Kill {
+        pid: pid.parse().ok()?,
+        process: unescaped(process),
+        limited,
+        victim: unescaped(victim),
+        anonymous_bytes: 0,
+    })
+}
+
+/// The log writes bytes that are no letters as `\x1b`.
+fn unescaped(text: &str) -> String {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits =
+            after.strip_prefix(b"x").filter(|_| *first == b'\\').and_then(|hex| hex.get(..2));
+        let byte = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match byte {
+            Some(byte) => {
+                plain.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                plain.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}

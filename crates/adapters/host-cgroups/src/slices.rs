@@ -1,0 +1,154 @@
+//! Slices that systemd owns for us, with limits that survive its reloads.
+//!
+//! Rule: what systemd has a property for is told to systemd too, since it writes its own values
+//! again whenever it reloads; the files have the last word (upstream: runc's systemd driver).
+
+use std::time::Duration;
+
+use cgroup_files::names::GroupName;
+use cgroup_files::weight_of_shares;
+use ports::pod_host::CgroupLimits;
+use systemd_units::{Address, Systemd, UnitError, Value};
+
+const LIMIT: Duration = Duration::from_secs(25);
+
+/// Ten milliseconds: systemd cuts quotas to whole percents of a second.
+const STEP: u64 = 10_000;
+
+const MICROSECONDS: u64 = 1_000_000;
+
+/// Makes a slice and those above it.
+pub(crate) fn make(
+    places: &[Address],
+    name: &GroupName,
+    limits: &CgroupLimits,
+    unified: bool,
+) -> Result<(), UnitError> {
+    let mut systemd = Systemd::connect(places, LIMIT)?;
+    let mut above = GroupName::root();
+    for (number, word) in name.words().iter().enumerate() {
+        let Ok(this) = above.child(word) else { break };
+        let last = number + 1 == name.words().len();
+        let mut properties = fixed_properties(&this, &above, unified);
+        if last {
+            properties.extend(limit_properties(limits, unified));
+        }
+        match systemd.start_transient(&this.slice(), &properties) {
+            Ok(()) => {}
+            Err(UnitError::Exists(_)) if !last => {}
+            Err(UnitError::Exists(_)) => {
+                let limits = limit_properties(limits, unified);
+                if !limits.is_empty() {
+                    systemd.set_properties(&this.slice(), &limits)?;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        above = this;
+    }
+    Ok(())
+}
+
+/// Stops a slice with all that is in it. One that is gone is no error.
+pub(crate) fn remove(places: &[Address], name: &GroupName) -> Result<(), UnitError> {
+    let mut systemd = Systemd::connect(places, LIMIT)?;
+    match systemd.stop(&name.slice()) {
+        Ok(()) | Err(UnitError::Missing(_)) => {}
+        Err(error) => return Err(error),
+    }
+    systemd.reset_failed(&name.slice())
+}
+
+type Property = (&'static str, Value);
+
+fn fixed_properties(this: &GroupName, above: &GroupName, unified: bool) -> Vec<Property> {
+    let io = if unified { "IOAccounting" } else { "BlockIOAccounting" };
+    let mut properties = vec![
+        ("Description", Value::Text(format!("pods of the node agent, {}", this.slice()))),
+        ("MemoryAccounting", Value::Flag(true)),
+        ("CPUAccounting", Value::Flag(true)),
+        (io, Value::Flag(true)),
+        ("TasksAccounting", Value::Flag(true)),
+        ("DefaultDependencies", Value::Flag(false)),
+    ];
+    if !above.words().is_empty() {
+        // A slice is below another by its name; wanting it is what keeps it up.
+        properties.push(("Wants", Value::Texts(vec![above.slice()])));
+    }
+    properties
+}
+
+fn limit_properties(limits: &CgroupLimits, unified: bool) -> Vec<Property> {
+    let mut properties = Vec::new();
+    let number = |given: i64| u64::try_from(given).unwrap_or(u64::MAX);
+    if let Some(shares) = limits.cpu_shares.filter(|shares| *shares > 0) {
+        properties.push(if unified {
+            ("CPUWeight", Value::Number(weight_of_shares(shares)))
+        } else {
+            ("CPUShares", Value::Number(shares))
+        });
+    }
+    if let Some(quota) = limits.cpu_quota.filter(|quota| *quota != 0) {
+        let period = limits.cpu_period.filter(|period| *period > 0).unwrap_or(100_000);
+        properties.push(("CPUQuotaPerSecUSec", Value::Number(per_second(quota, period))));
+    }
+    if let Some(memory) = limits.memory_bytes.filter(|memory| *memory != 0) {
+        let name = if unified { "MemoryMax" } else { "MemoryLimit" };
+        properties.push((name, Value::Number(number(memory))));
+    }
+    if let Some(pids) = limits.pids {
+        let most = if pids < 1 { u64::MAX } else { number(pids) };
+        properties.push(("TasksMax", Value::Number(most)));
+    }
+    properties
+}
+
+fn per_second(quota: i64, period: u64) -> u64 {
+    match u64::try_from(quota) {
+        Ok(quota) => (quota.saturating_mul(MICROSECONDS) / period).next_multiple_of(STEP),
+        Err(_) => u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_become_the_properties_that_systemd_knows() {
+        let limits = CgroupLimits {
+            cpu_shares: Some(1024),
+            cpu_quota: Some(25_500),
+            cpu_period: Some(100_000),
+            memory_bytes: Some(1 << 20),
+            pids: Some(0),
+            ..CgroupLimits::default()
+        };
+        let number = Value::Number;
+        let wanted = [
+            ("CPUWeight", number(100)),
+            ("CPUQuotaPerSecUSec", number(260_000)),
+            ("MemoryMax", number(1 << 20)),
+            ("TasksMax", number(u64::MAX)),
+        ];
+        assert_eq!(limit_properties(&limits, true), wanted);
+        let v1 = limit_properties(&limits, false);
+        assert_eq!((v1[0].clone(), v1[2].0), (("CPUShares", number(1024)), "MemoryLimit"));
+        let open =
+            CgroupLimits { cpu_quota: Some(-1), memory_bytes: Some(-1), ..Default::default() };
+        let wanted = [("CPUQuotaPerSecUSec", number(u64::MAX)), ("MemoryMax", number(u64::MAX))];
+        assert_eq!(limit_properties(&open, true), wanted);
+        assert!(limit_properties(&CgroupLimits::default(), true).is_empty());
+    }
+
+    #[test]
+    fn a_slice_wants_the_one_above() {
+        let above = GroupName::root().child("kubepods").unwrap();
+        let this = above.child("pod1-2").unwrap();
+        let wants = ("Wants", Value::Texts(vec!["kubepods.slice".to_owned()]));
+        assert_eq!(fixed_properties(&this, &above, true).last(), Some(&wants));
+        let top = fixed_properties(&above, &GroupName::root(), false);
+        assert!(top.iter().all(|(name, _)| *name != "Wants"));
+        assert!(top.iter().any(|(name, _)| *name == "BlockIOAccounting"));
+    }
+}

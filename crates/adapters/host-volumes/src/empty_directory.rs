@@ -1,0 +1,141 @@
+//! emptyDir: on disk, in memory, on huge pages (upstream: volume/emptydir).
+//!
+//! Rule: a volume that was made ready is left as it is, whatever containers have done to it since;
+//! what a call that was cut off left is finished.
+
+use std::path::{Path, PathBuf};
+
+use host_paths::{Doing as _, Folder, Links, Settled, Trouble, is_mount_root, write_whole};
+use ports::pod_host::VolumeOwnership;
+use rustix::fs::Mode;
+
+use crate::failure::StepFailure;
+use crate::layout::{EMPTY_DIRECTORY, PodPlace, named, present};
+use crate::mounting::{NewFileSystem, file_system, mount_new};
+use crate::ownership::give_to_group;
+
+const TMPFS: u32 = 0x0102_1994;
+const HUGETLBFS: u32 = 0x9584_58f6;
+
+/// What the folder is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Medium {
+    Disk,
+    Memory { size: Option<u64> },
+    HugePages { page_size: String },
+}
+
+pub(crate) fn set_up(
+    pod: &PodPlace,
+    name: &str,
+    medium: &Medium,
+    ownership: &VolumeOwnership,
+) -> Result<PathBuf, StepFailure> {
+    named(name, &pod.path)?;
+    let folder = pod.make()?;
+    let volumes = folder.make_folder(format!("volumes/{EMPTY_DIRECTORY}"), 0o755)?;
+    let path = volumes.path_of(name);
+    if is_ready(&folder, name) && is_there(&volumes, name, medium)? {
+        return Ok(path);
+    }
+    let volume = volumes.make_folder(name, 0o777)?;
+    let mounted = is_mount_root(&volumes, Path::new(name)).doing("look at", &path)?;
+    match medium {
+        Medium::Disk => {
+            rustix::fs::fchmod(&volume, Mode::from_raw_mode(0o777)).doing("open", &path)?;
+        }
+        Medium::Memory { size } => {
+            if !(mounted && kind_of(&volume)? == TMPFS) {
+                mount_memory(&volume, *size)?;
+            }
+        }
+        Medium::HugePages { page_size } => mount_huge_pages(&volume, mounted, page_size)?,
+    }
+    // What is mounted hides the folder that was opened before.
+    let volume = volumes.folder(name)?;
+    if let Some(group) = ownership.group {
+        give_to_group(&volume, group)?;
+    }
+    set_ready(&folder, name)?;
+    Ok(path)
+}
+
+fn kind_of(folder: &Folder) -> Result<u32, Trouble> {
+    // The magic numbers have 32 bits whatever the field has.
+    Ok((file_system(folder)?.f_type & 0xffff_ffff) as u32)
+}
+
+/// Whether a volume that was ready still is.
+fn is_there(volumes: &Folder, name: &str, medium: &Medium) -> Result<bool, Trouble> {
+    let Some(volume) = present(volumes.folder(name))? else { return Ok(false) };
+    if *medium == Medium::Disk {
+        return Ok(true);
+    }
+    // After a reboot the mount is gone and the ready mark is not.
+    let path = volumes.path_of(name);
+    let mounted = is_mount_root(volumes, Path::new(name)).doing("look at", &path)?;
+    Ok(matches!(medium, Medium::Memory { .. }) && mounted && kind_of(&volume)? == TMPFS)
+}
+
+fn mount_memory(volume: &Folder, size: Option<u64>) -> Result<(), Trouble> {
+    let options: Vec<(&str, String)> =
+        size.filter(|size| *size > 0).map(|size| ("size", size.to_string())).into_iter().collect();
+    let new = NewFileSystem {
+        kind: "tmpfs",
+        source: "tmpfs",
+        options: &options,
+        // Secrets in memory stay there; kernels before 6.4 cannot promise it.
+        welcome: Some("noswap"),
+    };
+    mount_new(&new, volume)
+}
+
+fn mount_huge_pages(volume: &Folder, mounted: bool, page_size: &str) -> Result<(), StepFailure> {
+    let path = volume.path().display();
+    let wanted = bytes(page_size).ok_or_else(|| {
+        StepFailure::lasting(format!("{path}: {page_size:?} is no size of huge pages"))
+    })?;
+    if mounted && kind_of(volume)? == HUGETLBFS {
+        let there = u64::try_from(file_system(volume)?.f_bsize).unwrap_or_default();
+        if there != wanted {
+            return Err(StepFailure::lasting(format!(
+                "mounted dir {path} pagesize '{there}' and requested medium size '{wanted}' differ"
+            )));
+        }
+        return Ok(());
+    }
+    let new = NewFileSystem {
+        kind: "hugetlbfs",
+        source: "nodev",
+        options: &[("pagesize", wanted.to_string())],
+        welcome: None,
+    };
+    Ok(mount_new(&new, volume)?)
+}
+
+/// A size as the API or the kernel writes it: `2Mi`, `2MB`, `1Gi`, `2097152`.
+pub(crate) fn bytes(text: &str) -> Option<u64> {
+    let digits = text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit {
+        "" => 0,
+        "Ki" | "KB" | "kB" | "K" => 10,
+        "Mi" | "MB" | "M" => 20,
+        "Gi" | "GB" | "G" => 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_shl(shift).filter(|size| *size > 0)
+}
+
+fn ready_place(name: &str) -> String {
+    format!("plugins/{EMPTY_DIRECTORY}/{name}")
+}
+
+fn is_ready(pod: &Folder, name: &str) -> bool {
+    pod.regular(format!("{}/ready", ready_place(name)), Links::Refused).is_ok()
+}
+
+fn set_ready(pod: &Folder, name: &str) -> Result<(), Trouble> {
+    let place = pod.make_folder(ready_place(name), 0o750)?;
+    write_whole(&place, "ready", b"", 0o644, Settled::Whole)
+}

@@ -1,0 +1,65 @@
+//! hostPath: looks whether a path of the host's is what the pod expects (upstream:
+//! volume/hostpath).
+//!
+//! Rule: the kinds and the words are upstream's; the path is followed as the administrator laid it.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use host_paths::Trouble;
+
+use crate::failure::StepFailure;
+
+pub(crate) fn set_up(path: &str, kind: &str) -> Result<PathBuf, StepFailure> {
+    if path.split('/').any(|part| part == "..") {
+        return Err(StepFailure::lasting(format!(
+            "invalid HostPath `{path}`: must not contain '..'"
+        )));
+    }
+    let place = Path::new(path);
+    let found = std::fs::metadata(place);
+    let missing = matches!(&found, Err(error) if error.kind() != io::ErrorKind::PermissionDenied);
+    match kind {
+        "" => return Ok(place.to_owned()),
+        "DirectoryOrCreate" if missing => return make_folder(place),
+        "FileOrCreate" if missing => return make_file(place),
+        _ => {}
+    }
+    let is = |test: fn(&std::fs::FileType) -> bool| {
+        found.as_ref().is_ok_and(|found| test(&found.file_type()))
+    };
+    let (right, expected) = match kind {
+        "Directory" | "DirectoryOrCreate" => (is(std::fs::FileType::is_dir), "a directory"),
+        "File" | "FileOrCreate" => (is(std::fs::FileType::is_file), "a file"),
+        "Socket" => (is(std::fs::FileType::is_socket), "a socket file"),
+        "CharDevice" => (is(std::fs::FileType::is_char_device), "a character device"),
+        "BlockDevice" => (is(std::fs::FileType::is_block_device), "a block device"),
+        other => return Err(StepFailure::lasting(format!("{other} is an invalid volume type"))),
+    };
+    if right {
+        Ok(place.to_owned())
+    } else {
+        Err(StepFailure::lasting(format!("hostPath type check failed: {path} is not {expected}")))
+    }
+}
+
+fn make_folder(path: &Path) -> Result<PathBuf, StepFailure> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(path)
+        .map_err(|error| Trouble::new("make the folder", path, error))?;
+    Ok(path.to_owned())
+}
+
+fn make_file(path: &Path) -> Result<PathBuf, StepFailure> {
+    std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o644)
+        .open(path)
+        .map_err(|error| Trouble::new("make the file", path, error))?;
+    Ok(path.to_owned())
+}

@@ -1,0 +1,109 @@
+//! Mounts made from descriptors and taken down without following anything.
+//!
+//! Rule: source and target are open descriptors, so that no name can be swapped between a check and
+//! the mount. An unmount names its target in a folder that is held open.
+
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::path::Path;
+use std::time::Duration;
+
+use host_paths::{Doing as _, Folder, Trouble};
+use rustix::fs::CWD;
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+};
+
+/// Mounts that may lie one upon the other at one place.
+const MOST_LAYERS: usize = 64;
+
+/// Who holds a mount for longer than all pauses together (about half a second) means it.
+const LONGEST_PAUSE: Duration = Duration::from_millis(300);
+
+/// What a new file system is made with.
+pub(crate) struct NewFileSystem<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) source: &'a str,
+    pub(crate) options: &'a [(&'a str, String)],
+    /// A flag that is left out where this kernel does not know it.
+    pub(crate) welcome: Option<&'a str>,
+}
+
+/// Makes a file system and mounts it on a folder.
+pub(crate) fn mount_new(new: &NewFileSystem<'_>, target: &Folder) -> Result<(), Trouble> {
+    let path = target.path();
+    let context = rustix::mount::fsopen(new.kind, FsOpenFlags::FSOPEN_CLOEXEC)
+        .doing("mount a new file system on", path)?;
+    rustix::mount::fsconfig_set_string(&context, "source", new.source)
+        .doing("name the source of what is mounted on", path)?;
+    for (key, value) in new.options {
+        rustix::mount::fsconfig_set_string(&context, *key, value.as_str())
+            .doing("set an option of what is mounted on", path)?;
+    }
+    if let Some(flag) = new.welcome {
+        match rustix::mount::fsconfig_set_flag(&context, flag) {
+            Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
+            Err(errno) => return Err(Trouble::new("set an option of", path, errno)),
+        }
+    }
+    rustix::mount::fsconfig_create(&context).doing("make the file system for", path)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_RELATIME;
+    let mount = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+        .doing("mount on", path)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(&mount, "", target, "", flags).doing("mount on", path)
+}
+
+/// Binds what a descriptor stands for to a name in a folder.
+pub(crate) fn bind(source: impl AsFd, folder: &Folder, name: &str) -> Result<(), Trouble> {
+    let path = folder.path_of(name);
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = rustix::mount::open_tree(source, "", flags).doing("take what is bound to", &path)?;
+    // Without MOVE_MOUNT_T_SYMLINKS a symlink in the target's place is not followed.
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    rustix::mount::move_mount(&tree, "", folder, name, flags).doing("bind to", &path)
+}
+
+/// Takes down all that is mounted at a name in a folder. No mount there is no error.
+pub(crate) fn unmount(folder: &Folder, name: &Path) -> Result<(), Trouble> {
+    let target = Path::new("/proc/self/fd").join(folder.as_fd().as_raw_fd().to_string()).join(name);
+    let mut layers = MOST_LAYERS;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match rustix::mount::unmount(&target, UnmountFlags::NOFOLLOW) {
+            Ok(()) if layers > 0 => layers -= 1,
+            // Others look at new mounts (systemd, monitors) and hold them for a moment.
+            Err(Errno::BUSY) if pause < LONGEST_PAUSE => {
+                std::thread::sleep(pause);
+                pause *= 2;
+            }
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
+            Ok(()) => return Err(Trouble::new("unmount", &folder.path_of(name), Errno::BUSY)),
+            Err(errno) => return Err(Trouble::new("unmount", &folder.path_of(name), errno)),
+        }
+    }
+}
+
+/// Takes down a mount point that is named by its whole path, going there from a folder without
+/// following a symlink.
+pub(crate) fn unmount_below(folder: &Folder, point: &Path) -> Result<(), Trouble> {
+    let real = std::fs::canonicalize(folder.path()).doing("resolve", folder.path())?;
+    let (Ok(below), Some(name)) = (point.strip_prefix(&real), point.file_name()) else {
+        return Err(Trouble::refused("unmount", point, "not below the pod's folder"));
+    };
+    let parent = folder.folder(below.parent().unwrap_or(Path::new("")))?;
+    unmount(&parent, Path::new(name))
+}
+
+/// What kind of file system a folder is on.
+pub(crate) fn file_system(folder: &Folder) -> Result<rustix::fs::StatFs, Trouble> {
+    rustix::fs::fstatfs(folder).doing("look at the file system of", folder.path())
+}
+
+/// Whether the path of the process's folders can be used at all.
+pub(crate) fn check_proc() -> Result<(), Trouble> {
+    let path = Path::new("/proc/self/fd");
+    rustix::fs::statat(CWD, path, rustix::fs::AtFlags::empty()).map(drop).doing("use", path)
+}

@@ -1,0 +1,243 @@
+//! The gRPC health protocol over a connection of its own (upstream: pkg/probe/grpc).
+//!
+//! Rule: a server counts as reached when it speaks HTTP/2; until then the try goes on until its
+//! limit, as upstream's does. Any status but SERVING is a failure.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_once::{Line, dial};
+use hyper::header::HeaderMap;
+use hyper::{Request, Response};
+use pod_model::GoDuration;
+use ports::probing::TryAnswer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::health::{
+    LONGEST_ANSWER, SERVING, code_name, code_of_http, request, status_in, status_name,
+};
+use crate::tcp::end;
+
+#[cfg(test)]
+mod tests;
+
+/// Between two tries to connect, as gRPC's first back-off has it.
+const PAUSE: Duration = Duration::from_secs(1);
+
+const UNIMPLEMENTED: u32 = 12;
+const DEADLINE_EXCEEDED: u32 = 4;
+
+pub(crate) struct GrpcTry<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
+    pub(crate) service: &'a str,
+    pub(crate) user_agent: &'a str,
+}
+
+/// How a call ended that did not end well.
+#[derive(Debug)]
+struct Status {
+    code: u32,
+    message: String,
+}
+
+pub(crate) async fn attempt(what: &GrpcTry<'_>, limit: Duration) -> TryAnswer {
+    let reached = Arc::new(AtomicBool::new(false));
+    let within = GoDuration::from_nanos(i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX));
+    match tokio::time::timeout(limit, converse(what, limit, &reached)).await {
+        Ok(Ok(SERVING)) => TryAnswer::Success("service healthy".to_owned()),
+        Ok(Ok(status)) => TryAnswer::Failure(format!(
+            "service unhealthy (responded with {:?})",
+            status_name(status)
+        )),
+        Ok(Err(Status { code: UNIMPLEMENTED, message })) => TryAnswer::Failure(format!(
+            "error: this server does not implement the grpc health protocol \
+             (grpc.health.v1.Health): {message}"
+        )),
+        Ok(Err(Status { code: DEADLINE_EXCEEDED, .. })) => {
+            TryAnswer::Failure(format!("timeout: health rpc did not complete within {within}"))
+        }
+        Ok(Err(Status { code, message })) => TryAnswer::Failure(format!(
+            "error: health rpc probe failed: rpc error: code = {} desc = {message}",
+            code_name(code)
+        )),
+        Err(_) if reached.load(Ordering::Relaxed) => {
+            TryAnswer::Failure(format!("timeout: health rpc did not complete within {within}"))
+        }
+        Err(_) => TryAnswer::Failure(format!(
+            "timeout: failed to connect service {:?} within {within}: context deadline exceeded",
+            end(what.host, what.port)
+        )),
+    }
+}
+
+/// Tries until the server was reached; then its answer counts, whatever it is.
+async fn converse(
+    what: &GrpcTry<'_>,
+    limit: Duration,
+    reached: &Arc<AtomicBool>,
+) -> Result<u64, Status> {
+    loop {
+        if let Ok(line) = dial(what.host, what.port).await {
+            let line = Speaking { line, reached: reached.clone() };
+            match check(line, what, limit).await {
+                Ok(answer) => return answer,
+                Err(error) if reached.load(Ordering::Relaxed) => {
+                    return Err(Status { code: 14, message: error });
+                }
+                Err(_) => {}
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// One call over one connection; the outer error is the connection's.
+async fn check(
+    line: Speaking,
+    what: &GrpcTry<'_>,
+    limit: Duration,
+) -> Result<Result<u64, Status>, String> {
+    let failed = |error: h2::Error| error.to_string();
+    let (sender, connection) = h2::client::handshake(line).await.map_err(failed)?;
+    let call = async {
+        let mut sender = sender.ready().await.map_err(failed)?;
+        let head = head(what, limit)?;
+        let (response, mut body) = sender.send_request(head, false).map_err(failed)?;
+        body.send_data(Bytes::from(request(what.service)), true).map_err(failed)?;
+        read(response.await.map_err(failed)?).await
+    };
+    tokio::pin!(call, connection);
+    let ended = tokio::select! {
+        biased;
+        answer = &mut call => return answer,
+        ended = &mut connection => ended,
+    };
+    // What had come before the connection ended is still to be read.
+    match ended {
+        Ok(()) => call.await,
+        Err(error) => match call.await {
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(failed(error)),
+        },
+    }
+}
+
+fn head(what: &GrpcTry<'_>, limit: Duration) -> Result<Request<()>, String> {
+    let url = format!("http://{}/grpc.health.v1.Health/Check", end(what.host, what.port));
+    Request::post(url)
+        .header("content-type", "application/grpc")
+        .header("user-agent", what.user_agent)
+        .header("te", "trailers")
+        .header("grpc-timeout", format!("{}m", limit.as_millis().clamp(1, 99_999_999)))
+        .body(())
+        .map_err(|error| error.to_string())
+}
+
+async fn read(response: Response<h2::RecvStream>) -> Result<Result<u64, Status>, String> {
+    let (head, mut body) = response.into_parts();
+    // An answer without a message has its status where the head is.
+    if let Some(status) = status_of(&head.headers) {
+        return Ok(Err(status));
+    }
+    if head.status != 200 {
+        let message = format!("unexpected HTTP status code received from server: {}", head.status);
+        return Ok(Err(Status { code: code_of_http(head.status.as_u16()), message }));
+    }
+    let mut frame = Vec::new();
+    while let Some(data) = body.data().await {
+        let data = data.map_err(|error| error.to_string())?;
+        // Room for more is given only while more is wanted.
+        let _freed = body.flow_control().release_capacity(data.len());
+        frame.extend_from_slice(&data);
+        if frame.len() > LONGEST_ANSWER {
+            let message = "grpc: received message larger than max".to_owned();
+            return Ok(Err(Status { code: 8, message }));
+        }
+    }
+    let trailers = body.trailers().await.map_err(|error| error.to_string())?;
+    match trailers.as_ref().and_then(status_of) {
+        Some(Status { code: 0, .. }) => {
+            Ok(status_in(&frame).map_err(|why| Status { code: 13, message: why.to_owned() }))
+        }
+        Some(status) => Ok(Err(status)),
+        None => {
+            let message = "server closed the stream without sending trailers".to_owned();
+            Ok(Err(Status { code: 13, message }))
+        }
+    }
+}
+
+fn status_of(headers: &HeaderMap) -> Option<Status> {
+    let code = headers.get("grpc-status")?.to_str().ok()?.trim().parse().unwrap_or(2);
+    let message = headers
+        .get("grpc-message")
+        .map_or_else(String::new, |text| percent_decoded(text.as_bytes()));
+    Some(Status { code, message })
+}
+
+fn percent_decoded(text: &[u8]) -> String {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| *first == b'%');
+        let byte = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        plain.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+/// A connection that notes when the other end begins to speak HTTP/2.
+struct Speaking {
+    line: Line,
+    reached: Arc<AtomicBool>,
+}
+
+/// Where a frame's kind stands, and the kind that a server must send first.
+const KIND: usize = 3;
+const SETTINGS: u8 = 4;
+
+impl AsyncRead for Speaking {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let polled = Pin::new(&mut self.line).poll_read(context, buffer);
+        if self.line.first_bytes().get(KIND) == Some(&SETTINGS) {
+            self.reached.store(true, Ordering::Relaxed);
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Speaking {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.line).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.line).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.line).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,16 @@
+//! Tries a container's network ends: HTTP and HTTPS, TCP, gRPC health.
+//!
+//! Rule: one try, one answer, within the limit; no connection outlives it and no task is started.
+//! The words of answers are upstream's (pkg/probe), since they end in events that people read. No
+//! thresholds, no repetition, no memory.
+
+mod grpc;
+mod health;
+mod http;
+mod prober;
+mod tcp;
+
+#[cfg(test)]
+mod scripted;
+
+pub use prober::NetworkTries;

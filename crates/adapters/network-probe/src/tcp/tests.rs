@@ -1,0 +1,52 @@
+//! Ports that listen, that do not, and that never answer.
+
+use super::*;
+use crate::scripted::waiting;
+
+#[tokio::test]
+async fn a_port_that_listens_is_well_and_one_that_does_not_is_not() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let limit = Duration::from_secs(5);
+    for _ in 0..10 {
+        assert_eq!(attempt("127.0.0.1", port, limit).await, TryAnswer::Success(String::new()));
+        let _accepted = listener.accept().await.unwrap();
+    }
+    assert_eq!(waiting(port), 0);
+    drop(listener);
+    let refused = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
+    assert_eq!(attempt("127.0.0.1", port, limit).await, TryAnswer::Failure(refused));
+}
+
+#[tokio::test]
+async fn one_that_never_answers_has_a_limit() {
+    // A full queue of a listener that accepts nobody: further connections are not answered.
+    let listener = rustix_listener();
+    let port = listener.local_addr().unwrap().port();
+    let mut held = Vec::new();
+    let limit = Duration::from_millis(300);
+    let late = loop {
+        match attempt("127.0.0.1", port, limit).await {
+            TryAnswer::Success(_) => {
+                let stream = tokio::net::TcpStream::connect(("127.0.0.1", port));
+                held.push(tokio::time::timeout(limit, stream).await);
+                assert!(held.len() < 50, "the queue never fills");
+            }
+            late => break late,
+        }
+    };
+    let wanted = format!("dial tcp 127.0.0.1:{port}: i/o timeout");
+    assert_eq!(late, TryAnswer::Failure(wanted));
+}
+
+fn rustix_listener() -> std::net::TcpListener {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket.listen(1).unwrap().into_std().unwrap()
+}
+
+#[test]
+fn ends_are_written_as_go_writes_them() {
+    assert_eq!(end("::1", 80), "[::1]:80");
+    assert_eq!(end("10.0.0.1", 80), "10.0.0.1:80");
+}

@@ -1,0 +1,151 @@
+//! A socket on this machine that shows pages to its owner and to root.
+//!
+//! Rule: who calls is what the kernel says of the peer; nobody else gets a page, whatever the
+//! socket's permissions have become. The socket is made for its owner only, and one that a dead
+//! process left is replaced, while one that answers is not.
+
+use std::convert::Infallible;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::page::{Page, PageRequest, Pages};
+
+const MOST_CONNECTIONS: usize = 16;
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// For a question asked through the socket.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const LONGEST_ANSWER: u64 = 16 * 1024 * 1024;
+
+/// A socket that listens; its file goes when it is dropped.
+pub struct LocalSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl LocalSocket {
+    /// Makes the socket, and its folder if need be.
+    ///
+    /// # Errors
+    /// When it cannot be made, or another process answers there: with the path.
+    pub async fn listen(path: &Path) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        match std::fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(format!("{}: it is no socket, and in the way", path.display()));
+            }
+            Ok(_) if UnixStream::connect(path).await.is_ok() => {
+                return Err(format!("{}: another process answers there", path.display()));
+            }
+            Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        let owner_only = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(path, owner_only).map_err(failed)?;
+        Ok(Self { listener, path: path.to_owned() })
+    }
+
+    /// Serves for ever.
+    pub async fn serve(self, pages: Arc<dyn Pages>) {
+        let mut connections = JoinSet::new();
+        loop {
+            let full = connections.len() >= MOST_CONNECTIONS;
+            tokio::select! {
+                accepted = self.listener.accept(), if !full => match accepted {
+                    Ok((stream, _)) if may_ask(&stream) => {
+                        connections.spawn(serve_connection(stream, pages.clone()));
+                    }
+                    Ok(_) => {}
+                    Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+                },
+                Some(_) = connections.join_next() => {}
+            }
+        }
+    }
+}
+
+impl Drop for LocalSocket {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Root, and whoever runs this process.
+fn may_ask(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own)
+}
+
+async fn serve_connection(stream: UnixStream, pages: Arc<dyn Pages>) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let pages = pages.clone();
+        async move {
+            let uri = request.uri();
+            let query = uri.query().unwrap_or_default().to_owned();
+            let wanted = PageRequest { path: uri.path().to_owned(), query };
+            let page: Page = pages.answer(&wanted).await;
+            Ok::<Response<String>, Infallible>(page.into_response())
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(16 * 1024)
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = timeout(CONNECTION_TIMEOUT, connection).await;
+}
+
+/// Asks a process of this machine for a page. The path must be one that needs no escaping.
+///
+/// # Errors
+/// When nobody answers in time, or with something that is no page: in a sentence with the path.
+pub async fn ask_local(socket: &Path, path: &str) -> Result<(u16, String), String> {
+    let shown = socket.display();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
+    if !path.bytes().all(plain) {
+        return Err(format!("{path:?} cannot be asked for"));
+    }
+    let work = async {
+        let mut stream = UnixStream::connect(socket).await?;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.take(LONGEST_ANSWER).read_to_end(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    let answer = match timeout(ANSWER_TIMEOUT, work).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => return Err(format!("{shown}: {error}")),
+        Err(_) => return Err(format!("{shown}: no answer within {ANSWER_TIMEOUT:?}")),
+    };
+    let text = String::from_utf8_lossy(&answer);
+    // Pages have a known length, so that no chunks stand between.
+    let page = text.split_once("\r\n\r\n").and_then(|(head, body)| {
+        let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+        Some((status, body.to_owned()))
+    });
+    page.ok_or_else(|| format!("{shown}: the answer is cut, or the caller may not ask"))
+}
+
+#[cfg(test)]
+mod tests;

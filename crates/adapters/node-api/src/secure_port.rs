@@ -1,0 +1,267 @@
+//! A port that speaks TLS and shows pages to those who may read them.
+//!
+//! Rule: open paths are shown to anybody; for all others the caller must be known (a client
+//! certificate of our authorities, or a bearer token that the API server knows; otherwise it is the
+//! anonymous one) and the API server must say that it may read the path. Connections are counted and
+//! bounded, handshakes and heads have limits, and a slow one delays only itself. Certificates and
+//! authorities are looked at again every half minute. upstream: apiserver server/options, filters
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HeaderMap};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use ports::ClusterApi;
+use ports::cluster_api::{ObjectPath, Resource};
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tracing::{info, warn};
+
+use crate::caller::Caller;
+use crate::page::{Page, PageRequest, Pages};
+use crate::review::Reviews;
+use crate::serving_certificate::{Pair, TlsSettings, read, server_config};
+
+const MOST_CONNECTIONS: usize = 64;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// A connection is ended after this time whatever it does.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// How often certificates and authorities are looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+const CONFIG_MAPS: Resource = Resource { group: "", version: "v1", plural: "configmaps" };
+
+/// What the port shows and to whom.
+pub struct SecurePort {
+    pub address: SocketAddr,
+    pub tls: TlsSettings,
+    /// Paths that anybody may read, exact or as beginnings that end in `*`.
+    pub open_paths: Vec<String>,
+    pub reviews: Reviews,
+    /// Where the cluster's own authority of client certificates is looked up, if it is.
+    pub authority_lookup: Option<Arc<dyn ClusterApi>>,
+    pub pages: Arc<dyn Pages>,
+}
+
+/// A port that listens.
+pub struct ListeningPort {
+    listener: TcpListener,
+    state: Arc<State>,
+}
+
+struct State {
+    port: SecurePort,
+    pair: Pair,
+    config: Mutex<Arc<ServerConfig>>,
+}
+
+impl SecurePort {
+    /// Takes the port and makes ready.
+    ///
+    /// # Errors
+    /// When the certificate cannot be had or the port not be taken: with file or address, and why.
+    pub async fn listen(self) -> Result<ListeningPort, String> {
+        let pair = Pair::load(&self.tls.source)?;
+        let authorities = self.authorities().await;
+        let config = server_config(&pair, &self.tls, &authorities)?;
+        let listener = TcpListener::bind(self.address)
+            .await
+            .map_err(|error| format!("{}: {error}", self.address))?;
+        let state = State { port: self, pair, config: Mutex::new(Arc::new(config)) };
+        Ok(ListeningPort { listener, state: Arc::new(state) })
+    }
+
+    /// All that is there of the file's and the cluster's authorities.
+    async fn authorities(&self) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        if let Some(file) = &self.tls.client_authorities {
+            match read(file) {
+                Ok(pem) => found.push(pem),
+                Err(error) => {
+                    warn!(err = error, "No client certificates by the file of authorities");
+                }
+            }
+        }
+        if let Some(api) = &self.authority_lookup {
+            match cluster_authority(api.as_ref()).await {
+                Ok(pem) => found.push(pem),
+                Err(error) => {
+                    warn!(err = error, "No client certificates by the cluster's authority");
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The authority that the API server publishes for those who serve beside it.
+async fn cluster_authority(api: &dyn ClusterApi) -> Result<Vec<u8>, String> {
+    let path =
+        ObjectPath::namespaced(CONFIG_MAPS, "kube-system", "extension-apiserver-authentication");
+    let map = api.read(&path).await.map_err(|error| error.to_string())?;
+    let map: serde_json::Value =
+        serde_json::from_slice(&map.json).map_err(|error| error.to_string())?;
+    let pem = map.pointer("/data/client-ca-file").and_then(serde_json::Value::as_str);
+    pem.map(|pem| pem.as_bytes().to_vec())
+        .ok_or_else(|| "extension-apiserver-authentication has no client-ca-file".to_owned())
+}
+
+impl ListeningPort {
+    /// The address, with the port that was found if none was named.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listener.local_addr().ok()
+    }
+
+    /// Serves for ever.
+    pub async fn serve(self) {
+        let Self { listener, state } = self;
+        let mut connections = JoinSet::new();
+        let mut look = tokio::time::interval(LOOK_AGAIN);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        look.tick().await;
+        let refresher = state.clone();
+        let refresh = async move {
+            loop {
+                look.tick().await;
+                refresher.refresh().await;
+            }
+        };
+        tokio::pin!(refresh);
+        loop {
+            let full = connections.len() >= MOST_CONNECTIONS;
+            tokio::select! {
+                accepted = listener.accept(), if !full => match accepted {
+                    Ok((stream, _)) => {
+                        connections.spawn(serve_connection(stream, state.clone()));
+                    }
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                },
+                Some(_) = connections.join_next() => {}
+                () = &mut refresh => {}
+            }
+        }
+    }
+}
+
+impl State {
+    /// Looks at files and the cluster; what cannot be used leaves the old in use.
+    async fn refresh(&self) {
+        let pair = match &self.port.tls.source {
+            crate::serving_certificate::CertificateSource::Made { .. } => Ok(self.pair.clone()),
+            files => Pair::load(files),
+        };
+        let authorities = self.port.authorities().await;
+        let config = pair.and_then(|pair| server_config(&pair, &self.port.tls, &authorities));
+        match config {
+            Ok(config) => {
+                *self.config.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+            }
+            Err(error) => warn!(err = error, "The certificate cannot be used; the old one stays"),
+        }
+    }
+
+    async fn answer(&self, request: &Request<Incoming>, shown: Option<&Caller>) -> Page {
+        let uri = request.uri();
+        let (path, verb) = (uri.path(), request.method().as_str().to_ascii_lowercase());
+        if !is_open(&self.port.open_paths, path) {
+            let caller = match self.caller(request.headers(), shown).await {
+                Ok(caller) => caller,
+                Err(page) => return page,
+            };
+            if !self.port.reviews.may(&caller, &verb, path).await {
+                info!(v = 4, user = caller.name, verb, path, "Forbidden");
+                return forbidden(&caller, &verb, path);
+            }
+        }
+        let wanted = PageRequest {
+            path: path.to_owned(),
+            query: uri.query().unwrap_or_default().to_owned(),
+        };
+        self.port.pages.answer(&wanted).await
+    }
+
+    /// Who calls: a certificate counts before a token, and a bad token is not the anonymous one.
+    async fn caller(&self, headers: &HeaderMap, shown: Option<&Caller>) -> Result<Caller, Page> {
+        if let Some(caller) = shown {
+            return Ok(caller.clone());
+        }
+        let Some(token) = bearer(headers) else { return Ok(Caller::anonymous()) };
+        self.port.reviews.token(&token).await.ok_or_else(unauthorized)
+    }
+}
+
+async fn serve_connection(stream: TcpStream, state: Arc<State>) {
+    let config = state.config.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let acceptor = TlsAcceptor::from(config);
+    // What peers do wrong is their own business.
+    let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let shown = certificate.and_then(|der| Caller::of_certificate(der)).map(Arc::new);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (state, shown) = (state.clone(), shown.clone());
+        async move {
+            let page = state.answer(&request, shown.as_deref()).await;
+            Ok::<Response<String>, Infallible>(page.into_response())
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(32 * 1024)
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = timeout(CONNECTION_TIMEOUT, connection).await;
+}
+
+fn is_open(open: &[String], path: &str) -> bool {
+    open.iter().any(|rule| match rule.strip_suffix('*') {
+        Some(beginning) => path.starts_with(beginning),
+        // With or without a slash in front, as upstream.
+        None => {
+            let rule = rule.trim_start_matches('/');
+            path.trim_start_matches('/') == rule
+        }
+    })
+}
+
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+}
+
+fn unauthorized() -> Page {
+    status_page(401, "Unauthorized", "Unauthorized")
+}
+
+fn forbidden(caller: &Caller, verb: &str, path: &str) -> Page {
+    let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", caller.name);
+    status_page(403, "Forbidden", &message)
+}
+
+/// As the API server words a failure.
+fn status_page(code: u16, reason: &str, message: &str) -> Page {
+    let body = serde_json::json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    });
+    Page { status: code, content_type: "application/json", body: format!("{body}\n") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! The certificate that a listener shows, and whose client certificates it takes.
+//!
+//! Rule: files are read again when asked, and what cannot be used leaves the old in use. Without
+//! files a certificate is made here: kept in a folder if there is one (its key for its owner only),
+//! otherwise in memory. It proves nothing to anybody who did not fetch it from that folder, as
+//! kube-controller-manager's own does not.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+
+/// Larger files are no certificates.
+const LONGEST_PEM: u64 = 1024 * 1024;
+/// The names under which a certificate that was made here is kept.
+const KEPT_CERTIFICATE: &str = "keelson-node-controller.crt";
+const KEPT_KEY: &str = "keelson-node-controller.key";
+
+/// Where the certificate comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CertificateSource {
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+    },
+    /// Made here, for these names and addresses; kept in the folder, if there is one.
+    Made {
+        folder: Option<PathBuf>,
+        names: Vec<String>,
+    },
+}
+
+/// Which TLS a listener speaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSettings {
+    pub source: CertificateSource,
+    /// Refuse TLS 1.2.
+    pub tls13_only: bool,
+    /// Suites of TLS 1.2 by their IANA names; empty for all.
+    pub cipher_suites: Vec<String>,
+    /// File of authorities of client certificates.
+    pub client_authorities: Option<PathBuf>,
+}
+
+/// A certificate with its key, in PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Pair {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Pair {
+    /// Reads or makes the pair.
+    pub(crate) fn load(source: &CertificateSource) -> Result<Self, String> {
+        match source {
+            CertificateSource::Files { certificate, key } => {
+                Ok(Self { certificate: read(certificate)?, key: read(key)? })
+            }
+            CertificateSource::Made { folder: None, names } => make(names),
+            CertificateSource::Made { folder: Some(folder), names } => {
+                let (certificate, key) = (folder.join(KEPT_CERTIFICATE), folder.join(KEPT_KEY));
+                if certificate.exists() && key.exists() {
+                    return Ok(Self { certificate: read(&certificate)?, key: read(&key)? });
+                }
+                let pair = make(names)?;
+                fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+                keep(&key, &pair.key, 0o600)?;
+                keep(&certificate, &pair.certificate, 0o644)?;
+                Ok(pair)
+            }
+        }
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
+    use std::io::Read as _;
+    let file = fs::File::open(path).map_err(|error| failed(path, &error))?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST_PEM + 1).read_to_end(&mut bytes).map_err(|error| failed(path, &error))?;
+    if bytes.len() as u64 > LONGEST_PEM {
+        return Err(format!("{}: it has more than {LONGEST_PEM} bytes", path.display()));
+    }
+    Ok(bytes)
+}
+
+fn keep(path: &Path, bytes: &[u8], mode: u32) -> Result<(), String> {
+    let new = path.with_extension("new");
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(&new)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&new, path));
+    written.map_err(|error| failed(path, &error))
+}
+
+fn make(names: &[String]) -> Result<Pair, String> {
+    let failed = |error: rcgen::Error| format!("cannot make a certificate: {error}");
+    let key = KeyPair::generate().map_err(failed)?;
+    let mut params = CertificateParams::new(names.to_vec()).map_err(failed)?;
+    params.distinguished_name.push(DnType::CommonName, "keelson-node-controller");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let certificate = params.self_signed(&key).map_err(failed)?;
+    Ok(Pair { certificate: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
+}
+
+/// Puts the pair and the authorities of client certificates (PEM texts) into TLS settings.
+pub(crate) fn server_config(
+    pair: &Pair,
+    settings: &TlsSettings,
+    authorities: &[Vec<u8>],
+) -> Result<ServerConfig, String> {
+    let provider = Arc::new(provider(&settings.cipher_suites)?);
+    let both: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+    let versions = if settings.tls13_only { &both[..1] } else { both };
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(versions)
+        .map_err(|error| error.to_string())?;
+    let roots = roots(authorities);
+    let builder = if roots.is_empty() {
+        builder.with_no_client_auth()
+    } else {
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| format!("authorities of client certificates: {error}"))?;
+        builder.with_client_cert_verifier(verifier)
+    };
+    let chain = CertificateDer::pem_slice_iter(&pair.certificate)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| format!("certificate: {error}"))?;
+    if chain.is_empty() {
+        return Err("certificate: no certificate in it".to_owned());
+    }
+    let key = PrivateKeyDer::from_pem_slice(&pair.key).map_err(|error| format!("key: {error}"))?;
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| format!("certificate and key: {error}"))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn roots(authorities: &[Vec<u8>]) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    for pem in authorities {
+        let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+        roots.add_parsable_certificates(certificates);
+    }
+    roots
+}
+
+/// The provider with the suites of TLS 1.2 that are named; those of TLS 1.3 are always all there.
+fn provider(names: &[String]) -> Result<CryptoProvider, String> {
+    let mut provider = aws_lc_rs::default_provider();
+    if names.is_empty() {
+        return Ok(provider);
+    }
+    let name = |suite: &rustls::SupportedCipherSuite| {
+        suite.suite().as_str().unwrap_or_default().to_owned()
+    };
+    let known: Vec<String> = provider.cipher_suites.iter().map(name).collect();
+    for wanted in names {
+        // Go has two names without the hash.
+        if !known.iter().any(|it| same_suite(it, wanted)) {
+            return Err(format!(
+                "cipher suite {wanted:?} is not known or not safe; expected some of {}",
+                known.join(", ")
+            ));
+        }
+    }
+    provider.cipher_suites.retain(|suite| {
+        suite.tls13().is_some() || names.iter().any(|wanted| same_suite(&name(suite), wanted))
+    });
+    Ok(provider)
+}
+
+fn same_suite(known: &str, wanted: &str) -> bool {
+    known == wanted || known.strip_suffix("_SHA256") == Some(wanted)
+}
+
+#[cfg(test)]
+mod tests;

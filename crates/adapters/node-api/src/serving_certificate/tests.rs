@@ -1,0 +1,53 @@
+use super::*;
+use std::os::unix::fs::PermissionsExt as _;
+
+fn made(folder: Option<&Path>) -> CertificateSource {
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    CertificateSource::Made { folder: folder.map(Path::to_owned), names }
+}
+
+fn settings(source: CertificateSource, suites: &[&str]) -> TlsSettings {
+    let cipher_suites = suites.iter().map(|it| (*it).to_owned()).collect();
+    TlsSettings { source, tls13_only: false, cipher_suites, client_authorities: None }
+}
+
+#[test]
+fn a_made_certificate_is_kept_and_found_again() {
+    let folder = tempfile::tempdir().expect("folder");
+    let below = folder.path().join("certs");
+    let first = Pair::load(&made(Some(&below))).expect("made");
+    let again = Pair::load(&made(Some(&below))).expect("read");
+    assert!(first == again);
+    let mode = fs::metadata(below.join(KEPT_KEY)).expect("key").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let other = Pair::load(&made(None)).expect("made");
+    assert!(first != other);
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused() {
+    let (one, other) =
+        (Pair::load(&made(None)).expect("one"), Pair::load(&made(None)).expect("two"));
+    let plain = settings(made(None), &[]);
+    assert!(server_config(&one, &plain, &[]).is_ok());
+    let mixed = Pair { certificate: one.certificate.clone(), key: other.key };
+    assert!(server_config(&mixed, &plain, &[]).is_err());
+    let empty = Pair { certificate: Vec::new(), key: one.key.clone() };
+    let error = server_config(&empty, &plain, &[]).expect_err("empty");
+    assert!(error.contains("no certificate in it"), "{error}");
+    let gone =
+        CertificateSource::Files { certificate: "/nowhere/c".into(), key: "/nowhere/k".into() };
+    assert!(Pair::load(&gone).is_err_and(|error| error.contains("/nowhere/c")));
+}
+
+#[test]
+fn suites_are_chosen_by_name() {
+    let pair = Pair::load(&made(None)).expect("made");
+    let suites =
+        ["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305"];
+    let config = server_config(&pair, &settings(made(None), &suites), &[]).expect("config");
+    let named = config.crypto_provider().cipher_suites.iter();
+    assert_eq!(named.filter(|suite| suite.tls13().is_none()).count(), 2);
+    let old = server_config(&pair, &settings(made(None), &["TLS_RSA_WITH_RC4_128_SHA"]), &[]);
+    assert!(old.is_err_and(|error| error.contains("RC4") && error.contains("expected some of")));
+}

@@ -1,0 +1,127 @@
+//! One reading of a manifest URL, redirects included.
+//!
+//! Rule: as Go's default client: ten redirects, and what could be a secret is not carried to
+//! another domain. The whole of it has one limit of time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use http_once::{Ask, Target, dial, exchange, is_redirect};
+use rustls::ClientConfig;
+
+use crate::LONGEST_MANIFEST;
+
+/// For connecting, all redirects and the body together (upstream: config/http.go).
+const LIMIT: Duration = Duration::from_secs(10);
+
+const MOST_REDIRECTS: usize = 10;
+
+/// Headers that stay behind when a redirect leaves the domain.
+const SENSITIVE: &[&str] = &[
+    "authorization",
+    "cookie",
+    "cookie2",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "www-authenticate",
+];
+
+pub(crate) async fn fetch(
+    start: &Target,
+    headers: &[(String, String)],
+    tls: Option<Arc<ClientConfig>>,
+) -> Result<Vec<u8>, String> {
+    match tokio::time::timeout(LIMIT, follow(start, headers, tls)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(format!("{}: no whole answer within {LIMIT:?}", start.without_secrets())),
+    }
+}
+
+async fn follow(
+    start: &Target,
+    given: &[(String, String)],
+    tls: Option<Arc<ClientConfig>>,
+) -> Result<Vec<u8>, String> {
+    let mut target = start.clone();
+    let mut headers = sent_headers(start, given);
+    for _ in 0..=MOST_REDIRECTS {
+        let shown = target.without_secrets();
+        if target.secure && tls.is_none() {
+            return Err(format!("{shown}: no certificate authorities to check the server with"));
+        }
+        let ask = Ask {
+            target: &target,
+            headers: &headers,
+            body_limit: LONGEST_MANIFEST,
+            tls: tls.clone(),
+        };
+        let line =
+            dial(&target.host, target.port()).await.map_err(|error| format!("{shown}: {error}"))?;
+        let answer = exchange(line, &ask).await.map_err(|error| format!("{shown}: {error}"))?;
+        if let (true, Some(place)) = (is_redirect(answer.status), &answer.location) {
+            let next = target.join(place).map_err(|why| format!("{shown}: redirect: {why}"))?;
+            if !is_same_domain(&start.host, &next.host) {
+                headers.retain(|(name, _)| !is_sensitive(name));
+            }
+            target = next;
+            continue;
+        }
+        if answer.truncated || answer.body.len() >= LONGEST_MANIFEST {
+            return Err(format!("{shown}: longer than {} MiB", LONGEST_MANIFEST >> 20));
+        }
+        if answer.status != 200 {
+            return Err(format!("{shown}: status {}", answer.status));
+        }
+        return Ok(answer.body);
+    }
+    Err(format!("{}: stopped after {MOST_REDIRECTS} redirects", start.without_secrets()))
+}
+
+fn sent_headers(start: &Target, given: &[(String, String)]) -> Vec<(String, String)> {
+    // Go's client takes the host from the URL alone.
+    let own = |name: &str| name.eq_ignore_ascii_case("host");
+    let mut headers: Vec<_> = given.iter().filter(|(name, _)| !own(name)).cloned().collect();
+    let has = |wanted: &str| given.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    if let Some(user) = start.user.as_ref().filter(|_| !has("authorization")) {
+        let plain = percent_decoded(user);
+        let coded = base64::engine::general_purpose::STANDARD.encode(plain);
+        headers.push(("Authorization".to_owned(), format!("Basic {coded}")));
+    }
+    if !has("user-agent") {
+        let agent = concat!("keelson/", env!("CARGO_PKG_VERSION"));
+        headers.push(("User-Agent".to_owned(), agent.to_owned()));
+    }
+    headers
+}
+
+fn is_sensitive(name: &str) -> bool {
+    SENSITIVE.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// Whether a redirect stays at the first host or goes below it.
+fn is_same_domain(first: &str, next: &str) -> bool {
+    let (first, next) = (first.to_ascii_lowercase(), next.to_ascii_lowercase());
+    if first == next {
+        return true;
+    }
+    // An address has no names below it.
+    let is_address = next.contains(':') || next.contains('%');
+    !is_address && next.strip_suffix(&first).is_some_and(|above| above.ends_with('.'))
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| *first == b'%');
+        let byte = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        (rest, _) = match byte {
+            Some(byte) => (&after[2..], plain.push(byte)),
+            None => (after, plain.push(*first)),
+        };
+    }
+    plain
+}

@@ -1,0 +1,191 @@
+//! A real folder and what people and programs do to it.
+
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+
+use ports::pod_sources::{ManifestContent, ManifestFile};
+
+use super::*;
+
+/// The slow look never helps in these tests: what is told, was heard of.
+const NEVER: Duration = Duration::from_secs(3600);
+
+fn files(telling: SourceTelling) -> Vec<(String, String)> {
+    let SourceTelling::All(files) = telling else { panic!("{telling:?}") };
+    files.into_iter().map(shown).collect()
+}
+
+fn shown(file: ManifestFile) -> (String, String) {
+    let name = file.name.rsplit('/').next().unwrap_or_default().to_owned();
+    let content = match file.content {
+        ManifestContent::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        ManifestContent::Unreadable(why) => format!("! {why}"),
+    };
+    (name, content)
+}
+
+async fn next(source: &mut FileSource) -> Vec<(String, String)> {
+    let told = tokio::time::timeout(Duration::from_secs(10), source.next()).await;
+    files(told.expect("the change was not heard of"))
+}
+
+async fn quiet(source: &mut FileSource) {
+    let told = tokio::time::timeout(Duration::from_millis(300), source.next()).await;
+    assert!(told.is_err(), "{told:?}");
+}
+
+fn pair(name: &str, content: &str) -> (String, String) {
+    (name.to_owned(), content.to_owned())
+}
+
+#[tokio::test]
+async fn a_folder_is_told_at_first_and_at_every_change() {
+    let bed = tempfile::tempdir().unwrap();
+    let path = |name: &str| bed.path().join(name);
+    std::fs::write(path("a"), "1").unwrap();
+    let mut source = FileSource::new(bed.path(), NEVER);
+    assert_eq!(next(&mut source).await, [pair("a", "1")]);
+    quiet(&mut source).await;
+    std::fs::write(path("b"), "2").unwrap();
+    assert_eq!(next(&mut source).await, [pair("a", "1"), pair("b", "2")]);
+    std::fs::rename(path("b"), path("c")).unwrap();
+    assert_eq!(next(&mut source).await, [pair("a", "1"), pair("c", "2")]);
+    std::fs::write(path(".a.swp"), "x").unwrap();
+    std::fs::write(path("c"), "2").unwrap();
+    quiet(&mut source).await;
+    std::fs::remove_file(path("a")).unwrap();
+    assert_eq!(next(&mut source).await, [pair("c", "2")]);
+    std::fs::hard_link(path("c"), path("d")).unwrap();
+    assert_eq!(next(&mut source).await, [pair("c", "2"), pair("d", "2")]);
+}
+
+#[tokio::test]
+async fn a_file_is_not_read_half_written() {
+    let bed = tempfile::tempdir().unwrap();
+    let mut source = FileSource::new(bed.path(), NEVER);
+    assert!(next(&mut source).await.is_empty());
+    let mut file = std::fs::File::create(bed.path().join("slow")).unwrap();
+    file.write_all(b"one ").unwrap();
+    let written = tokio::time::timeout(Duration::from_millis(150), source.next()).await;
+    assert!(written.is_err(), "told while it was being written: {written:?}");
+    // Another file that is whole waits for the first, but not for ever.
+    std::fs::write(bed.path().join("quick"), "x").unwrap();
+    file.write_all(b"two").unwrap();
+    drop(file);
+    assert_eq!(next(&mut source).await, [pair("quick", "x"), pair("slow", "one two")]);
+}
+
+#[tokio::test]
+async fn a_writer_that_never_ends_is_not_waited_for() {
+    let bed = tempfile::tempdir().unwrap();
+    let mut source = FileSource::new(bed.path(), NEVER);
+    assert!(next(&mut source).await.is_empty());
+    let mut file = std::fs::File::create(bed.path().join("open")).unwrap();
+    file.write_all(b"half").unwrap();
+    std::fs::write(bed.path().join("whole"), "x").unwrap();
+    assert_eq!(next(&mut source).await, [pair("open", "half"), pair("whole", "x")]);
+}
+
+#[tokio::test]
+async fn a_path_may_come_later_and_go_again() {
+    let bed = tempfile::tempdir().unwrap();
+    let path = bed.path().join("etc/kubernetes/manifests");
+    let mut source = FileSource::new(&path, NEVER);
+    assert!(next(&mut source).await.is_empty());
+    std::fs::create_dir(bed.path().join("etc")).unwrap();
+    quiet(&mut source).await;
+    std::fs::create_dir_all(&path).unwrap();
+    std::fs::write(path.join("a"), "1").unwrap();
+    assert_eq!(next(&mut source).await, [pair("a", "1")]);
+    std::fs::remove_dir_all(bed.path().join("etc")).unwrap();
+    assert!(next(&mut source).await.is_empty());
+    std::fs::create_dir_all(&path).unwrap();
+    std::fs::write(path.join("b"), "2").unwrap();
+    assert_eq!(next(&mut source).await, [pair("b", "2")]);
+    std::fs::rename(&path, bed.path().join("etc/other")).unwrap();
+    assert!(next(&mut source).await.is_empty());
+    std::fs::rename(bed.path().join("etc/other"), &path).unwrap();
+    assert_eq!(next(&mut source).await, [pair("b", "2")]);
+}
+
+#[tokio::test]
+async fn one_file_as_the_path_may_be_replaced() {
+    let bed = tempfile::tempdir().unwrap();
+    let path = bed.path().join("pod.yaml");
+    let mut source = FileSource::new(&path, NEVER);
+    assert!(next(&mut source).await.is_empty());
+    std::fs::write(&path, "1").unwrap();
+    assert_eq!(next(&mut source).await, [pair("pod.yaml", "1")]);
+    std::fs::write(bed.path().join("new"), "2").unwrap();
+    std::fs::rename(bed.path().join("new"), &path).unwrap();
+    assert_eq!(next(&mut source).await, [pair("pod.yaml", "2")]);
+    std::fs::remove_file(&path).unwrap();
+    assert!(next(&mut source).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_version_that_is_swapped_under_links_is_told() {
+    let bed = tempfile::tempdir().unwrap();
+    let path = |name: &str| bed.path().join(name);
+    for version in ["..1", "..2"] {
+        std::fs::create_dir(path(version)).unwrap();
+        std::fs::write(path(version).join("pod"), version).unwrap();
+    }
+    symlink("..1", path("..data")).unwrap();
+    symlink("..data/pod", path("pod")).unwrap();
+    let mut source = FileSource::new(bed.path(), NEVER);
+    assert_eq!(next(&mut source).await, [pair("pod", "..1")]);
+    symlink("..2", path("..new")).unwrap();
+    std::fs::rename(path("..new"), path("..data")).unwrap();
+    assert_eq!(next(&mut source).await, [pair("pod", "..2")]);
+    // The end of a link outside the folder is watched too.
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::fs::write(elsewhere.path().join("x"), "1").unwrap();
+    symlink(elsewhere.path().join("x"), path("far")).unwrap();
+    assert_eq!(next(&mut source).await, [pair("far", "1"), pair("pod", "..2")]);
+    std::fs::write(elsewhere.path().join("x"), "2").unwrap();
+    assert_eq!(next(&mut source).await, [pair("far", "2"), pair("pod", "..2")]);
+}
+
+#[tokio::test]
+async fn what_was_not_heard_of_is_found_by_the_slow_look() {
+    let bed = tempfile::tempdir().unwrap();
+    let mut source = FileSource::new(bed.path(), Duration::from_millis(50));
+    source.watches = None;
+    assert!(next(&mut source).await.is_empty());
+    std::fs::write(bed.path().join("a"), "1").unwrap();
+    assert_eq!(next(&mut source).await, [pair("a", "1")]);
+}
+
+#[tokio::test]
+async fn a_wait_that_is_given_up_loses_nothing() {
+    let bed = tempfile::tempdir().unwrap();
+    let mut source = FileSource::new(bed.path(), NEVER);
+    for number in 0..20 {
+        std::fs::write(bed.path().join("a"), number.to_string()).unwrap();
+        // Dropped at any point.
+        let pause = Duration::from_micros(200 * number);
+        let _given_up = tokio::time::timeout(pause, source.next()).await;
+    }
+    std::fs::write(bed.path().join("a"), "last").unwrap();
+    let mut seen = next(&mut source).await;
+    while seen != [pair("a", "last")] {
+        seen = next(&mut source).await;
+    }
+}
+
+#[tokio::test]
+async fn a_storm_of_changes_ends_in_what_is_there() {
+    let bed = tempfile::tempdir().unwrap();
+    let mut source = FileSource::new(bed.path(), NEVER);
+    assert!(next(&mut source).await.is_empty());
+    for round in 0..40 {
+        for name in 0..25 {
+            std::fs::write(bed.path().join(format!("f{name:02}")), round.to_string()).unwrap();
+        }
+    }
+    let mut seen = next(&mut source).await;
+    while seen.len() < 25 || seen.iter().any(|(_, content)| content != "39") {
+        seen = next(&mut source).await;
+    }
+}

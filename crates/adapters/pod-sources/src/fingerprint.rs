@@ -1,0 +1,42 @@
+//! Tells whether a telling differs from the last one without keeping the last one's bytes.
+//!
+//! Rule: 128 bits under keys that are random for each process, so that nobody can make two
+//! manifests that look the same.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
+
+use ports::pod_sources::{ManifestContent, SourceTelling};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fingerprint(u64, u64);
+
+#[derive(Debug, Default)]
+pub(crate) struct Fingerprints {
+    first: RandomState,
+    second: RandomState,
+}
+
+impl Fingerprints {
+    pub(crate) fn of(&self, telling: &SourceTelling) -> Fingerprint {
+        Fingerprint(hash(&self.first, telling), hash(&self.second, telling))
+    }
+}
+
+fn hash(keys: &RandomState, telling: &SourceTelling) -> u64 {
+    let mut hasher = keys.build_hasher();
+    match telling {
+        SourceTelling::Unreachable(why) => (0_u8, why).hash(&mut hasher),
+        SourceTelling::All(files) => {
+            (1_u8, files.len()).hash(&mut hasher);
+            for file in files {
+                file.name.hash(&mut hasher);
+                match &file.content {
+                    ManifestContent::Bytes(bytes) => (0_u8, bytes).hash(&mut hasher),
+                    ManifestContent::Unreadable(why) => (1_u8, why).hash(&mut hasher),
+                }
+            }
+        }
+    }
+    hasher.finish()
+}
