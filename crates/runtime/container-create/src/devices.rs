@@ -1,0 +1,169 @@
+//! Device nodes and the links beside them in a container's `/dev`.
+//!
+//! Rule: nodes are made where that is allowed, and are the machine's own, bound, in a user namespace,
+//! where it is not. A name that the image has taken with something else is an error. Which devices
+//! may be opened is the control group's business.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{During, Result, Trouble};
+use crate::mounts::{detached_copy, move_onto};
+use crate::paths::{Missing, Root, open_source, split};
+use crate::spec::DeviceNode;
+
+/// Every container has these, for everybody to read and write.
+const STANDARD: &[(&str, u32, u32)] = &[
+    ("null", 1, 3),
+    ("zero", 1, 5),
+    ("full", 1, 7),
+    ("random", 1, 8),
+    ("urandom", 1, 9),
+    ("tty", 5, 0),
+];
+
+const LINKS: &[(&str, &str)] = &[
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+
+/// The machine's nodes, for containers that cannot make their own.
+pub(crate) struct MachineNodes(Option<Vec<(&'static str, OwnedFd)>>);
+
+impl MachineNodes {
+    /// Runs as the machine's root, in its mount namespace.
+    pub(crate) fn open(needed: bool) -> Result<Self> {
+        if !needed {
+            return Ok(Self(None));
+        }
+        let mut nodes = Vec::new();
+        for (name, major, minor) in STANDARD {
+            nodes.push((*name, machine_node(&format!("/dev/{name}"), *major, *minor)?));
+        }
+        Ok(Self(Some(nodes)))
+    }
+
+    /// Runs inside; `dev` has just been mounted.
+    pub(crate) fn fill(&self, root: &Root, dev: &str) -> Result<()> {
+        match &self.0 {
+            Some(nodes) => {
+                for (name, tree) in nodes {
+                    let place = root.find_or_make(&format!("{dev}/{name}"), Missing::File)?;
+                    move_onto(tree, &place).during(format_args!("mounting onto {dev}/{name}"))?;
+                }
+            }
+            None => {
+                for (name, major, minor) in STANDARD {
+                    let node = DeviceNode {
+                        path: format!("{dev}/{name}"),
+                        kind: "c".to_owned(),
+                        major: *major,
+                        minor: *minor,
+                        mode: 0o666,
+                        ..DeviceNode::default()
+                    };
+                    make(root, &node)?;
+                }
+            }
+        }
+        LINKS.iter().try_for_each(|(name, target)| root.link(target, &format!("{dev}/{name}")))
+    }
+}
+
+/// A node of the machine, detached, which must be the device that was asked for.
+fn machine_node(path: &str, major: u32, minor: u32) -> Result<OwnedFd> {
+    let node = open_source(path, "", false)?;
+    let stat = rustix::fs::fstat(&node).during(format_args!("looking at {path}"))?;
+    let numbers = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    if numbers != (major, minor) {
+        let (have_major, have_minor) = numbers;
+        return Err(Trouble::bad(format!(
+            "{path} is the device {have_major}:{have_minor}; expected {major}:{minor}"
+        )));
+    }
+    detached_copy(&node, false).during(format_args!("copying the mount of {path}"))
+}
+
+/// A device of the specification, with the machine's node if none can be made.
+pub(crate) struct PreparedDevice {
+    node: DeviceNode,
+    tree: Option<OwnedFd>,
+}
+
+/// Runs as the machine's root, in its mount namespace.
+pub(crate) fn prepare(nodes: &[DeviceNode], bind: bool) -> Result<Vec<PreparedDevice>> {
+    nodes
+        .iter()
+        .map(|node| {
+            let source = if node.source.is_empty() { &node.path } else { &node.source };
+            let tree = bind.then(|| machine_node(source, node.major, node.minor)).transpose()?;
+            Ok(PreparedDevice { node: node.clone(), tree })
+        })
+        .collect()
+}
+
+impl PreparedDevice {
+    /// Runs inside, after all mounts.
+    pub(crate) fn attach(&self, root: &Root) -> Result<()> {
+        let path = &self.node.path;
+        match &self.tree {
+            None => make(root, &self.node),
+            Some(tree) => {
+                let place = root.find_or_make(path, Missing::File)?;
+                move_onto(tree, &place).during(format_args!("mounting onto {path}"))
+            }
+        }
+    }
+}
+
+fn make(root: &Root, node: &DeviceNode) -> Result<()> {
+    let path = &node.path;
+    let kind = match node.kind.as_str() {
+        "c" | "u" => FileType::CharacterDevice,
+        "b" => FileType::BlockDevice,
+        "p" => FileType::Fifo,
+        other => {
+            return Err(Trouble::bad(format!(
+                "{path}: {other:?} is no kind of device; expected c, b or p"
+            )));
+        }
+    };
+    let (parent, name) = split(path)?;
+    let folder = root.find_or_make(parent, Missing::Folder)?;
+    let mode = Mode::from_raw_mode(node.mode & 0o7777);
+    let number = rustix::fs::makedev(node.major, node.minor);
+    match rustix::fs::mknodat(&folder, name, kind, mode, number) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return require_same(&folder, name, kind, number, path),
+        Err(errno) => return Err(errno).during(format_args!("making the device {path}")),
+    }
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(&folder, name, flags, Mode::empty())
+        .during(format_args!("opening the device {path}"))?;
+    let owner = rustix::fs::Uid::from_raw(node.uid);
+    let group = rustix::fs::Gid::from_raw(node.gid);
+    let empty = rustix::fs::AtFlags::EMPTY_PATH;
+    rustix::fs::chownat(made.as_fd(), "", Some(owner), Some(group), empty)
+        .during(format_args!("giving away the device {path}"))
+}
+
+fn require_same(
+    folder: &OwnedFd,
+    name: &str,
+    kind: FileType,
+    number: u64,
+    path: &str,
+) -> Result<()> {
+    let stat = rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+        .during(format_args!("looking at {path}"))?;
+    let same_number = kind == FileType::Fifo || stat.st_rdev == number;
+    if FileType::from_raw_mode(stat.st_mode) == kind && same_number {
+        return Ok(());
+    }
+    Err(Trouble::bad(format!("{path} is there already and is another thing")))
+}

@@ -1,0 +1,154 @@
+//! A further process in a container that runs: the same namespaces, group, user, capabilities, filter.
+//!
+//! Rule: the namespaces are those of the container's first process, taken by its pidfd all at once;
+//! the new process is made outside the group and let in afterwards, so a container that has used up
+//! its processes cannot keep us out. Whoever is in the container can kill the new process but
+//! neither look into it nor keep what it has open.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use cgroup_files::Cgroup;
+
+use crate::create::{admit, give_streams};
+use crate::error::{During, Result, Trouble, TroubleKind};
+use crate::exchange::Reporter;
+use crate::paths::Root;
+use crate::pod::{become_namespace_root, mode};
+use crate::process_files::ProcessFiles;
+use crate::program::{Launch, Streams, become_program, enter_folder};
+use crate::spec::{ContainerNamespaces, IdMappings, NamespaceMode, ProcessSpec, SecuritySpec};
+use crate::system::{
+    NEW_CGROUP, NEW_IPC, NEW_MOUNT, NEW_NET, NEW_PID, NEW_USER, NEW_UTS, Sibling, clone_sibling,
+    close_all_but, die_with_parent, enter, exit_now,
+};
+use crate::{groups, identity, terminal};
+
+/// What a process in a container is made from.
+pub struct Entry<'a> {
+    /// Of the container's first process.
+    pub container: BorrowedFd<'a>,
+    pub namespaces: &'a ContainerNamespaces,
+    /// The pod has a user namespace, with these ranges.
+    pub mappings: Option<&'a IdMappings>,
+    pub process: &'a ProcessSpec,
+    pub security: &'a SecuritySpec,
+    pub files: &'a ProcessFiles,
+    pub group: Option<&'a Cgroup>,
+    /// A group beneath the container's by which the whole tree can be killed; it is made.
+    pub exec_group: Option<&'a Cgroup>,
+    /// None with a terminal.
+    pub streams: Option<Streams>,
+}
+
+/// Runs in a fork of the supervisor; does not return in either process.
+pub fn enter_container(entry: Entry<'_>, reporter: &Reporter) -> ! {
+    match help(entry, reporter) {
+        Ok(None) => exit_now(0),
+        Ok(Some(launch)) => become_program(launch, reporter),
+        Err(trouble) => {
+            let _ = reporter.failed(&trouble);
+            exit_now(1)
+        }
+    }
+}
+
+/// The kinds of namespaces that the container has beside the machine's.
+fn kinds(wanted: &ContainerNamespaces, user: bool) -> Result<u64> {
+    let mut kinds = NEW_MOUNT;
+    for (choice, kind) in [
+        (wanted.network, NEW_NET),
+        (wanted.ipc, NEW_IPC),
+        (wanted.uts, NEW_UTS),
+        (wanted.pid, NEW_PID),
+        (wanted.cgroup, NEW_CGROUP),
+    ] {
+        if mode(choice)? != NamespaceMode::Node {
+            kinds |= kind;
+        }
+    }
+    if user && mode(wanted.user)? == NamespaceMode::Pod {
+        kinds |= NEW_USER;
+    }
+    Ok(kinds)
+}
+
+fn help<'a>(entry: Entry<'a>, reporter: &Reporter) -> Result<Option<Launch<'a>>> {
+    let mut keep = vec![
+        0,
+        1,
+        2,
+        reporter.as_fd().as_raw_fd(),
+        entry.files.folder().as_raw_fd(),
+        entry.container.as_raw_fd(),
+    ];
+    keep.extend(entry.streams.iter().flatten().map(AsRawFd::as_raw_fd));
+    close_all_but(&keep).during("closing descriptors")?;
+    die_with_parent().during("following the supervisor")?;
+    identity::set_labels(entry.files, entry.security)?;
+    identity::set_oom_score(entry.files, entry.security)?;
+    identity::set_limits(&entry.security.limits)?;
+    let door = entry.group.map(|group| groups::exec_door(group, entry.exec_group)).transpose()?;
+    let user = entry.mappings.is_some();
+    let kinds = kinds(entry.namespaces, user)?;
+    let in_user = kinds & NEW_USER != 0;
+    if let Some(streams) = &entry.streams {
+        give_streams(streams, entry.security, entry.mappings.filter(|_| in_user))?;
+    }
+    enter(entry.container, kinds).map_err(|error| match error.raw_os_error() {
+        Some(libc::ESRCH) => Trouble {
+            kind: TroubleKind::Gone,
+            message: "the container is not running any more".to_owned(),
+        },
+        _ => Trouble::other(format!("entering the container's namespaces: {error}")),
+    })?;
+    if in_user {
+        become_namespace_root()?;
+    }
+    let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
+    match clone_sibling(0).during("starting a process in the container")? {
+        Sibling::Self_ => {
+            drop(ours);
+            inside(entry, reporter, theirs).map(Some)
+        }
+        Sibling::Other { pid, pidfd } => {
+            drop(theirs);
+            let pid = u32::try_from(pid).unwrap_or_default();
+            reporter.started(pid, pidfd.as_fd()).during("telling the supervisor")?;
+            admit(door.as_ref(), pid)?;
+            (&ours).write_all(&[1]).during("letting the process go on")?;
+            Ok(None)
+        }
+    }
+}
+
+fn inside<'a>(entry: Entry<'a>, reporter: &Reporter, mut go: UnixStream) -> Result<Launch<'a>> {
+    go.read_exact(&mut [0]).during("waiting for the helper")?;
+    rustix::process::setsid().during("beginning a session")?;
+    let root = Root::here()?;
+    let terminal = match entry.process.terminal {
+        true => Some(terminal::open(&root, entry.process.terminal_size, entry.security)?),
+        false => None,
+    };
+    enter_folder(&root, entry.process, false)?;
+    let descriptors: Vec<BorrowedFd<'_>> =
+        terminal.iter().map(|terminal| terminal.master.as_fd()).collect();
+    reporter.ready(Vec::new(), &descriptors).during("telling the supervisor")?;
+    let has_terminal = terminal.is_some();
+    let streams = match (terminal, entry.streams) {
+        (Some(terminal), _) => {
+            let copy = || terminal.peer.try_clone().during("copying the terminal");
+            [copy()?, copy()?, copy()?]
+        }
+        (None, Some(streams)) => streams,
+        (None, None) => return Err(Trouble::bad("the process has no standard streams")),
+    };
+    Ok(Launch {
+        process: entry.process,
+        security: entry.security,
+        root,
+        streams,
+        terminal: has_terminal,
+    })
+}

@@ -1,0 +1,168 @@
+//! What the creating process tells the supervisor, over a socket that keeps messages whole.
+//!
+//! Rule: first the new process's PID (with its pidfd), then that it is ready (with a terminal's
+//! master, if it has one) or what went wrong; the end of the socket without either after the start
+//! means that the program runs. Both sides are the same build: this never crosses versions.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use prost::Message;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+use crate::error::{Trouble, TroubleKind};
+
+const LONGEST: usize = 8 * 1024;
+/// Namespaces and what holds them.
+const MOST_DESCRIPTORS: usize = 8;
+
+#[derive(Clone, PartialEq, Message)]
+struct Wire {
+    #[prost(uint32, tag = "1")]
+    what: u32,
+    #[prost(uint32, tag = "2")]
+    pid: u32,
+    #[prost(enumeration = "TroubleKind", tag = "3")]
+    kind: i32,
+    #[prost(string, tag = "4")]
+    message: String,
+    #[prost(string, repeated, tag = "5")]
+    names: Vec<String>,
+}
+
+const STARTED: u32 = 1;
+const READY: u32 = 2;
+const FAILED: u32 = 3;
+
+#[derive(Debug)]
+pub enum Report {
+    /// The process exists; the descriptor is its pidfd.
+    Started {
+        pid: u32,
+        pidfd: OwnedFd,
+    },
+    /// It waits for the start; with a terminal's master. Of a pod: namespaces by name.
+    Ready {
+        names: Vec<String>,
+        descriptors: Vec<OwnedFd>,
+    },
+    Failed(Trouble),
+}
+
+/// The helper's and the new process's side.
+#[derive(Debug)]
+pub struct Reporter {
+    socket: OwnedFd,
+}
+
+/// A socket pair: the supervisor's side first.
+pub fn pair() -> io::Result<(OwnedFd, Reporter)> {
+    let (ours, theirs) = rustix::net::socketpair(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::SEQPACKET,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    Ok((ours, Reporter { socket: theirs }))
+}
+
+impl Reporter {
+    pub(crate) fn at(socket: OwnedFd) -> Self {
+        Self { socket }
+    }
+
+    pub(crate) fn started(&self, pid: u32, pidfd: BorrowedFd<'_>) -> io::Result<()> {
+        self.send(&Wire { what: STARTED, pid, ..Wire::default() }, &[pidfd])
+    }
+
+    pub(crate) fn ready(
+        &self,
+        names: Vec<String>,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        self.send(&Wire { what: READY, names, ..Wire::default() }, descriptors)
+    }
+
+    pub fn failed(&self, trouble: &Trouble) -> io::Result<()> {
+        // The message may quote a long value of the specification.
+        let message = trouble.message.chars().take(LONGEST / 8).collect();
+        self.send(
+            &Wire { what: FAILED, kind: trouble.kind as i32, message, ..Wire::default() },
+            &[],
+        )
+    }
+
+    fn send(&self, wire: &Wire, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = wire.encode_to_vec();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(io::Error::other("too many descriptors"));
+        }
+        sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Waits for the word to go on; false if the other side is gone.
+    pub(crate) fn wait(&self) -> bool {
+        let mut word = [0; 1];
+        loop {
+            match rustix::net::recv(&self.socket, &mut word, RecvFlags::empty()) {
+                Err(rustix::io::Errno::INTR) => {}
+                Ok((_, count)) => return count == 1,
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+impl AsFd for Reporter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The supervisor's word to go on.
+pub fn go(socket: impl AsFd) -> io::Result<()> {
+    rustix::net::send(socket, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+    Ok(())
+}
+
+/// The next report; none at the end. An error of the kind `WouldBlock`: not now.
+pub fn receive(socket: impl AsFd) -> io::Result<Option<Report>> {
+    let mut bytes = [0; LONGEST];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+        Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+        outcome => outcome?,
+    };
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(some) = message {
+            descriptors.extend(some);
+        }
+    }
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let wire = Wire::decode(&bytes[..received.bytes.min(LONGEST)]).map_err(io::Error::other)?;
+    let report = match wire.what {
+        STARTED => {
+            let pidfd = descriptors.pop().ok_or_else(|| io::Error::other("no pidfd came"))?;
+            Report::Started { pid: wire.pid, pidfd }
+        }
+        READY => Report::Ready { names: wire.names, descriptors },
+        _ => {
+            let kind = wire.kind();
+            Report::Failed(Trouble { kind, message: wire.message })
+        }
+    };
+    Ok(Some(report))
+}

@@ -1,0 +1,162 @@
+//! The container's control group: made, limited, and closed to devices it may not use.
+//!
+//! Rule: the limits and the device rules are in force before a process of the container is in the
+//! group. Does not choose limits.
+
+use cgroup_files::{
+    Cgroup, Controller, DeviceAccess, DeviceKind, DeviceRule, Door, Hierarchy, HugePageLimit,
+    Limits, Version,
+};
+
+use crate::device_filter;
+use crate::error::{During, Result, Trouble};
+use crate::spec::{CgroupSpec, DeviceRuleSpec, LimitsSpec};
+
+#[cfg(test)]
+mod tests;
+
+impl LimitsSpec {
+    pub fn to_limits(&self) -> Limits {
+        Limits {
+            cpu_shares: self.cpu_shares,
+            cpu_quota: self.cpu_quota,
+            cpu_period: self.cpu_period,
+            cpu_idle: self.cpu_idle,
+            cpuset_cpus: self.cpuset_cpus.clone(),
+            cpuset_mems: self.cpuset_mems.clone(),
+            memory: self.memory,
+            memory_and_swap: self.memory_and_swap,
+            memory_reservation: self.memory_reservation,
+            pids: self.pids,
+            huge_pages: self
+                .huge_pages
+                .iter()
+                .map(|(size, bytes)| HugePageLimit { page_size: size.clone(), bytes: *bytes })
+                .collect(),
+            unified: self.unified.clone(),
+            devices: Vec::new(),
+        }
+    }
+}
+
+/// What every container may do with devices: make nodes of any, use those that are in its `/dev`.
+fn usual_rules() -> Vec<DeviceRule> {
+    let node = DeviceAccess { read: false, write: false, make_node: true };
+    let any = |kind| DeviceRule { allow: true, kind, major: None, minor: None, access: node };
+    let mut rules = vec![any(DeviceKind::Character), any(DeviceKind::Block)];
+    let numbers: &[(u32, Option<u32>)] = &[
+        (1, Some(3)),
+        (1, Some(5)),
+        (1, Some(7)),
+        (1, Some(8)),
+        (1, Some(9)),
+        (5, Some(0)),
+        (5, Some(1)),
+        (5, Some(2)),
+        (136, None),
+    ];
+    rules.extend(numbers.iter().map(|(major, minor)| DeviceRule {
+        allow: true,
+        kind: DeviceKind::Character,
+        major: Some(*major),
+        minor: *minor,
+        access: DeviceAccess::ALL,
+    }));
+    rules
+}
+
+/// All rules in order; the first word is always "nothing".
+pub(crate) fn device_rules(spec: &CgroupSpec) -> Result<Vec<DeviceRule>> {
+    let everything = |allow| DeviceRule {
+        allow,
+        kind: DeviceKind::All,
+        major: None,
+        minor: None,
+        access: DeviceAccess::ALL,
+    };
+    if spec.all_devices {
+        return Ok(vec![everything(true)]);
+    }
+    let mut rules = vec![everything(false)];
+    rules.extend(usual_rules());
+    for rule in &spec.device_rules {
+        rules.push(device_rule(rule)?);
+    }
+    Ok(rules)
+}
+
+fn device_rule(rule: &DeviceRuleSpec) -> Result<DeviceRule> {
+    let kind = match rule.kind.as_str() {
+        "a" => DeviceKind::All,
+        "c" => DeviceKind::Character,
+        "b" => DeviceKind::Block,
+        other => {
+            return Err(Trouble::bad(format!(
+                "{other:?} is no kind of device rule; expected a, b or c"
+            )));
+        }
+    };
+    let access = DeviceAccess::parse(&rule.access).ok_or_else(|| {
+        Trouble::bad(format!("{:?} is no device access; expected of rwm", rule.access))
+    })?;
+    Ok(DeviceRule { allow: rule.allow, kind, major: rule.major, minor: rule.minor, access })
+}
+
+/// Runs as the machine's root.
+pub(crate) fn make(hierarchy: &Hierarchy, spec: &CgroupSpec) -> Result<Cgroup> {
+    let group = hierarchy.group(&spec.path)?;
+    group.create()?;
+    limit(&group, spec)?;
+    Ok(group)
+}
+
+/// Limits and device rules of a group that is there.
+pub(crate) fn limit(group: &Cgroup, spec: &CgroupSpec) -> Result<()> {
+    if let Some(limits) = &spec.limits {
+        group.apply(&limits.to_limits())?;
+    }
+    let rules = device_rules(spec)?;
+    match group.hierarchy().version() {
+        Version::V2 => {
+            let folder = group
+                .folder(Controller::Devices)
+                .ok_or_else(|| Trouble::other("there are no control groups"))?;
+            device_filter::attach(&folder, &rules)
+                .during(format_args!("closing {} to devices", folder.display()))
+        }
+        Version::V1 if group.folder(Controller::Devices).is_some() => {
+            let limits = Limits { devices: rules, ..Limits::default() };
+            group.apply(&limits).map_err(Trouble::from)
+        }
+        // A version 1 machine without the devices controller cannot do it.
+        Version::V1 if spec.all_devices => Ok(()),
+        Version::V1 => Err(Trouble::bad("this machine has no devices controller")),
+    }
+}
+
+/// The way into a group for an exec with a deadline: the container's own group for every controller,
+/// and a group beneath by which the whole tree of the exec can be found and killed.
+pub(crate) fn exec_door(group: &Cgroup, exec: Option<&Cgroup>) -> Result<Door> {
+    let door = group.door()?;
+    let Some(exec) = exec else { return Ok(door) };
+    match group.hierarchy().version() {
+        Version::V2 => {
+            make_plain(exec)?;
+            Ok(exec.door()?)
+        }
+        Version::V1 => {
+            make_plain(exec)?;
+            Ok(door.and(exec.door_of(Controller::Freezer)?))
+        }
+    }
+}
+
+/// Only a folder: no controllers are passed down, so the container's group may keep its processes
+/// (version 2), and on version 1 only the freezer has it.
+fn make_plain(exec: &Cgroup) -> Result<()> {
+    let folder = exec
+        .folder(Controller::Freezer)
+        .ok_or_else(|| Trouble::bad("an exec with a deadline needs the freezer controller"))?;
+    std::fs::create_dir(&folder)
+        .during(format_args!("making the control group {}", folder.display()))
+}

@@ -1,0 +1,32 @@
+//! Makes containers and enters them: namespaces, mounts, groups, privileges, then the program.
+//!
+//! Rule: everything here runs in a short-lived process with one thread; nothing that a container can
+//! change is trusted (paths are opened beneath its root, `/proc` is our own, descriptors are closed
+//! before its program is looked up). Decides nothing: [`spec`] says it all.
+
+#![allow(unsafe_code, reason = "clone3, setns, mount_setattr, ioctl, execve have no safe wrappers")]
+
+mod create;
+mod device_filter;
+mod devices;
+mod enter;
+mod error;
+pub mod exchange;
+mod groups;
+mod identity;
+mod mounts;
+mod paths;
+mod pod;
+mod process_files;
+mod program;
+pub mod spec;
+mod sysctl;
+pub mod system;
+mod terminal;
+mod user_namespace;
+
+pub use create::{Creation, create};
+pub use enter::{Entry, enter_container};
+pub use error::{Trouble, TroubleKind};
+pub use pod::{INIT_NAME, PodNamespaces, make_pod, run_init, unpin};
+pub use process_files::ProcessFiles;

@@ -1,0 +1,356 @@
+//! A container's mounts: prepared with the machine's rights, attached with the container's.
+//!
+//! Rule: everything is a detached mount first (a descriptor that no path leads to), with its flags
+//! and ids already changed, and is then moved onto a target that was opened beneath the root.
+//! Nothing is mounted by name. Does not choose mounts.
+//!
+//! Two halves, because a user namespace lies between: [`prepare`] runs as the machine's root and
+//! opens what the machine has; [`Prepared::make_own`] and [`Prepared::attach`] run inside.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+};
+
+use crate::error::{During, Result, Trouble};
+use crate::paths::{Missing, Root, is_folder, open_source};
+use crate::spec::{IdMappings, MountKind, MountSpec, Propagation};
+use crate::system::{MountChange, change_mount};
+use crate::{devices, user_namespace};
+
+pub(crate) mod cgroups;
+pub(crate) mod masks;
+pub(crate) mod overlay;
+#[cfg(test)]
+mod tests;
+
+const PROC_MAGIC: u64 = 0x9fa0;
+const SYSFS_MAGIC: u64 = 0x6265_6572;
+
+/// What [`prepare`] needs to know beside the list.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) user_namespace: Option<BorrowedFd<'a>>,
+    /// The group's folders, for version 1's cgroup mounts.
+    pub(crate) group: Option<&'a cgroup_files::Cgroup>,
+    /// The container has a cgroup namespace of its own.
+    pub(crate) own_cgroup_namespace: bool,
+    pub(crate) proc_options: &'a [String],
+}
+
+/// A mount on its way into the container.
+pub(crate) struct Prepared {
+    spec: MountSpec,
+    kind: MountKind,
+    source: Source,
+}
+
+enum Source {
+    /// Something of the machine, ready.
+    Machine {
+        tree: OwnedFd,
+        folder: bool,
+    },
+    /// A filesystem that the container mounts for itself; the descriptor once it has.
+    Own {
+        filesystem: &'static str,
+        options: Vec<String>,
+        tree: Option<OwnedFd>,
+    },
+    /// `/dev`: a tmpfs, and nodes of the machine where none can be made.
+    Dev {
+        tree: Option<OwnedFd>,
+        nodes: devices::MachineNodes,
+    },
+    Cgroup(cgroups::CgroupMount),
+}
+
+/// A copy of a mount (and of what is mounted beneath) that no path leads to.
+pub(crate) fn detached_copy(of: impl AsFd, recursive: bool) -> std::io::Result<OwnedFd> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    if recursive {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    rustix::mount::open_tree(of.as_fd(), "", flags).map_err(Into::into)
+}
+
+/// A new filesystem that no path leads to.
+pub(crate) fn detached_filesystem(
+    name: &str,
+    options: &[String],
+    attributes: MountAttrFlags,
+) -> Result<OwnedFd> {
+    let step = format!("making a {name}");
+    let filesystem = rustix::mount::fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC).during(&step)?;
+    for option in options {
+        match option.split_once('=') {
+            Some((key, value)) => rustix::mount::fsconfig_set_string(&filesystem, key, value),
+            None => rustix::mount::fsconfig_set_flag(&filesystem, option.as_str()),
+        }
+        .during(format_args!("{step} with the option {option:?}"))?;
+    }
+    rustix::mount::fsconfig_create(&filesystem).during(&step)?;
+    rustix::mount::fsmount(&filesystem, FsMountFlags::FSMOUNT_CLOEXEC, attributes).during(&step)
+}
+
+/// Puts a detached mount onto what a descriptor is of.
+pub(crate) fn move_onto(tree: impl AsFd, target: impl AsFd) -> std::io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(tree.as_fd(), "", target.as_fd(), "", flags).map_err(Into::into)
+}
+
+/// Opens what the machine has. Runs as the machine's root, in its mount namespace.
+pub(crate) fn prepare(specs: &[MountSpec], around: &Surroundings<'_>) -> Result<Vec<Prepared>> {
+    specs.iter().map(|spec| prepare_one(spec, around)).collect()
+}
+
+fn prepare_one(spec: &MountSpec, around: &Surroundings<'_>) -> Result<Prepared> {
+    let kind = MountKind::try_from(spec.kind)
+        .map_err(|_| Trouble::bad(format!("the mount at {} is of an unknown kind", spec.target)))?;
+    if !spec.target.starts_with('/') {
+        let target = &spec.target;
+        return Err(Trouble::bad(format!("the mount target {target:?} is not an absolute path")));
+    }
+    let own = |filesystem, extra: &[&str]| {
+        let mut options = spec.options.clone();
+        for option in extra {
+            let key = option.split('=').next().unwrap_or(option);
+            if !options.iter().any(|one| one.split('=').next() == Some(key)) {
+                options.push((*option).to_owned());
+            }
+        }
+        Source::Own { filesystem, options, tree: None }
+    };
+    let source = match kind {
+        MountKind::Bind => prepare_bind(spec, around)?,
+        MountKind::Tmpfs => own("tmpfs", &[]),
+        MountKind::Proc => Source::Own {
+            filesystem: "proc",
+            options: [spec.options.as_slice(), around.proc_options].concat(),
+            tree: None,
+        },
+        MountKind::Sysfs => own("sysfs", &[]),
+        MountKind::Mqueue => own("mqueue", &[]),
+        MountKind::Devpts => own("devpts", &["newinstance", "ptmxmode=0666", "mode=0620"]),
+        MountKind::Cgroup => Source::Cgroup(cgroups::prepare(around)?),
+        MountKind::Dev => Source::Dev {
+            tree: None,
+            nodes: devices::MachineNodes::open(around.user_namespace.is_some())?,
+        },
+    };
+    Ok(Prepared { spec: spec.clone(), kind, source })
+}
+
+fn prepare_bind(spec: &MountSpec, around: &Surroundings<'_>) -> Result<Source> {
+    let source = open_source(&spec.source, &spec.sub_path, spec.no_symlinks_in_source)?;
+    let folder = is_folder(&source)?;
+    let named = format!("the mount of {} at {}", spec.source, spec.target);
+    let tree =
+        detached_copy(&source, !spec.not_recursive).during(format_args!("copying {named}"))?;
+    if let Some(namespace) = id_namespace(spec, around.user_namespace)? {
+        let change = MountChange {
+            set: libc::MOUNT_ATTR_IDMAP,
+            user_namespace: Some(namespace.as_fd()),
+            ..MountChange::default()
+        };
+        change_mount(tree.as_fd(), change).during(format_args!("mapping the ids of {named}"))?;
+    }
+    let change = MountChange {
+        set: attributes(spec).bits().into(),
+        recursive: spec.recursive_read_only,
+        ..MountChange::default()
+    };
+    change_mount(tree.as_fd(), change).during(format_args!("setting the flags of {named}"))?;
+    Ok(Source::Machine { tree, folder })
+}
+
+/// The user namespace whose ranges a mount shows, if it is to show other ids.
+fn id_namespace(spec: &MountSpec, pod: Option<BorrowedFd<'_>>) -> Result<Option<OwnedFd>> {
+    let own = spec.id_mappings.as_ref().filter(|ranges| **ranges != IdMappings::default());
+    match (own, spec.map_ids, pod) {
+        (Some(ranges), ..) => user_namespace::holding(ranges).map(Some),
+        (None, true, Some(pod)) => {
+            pod.try_clone_to_owned().during("copying a descriptor").map(Some)
+        }
+        (None, true, None) => {
+            let target = &spec.target;
+            Err(Trouble::bad(format!(
+                "the mount at {target} maps ids, but the pod has no user namespace"
+            )))
+        }
+        (None, false, _) => Ok(None),
+    }
+}
+
+fn attributes(spec: &MountSpec) -> MountAttrFlags {
+    [
+        (spec.read_only || spec.recursive_read_only, MountAttrFlags::MOUNT_ATTR_RDONLY),
+        (spec.no_suid, MountAttrFlags::MOUNT_ATTR_NOSUID),
+        (spec.no_exec, MountAttrFlags::MOUNT_ATTR_NOEXEC),
+        (spec.no_dev, MountAttrFlags::MOUNT_ATTR_NODEV),
+    ]
+    .into_iter()
+    .filter(|(wanted, _)| *wanted)
+    .fold(MountAttrFlags::empty(), |all, (_, one)| all | one)
+}
+
+impl Prepared {
+    /// Makes the filesystems of the container's own namespaces. Runs inside, while the machine's
+    /// `/proc` and `/sys` can still be seen: the kernel lets a user namespace mount its own only then.
+    pub(crate) fn make_own(&mut self) -> Result<()> {
+        let flags = attributes(&self.spec);
+        match &mut self.source {
+            Source::Own { filesystem, options, tree } => {
+                // A read-only tmpfs must take its mount points first.
+                let flags = flags - MountAttrFlags::MOUNT_ATTR_RDONLY;
+                *tree = Some(detached_filesystem(filesystem, options, flags)?);
+            }
+            Source::Dev { tree, .. } => {
+                let mut options = self.spec.options.clone();
+                if options.is_empty() {
+                    options = vec!["mode=755".to_owned(), "size=65536k".to_owned()];
+                }
+                let flags = MountAttrFlags::MOUNT_ATTR_NOSUID;
+                *tree = Some(detached_filesystem("tmpfs", &options, flags)?);
+            }
+            Source::Cgroup(mount) => mount.make_own(flags)?,
+            Source::Machine { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Puts the mount where it belongs. Runs inside, with the container's root as root.
+    pub(crate) fn attach(&self, root: &Root) -> Result<()> {
+        let target = &self.spec.target;
+        let tree = match &self.source {
+            Source::Machine { tree, .. } => tree,
+            Source::Own { tree, .. } | Source::Dev { tree, .. } => {
+                tree.as_ref().ok_or_else(|| Trouble::other(format!("no mount for {target}")))?
+            }
+            Source::Cgroup(mount) => return mount.attach(root, target),
+        };
+        let missing = match &self.source {
+            Source::Machine { folder: false, .. } => Missing::File,
+            _ => Missing::Folder,
+        };
+        let place = self.target(root, missing)?;
+        move_onto(tree, &place).during(format_args!("mounting onto {target}"))?;
+        let propagation = Propagation::try_from(self.spec.propagation)
+            .map_err(|_| Trouble::bad(format!("the propagation of {target} is unknown")))?;
+        set_propagation(tree, propagation, true)
+            .during(format_args!("setting the propagation of {target}"))?;
+        if let Source::Dev { nodes, .. } = &self.source {
+            nodes.fill(root, target)?;
+        }
+        Ok(())
+    }
+
+    /// What must come after everything is mounted: filesystems become read-only.
+    pub(crate) fn finish(&self) -> Result<()> {
+        let Source::Own { tree: Some(tree), .. } = &self.source else { return Ok(()) };
+        if !(self.spec.read_only || self.spec.recursive_read_only) {
+            return Ok(());
+        }
+        let change = MountChange { set: libc::MOUNT_ATTR_RDONLY, ..MountChange::default() };
+        change_mount(tree.as_fd(), change)
+            .during(format_args!("making {} read-only", self.spec.target))
+    }
+
+    /// `/proc` and `/sys` may not be links: what is masked in them would be masked elsewhere.
+    fn target(&self, root: &Root, missing: Missing) -> Result<OwnedFd> {
+        let target = &self.spec.target;
+        if matches!(self.kind, MountKind::Proc | MountKind::Sysfs) {
+            match root.find_without_links(target) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                outcome => {
+                    return outcome.during(format_args!("{target} must be a folder, not a link"));
+                }
+            }
+        }
+        let place = root.find_or_make(target, missing)?;
+        if is_folder(&place)? != (missing == Missing::Folder) {
+            return Err(Trouble::bad(format!(
+                "{target} in the container is {} and what is mounted there is not",
+                if missing == Missing::Folder { "a file" } else { "a folder" }
+            )));
+        }
+        self.refuse_kernel_trees(&place)?;
+        Ok(place)
+    }
+
+    /// A bind onto something in the container's `/proc` would undo what is masked there; upstream
+    /// allows a few files that resource emulators replace, and so do we.
+    ///
+    /// upstream: runc libcontainer/rootfs_linux.go (checkProcMount)
+    fn refuse_kernel_trees(&self, place: &OwnedFd) -> Result<()> {
+        const REPLACEABLE: &[&str] = &[
+            "/proc/cpuinfo",
+            "/proc/diskstats",
+            "/proc/meminfo",
+            "/proc/stat",
+            "/proc/swaps",
+            "/proc/uptime",
+            "/proc/loadavg",
+            "/proc/slabinfo",
+            "/proc/net/dev",
+            "/proc/sys/kernel/ns_last_pid",
+            "/proc/sys/crypto/fips_enabled",
+        ];
+        if self.kind == MountKind::Proc || REPLACEABLE.contains(&self.spec.target.as_str()) {
+            return Ok(());
+        }
+        let kind = rustix::fs::fstatfs(place).during("looking at a mount target")?.f_type;
+        if u64::try_from(kind) == Ok(PROC_MAGIC) && !self.is_a_procfs()? {
+            let target = &self.spec.target;
+            return Err(Trouble::bad(format!("{target} lies in /proc; nothing is mounted there")));
+        }
+        Ok(())
+    }
+
+    /// Binding the machine's whole `/proc` is a known way to hand it to an agent.
+    fn is_a_procfs(&self) -> Result<bool> {
+        let Source::Machine { tree, .. } = &self.source else { return Ok(false) };
+        let kind = rustix::fs::fstatfs(tree).during("looking at a mount source")?.f_type;
+        Ok(matches!(u64::try_from(kind), Ok(PROC_MAGIC | SYSFS_MAGIC)))
+    }
+}
+
+/// How mounts on one side are seen on the other.
+pub(crate) fn set_propagation(
+    tree: impl AsFd,
+    propagation: Propagation,
+    recursive: bool,
+) -> std::io::Result<()> {
+    let propagation = match propagation {
+        Propagation::Private => libc::MS_PRIVATE,
+        Propagation::Slave => libc::MS_SLAVE,
+        Propagation::Shared => libc::MS_SHARED,
+        Propagation::Unbindable => libc::MS_UNBINDABLE,
+    };
+    let change = MountChange { propagation, recursive, ..MountChange::default() };
+    change_mount(tree.as_fd(), change)
+}
+
+/// Makes a detached tree the root, and forgets the old one.
+pub(crate) fn become_root(tree: &OwnedFd) -> Result<()> {
+    // Nothing that we do from here on may be seen on the machine.
+    let everything = rustix::fs::open(
+        "/",
+        rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )
+    .during("opening /")?;
+    set_propagation(&everything, Propagation::Slave, true)
+        .during("leaving the machine's mounts")?;
+    move_onto(tree, &everything).during("mounting the root")?;
+    rustix::process::fchdir(tree).during("entering the root")?;
+    crate::system::pivot_here().during("changing the root")?;
+    rustix::process::chdir("/").during("entering the root")
+}
+
+/// Takes a pin away; fine if there is none.
+pub(crate) fn unmount_pin(path: &str) {
+    let _ = rustix::mount::unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+}

@@ -1,0 +1,129 @@
+//! The container's view of its control groups at `/sys/fs/cgroup`.
+//!
+//! Rule: version 2 mounts the hierarchy in the container's own cgroup namespace; version 1 binds the
+//! container's group of each controller, so that neither shows anything else. Does not make groups.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use cgroup_files::{Controller, Version};
+use rustix::mount::MountAttrFlags;
+
+use crate::error::{During, Result};
+use crate::mounts::{Surroundings, detached_copy, detached_filesystem, move_onto};
+use crate::paths::{Missing, Root, open_source};
+use crate::system::{MountChange, change_mount};
+
+pub(crate) enum CgroupMount {
+    /// Mounted inside.
+    Unified { tree: Option<OwnedFd> },
+    /// Of the machine: the whole hierarchy, for containers in the machine's cgroup namespace.
+    UnifiedMachine { tree: OwnedFd, read_only: bool },
+    /// By controller; names that share a hierarchy become links.
+    Separate {
+        folder: Option<OwnedFd>,
+        trees: Vec<(String, OwnedFd)>,
+        links: Vec<(String, String)>,
+    },
+    /// There are no groups.
+    None,
+}
+
+/// Runs as the machine's root, in its mount namespace, after the group was made.
+pub(crate) fn prepare(around: &Surroundings<'_>) -> Result<CgroupMount> {
+    let Some(group) = around.group else { return Ok(CgroupMount::None) };
+    if group.hierarchy().version() == Version::V2 {
+        if around.own_cgroup_namespace {
+            return Ok(CgroupMount::Unified { tree: None });
+        }
+        let root = group.hierarchy().points().first().map(|point| point.display().to_string());
+        let source = open_source(&root.unwrap_or_default(), "", false)?;
+        let tree =
+            detached_copy(&source, false).during("copying the mount of the control groups")?;
+        return Ok(CgroupMount::UnifiedMachine { tree, read_only: false });
+    }
+    let mut trees: Vec<(String, OwnedFd)> = Vec::new();
+    let mut links = Vec::new();
+    for point in group.hierarchy().points() {
+        let Some(name) = point.file_name().and_then(|name| name.to_str()) else { continue };
+        let source = open_source(
+            &point.join(group.path().trim_start_matches('/')).display().to_string(),
+            "",
+            true,
+        )?;
+        let tree = detached_copy(&source, false).during("copying the mount of a control group")?;
+        trees.push((name.to_owned(), tree));
+        for part in name.split(',').filter(|part| *part != name) {
+            links.push((name.to_owned(), part.to_owned()));
+        }
+    }
+    // A controller whose hierarchy is mounted under another's name.
+    for controller in group.hierarchy().controllers() {
+        let plain = controller.v1_name();
+        let point = group.hierarchy().point(controller).and_then(|point| point.file_name());
+        let Some(name) = point.and_then(|name| name.to_str()) else { continue };
+        let known = controller == Controller::Systemd
+            || trees.iter().any(|(tree, _)| tree == plain)
+            || links.iter().any(|(_, link)| link == plain);
+        if !known {
+            links.push((name.to_owned(), plain.to_owned()));
+        }
+    }
+    Ok(CgroupMount::Separate { folder: None, trees, links })
+}
+
+impl CgroupMount {
+    /// Runs inside, after the cgroup namespace was left for an own one.
+    pub(crate) fn make_own(&mut self, flags: MountAttrFlags) -> Result<()> {
+        let usual = MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        match self {
+            Self::Unified { tree } => {
+                *tree = Some(detached_filesystem("cgroup2", &[], flags | usual)?);
+            }
+            Self::UnifiedMachine { read_only, .. } => {
+                *read_only = flags.contains(MountAttrFlags::MOUNT_ATTR_RDONLY);
+            }
+            Self::Separate { folder, trees, .. } => {
+                *folder = Some(detached_filesystem("tmpfs", &["mode=755".to_owned()], usual)?);
+                for (name, tree) in trees {
+                    let set = u64::from((flags | usual).bits());
+                    change_mount(tree.as_fd(), MountChange { set, ..MountChange::default() })
+                        .during(format_args!("setting the flags of the {name} control group"))?;
+                }
+            }
+            Self::None => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn attach(&self, root: &Root, target: &str) -> Result<()> {
+        let place = root.find_or_make(target, Missing::Folder)?;
+        match self {
+            Self::Unified { tree: Some(tree) } => {
+                move_onto(tree, &place).during(format_args!("mounting onto {target}"))
+            }
+            Self::UnifiedMachine { tree, read_only } => {
+                move_onto(tree, &place).during(format_args!("mounting onto {target}"))?;
+                let set = if *read_only { libc::MOUNT_ATTR_RDONLY } else { 0 };
+                change_mount(tree.as_fd(), MountChange { set, ..MountChange::default() })
+                    .during(format_args!("setting the flags of {target}"))
+            }
+            Self::Separate { folder: Some(folder), trees, links } => {
+                move_onto(folder, &place).during(format_args!("mounting onto {target}"))?;
+                for (name, tree) in trees {
+                    let place = root.find_or_make(&format!("{target}/{name}"), Missing::Folder)?;
+                    move_onto(tree, &place)
+                        .during(format_args!("mounting onto {target}/{name}"))?;
+                }
+                for (name, link) in links {
+                    root.link(name, &format!("{target}/{link}"))?;
+                }
+                let set = libc::MOUNT_ATTR_RDONLY;
+                change_mount(folder.as_fd(), MountChange { set, ..MountChange::default() })
+                    .during(format_args!("making {target} read-only"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The container's root as a detached mount: a folder, or an overlay whose layers show the pod's ids.
+//!
+//! Rule: an overlay is mounted in a mount namespace that only this process sees, so the machine's
+//! mount table stays as it is. Does not make or remove layers.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountAttrFlags, MountFlags};
+
+use crate::error::{During, Result, Trouble};
+use crate::mounts::{detached_copy, detached_filesystem, move_onto, set_propagation};
+use crate::paths::open_source;
+use crate::spec::{OverlaySpec, Propagation, RootFilesystem};
+use crate::system::{MountChange, NEW_MOUNT, change_mount, unshare};
+
+/// Runs as the machine's root; changes this process's mount namespace if there is an overlay, so
+/// everything else that is to be opened on the machine comes before. `owner` is the pod's root as the
+/// machine knows it.
+pub(crate) fn prepare_root(
+    spec: &RootFilesystem,
+    user_namespace: Option<BorrowedFd<'_>>,
+    owner: Option<(u32, u32)>,
+) -> Result<OwnedFd> {
+    let namespace = match (spec.map_ids, user_namespace) {
+        (false, _) => None,
+        (true, Some(namespace)) => Some(namespace),
+        (true, None) => {
+            return Err(Trouble::bad("the root maps ids, but the pod has no user namespace"));
+        }
+    };
+    match &spec.overlay {
+        Some(overlay) => mount_overlay(overlay, namespace, owner.filter(|_| namespace.is_some())),
+        None => layer(&spec.path, namespace, true),
+    }
+}
+
+fn layer(path: &str, ids: Option<BorrowedFd<'_>>, recursive: bool) -> Result<OwnedFd> {
+    let source = open_source(path, "", false)?;
+    let tree =
+        detached_copy(&source, recursive).during(format_args!("copying the mount of {path}"))?;
+    if let Some(namespace) = ids {
+        let change = MountChange {
+            set: libc::MOUNT_ATTR_IDMAP,
+            user_namespace: Some(namespace),
+            ..MountChange::default()
+        };
+        change_mount(tree.as_fd(), change).during(format_args!("mapping the ids of {path}"))?;
+    }
+    Ok(tree)
+}
+
+/// The layers get short names on a tmpfs of our own: the kernel takes one page of options, and
+/// mapped layers have no path at all.
+fn mount_overlay(
+    spec: &OverlaySpec,
+    ids: Option<BorrowedFd<'_>>,
+    owner: Option<(u32, u32)>,
+) -> Result<OwnedFd> {
+    if spec.lower.is_empty() {
+        return Err(Trouble::bad("the root's overlay has no layers"));
+    }
+    let mut layers: Vec<(String, OwnedFd)> = Vec::new();
+    for (number, path) in spec.lower.iter().enumerate() {
+        layers.push((number.to_string(), layer(path, ids, false)?));
+    }
+    let mut data = format!(
+        "lowerdir={}",
+        layers.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(":")
+    );
+    if !spec.upper.is_empty() {
+        let (parent, upper, work) = upper_names(spec)?;
+        // Not mapped: whoever mounts an overlay writes as itself, and could not into a mapped layer.
+        // What the container makes is stored with the ids that it has on the machine.
+        layers.push(("u".to_owned(), layer(parent, None, false)?));
+        if let Some(owner) = owner {
+            std::os::unix::fs::lchown(&spec.upper, Some(owner.0), Some(owner.1))
+                .during(format_args!("giving {} to the pod's root", spec.upper))?;
+        }
+        data.push_str(&format!(",upperdir=u/{upper},workdir=u/{work}"));
+    }
+    for option in &spec.options {
+        data.push(',');
+        data.push_str(option);
+    }
+    unshare(NEW_MOUNT).during("leaving the machine's mount namespace")?;
+    let everything =
+        rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during("opening /")?;
+    set_propagation(&everything, Propagation::Slave, true)
+        .during("leaving the machine's mounts")?;
+    let table = detached_filesystem("tmpfs", &["mode=700".to_owned()], MountAttrFlags::empty())?;
+    // Any folder will do but the root itself, on which the container's root is about to be put.
+    let place = spec.lower.first().map_or("", String::as_str);
+    let place = open_source(place, "", false)?;
+    move_onto(&table, &place).during("mounting a place for layers")?;
+    rustix::process::fchdir(&table).during("entering the place for layers")?;
+    for (name, tree) in &layers {
+        rustix::fs::mkdirat(&table, name.as_str(), Mode::from_raw_mode(0o755))
+            .during("making a place for a layer")?;
+        let place = rustix::fs::openat(
+            &table,
+            name.as_str(),
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .during("opening the place for a layer")?;
+        move_onto(tree, &place).during("placing a layer")?;
+    }
+    rustix::fs::mkdirat(&table, "m", Mode::from_raw_mode(0o755))
+        .during("making a place for the root")?;
+    let data_text = std::ffi::CString::new(data.as_str())
+        .map_err(|_| Trouble::bad("an option of the root's overlay contains a zero byte"))?;
+    rustix::mount::mount(
+        "overlay",
+        "m",
+        "overlay",
+        MountFlags::empty(),
+        Some(data_text.as_c_str()),
+    )
+    .during(format_args!("mounting the root's overlay with {data}"))?;
+    let mounted = rustix::fs::openat(
+        &table,
+        "m",
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .during("opening the root's overlay")?;
+    detached_copy(&mounted, false).during("copying the root's overlay")
+}
+
+/// Upper and work folder must be on one mount, so their common parent is the layer.
+fn upper_names(spec: &OverlaySpec) -> Result<(&str, &str, &str)> {
+    let bad = || {
+        let (upper, work) = (&spec.upper, &spec.work);
+        Trouble::bad(format!("the overlay's {upper} and {work} are not side by side"))
+    };
+    let (parent, upper) = spec.upper.rsplit_once('/').ok_or_else(bad)?;
+    let (other, work) = spec.work.rsplit_once('/').ok_or_else(bad)?;
+    if parent != other
+        || [upper, work].iter().any(|name| name.is_empty() || name.contains([',', ':']))
+    {
+        return Err(bad());
+    }
+    Ok((parent, upper, work))
+}

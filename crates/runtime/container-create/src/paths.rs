@@ -1,0 +1,231 @@
+//! Opening and making paths of a container's root, which belongs to somebody hostile.
+//!
+//! Rule: no step ever leaves the root, follows a magic link of `/proc`, or trusts that a name still
+//! means what it meant a moment ago: what is found is a descriptor, and work goes on from there.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::error::{During, Result, Trouble};
+
+#[cfg(test)]
+mod tests;
+
+/// As the kernel has it.
+const MOST_LINKS: u32 = 40;
+const MOST_PARTS: usize = 4096;
+/// `f_type` of procfs.
+const PROC_MAGIC: u64 = 0x9fa0;
+
+/// What to make where nothing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    File,
+    Folder,
+}
+
+/// A container's root by descriptor.
+#[derive(Debug)]
+pub(crate) struct Root {
+    folder: OwnedFd,
+}
+
+impl Root {
+    #[cfg(test)]
+    pub(crate) fn new(folder: OwnedFd) -> Self {
+        Self { folder }
+    }
+
+    /// The root of this process.
+    pub(crate) fn here() -> Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open("/", flags, Mode::empty()).during("opening /")?;
+        Ok(Self { folder })
+    }
+
+    pub(crate) fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+
+    /// What a path leads to, links followed inside the root; an O_PATH descriptor.
+    pub(crate) fn find(&self, path: &str) -> io::Result<OwnedFd> {
+        self.open(path, OFlags::PATH, ResolveFlags::empty())
+    }
+
+    /// The same, but a symbolic link anywhere on the way is an error (ELOOP).
+    pub(crate) fn find_without_links(&self, path: &str) -> io::Result<OwnedFd> {
+        self.open(path, OFlags::PATH, ResolveFlags::NO_SYMLINKS)
+    }
+
+    pub(crate) fn open(
+        &self,
+        path: &str,
+        flags: OFlags,
+        resolve: ResolveFlags,
+    ) -> io::Result<OwnedFd> {
+        let resolve = resolve | ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        // A rename on the way makes the kernel ask us to try again.
+        for _ in 0..32 {
+            match rustix::fs::openat2(
+                &self.folder,
+                path,
+                flags | OFlags::CLOEXEC,
+                Mode::empty(),
+                resolve,
+            ) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                outcome => return outcome.map_err(Into::into),
+            }
+        }
+        Err(Errno::AGAIN.into())
+    }
+
+    /// What a path leads to; what is missing is made, also behind a link that leads nowhere yet.
+    pub(crate) fn find_or_make(&self, path: &str, missing: Missing) -> Result<OwnedFd> {
+        match self.find(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            outcome => return outcome.during(format_args!("opening {path} in the container")),
+        }
+        let mut walk = Walk {
+            root: self,
+            at: Vec::new(),
+            here: self.folder.try_clone().during("copying a descriptor")?,
+            links: 0,
+        };
+        walk.go(path, missing).during(format_args!("making {path} in the container"))
+    }
+
+    /// Makes a symbolic link unless the name is taken.
+    pub(crate) fn link(&self, target: &str, path: &str) -> Result<()> {
+        let (parent, name) = split(path)?;
+        let folder = self.find_or_make(parent, Missing::Folder)?;
+        match rustix::fs::symlinkat(target, &folder, name) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno).during(format_args!("linking {path} in the container")),
+        }
+    }
+}
+
+/// Parent and name of an absolute path.
+pub(crate) fn split(path: &str) -> Result<(&str, &str)> {
+    match path.trim_end_matches('/').rsplit_once('/') {
+        Some((parent, name)) if !name.is_empty() && name != ".." && name != "." => {
+            Ok((if parent.is_empty() { "/" } else { parent }, name))
+        }
+        _ => Err(Trouble::bad(format!("{path:?}: expected an absolute path to something"))),
+    }
+}
+
+/// One name after the other, never following a link by the kernel.
+struct Walk<'a> {
+    root: &'a Root,
+    /// Real names from the root to `here`.
+    at: Vec<String>,
+    here: OwnedFd,
+    links: u32,
+}
+
+impl Walk<'_> {
+    fn go(&mut self, path: &str, missing: Missing) -> io::Result<OwnedFd> {
+        let mut parts = parts_of(path)?;
+        while let Some(part) = parts.pop_front() {
+            if part == ".." {
+                self.at.pop();
+                self.here = self.root.find_without_links(&format!("/{}", self.at.join("/")))?;
+                continue;
+            }
+            let last = parts.is_empty();
+            let kind = if last { missing } else { Missing::Folder };
+            let next = self.open_or_make(&part, kind)?;
+            let stat = rustix::fs::fstat(&next)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+                self.follow(&next, &mut parts)?;
+                continue;
+            }
+            self.at.push(part);
+            self.here = next;
+        }
+        self.here.try_clone()
+    }
+
+    fn follow(&mut self, link: &OwnedFd, parts: &mut VecDeque<String>) -> io::Result<()> {
+        self.links += 1;
+        // What lies behind these is not what they say; the kernel was asked first and refused.
+        if rustix::fs::fstatfs(link)?.f_type as u64 == PROC_MAGIC || self.links > MOST_LINKS {
+            return Err(Errno::LOOP.into());
+        }
+        let target = rustix::fs::readlinkat(link, "", Vec::new())?;
+        let target = target.to_str().map_err(io::Error::other)?.to_owned();
+        if target.starts_with('/') {
+            self.at.clear();
+            self.here = self.root.folder.try_clone()?;
+        }
+        for part in parts_of(&target)?.into_iter().rev() {
+            parts.push_front(part);
+        }
+        if parts.len() > MOST_PARTS {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        Ok(())
+    }
+
+    fn open_or_make(&self, name: &str, missing: Missing) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.here, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => {}
+            outcome => return outcome.map_err(Into::into),
+        }
+        match missing {
+            Missing::Folder => rustix::fs::mkdirat(&self.here, name, Mode::from_raw_mode(0o755))?,
+            Missing::File => {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let flags = flags | OFlags::WRONLY | OFlags::NONBLOCK;
+                drop(rustix::fs::openat(&self.here, name, flags, Mode::from_raw_mode(0o644))?);
+            }
+        }
+        rustix::fs::openat(&self.here, name, flags, Mode::empty()).map_err(Into::into)
+    }
+}
+
+fn parts_of(path: &str) -> io::Result<VecDeque<String>> {
+    let mut parts = VecDeque::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(name) => {
+                let name = name.to_str().ok_or_else(|| io::Error::other("a name is not UTF-8"))?;
+                parts.push_back(name.to_owned());
+            }
+            Component::ParentDir => parts.push_back("..".to_owned()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    Ok(parts)
+}
+
+/// A file or folder of the machine, with an optional name beneath it that may not lead out.
+pub(crate) fn open_source(source: &str, sub_path: &str, no_links: bool) -> Result<OwnedFd> {
+    if !source.starts_with('/') {
+        return Err(Trouble::bad(format!("the mount source {source:?} is not an absolute path")));
+    }
+    let resolve = if no_links { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = rustix::fs::openat2(CWD, source, flags, Mode::empty(), resolve)
+        .during(format_args!("opening the mount source {source}"))?;
+    if sub_path.is_empty() {
+        return Ok(found);
+    }
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(&found, sub_path, flags, Mode::empty(), beneath)
+        .during(format_args!("opening {sub_path} beneath the mount source {source}"))
+}
+
+pub(crate) fn is_folder(descriptor: impl AsFd) -> Result<bool> {
+    let stat = rustix::fs::statat(descriptor.as_fd(), "", AtFlags::EMPTY_PATH)
+        .during("looking at a descriptor")?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}

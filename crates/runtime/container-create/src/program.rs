@@ -1,0 +1,207 @@
+//! The last steps of a process before its program: streams, folder, user, and the program itself.
+//!
+//! Rule: when the program is looked up, no descriptor is left but the standard streams and the
+//! report's socket, so no name under `/proc/self/fd` leads anywhere; the working directory is
+//! checked to be inside the root. Errors go to whoever asked for the start.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{FileType, OFlags, ResolveFlags};
+
+use crate::error::{During, Result, Trouble, TroubleKind};
+use crate::exchange::Reporter;
+use crate::paths::{Missing, Root};
+use crate::spec::{ProcessSpec, SecuritySpec};
+use crate::system::{
+    StringList, borrowed, close_all_but, execute, exit_now, new_session_keyring, outlive_parent,
+    place, reset_signals, take_terminal,
+};
+
+#[cfg(test)]
+mod tests;
+
+const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// A password file is small; whatever claims otherwise is not read to its end.
+const LONGEST_PASSWD: usize = 1024 * 1024;
+const REPORT: i32 = 3;
+
+/// Standard input, output, error.
+pub(crate) type Streams = [OwnedFd; 3];
+
+/// Enters the working directory, which is made if that is allowed.
+pub(crate) fn enter_folder(root: &Root, process: &ProcessSpec, make: bool) -> Result<()> {
+    let path = match process.working_directory.as_str() {
+        "" => "/",
+        path => path,
+    };
+    if !path.starts_with('/') {
+        return Err(Trouble::bad(format!(
+            "the working directory {path:?} is not an absolute path"
+        )));
+    }
+    let folder = if make {
+        root.find_or_make(path, Missing::Folder)?
+    } else {
+        root.find(path).during(format_args!("opening the working directory {path}"))?
+    };
+    rustix::process::fchdir(&folder)
+        .during(format_args!("entering the working directory {path}"))?;
+    // A folder outside the root has no name inside it.
+    let here = rustix::process::getcwd(Vec::new()).during("finding the working directory")?;
+    if !here.to_bytes().starts_with(b"/") {
+        return Err(Trouble::bad(format!(
+            "the working directory {path} lies outside the container"
+        )));
+    }
+    Ok(())
+}
+
+/// A home folder, if the environment names none: that of the user in the container's password file.
+pub(crate) fn home_of(root: &Root, uid: u32) -> String {
+    read_small_file(root, "/etc/passwd")
+        .and_then(|text| home_in(&text, uid))
+        .unwrap_or_else(|| "/".to_owned())
+}
+
+fn home_in(passwd: &str, uid: u32) -> Option<String> {
+    passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let same = fields.get(2)?.parse() == Ok(uid);
+        fields.get(5).filter(|home| same && home.starts_with('/')).map(|home| (*home).to_owned())
+    })
+}
+
+/// A regular file of at most [`LONGEST_PASSWD`] bytes; anything else is as good as missing.
+fn read_small_file(root: &Root, path: &str) -> Option<String> {
+    let found = root.find(path).ok()?;
+    let stat = rustix::fs::fstat(&found).ok()?;
+    let size = usize::try_from(stat.st_size).ok()?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || size > LONGEST_PASSWD {
+        return None;
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = root.open(path, flags, ResolveFlags::empty()).ok()?;
+    let mut bytes = vec![0; size];
+    let mut have = 0;
+    while have < size {
+        match rustix::io::read(&file, &mut bytes[have..]).ok()? {
+            0 => break,
+            count => have += count,
+        }
+    }
+    bytes.truncate(have);
+    String::from_utf8(bytes).ok()
+}
+
+/// Everything that a process needs for its last steps.
+pub(crate) struct Launch<'a> {
+    pub(crate) process: &'a ProcessSpec,
+    pub(crate) security: &'a SecuritySpec,
+    pub(crate) root: Root,
+    pub(crate) streams: Streams,
+    /// The streams are a terminal that becomes the session's.
+    pub(crate) terminal: bool,
+}
+
+/// Becomes the program. Does not return; what goes wrong is reported.
+pub(crate) fn become_program(launch: Launch<'_>, reporter: &Reporter) -> ! {
+    // Its descriptors are closed by number on the way; an owner that closed them again would hit others.
+    let launch = std::mem::ManuallyDrop::new(launch);
+    let trouble = match run(&launch, reporter) {
+        Ok(never) => match never {},
+        Err(trouble) => trouble,
+    };
+    // The original descriptor is closed; the report goes where it was put.
+    let report = borrowed(REPORT).try_clone_to_owned().map(Reporter::at);
+    let told = report.and_then(|report| report.failed(&trouble));
+    if told.is_err() {
+        let _ = reporter.failed(&trouble);
+    }
+    // As shells have it for a program that cannot be run.
+    exit_now(if trouble.kind == TroubleKind::NoProgram { 127 } else { 126 })
+}
+
+fn run(launch: &Launch<'_>, reporter: &Reporter) -> Result<std::convert::Infallible> {
+    let mut environment = launch.process.environment.clone();
+    let has = |name: &str| launch.process.environment.iter().any(|one| one.starts_with(name));
+    if !has("HOME=") {
+        environment.push(format!("HOME={}", home_of(&launch.root, launch.security.uid)));
+    }
+    let arguments = StringList::new(&launch.process.arguments).during("reading the arguments")?;
+    let variables = StringList::new(&environment).during("reading the environment")?;
+    let candidates = candidates(launch.process)?;
+    reset_signals().during("resetting the signals")?;
+    outlive_parent().during("detaching from the helper")?;
+    // Kernels without keyrings, and filters around us that forbid them, are no reason not to start.
+    let _ = new_session_keyring();
+    place_streams(launch, reporter)?;
+    crate::identity::become_user(launch.security)?;
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for candidate in &candidates {
+        let error = execute(candidate, &arguments, &variables);
+        match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => {}
+            Some(libc::EACCES) => last = error,
+            _ => {
+                last = error;
+                break;
+            }
+        }
+    }
+    let name = launch.process.arguments.first().map_or("", String::as_str);
+    let message = match last.kind() {
+        io::ErrorKind::NotFound if !name.contains('/') => {
+            format!("exec: {name:?}: executable file not found in $PATH")
+        }
+        io::ErrorKind::NotFound => {
+            format!("exec: {name:?}: stat {name}: no such file or directory")
+        }
+        io::ErrorKind::PermissionDenied => format!("exec: {name:?}: permission denied"),
+        _ => format!("exec {name}: {last}"),
+    };
+    Err(Trouble { kind: TroubleKind::NoProgram, message })
+}
+
+/// The report's socket moves to a fixed place, the streams to theirs, and nothing else is left.
+fn place_streams(launch: &Launch<'_>, reporter: &Reporter) -> Result<()> {
+    let step = "placing the standard streams";
+    // Above everything that is about to be replaced.
+    let high: Vec<OwnedFd> = launch
+        .streams
+        .iter()
+        .map(|stream| rustix::io::fcntl_dupfd_cloexec(stream, 10))
+        .collect::<Result<_, _>>()
+        .during(step)?;
+    let report = rustix::io::fcntl_dupfd_cloexec(reporter.as_fd(), 10).during(step)?;
+    for (number, stream) in high.iter().enumerate() {
+        place(stream.as_fd(), i32::try_from(number).unwrap_or_default()).during(step)?;
+    }
+    place(report.as_fd(), REPORT).during(step)?;
+    if launch.terminal {
+        take_terminal(borrowed(0)).during("taking the terminal")?;
+    }
+    std::mem::forget((high, report));
+    close_all_but(&[0, 1, 2, REPORT]).during("closing descriptors")
+}
+
+/// Where the program may be, in the order of trying.
+fn candidates(process: &ProcessSpec) -> Result<Vec<CString>> {
+    let name = process
+        .arguments
+        .first()
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| Trouble::bad("no program was named"))?;
+    let zero = |_| Trouble::bad(format!("the program's name {name:?} contains a zero byte"));
+    if name.contains('/') {
+        return Ok(vec![CString::new(name.as_str()).map_err(zero)?]);
+    }
+    let path = process.environment.iter().rev().find_map(|one| one.strip_prefix("PATH="));
+    path.filter(|path| !path.is_empty())
+        .unwrap_or(USUAL_PATH)
+        .split(':')
+        .map(|folder| if folder.is_empty() { "." } else { folder })
+        .map(|folder| CString::new(format!("{folder}/{name}")).map_err(zero))
+        .collect()
+}

@@ -1,0 +1,26 @@
+//! Which sysctls a pod may set.
+
+use super::*;
+
+#[test]
+fn only_sysctls_of_own_namespaces_pass() {
+    let all = Own { network: true, ipc: true, uts: true };
+    let none = Own { network: false, ipc: false, uts: false };
+    for (name, expected) in [
+        ("net.ipv4.ip_forward", Some("net/ipv4/ip_forward")),
+        ("net/ipv4/ip_forward", Some("net/ipv4/ip_forward")),
+        ("net.ipv4.conf.eth0/1.rp_filter", Some("net/ipv4/conf/eth0.1/rp_filter")),
+        ("kernel.shm_rmid_forced", Some("kernel/shm_rmid_forced")),
+        ("fs.mqueue.msg_max", Some("fs/mqueue/msg_max")),
+        ("kernel.domainname", Some("kernel/domainname")),
+        ("kernel.core_pattern", None),
+        ("kernel.sysrq", None),
+        ("vm.swappiness", None),
+        ("net/../kernel/core_pattern", None),
+        ("net..x", None),
+        ("", None),
+    ] {
+        assert_eq!(path(name, all).ok().as_deref(), expected, "{name}");
+        assert!(path(name, none).is_err(), "{name} on the machine's namespaces");
+    }
+}

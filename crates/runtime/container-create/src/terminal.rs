@@ -1,0 +1,50 @@
+//! A terminal in the container's own `/dev/pts`.
+//!
+//! Rule: the master is opened on a filesystem that was checked to be a devpts, the other side comes
+//! from the master and not from a path. Does not copy anything.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{OFlags, ResolveFlags};
+
+use crate::error::{During, Result, Trouble};
+use crate::mounts::{detached_copy, move_onto};
+use crate::paths::{Missing, Root};
+use crate::spec::{SecuritySpec, TerminalSize};
+use crate::system::{set_terminal_size, terminal_peer};
+
+const DEVPTS_MAGIC: u64 = 0x1cd1;
+
+pub(crate) struct Terminal {
+    pub(crate) master: OwnedFd,
+    pub(crate) peer: OwnedFd,
+}
+
+/// Runs inside, with the container's root as root.
+pub(crate) fn open(
+    root: &Root,
+    size: Option<TerminalSize>,
+    security: &SecuritySpec,
+) -> Result<Terminal> {
+    let step = "opening a terminal in the container's /dev/pts";
+    let flags = OFlags::RDWR | OFlags::NOCTTY;
+    let master = root.open("/dev/pts/ptmx", flags, ResolveFlags::NO_SYMLINKS).during(step)?;
+    let kind = rustix::fs::fstatfs(&master).during(step)?.f_type;
+    if u64::try_from(kind) != Ok(DEVPTS_MAGIC) {
+        return Err(Trouble::bad("/dev/pts in the container is no devpts"));
+    }
+    let peer = terminal_peer(master.as_fd()).during(step)?;
+    if let Some(size) = size.filter(|size| size.rows > 0 && size.columns > 0) {
+        set_terminal_size(&master, size).during("setting the terminal's size")?;
+    }
+    let owner = rustix::fs::Uid::from_raw(security.uid);
+    rustix::fs::fchown(&peer, Some(owner), None).during("giving the terminal to its user")?;
+    Ok(Terminal { master, peer })
+}
+
+/// The container's `/dev/console` is its terminal.
+pub(crate) fn bind_console(root: &Root, terminal: &Terminal) -> Result<()> {
+    let place = root.find_or_make("/dev/console", Missing::File)?;
+    let tree = detached_copy(&terminal.peer, false).during("copying the terminal's mount")?;
+    move_onto(&tree, &place).during("mounting onto /dev/console")
+}

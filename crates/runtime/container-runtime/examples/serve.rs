@@ -1,0 +1,40 @@
+//! The runtime alone on a socket: `serve FOLDER` listens at `FOLDER/cri.sock`, without the rest of
+//! the binary. For trying things; the binary's verb `cri` is the real one.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use container_runtime::{Runtime, Settings};
+
+fn main() -> ExitCode {
+    if let Some(code) = pod_supervisor::supervisor::run_if_called() {
+        return code;
+    }
+    let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        eprintln!("expected a folder");
+        return ExitCode::from(2);
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let served = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
+        runtime.block_on(async {
+            let mut settings = Settings::new(folder.join("root"), folder.join("state"));
+            if let Ok(text) = std::fs::read(folder.join("config.json")) {
+                settings = settings
+                    .with_file("config.json", &text)
+                    .map_err(|failure| failure.to_string())?;
+            }
+            let runtime = Runtime::open(settings).await.map_err(|failure| failure.to_string())?;
+            let end = async {
+                let _ = tokio::signal::ctrl_c().await;
+            };
+            runtime.serve(&folder.join("cri.sock"), end).await.map_err(|failure| failure.to_string())
+        })
+    });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Records on the disk: one file each, there whole or not at all.
+//!
+//! A file begins with a line that names its kind and version; what follows is a protobuf message.
+//! Writing goes by another name, a sync, a rename and a sync of the folder, so a kill or a power
+//! cut leaves the old or the new. A file of a newer version is refused by name, never guessed at;
+//! a file that does not read is set aside and told, so that one bad record does not keep all other
+//! pods from being served.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Doing as _, Failure, Result};
+use crate::identity;
+
+#[cfg(test)]
+mod tests;
+
+const UNFINISHED: &str = ".unfinished-";
+const SPOILED: &str = ".spoiled-";
+/// No record of ours comes near; a larger file is not one.
+const LARGEST: u64 = 64 << 20;
+
+/// What a folder of records holds.
+pub trait Kept: prost::Message + Default {
+    const KIND: &'static str;
+    const VERSION: u32;
+}
+
+/// A folder of records of one kind.
+#[derive(Debug, Clone)]
+pub struct Shelf {
+    folder: PathBuf,
+}
+
+/// What reading a whole shelf gave.
+#[derive(Debug)]
+pub struct Shelved<T> {
+    pub records: Vec<(String, T)>,
+    /// What did not read and was set aside, as sentences.
+    pub spoiled: Vec<String>,
+}
+
+impl Shelf {
+    pub fn open(folder: &Path) -> Result<Self> {
+        make_folder(folder)?;
+        for entry in names_in(folder)? {
+            if entry.starts_with(UNFINISHED) {
+                remove_file(&folder.join(entry))?;
+            }
+        }
+        Ok(Self { folder: folder.to_owned() })
+    }
+
+    pub fn put<T: Kept>(&self, id: &str, record: &T) -> Result<()> {
+        let mut bytes = format!("keelson {} {}\n", T::KIND, T::VERSION).into_bytes();
+        record
+            .encode(&mut bytes)
+            .map_err(|error| Failure::plain(format!("the record of {id}: {error}")))?;
+        write_whole(&self.folder.join(id), &bytes)
+    }
+
+    pub fn take_away(&self, id: &str) -> Result<()> {
+        remove_file(&self.folder.join(id))?;
+        sync_folder(&self.folder)
+    }
+
+    /// Every record. Only a newer version is an error: then nothing may be touched.
+    pub fn all<T: Kept>(&self) -> Result<Shelved<T>> {
+        let mut shelved = Shelved { records: Vec::new(), spoiled: Vec::new() };
+        for id in names_in(&self.folder)?.into_iter().filter(|name| !name.starts_with('.')) {
+            let path = self.folder.join(&id);
+            match read::<T>(&path)? {
+                Ok(record) => shelved.records.push((id, record)),
+                Err(why) => {
+                    let aside = self.folder.join(format!("{SPOILED}{id}"));
+                    fs::rename(&path, &aside).doing(format!("setting {} aside", path.display()))?;
+                    shelved.spoiled.push(format!(
+                        "{} does not read ({why}); it was set aside as {}",
+                        path.display(),
+                        aside.display()
+                    ));
+                }
+            }
+        }
+        Ok(shelved)
+    }
+}
+
+/// The inner error is what is wrong with the bytes.
+fn read<T: Kept>(path: &Path) -> Result<std::result::Result<T, String>> {
+    let metadata = fs::metadata(path).doing(format!("looking at {}", path.display()))?;
+    if metadata.len() > LARGEST {
+        return Ok(Err(format!("it has {} bytes", metadata.len())));
+    }
+    let bytes = fs::read(path).doing(format!("reading {}", path.display()))?;
+    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+        return Ok(Err("it has no first line".to_owned()));
+    };
+    let line = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let mut words = line.split(' ');
+    let version = match (words.next(), words.next(), words.next(), words.next()) {
+        (Some("keelson"), Some(kind), Some(version), None) if kind == T::KIND => {
+            version.parse::<u32>().ok()
+        }
+        _ => None,
+    };
+    match version {
+        None => Ok(Err(format!("its first line is {line:?}"))),
+        Some(version) if version > T::VERSION => Err(Failure::plain(format!(
+            "{} is of version {version}; this program reads up to {}: use the program that wrote it",
+            path.display(),
+            T::VERSION
+        ))),
+        Some(_) => Ok(T::decode(&bytes[end + 1..]).map_err(|error| error.to_string())),
+    }
+}
+
+/// Makes a private folder, and its parents, if missing.
+pub fn make_folder(path: &Path) -> Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o711)
+        .create(path)
+        .doing(format!("making the folder {}", path.display()))
+}
+
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let beside = folder.join(format!("{UNFINISHED}{}", identity::fresh()?));
+    let written = (|| {
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        file.write_all(bytes)?;
+        file.sync_data()?;
+        fs::rename(&beside, path)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written.doing(format!("writing {}", path.display()))?;
+    sync_folder(folder)
+}
+
+pub fn sync_folder(path: &Path) -> Result<()> {
+    File::open(path)
+        .and_then(|folder| folder.sync_all())
+        .doing(format!("syncing {}", path.display()))
+}
+
+/// One that is gone is fine.
+pub fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).doing(format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One that is gone is fine. Never crosses into what may still be mounted below: the caller has
+/// unmounted it.
+pub fn remove_tree(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).doing(format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The names in a folder, sorted; a missing one is empty.
+pub fn names_in(folder: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.doing(format!("listing {}", folder.display()))?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.doing(format!("listing {}", folder.display()))?.file_name();
+        names.extend(name.into_string());
+    }
+    names.sort_unstable();
+    Ok(names)
+}

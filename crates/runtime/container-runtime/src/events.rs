@@ -1,0 +1,92 @@
+//! Container events: what has just happened, to everyone who listens.
+//!
+//! Rule: an event is sent after what it tells is on the disk. A listener that is too slow loses
+//! the oldest and is told by the end of its stream, so that it looks again; nobody waits for it.
+
+use cri_wire::v1;
+use tokio::sync::{broadcast, mpsc};
+use tonic::Status;
+use tonic::codegen::BoxStream;
+use tonic::codegen::tokio_stream::Stream;
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Events that a listener may be behind.
+const BACKLOG: usize = 1024;
+
+#[derive(Debug, Clone)]
+pub struct Events {
+    sender: broadcast::Sender<v1::ContainerEventResponse>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self { sender: broadcast::Sender::new(BACKLOG) }
+    }
+}
+
+impl Events {
+    pub fn send(&self, event: v1::ContainerEventResponse) {
+        // Nobody may be listening.
+        let _ = self.sender.send(event);
+    }
+
+    pub fn is_heard(&self) -> bool {
+        self.sender.receiver_count() > 0
+    }
+
+    pub fn listen(&self) -> BoxStream<v1::ContainerEventResponse> {
+        let mut events = self.sender.subscribe();
+        let (sender, receiver) = mpsc::channel(1);
+        tokio::spawn(async move {
+            loop {
+                let next = tokio::select! {
+                    () = sender.closed() => return,
+                    next = events.recv() => next,
+                };
+                let (item, last) = match next {
+                    Ok(event) => (Ok(event), false),
+                    Err(broadcast::error::RecvError::Closed) => return,
+                    Err(broadcast::error::RecvError::Lagged(lost)) => {
+                        let text = format!("{lost} events were lost: list again and listen anew");
+                        (Err(Status::data_loss(text)), true)
+                    }
+                };
+                if sender.send(item).await.is_err() || last {
+                    return;
+                }
+            }
+        });
+        Box::pin(Received(receiver))
+    }
+}
+
+/// A channel as a stream.
+pub(crate) struct Received<T>(pub(crate) mpsc::Receiver<T>);
+
+impl<T> Stream for Received<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        self.0.poll_recv(context)
+    }
+}
+
+/// A list in parts of at most `part` items, as the streaming lists answer.
+pub(crate) fn in_parts<Item, Answer>(
+    items: Vec<Item>,
+    part: usize,
+    wrap: impl Fn(Vec<Item>) -> Answer,
+) -> BoxStream<Answer>
+where
+    Item: Send + 'static,
+    Answer: Send + 'static,
+{
+    let mut answers = Vec::new();
+    let mut items = items.into_iter().peekable();
+    while items.peek().is_some() {
+        answers.push(Ok(wrap(items.by_ref().take(part).collect())));
+    }
+    Box::pin(tonic::codegen::tokio_stream::iter(answers))
+}

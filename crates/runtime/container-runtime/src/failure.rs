@@ -1,0 +1,107 @@
+//! What can go wrong in a call, as the caller sees it: a code and a sentence.
+//!
+//! Rule: a code is chosen where the cause is known. Callers act on few of them (`NotFound`,
+//! `DeadlineExceeded`, `Unimplemented`); what has no better one is `Unknown`, as the reference
+//! runtime answers, so that clients which match on codes see no difference.
+
+use std::fmt;
+
+use tonic::{Code, Status};
+
+/// A refused or failed call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub code: Code,
+    pub text: String,
+}
+
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+impl Failure {
+    pub fn new(code: Code, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    /// Without a code that says more.
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self::new(Code::Unknown, text)
+    }
+
+    pub fn not_found(text: impl Into<String>) -> Self {
+        Self::new(Code::NotFound, text)
+    }
+
+    pub fn invalid(text: impl Into<String>) -> Self {
+        Self::new(Code::InvalidArgument, text)
+    }
+
+    pub fn unimplemented(text: impl Into<String>) -> Self {
+        Self::new(Code::Unimplemented, text)
+    }
+
+    /// The same, with what was being done before it.
+    #[must_use]
+    pub fn while_doing(mut self, what: impl fmt::Display) -> Self {
+        self.text = format!("{what}: {}", self.text);
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        Status::new(failure.code, failure.text)
+    }
+}
+
+impl From<image_store::Error> for Failure {
+    fn from(error: image_store::Error) -> Self {
+        use image_store::Error;
+        let code = match &error {
+            Error::ImageMissing(_) => Code::NotFound,
+            Error::Reference(_) | Error::Digest { .. } => Code::InvalidArgument,
+            _ => Code::Unknown,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Says what was being done when something failed.
+pub trait Doing<T> {
+    fn doing(self, what: impl fmt::Display) -> Result<T>;
+}
+
+impl<T, E: Into<Failure>> Doing<T> for std::result::Result<T, E> {
+    fn doing(self, what: impl fmt::Display) -> Result<T> {
+        self.map_err(|error| error.into().while_doing(what))
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::plain(error.to_string())
+    }
+}
+
+impl From<rustix::io::Errno> for Failure {
+    fn from(error: rustix::io::Errno) -> Self {
+        std::io::Error::from(error).into()
+    }
+}
+
+/// Runs what may block where it may.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(error) => Err(Failure::new(Code::Internal, format!("a blocking task: {error}"))),
+    }
+}

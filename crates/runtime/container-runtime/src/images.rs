@@ -1,0 +1,155 @@
+//! The image half of the server: what the store has, in the words of CRI.
+//!
+//! Rule: every call that touches the disk runs where it may block. Reading never takes part in a
+//! pull. The sums of the image file system are remembered until the store changes, because they
+//! are asked for every few seconds.
+
+mod pulls;
+mod views;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cri_wire::v1;
+use image_store::{ImageRecord, Limits, Platform, Store};
+
+use crate::clock::nanoseconds;
+use crate::failure::{Failure, Result, blocking};
+
+pub use pulls::{PullProgress, PullRequest, Puller};
+pub(crate) use views::{short_name, user_of};
+
+#[cfg(test)]
+mod tests;
+
+/// The images of one runtime.
+#[derive(Clone)]
+pub struct Images {
+    store: Arc<Store>,
+    puller: Arc<Puller>,
+    root: PathBuf,
+}
+
+impl Images {
+    /// Opens the store, cleaning up what a killed process left.
+    pub fn open(root: &Path, puller: Puller) -> Result<Self> {
+        let folder = root.join("images");
+        let store = Store::open(&folder, Limits::default(), Platform::host())?;
+        store.sweep()?;
+        Ok(Self { store: Arc::new(store), puller: Arc::new(puller), root: folder })
+    }
+
+    pub fn store(&self) -> Arc<Store> {
+        Arc::clone(&self.store)
+    }
+
+    /// Where the store is.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Does something with the store where it may block.
+    pub(crate) async fn with_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let store = self.store();
+        blocking(move || work(&store)).await
+    }
+
+    pub async fn list(&self, filter: Option<v1::ImageFilter>) -> Result<Vec<v1::Image>> {
+        let wanted = filter.and_then(|filter| filter.image).map(|image| image.image);
+        self.with_store(move |store| {
+            let records = match wanted.as_deref() {
+                None | Some("") => store.images()?,
+                Some(name) => match store.image(name) {
+                    Ok(record) => vec![record],
+                    Err(image_store::Error::ImageMissing(_)) => Vec::new(),
+                    Err(error) => return Err(error.into()),
+                },
+            };
+            records.iter().map(|record| views::image(store, record)).collect()
+        })
+        .await
+    }
+
+    pub async fn status(
+        &self,
+        image: Option<v1::ImageSpec>,
+        verbose: bool,
+    ) -> Result<v1::ImageStatusResponse> {
+        let name = image.map(|image| image.image).unwrap_or_default();
+        self.with_store(move |store| {
+            let Some(record) = found(store, &name)? else {
+                return Ok(v1::ImageStatusResponse::default());
+            };
+            let info = if verbose { views::info(store, &record)? } else { Default::default() };
+            Ok(v1::ImageStatusResponse { image: Some(views::image(store, &record)?), info })
+        })
+        .await
+    }
+
+    /// The record of an image by any of its names.
+    pub async fn resolve(&self, name: &str) -> Result<ImageRecord> {
+        let name = name.to_owned();
+        self.with_store(move |store| {
+            found(store, &name)?
+                .ok_or_else(|| Failure::not_found(format!("image {name:?} is not found")))
+        })
+        .await
+    }
+
+    /// Pulls, or waits for the same pull that is under way.
+    pub async fn pull(&self, request: PullRequest) -> Result<String> {
+        self.puller.pull(&self.store, request).await
+    }
+
+    /// What is being pulled, and how far it is.
+    pub fn pulls(&self) -> Vec<PullProgress> {
+        self.puller.under_way()
+    }
+
+    /// Removes an image with all its names; one that is not there is fine.
+    pub async fn remove(&self, image: Option<v1::ImageSpec>) -> Result<()> {
+        let name = image.map(|image| image.image).unwrap_or_default();
+        self.with_store(move |store| {
+            let Some(record) = found(store, &name)? else { return Ok(()) };
+            store.remove(&record.id.to_string())?;
+            store.collect()?;
+            Ok(())
+        })
+        .await
+    }
+
+    pub async fn filesystem(&self) -> Result<v1::ImageFsInfoResponse> {
+        let mountpoint = self.root.display().to_string();
+        self.with_store(move |store| {
+            let usage = store.usage()?;
+            Ok(v1::ImageFsInfoResponse {
+                image_filesystems: vec![v1::FilesystemUsage {
+                    timestamp: nanoseconds(),
+                    fs_id: Some(v1::FilesystemIdentifier { mountpoint }),
+                    used_bytes: Some(v1::UInt64Value { value: usage.bytes }),
+                    inodes_used: Some(v1::UInt64Value { value: usage.inodes }),
+                }],
+                container_filesystems: Vec::new(),
+            })
+        })
+        .await
+    }
+}
+
+/// None when nothing has that name.
+fn found(store: &Store, name: &str) -> Result<Option<ImageRecord>> {
+    match store.image(name) {
+        Ok(record) => Ok(Some(record)),
+        Err(image_store::Error::ImageMissing(_)) => {
+            // What could never name an image is the caller's mistake.
+            image_store::Reference::parse(name).map_err(|error| {
+                Failure::plain(format!("can not resolve {name:?} locally: {error}"))
+            })?;
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,237 @@
+//! Pulling images from registries: one pull for each image and set of credentials.
+//!
+//! Rule: a second request for what is being pulled waits for the same outcome; one with other
+//! credentials pulls by itself, because what one may see says nothing about another. A pull goes
+//! on when its callers go away. How far it is can be watched as values.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64::Engine as _;
+use cri_wire::v1;
+use image_store::{Digest, Naming, Progress, Reference, Step, Store};
+use registry_client::{Client, Credentials, HostSettings, Limits, RegistrySource};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tonic::Code;
+
+use crate::failure::{Doing as _, Failure, Result};
+use crate::settings::Settings;
+
+#[cfg(test)]
+mod tests;
+
+/// What to pull and with which credentials.
+#[derive(Debug, Clone, Default)]
+pub struct PullRequest {
+    pub image: String,
+    pub auth: Option<v1::AuthConfig>,
+}
+
+/// How far a pull is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PullProgress {
+    pub image: String,
+    /// Of all content that is known to be needed so far.
+    pub bytes: u64,
+    pub total_bytes: u64,
+    pub layers: usize,
+    pub total_layers: usize,
+}
+
+type Key = (Reference, Credentials);
+type Outcome = Option<Result<String>>;
+
+#[derive(Debug)]
+struct UnderWay {
+    outcome: watch::Receiver<Outcome>,
+    progress: watch::Receiver<PullProgress>,
+}
+
+/// Pulls, and knows what is being pulled.
+#[derive(Debug)]
+pub struct Puller {
+    client: Client,
+    under_way: Arc<Mutex<HashMap<Key, UnderWay>>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl From<registry_client::Error> for Failure {
+    fn from(error: registry_client::Error) -> Self {
+        let code = match &error {
+            registry_client::Error::NotFound { .. } => Code::NotFound,
+            _ => Code::Unknown,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl Puller {
+    pub fn new(settings: &Settings) -> Result<Self> {
+        let mut hosts = BTreeMap::new();
+        for (name, registry) in &settings.registries {
+            let certificates = match &registry.certificates {
+                Some(path) => std::fs::read(path)
+                    .doing(format!("reading the certificates {}", path.display()))?,
+                None => Vec::new(),
+            };
+            let host = HostSettings {
+                mirrors: registry.mirrors.clone(),
+                mirrors_only: registry.mirrors_only,
+                plain_http: registry.plain_http,
+                certificates,
+            };
+            hosts.insert(name.clone(), host);
+        }
+        let client = Client::new(hosts, Limits::default())?;
+        Ok(Self { client, under_way: Arc::default() })
+    }
+
+    /// What is being pulled, and how far it is.
+    pub fn under_way(&self) -> Vec<PullProgress> {
+        locked(&self.under_way).values().map(|pull| pull.progress.borrow().clone()).collect()
+    }
+
+    /// Pulls, or waits for the same pull. Gives the image's id.
+    pub async fn pull(&self, store: &Arc<Store>, request: PullRequest) -> Result<String> {
+        let name = Reference::parse(&request.image).map_err(|error| {
+            Failure::invalid(format!("failed to parse image reference {:?}: {error}", request.image))
+        })?;
+        let credentials = credentials(request.auth.as_ref(), name.registry())?;
+        let mut outcome = self.join(store, (name, credentials));
+        let done = outcome.wait_for(Option::is_some).await.map(|seen| seen.clone());
+        match done {
+            Ok(Some(outcome)) => outcome,
+            _ => Err(Failure::new(Code::Internal, "the pull ended without an outcome")),
+        }
+    }
+
+    /// The pull for this key, started if nobody has.
+    fn join(&self, store: &Arc<Store>, key: Key) -> watch::Receiver<Outcome> {
+        let mut under_way = locked(&self.under_way);
+        if let Some(pull) = under_way.get(&key) {
+            return pull.outcome.clone();
+        }
+        let (sender, outcome) = watch::channel(None);
+        let start = PullProgress { image: key.0.to_string(), ..Default::default() };
+        let (progress_sender, progress) = watch::channel(start);
+        under_way.insert(key.clone(), UnderWay { outcome: outcome.clone(), progress });
+        drop(under_way);
+        let (client, store, all) =
+            (self.client.clone(), Arc::clone(store), Arc::clone(&self.under_way));
+        tokio::spawn(async move {
+            let pulled = tokio::spawn(pull(client, store, key.clone(), progress_sender)).await;
+            let outcome = pulled.unwrap_or_else(|error| {
+                Err(Failure::new(Code::Internal, format!("the pull's task: {error}")))
+            });
+            locked(&all).remove(&key);
+            sender.send_replace(Some(outcome));
+        });
+        outcome
+    }
+}
+
+async fn pull(
+    client: Client,
+    store: Arc<Store>,
+    (name, credentials): Key,
+    progress: watch::Sender<PullProgress>,
+) -> Result<String> {
+    let doing = format!("failed to pull and unpack image \"{name}\"");
+    let resolved = client
+        .resolve(&name, &credentials)
+        .await
+        .doing(format!("{doing}: failed to resolve reference \"{name}\""))?;
+    let handle = Handle::current();
+    let top = resolved.descriptor.clone();
+    let source = RegistrySource::new(client, resolved, handle);
+    let naming = Naming { names: vec![name], pinned: false, preloaded: false };
+    let watched = Watched { sender: progress, content: Mutex::default() };
+    crate::failure::blocking(move || {
+        let record = store.assemble(&source, &top, &naming, &watched)?;
+        // What an image no longer leads to is nobody's.
+        Ok(record.id.to_string())
+    })
+    .await
+    .doing(doing)
+}
+
+/// Adds the steps of a pull up to sums.
+struct Watched {
+    sender: watch::Sender<PullProgress>,
+    content: Mutex<HashMap<Digest, (u64, u64)>>,
+}
+
+impl Progress for Watched {
+    fn step(&self, step: Step) {
+        match step {
+            Step::Received { digest: Some(digest), done, total } => {
+                self.content(digest, done, total.unwrap_or(done));
+            }
+            Step::Present { digest, bytes } => self.content(digest, bytes, bytes),
+            Step::Layers { done, of } => self.sender.send_modify(|progress| {
+                progress.layers = done;
+                progress.total_layers = of;
+            }),
+            Step::Received { digest: None, .. } | Step::Unpacking { .. } => {}
+        }
+    }
+}
+
+impl Watched {
+    fn content(&self, digest: Digest, done: u64, total: u64) {
+        let mut content = locked(&self.content);
+        content.insert(digest, (done, total));
+        let bytes = content.values().map(|(done, _)| done).sum();
+        let total_bytes = content.values().map(|(_, total)| total).sum();
+        drop(content);
+        self.sender.send_modify(|progress| {
+            progress.bytes = bytes;
+            progress.total_bytes = total_bytes;
+        });
+    }
+}
+
+/// What a caller brings, for this registry.
+///
+/// upstream: containerd internal/cri/server/images/image_pull.go (ParseAuth)
+fn credentials(auth: Option<&v1::AuthConfig>, registry: &str) -> Result<Credentials> {
+    let Some(auth) = auth else { return Ok(Credentials::None) };
+    if !auth.server_address.is_empty() && !is_for(&auth.server_address, registry) {
+        return Ok(Credentials::None);
+    }
+    if !auth.username.is_empty() {
+        let (user, password) = (auth.username.clone(), auth.password.clone());
+        return Ok(Credentials::Password { user, password });
+    }
+    if !auth.identity_token.is_empty() {
+        return Ok(Credentials::Identity { token: auth.identity_token.clone() });
+    }
+    if !auth.auth.is_empty() {
+        let wrong = || Failure::invalid("auth is no base64 of user:password");
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(auth.auth.trim())
+            .map_err(|_| wrong())?;
+        let text = String::from_utf8(bytes).map_err(|_| wrong())?;
+        let (user, password) = text.split_once(':').ok_or_else(wrong)?;
+        let password = password.trim_end_matches('\0');
+        return Ok(Credentials::Password { user: user.to_owned(), password: password.to_owned() });
+    }
+    if !auth.registry_token.is_empty() {
+        return Ok(Credentials::Token { token: auth.registry_token.clone() });
+    }
+    Ok(Credentials::None)
+}
+
+/// Whether credentials for this server are for the registry of an image.
+fn is_for(server: &str, registry: &str) -> bool {
+    let host = server.split_once("://").map_or(server, |(_, rest)| rest);
+    let host = host.split('/').next().unwrap_or_default();
+    let hub = |host: &str| {
+        matches!(host, "docker.io" | "index.docker.io" | "registry-1.docker.io")
+    };
+    host == registry || (hub(host) && hub(registry))
+}

@@ -1,0 +1,29 @@
+//! The embedded runtime: CRI v1 over image-store, pod-supervisor and a network of its own.
+//!
+//! [`Runtime`] is the server: [`Runtime::open`] takes over what a former one left,
+//! [`Runtime::serve`] answers on a socket, [`Runtime::routes`] is the same as a service for a
+//! client in this process. It knows nothing of kubelets; pods outlive it.
+
+mod book;
+mod clock;
+mod durable;
+mod events;
+mod failure;
+mod filters;
+mod identity;
+mod images;
+mod network;
+mod records;
+mod runtime;
+mod serve;
+mod service;
+mod settings;
+mod signals;
+mod specification;
+mod streams;
+mod supervision;
+
+pub use failure::{Failure, Result};
+pub use images::Images;
+pub use runtime::Runtime;
+pub use settings::{CgroupDriver, RegistrySettings, Settings};

@@ -1,0 +1,169 @@
+//! Pod networks: by CNI plugins where a configuration for them is there, otherwise by a bridge of
+//! our own, so that a bare machine needs nothing.
+//!
+//! Rule: what is going to be done is in the sandbox's record, on the disk, before it is done; what
+//! is in no record is taken down when the server starts. Taking down is idempotent and uses only
+//! the record, not today's configuration. Neither way is ever mixed for one pod.
+
+mod addresses;
+mod built_in;
+mod cni;
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cri_wire::v1;
+use netlink::Socket;
+
+use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::records::{NetworkKind, NetworkRecord, SandboxRecord};
+
+pub use addresses::Subnet;
+pub use built_in::{BuiltIn, BuiltInSettings};
+pub use cni::{Cni, CniSettings};
+
+/// The name of a pod's link inside its namespace.
+pub(crate) const INSIDE: &str = "eth0";
+
+impl From<netlink::Error> for Failure {
+    fn from(error: netlink::Error) -> Self {
+        Self::plain(error.to_string())
+    }
+}
+
+/// What the network needs to know of a pod.
+#[derive(Debug, Clone)]
+pub struct PodNetwork {
+    pub sandbox: String,
+    pub config: v1::PodSandboxConfig,
+}
+
+impl PodNetwork {
+    pub fn of(record: &SandboxRecord) -> Self {
+        Self { sandbox: record.id.clone(), config: record.config.clone().unwrap_or_default() }
+    }
+
+    /// Ports of the host that lead to the pod.
+    pub(crate) fn host_ports(&self) -> impl Iterator<Item = &v1::PortMapping> {
+        self.config.port_mappings.iter().filter(|mapping| mapping.host_port > 0)
+    }
+}
+
+/// Both ways, and which of them is used for new pods.
+#[derive(Debug)]
+pub struct Network {
+    cni: Cni,
+    built_in: Arc<BuiltIn>,
+    folder: PathBuf,
+}
+
+impl Network {
+    /// `folder` is where namespaces are pinned.
+    pub fn new(folder: PathBuf, cni: CniSettings, built_in: BuiltInSettings) -> Result<Self> {
+        crate::durable::make_folder(&folder)?;
+        let built_in = Arc::new(BuiltIn::new(built_in)?);
+        Ok(Self { cni: Cni::new(cni), built_in, folder })
+    }
+
+    /// Where the namespace of a sandbox is pinned.
+    pub fn namespace_path(&self, sandbox: &str) -> PathBuf {
+        self.folder.join(sandbox)
+    }
+
+    /// Whether pods can get a network now; otherwise why not.
+    pub async fn readiness(&self) -> std::result::Result<(), String> {
+        match self.cni.configuration().await {
+            Ok(Some(configuration)) => self.cni.readiness(&configuration).await,
+            Ok(None) => self.built_in.readiness(),
+            Err(failure) => Err(failure.text),
+        }
+    }
+
+    /// Which way a new pod's network is made, with everything that undoing it needs.
+    pub async fn plan(&self, pod: &PodNetwork) -> Result<NetworkRecord> {
+        let namespace = self.namespace_path(&pod.sandbox).display().to_string();
+        let record = NetworkRecord { namespace, ..Default::default() };
+        match self.cni.configuration().await? {
+            Some(configuration) => Ok(NetworkRecord {
+                kind: NetworkKind::Cni.into(),
+                cni_configuration: configuration.text,
+                ..record
+            }),
+            None => {
+                let (link, addresses) = self.built_in.reserve(pod)?;
+                let kind = NetworkKind::BuiltIn.into();
+                Ok(NetworkRecord { kind, link, addresses, ..record })
+            }
+        }
+    }
+
+    /// Does what the plan says; the record then has the addresses. When it fails, what was done is
+    /// undone as far as it can be, and the record still says what may be left.
+    pub async fn set_up(
+        &self,
+        pod: &PodNetwork,
+        mut record: NetworkRecord,
+        namespace: OwnedFd,
+    ) -> Result<NetworkRecord> {
+        let namespace = blocking(move || {
+            netlink::in_namespace(namespace.as_fd(), || {
+                let mut routes = Socket::routes()?;
+                let loopback = routes.link("lo")?;
+                routes.set_up(loopback.index)
+            })?;
+            Ok(namespace)
+        })
+        .await
+        .doing("bringing the pod's loopback up")?;
+        match record.kind() {
+            NetworkKind::Cni => {
+                let result = self.cni.add(pod, &record).await?;
+                record.addresses = cni::addresses_of(&result, INSIDE)?;
+                record.cni_result = result;
+            }
+            NetworkKind::BuiltIn => {
+                let (built_in, pod) = (Arc::clone(&self.built_in), pod.clone());
+                let plan = record.clone();
+                blocking(move || built_in.add(&pod, &plan, namespace.as_fd())).await?;
+            }
+        }
+        record.complete = true;
+        Ok(record)
+    }
+
+    /// Undoes everything, also what was only planned. The namespace's name goes too.
+    pub async fn tear_down(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
+        let path = PathBuf::from(&record.namespace);
+        match record.kind() {
+            NetworkKind::Cni => {
+                let gone = self.cni.remove(pod, record).await;
+                // A set-up that never came to its end may have nothing to take down.
+                match gone {
+                    Err(failure) if record.complete => return Err(failure),
+                    Err(failure) => tracing::warn!(%failure, "taking a half-made network down"),
+                    Ok(()) => {}
+                }
+            }
+            NetworkKind::BuiltIn => {
+                let (built_in, pod, record) =
+                    (Arc::clone(&self.built_in), pod.clone(), record.clone());
+                blocking(move || built_in.remove(&pod, &record)).await?;
+            }
+        }
+        blocking(move || Ok(netlink::unpin_namespace(&path)?)).await
+    }
+
+    /// At start: adopts the networks of these pods and takes down what belongs to none.
+    pub async fn adopt(&self, pods: Vec<(PodNetwork, NetworkRecord)>) -> Result<()> {
+        let known: Vec<String> = pods.iter().map(|(pod, _)| pod.sandbox.clone()).collect();
+        for name in crate::durable::names_in(&self.folder)? {
+            if !known.contains(&name) {
+                let path = self.folder.join(name);
+                blocking(move || Ok(netlink::unpin_namespace(&path)?)).await?;
+            }
+        }
+        let built_in = Arc::clone(&self.built_in);
+        blocking(move || built_in.adopt(pods)).await
+    }
+}

@@ -1,0 +1,289 @@
+//! The built-in network: one bridge, a pair of links for each pod, addresses in turn, masquerading
+//! and host ports by one nftables table that is replaced as a whole.
+//!
+//! Rule: the table always follows from the pods in memory, which follow from the records, so a
+//! rule of a pod that is gone cannot stay. Bridge and table go with the last pod. One change at a
+//! time; each takes milliseconds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use netlink::{LinkKind, Ruleset, Socket};
+
+use super::addresses::Subnet;
+use super::{INSIDE, PodNetwork};
+use crate::failure::{Failure, Result};
+use crate::records::{NetworkKind, NetworkRecord};
+
+mod rules;
+#[cfg(test)]
+mod tests;
+
+/// What an administrator may choose.
+#[derive(Debug, Clone)]
+pub struct BuiltInSettings {
+    pub bridge: String,
+    /// At most one for each version of the protocol; the first is the pod's main address.
+    pub subnets: Vec<Subnet>,
+    pub mtu: Option<u32>,
+}
+
+impl Default for BuiltInSettings {
+    fn default() -> Self {
+        let network = std::net::Ipv4Addr::new(10, 88, 0, 0).into();
+        Self {
+            bridge: "keelson0".to_owned(),
+            subnets: vec![Subnet { network, prefix: 16 }],
+            mtu: None,
+        }
+    }
+}
+
+/// A host port that leads to a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostPort {
+    pub(crate) transport: netlink::Transport,
+    pub(crate) host_port: u16,
+    pub(crate) container_port: u16,
+    /// None for every address of the machine.
+    pub(crate) host_address: Option<IpAddr>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) ports: Vec<HostPort>,
+    link: String,
+}
+
+#[derive(Debug)]
+pub struct BuiltIn {
+    settings: BuiltInSettings,
+    members: Mutex<Members>,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    pods: BTreeMap<String, Member>,
+    last: BTreeMap<bool, IpAddr>,
+}
+
+impl BuiltIn {
+    pub fn new(settings: BuiltInSettings) -> Result<Self> {
+        if settings.subnets.is_empty() {
+            return Err(Failure::invalid("the built-in network has no range of addresses"));
+        }
+        Ok(Self { settings, members: Mutex::default() })
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn table(&self) -> String {
+        format!("keelson-{}", self.settings.bridge)
+    }
+
+    pub(super) fn readiness(&self) -> std::result::Result<(), String> {
+        let firewall = Socket::firewall()
+            .and_then(|mut firewall| firewall.has_table(&self.table()))
+            .map_err(|error| format!("the built-in network needs nftables: {error}"));
+        firewall.map(drop)
+    }
+
+    /// Addresses and a link name for a new pod; taken from now on.
+    pub(super) fn reserve(&self, pod: &PodNetwork) -> Result<(String, Vec<String>)> {
+        let ports = host_ports(pod)?;
+        let mut members = self.members();
+        check_free(&members.pods, &pod.sandbox, &ports)?;
+        let taken: BTreeSet<IpAddr> =
+            members.pods.values().flat_map(|member| member.addresses.iter().copied()).collect();
+        let mut addresses = Vec::new();
+        for subnet in &self.settings.subnets {
+            let version = subnet.network.is_ipv4();
+            let last = members.last.get(&version).copied();
+            let address = subnet.next_free(last, &taken).ok_or_else(|| {
+                Failure::new(
+                    tonic::Code::ResourceExhausted,
+                    format!("all addresses of {subnet} are taken by pods"),
+                )
+            })?;
+            members.last.insert(version, address);
+            addresses.push(address);
+        }
+        // Fifteen letters are the kernel's limit.
+        let link = format!("keel{}", pod.sandbox.get(..11).unwrap_or(&pod.sandbox));
+        let texts = addresses.iter().map(ToString::to_string).collect();
+        let member = Member { addresses, ports, link: link.clone() };
+        members.pods.insert(pod.sandbox.clone(), member);
+        Ok((link, texts))
+    }
+
+    pub(super) fn add(
+        &self,
+        pod: &PodNetwork,
+        record: &NetworkRecord,
+        namespace: BorrowedFd<'_>,
+    ) -> Result<()> {
+        let members = self.members();
+        let member = members.pods.get(&pod.sandbox).cloned().ok_or_else(|| {
+            Failure::plain(format!("sandbox {} has no reserved address", pod.sandbox))
+        })?;
+        let mut routes = Socket::routes()?;
+        let bridge = self.ensure_bridge(&mut routes)?;
+        let alias = format!("keelson pod {}", pod.sandbox);
+        routes.add_pair((&record.link, &alias), (INSIDE, namespace), self.settings.mtu)?;
+        let port = routes.link(&record.link)?;
+        routes.join_bridge(port.index, bridge)?;
+        routes.set_up(port.index)?;
+        netlink::in_namespace(namespace, || {
+            let mut inside = Socket::routes()?;
+            let link = inside.link(INSIDE)?;
+            inside.set_up(link.index)?;
+            for (address, subnet) in member.addresses.iter().zip(&self.settings.subnets) {
+                inside.add_address(link.index, *address, subnet.prefix)?;
+                inside.add_default_route(link.index, subnet.gateway())?;
+            }
+            Ok(())
+        })?;
+        self.write_rules(&members)
+    }
+
+    pub(super) fn remove(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
+        let mut members = self.members();
+        let mut routes = Socket::routes()?;
+        if !record.link.is_empty() {
+            routes.remove_link(&record.link)?;
+        }
+        members.pods.remove(&pod.sandbox);
+        self.write_rules(&members)
+    }
+
+    /// At start: takes over these pods and removes links that belong to none.
+    pub(super) fn adopt(&self, pods: Vec<(PodNetwork, NetworkRecord)>) -> Result<()> {
+        let mut members = self.members();
+        for (pod, record) in pods {
+            if record.kind() != NetworkKind::BuiltIn || record.closed {
+                continue;
+            }
+            let addresses = record.addresses.iter().filter_map(|text| text.parse().ok()).collect();
+            let ports = host_ports(&pod).unwrap_or_default();
+            let member = Member { addresses, ports, link: record.link };
+            members.pods.insert(pod.sandbox, member);
+        }
+        let links: BTreeSet<&str> = members.pods.values().map(|pod| pod.link.as_str()).collect();
+        let mut routes = Socket::routes()?;
+        let Some(bridge) = routes.find_link(&self.settings.bridge)? else {
+            return self.write_rules(&members);
+        };
+        for link in routes.links()? {
+            let ours = link.kind == Some(LinkKind::Pair)
+                && link.master == Some(bridge.index)
+                && link.alias.starts_with("keelson pod ");
+            if ours && !links.contains(link.name.as_str()) {
+                routes.remove_link(&link.name)?;
+            }
+        }
+        self.write_rules(&members)
+    }
+
+    fn ensure_bridge(&self, routes: &mut Socket) -> Result<u32> {
+        let name = &self.settings.bridge;
+        if routes.find_link(name)?.is_none() {
+            routes.add_bridge(name, "keelson pods")?;
+        }
+        let bridge = routes.link(name)?;
+        if bridge.kind != Some(LinkKind::Bridge) {
+            return Err(Failure::plain(format!("link {name} is there and is no bridge")));
+        }
+        for subnet in &self.settings.subnets {
+            routes.add_address(bridge.index, subnet.gateway(), subnet.prefix)?;
+        }
+        routes.set_up(bridge.index)?;
+        if self.settings.subnets.iter().any(|subnet| subnet.network.is_ipv4()) {
+            switch_on("ipv4/ip_forward")?;
+            // Lets 127.0.0.1:port of the host lead to a pod; the guard chain keeps pods from
+            // reaching the host's loopback by the same door.
+            switch_on(&format!("ipv4/conf/{name}/route_localnet"))?;
+        }
+        if self.settings.subnets.iter().any(|subnet| subnet.network.is_ipv6()) {
+            switch_on("ipv6/conf/all/forwarding")?;
+        }
+        Ok(bridge.index)
+    }
+
+    /// Makes the kernel's rules those of the pods in memory.
+    fn write_rules(&self, members: &Members) -> Result<()> {
+        let mut firewall = Socket::firewall()?;
+        if members.pods.is_empty() {
+            firewall.remove_table(&self.table())?;
+            return Ok(Socket::routes()?.remove_link(&self.settings.bridge)?);
+        }
+        let rules: Ruleset =
+            rules::of(&self.settings.bridge, &self.settings.subnets, members.pods.values());
+        Ok(firewall.replace_table(&self.table(), &rules)?)
+    }
+}
+
+/// Two pods cannot have the same port of the same address.
+fn check_free(pods: &BTreeMap<String, Member>, own: &str, ports: &[HostPort]) -> Result<()> {
+    let overlap = |one: &HostPort, other: &HostPort| {
+        one.transport == other.transport
+            && one.host_port == other.host_port
+            && (one.host_address.is_none()
+                || other.host_address.is_none()
+                || one.host_address == other.host_address)
+    };
+    for (id, member) in pods.iter().filter(|(id, _)| *id != own) {
+        for port in ports {
+            if member.ports.iter().any(|taken| overlap(taken, port)) {
+                return Err(Failure::plain(format!(
+                    "host port {} is taken by sandbox {id}",
+                    port.host_port
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn host_ports(pod: &PodNetwork) -> Result<Vec<HostPort>> {
+    let number = |what: &str, port: i32| {
+        u16::try_from(port).ok().filter(|port| *port > 0).ok_or_else(|| {
+            Failure::invalid(format!("{what} {port} is no port; expected 1 to 65535"))
+        })
+    };
+    pod.host_ports()
+        .map(|mapping| {
+            let host_address = match mapping.host_ip.as_str() {
+                "" | "0.0.0.0" | "::" => None,
+                text => Some(text.parse().map_err(|_| {
+                    Failure::invalid(format!("host_ip {text:?} is no address"))
+                })?),
+            };
+            Ok(HostPort {
+                transport: match mapping.protocol() {
+                    cri_wire::v1::Protocol::Tcp => netlink::Transport::Tcp,
+                    cri_wire::v1::Protocol::Udp => netlink::Transport::Udp,
+                    cri_wire::v1::Protocol::Sctp => netlink::Transport::Sctp,
+                },
+                host_port: number("host_port", mapping.host_port)?,
+                container_port: number("container_port", mapping.container_port)?,
+                host_address,
+            })
+        })
+        .collect()
+}
+
+fn switch_on(setting: &str) -> Result<()> {
+    let path = Path::new("/proc/sys/net").join(setting);
+    if fs::read_to_string(&path).is_ok_and(|value| value.trim() == "1") {
+        return Ok(());
+    }
+    fs::write(&path, "1")
+        .map_err(|error| Failure::plain(format!("writing 1 to {}: {error}", path.display())))
+}

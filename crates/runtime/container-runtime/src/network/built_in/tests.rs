@@ -1,0 +1,80 @@
+//! Ports, their conflicts, and rules as values.
+
+use cri_wire::v1;
+
+use super::*;
+
+fn pod(id: &str, mappings: &[(i32, i32, &str)]) -> PodNetwork {
+    let port_mappings = mappings
+        .iter()
+        .map(|(host_port, container_port, host_ip)| v1::PortMapping {
+            protocol: 0,
+            container_port: *container_port,
+            host_port: *host_port,
+            host_ip: (*host_ip).to_owned(),
+        })
+        .collect();
+    let config = v1::PodSandboxConfig { port_mappings, ..Default::default() };
+    PodNetwork { sandbox: format!("{id:0<64}"), config }
+}
+
+#[test]
+fn pods_get_addresses_in_turn_and_ports_once() {
+    let network = BuiltIn::new(BuiltInSettings::default()).unwrap();
+    let (link, addresses) = network.reserve(&pod("a", &[(8080, 80, "")])).unwrap();
+    assert_eq!((link.as_str(), &addresses[..]), ("keela0000000000", &["10.88.0.2".to_owned()][..]));
+    let (_, addresses) = network.reserve(&pod("b", &[(8080, 80, "10.0.0.9")])).unwrap_or_default();
+    assert!(addresses.is_empty(), "the port is taken on every address");
+    let (_, addresses) = network.reserve(&pod("c", &[(0, 80, ""), (8081, 80, "10.0.0.9")])).unwrap();
+    assert_eq!(addresses, ["10.88.0.3"]);
+    assert!(network.reserve(&pod("d", &[(8081, 1, "10.0.0.8")])).is_ok(), "another address");
+}
+
+#[test]
+fn wrong_ports_and_addresses_are_refused() {
+    let network = BuiltIn::new(BuiltInSettings::default()).unwrap();
+    for mappings in [[(70_000, 80, "")], [(80, 0, "")], [(80, 80, "here")]] {
+        let failure = network.reserve(&pod("a", &mappings)).unwrap_err();
+        assert_eq!(failure.code, tonic::Code::InvalidArgument, "{mappings:?}");
+    }
+}
+
+#[test]
+fn a_full_range_says_so() {
+    let settings = BuiltInSettings {
+        subnets: vec!["10.0.0.0/30".parse().unwrap()],
+        ..BuiltInSettings::default()
+    };
+    let network = BuiltIn::new(settings).unwrap();
+    assert_eq!(network.reserve(&pod("a", &[])).unwrap().1, ["10.0.0.2"]);
+    let failure = network.reserve(&pod("b", &[])).unwrap_err();
+    assert_eq!(failure.code, tonic::Code::ResourceExhausted);
+}
+
+#[test]
+fn rules_forward_only_to_addresses_of_the_same_version() {
+    let subnets = ["10.88.0.0/16".parse().unwrap(), "fd00::/64".parse().unwrap()];
+    let ports = |host: &str| {
+        vec![HostPort {
+            transport: netlink::Transport::Udp,
+            host_port: 53,
+            container_port: 1053,
+            host_address: host.parse().ok(),
+        }]
+    };
+    let member = |host: &str| Member {
+        addresses: vec!["10.88.0.2".parse().unwrap(), "fd00::2".parse().unwrap()],
+        ports: ports(host),
+        link: String::new(),
+    };
+    let forwards = |host: &str| {
+        let rules = rules::of("keelson0", &subnets, [member(host)].iter());
+        let names: Vec<_> = rules.chains.iter().map(|chain| chain.name.as_str()).collect();
+        assert_eq!(names, ["guard", "arriving", "own", "leaving"]);
+        assert_eq!(rules.chains[1].rules, rules.chains[2].rules);
+        rules.chains[1].rules.len()
+    };
+    assert_eq!(forwards(""), 2);
+    assert_eq!(forwards("192.0.2.1"), 1);
+    assert_eq!(forwards("2001:db8::1"), 1);
+}

@@ -1,0 +1,186 @@
+//! CNI: networks that plugins of the machine make.
+//!
+//! Rule: a pod keeps the configuration that it was added with, from its record, so that taking it
+//! down does not depend on what an administrator changed since. A plugin has a deadline and limits
+//! on what it may say; one that fails an ADD is followed by a DEL of the whole list.
+//!
+//! upstream: containernetworking/cni SPEC.md and libcni; containerd internal/cri/server/sandbox_run.go
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base64::Engine as _;
+use serde_json::{Map, Value, json};
+
+use super::{INSIDE, PodNetwork};
+use crate::durable;
+use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::records::NetworkRecord;
+
+mod arguments;
+mod configuration;
+mod plugin;
+mod result;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use configuration::Configuration;
+pub(crate) use result::addresses_of;
+
+/// Where things are.
+#[derive(Debug, Clone)]
+pub struct CniSettings {
+    pub configurations: PathBuf,
+    pub plugins: Vec<PathBuf>,
+    /// Where results are kept for tools and for DEL, as libcni keeps them.
+    pub results: PathBuf,
+    pub deadline: Duration,
+}
+
+impl Default for CniSettings {
+    fn default() -> Self {
+        Self {
+            configurations: PathBuf::from("/etc/cni/net.d"),
+            plugins: vec![PathBuf::from("/opt/cni/bin")],
+            results: PathBuf::from("/var/lib/cni/results"),
+            deadline: Duration::from_secs(60),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Cni {
+    settings: CniSettings,
+}
+
+impl Cni {
+    pub fn new(settings: CniSettings) -> Self {
+        Self { settings }
+    }
+
+    /// The configuration that new pods get; none when the folder has none. Read each time: it is
+    /// small, and then nothing can have been missed.
+    pub(super) async fn configuration(&self) -> Result<Option<Configuration>> {
+        let folder = self.settings.configurations.clone();
+        blocking(move || configuration::first_in(&folder)).await
+    }
+
+    /// Asks the plugins whether they could work now, where their version knows the question.
+    pub(super) async fn readiness(
+        &self,
+        configuration: &Configuration,
+    ) -> std::result::Result<(), String> {
+        if !configuration.at_least((1, 1, 0)) {
+            return Ok(());
+        }
+        for entry in &configuration.plugins {
+            let call = plugin::Call {
+                command: "STATUS",
+                kind: &entry.kind,
+                pod: None,
+                input: entry.input(configuration, None, &Map::new()),
+            };
+            if let Err(failure) = plugin::run(&self.settings, &call).await {
+                return Err(failure.text);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs ADD of every plugin; gives the last result, as JSON.
+    pub(super) async fn add(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<Vec<u8>> {
+        let configuration = Configuration::parse("the pod's record", &record.cni_configuration)?;
+        match self.add_all(&configuration, pod, record).await {
+            Ok(result) => {
+                self.remember(&configuration, pod, record, &result).await?;
+                Ok(result.to_string().into_bytes())
+            }
+            Err(failure) => {
+                if let Err(after) = self.remove(pod, record).await {
+                    tracing::warn!(sandbox = pod.sandbox, %after, "DEL after a failed ADD");
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    async fn add_all(
+        &self,
+        configuration: &Configuration,
+        pod: &PodNetwork,
+        record: &NetworkRecord,
+    ) -> Result<Value> {
+        let capabilities = arguments::capabilities(pod)?;
+        let mut previous = None;
+        for entry in &configuration.plugins {
+            let call = plugin::Call {
+                command: "ADD",
+                kind: &entry.kind,
+                pod: Some((pod, &record.namespace)),
+                input: entry.input(configuration, previous.as_ref(), &capabilities),
+            };
+            let answer = plugin::run(&self.settings, &call).await?;
+            previous = Some(result::read(&entry.kind, &answer)?);
+        }
+        previous.ok_or_else(|| Failure::plain("the CNI configuration has no plugin"))
+    }
+
+    /// Runs DEL of every plugin, the last first. What is gone is fine to the plugins.
+    pub(super) async fn remove(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
+        let configuration = Configuration::parse("the pod's record", &record.cni_configuration)?;
+        let capabilities = arguments::capabilities(pod)?;
+        let previous = if configuration.at_least((0, 4, 0)) {
+            serde_json::from_slice::<Value>(&record.cni_result).ok()
+        } else {
+            None
+        };
+        // A namespace that a reboot took away has no path any more.
+        let there = std::path::Path::new(&record.namespace).exists();
+        let namespace = if there { record.namespace.as_str() } else { "" };
+        for entry in configuration.plugins.iter().rev() {
+            let call = plugin::Call {
+                command: "DEL",
+                kind: &entry.kind,
+                pod: Some((pod, namespace)),
+                input: entry.input(&configuration, previous.as_ref(), &capabilities),
+            };
+            plugin::run(&self.settings, &call).await?;
+        }
+        let path = self.result_path(&configuration, pod);
+        blocking(move || durable::remove_file(&path)).await
+    }
+
+    fn result_path(&self, configuration: &Configuration, pod: &PodNetwork) -> PathBuf {
+        self.settings.results.join(format!("{}-{}-{INSIDE}", configuration.name, pod.sandbox))
+    }
+
+    /// Keeps the result where libcni keeps it, so that tools which look there find it.
+    async fn remember(
+        &self,
+        configuration: &Configuration,
+        pod: &PodNetwork,
+        record: &NetworkRecord,
+        result: &Value,
+    ) -> Result<()> {
+        let text = json!({
+            "kind": "cniCacheV1",
+            "containerId": pod.sandbox,
+            "config": base64::engine::general_purpose::STANDARD.encode(&record.cni_configuration),
+            "ifName": INSIDE,
+            "networkName": configuration.name,
+            "netns": record.namespace,
+            "cniArgs": arguments::pairs(pod),
+            "capabilityArgs": arguments::capabilities(pod)?,
+            "result": result,
+        })
+        .to_string();
+        let path = self.result_path(configuration, pod);
+        let folder = self.settings.results.clone();
+        blocking(move || {
+            durable::make_folder(&folder)?;
+            durable::write_whole(&path, text.as_bytes())
+        })
+        .await
+        .doing("keeping the CNI result")
+    }
+}

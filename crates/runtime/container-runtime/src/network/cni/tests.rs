@@ -1,0 +1,189 @@
+//! Configurations and results that others wrote, and plugins that are shell scripts.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use cri_wire::v1;
+
+use super::*;
+
+const LIST: &str = r#"{"cniVersion":"1.0.0","name":"pods","plugins":[
+  {"type":"first","capabilities":{"portMappings":true,"dns":false},"own":1},{"type":"second"}]}"#;
+
+fn pod() -> PodNetwork {
+    let mapping =
+        v1::PortMapping { host_port: 8080, container_port: 80, ..v1::PortMapping::default() };
+    let config = v1::PodSandboxConfig {
+        metadata: Some(v1::PodSandboxMetadata {
+            name: "web".to_owned(),
+            namespace: "default".to_owned(),
+            uid: "u1".to_owned(),
+            attempt: 0,
+        }),
+        port_mappings: vec![mapping],
+        ..Default::default()
+    };
+    PodNetwork { sandbox: "abc".to_owned(), config }
+}
+
+fn record(text: &str) -> NetworkRecord {
+    NetworkRecord {
+        namespace: "/proc/self/ns/net".to_owned(),
+        cni_configuration: text.as_bytes().to_vec(),
+        ..Default::default()
+    }
+}
+
+fn settings(folder: &Path) -> CniSettings {
+    CniSettings {
+        configurations: folder.join("net.d"),
+        plugins: vec![folder.to_owned()],
+        results: folder.join("results"),
+        deadline: Duration::from_secs(5),
+    }
+}
+
+fn plugin(folder: &Path, name: &str, script: &str) {
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn wrong_configurations_are_refused_with_a_reason() {
+    for (text, why) in [
+        ("", "EOF"),
+        ("[]", "no object"),
+        ("{}", "no name"),
+        (r#"{"name":"a/b","type":"x"}"#, "'/'"),
+        (r#"{"name":"a"}"#, "no type"),
+        (r#"{"name":"a","plugins":[]}"#, "no plugins"),
+        (r#"{"name":"a","plugins":[1]}"#, "no object"),
+        (r#"{"name":"a","plugins":{}}"#, "no list"),
+        (r#"{"name":"a","plugins":[{"type":"../sh"}]}"#, "plain name"),
+    ] {
+        let failure = Configuration::parse("x", text.as_bytes()).unwrap_err();
+        assert!(failure.text.contains(why), "{text}: {failure}");
+    }
+}
+
+#[test]
+fn the_first_readable_file_by_name_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(configuration::first_in(&folder.path().join("none")).unwrap(), None);
+    std::fs::write(folder.path().join("00-notes.txt"), "{}").unwrap();
+    assert_eq!(configuration::first_in(folder.path()).unwrap(), None);
+    std::fs::write(folder.path().join("10-bad.conflist"), "{").unwrap();
+    assert!(configuration::first_in(folder.path()).is_err());
+    std::fs::write(folder.path().join("20-good.conf"), r#"{"name":"b","type":"x"}"#).unwrap();
+    std::fs::write(folder.path().join("30-late.conflist"), LIST).unwrap();
+    assert_eq!(configuration::first_in(folder.path()).unwrap().unwrap().name, "b");
+}
+
+#[test]
+fn a_plugin_reads_its_fields_the_previous_result_and_the_capabilities_it_asked_for() {
+    let list = Configuration::parse("x", LIST.as_bytes()).unwrap();
+    let capabilities = arguments::capabilities(&pod()).unwrap();
+    let read = |at: usize, previous: Option<&Value>| -> Value {
+        serde_json::from_slice(&list.plugins[at].input(&list, previous, &capabilities)).unwrap()
+    };
+    let first = read(0, None);
+    assert_eq!(first["own"], 1);
+    assert_eq!((&first["name"], &first["cniVersion"]), (&json!("pods"), &json!("1.0.0")));
+    assert_eq!(first["runtimeConfig"]["portMappings"][0]["hostPort"], 8080);
+    assert!(first["runtimeConfig"].get("dns").is_none() && first.get("prevResult").is_none());
+    let second = read(1, Some(&json!({"ips": []})));
+    assert_eq!(second["prevResult"], json!({"ips": []}));
+    assert!(second.get("runtimeConfig").is_none());
+}
+
+#[test]
+fn addresses_are_those_of_the_pods_own_link() {
+    let of = |text: &str| addresses_of(text.as_bytes(), "eth0").map_err(|failure| failure.text);
+    let links = r#""interfaces":[{"name":"cni0"},{"name":"eth0","sandbox":"/n"}]"#;
+    let both = format!(
+        r#"{{{links},"ips":[{{"address":"fd00::2/64","interface":1}},
+           {{"address":"10.1.0.2/24","interface":1}},{{"address":"10.9.9.9/24","interface":0}}]}}"#
+    );
+    assert_eq!(of(&both).unwrap(), ["10.1.0.2", "fd00::2"]);
+    assert_eq!(of(r#"{"ips":[{"address":"10.1.0.3/24"}]}"#).unwrap(), ["10.1.0.3"]);
+    assert_eq!(of(r#"{"ip4":{"ip":"10.1.0.4/24"}}"#).unwrap(), ["10.1.0.4"]);
+    assert_eq!(of(r#"{"ips":[{"address":"fd00::3/64"}]}"#).unwrap(), ["fd00::3"]);
+    for wrong in ["{}", "[]", "", r#"{"ips":[{"address":7}]}"#, r#"{"ips":[{"interface":99}]}"#] {
+        assert!(of(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn bandwidths_are_quantities_within_limits() {
+    let mut pod = pod();
+    let mut with = |text: &str| {
+        let key = "kubernetes.io/ingress-bandwidth".to_owned();
+        pod.config.annotations.insert(key, text.to_owned());
+        arguments::capabilities(&pod).map(|all| all["bandwidth"]["ingressRate"].as_u64())
+    };
+    assert_eq!(with("10M").unwrap(), Some(10_000_000));
+    assert_eq!(with("1Ki").unwrap(), Some(1024));
+    for wrong in ["", "10", "fast", "2P", "-1M"] {
+        assert!(with(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn add_passes_results_on_and_delete_goes_backwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log").display().to_string();
+    let script = |name: &str, answer: &str| {
+        format!(
+            "cat >{log}.{name}.$CNI_COMMAND; echo $CNI_COMMAND {name} $CNI_CONTAINERID $CNI_IFNAME \
+             $CNI_ARGS >>{log}; [ $CNI_COMMAND = DEL ] || echo '{answer}'"
+        )
+    };
+    plugin(folder.path(), "first", &script("first", r#"{"ips":[{"address":"10.1.0.2/24"}]}"#));
+    plugin(folder.path(), "second", &script("second", r#"{"ips":[{"address":"10.1.0.2/24"}],"x":1}"#));
+    let cni = Cni::new(settings(folder.path()));
+    let mut record = record(LIST);
+    record.cni_result = cni.add(&pod(), &record).await.unwrap();
+    assert_eq!(addresses_of(&record.cni_result, "eth0").unwrap(), ["10.1.0.2"]);
+    let kept = folder.path().join("results/pods-abc-eth0");
+    let cached: Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
+    assert_eq!((&cached["kind"], &cached["result"]["x"]), (&json!("cniCacheV1"), &json!(1)));
+    cni.remove(&pod(), &record).await.unwrap();
+    assert!(!kept.exists());
+    let lines = std::fs::read_to_string(&log).unwrap();
+    let order: Vec<String> =
+        lines.lines().map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(order, ["ADD first", "ADD second", "DEL second", "DEL first"]);
+    assert!(lines.contains("abc eth0 IgnoreUnknown=1;K8S_POD_NAMESPACE=default"), "{lines}");
+    let del: Value =
+        serde_json::from_slice(&std::fs::read(format!("{log}.first.DEL")).unwrap()).unwrap();
+    assert_eq!(del["prevResult"]["x"], 1);
+}
+
+#[tokio::test]
+async fn a_failed_add_is_followed_by_deletes_and_tells_the_plugins_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log").display().to_string();
+    plugin(folder.path(), "first", &format!("echo $CNI_COMMAND >>{log}; echo '{{}}'"));
+    let refuse = r#"[ $CNI_COMMAND = DEL ] || { echo '{"code":7,"msg":"no room","details":"at all"}'; exit 1; }"#;
+    plugin(folder.path(), "second", refuse);
+    let cni = Cni::new(settings(folder.path()));
+    let failure = cni.add(&pod(), &record(LIST)).await.unwrap_err();
+    assert_eq!(failure.text, "plugin second ADD failed: no room; at all");
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "ADD\nDEL\n");
+}
+
+#[tokio::test]
+async fn a_plugin_that_hangs_is_killed_and_one_that_floods_is_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(folder.path());
+    settings.deadline = Duration::from_millis(300);
+    plugin(folder.path(), "first", "exec sleep 100");
+    plugin(folder.path(), "second", "true");
+    let failure = Cni::new(settings.clone()).add(&pod(), &record(LIST)).await.unwrap_err();
+    assert_eq!(failure.code, tonic::Code::DeadlineExceeded, "{failure}");
+    settings.deadline = Duration::from_secs(20);
+    plugin(folder.path(), "first", "head -c 5000000 /dev/zero");
+    let failure = Cni::new(settings).add(&pod(), &record(LIST)).await.unwrap_err();
+    assert!(failure.text.contains("its result"), "{failure}");
+}

@@ -1,0 +1,169 @@
+//! The runtime itself: what it has, how it starts, and how it takes over what a former process of
+//! it left.
+//!
+//! Rule: a change runs to its end also when its caller goes away, because half of one helps nobody;
+//! so every change is a task of its own. What was half made when the process died is taken down
+//! at the next start, before anything is served.
+
+mod conditions;
+mod container_create;
+mod container_run;
+mod container_views;
+pub(crate) mod execs;
+mod launching;
+mod pod_files;
+mod recovery;
+mod sandbox_run;
+mod sandbox_stop;
+mod sandbox_views;
+mod stats;
+mod telling;
+mod terminal;
+mod updates;
+
+pub(crate) use terminal::Terminal;
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cgroup_files::{Controller, Hierarchy, Version};
+use pod_supervisor::launch::Program;
+
+use crate::book::Book;
+use crate::events::Events;
+use crate::failure::{Doing as _, Failure, Result};
+use crate::images::{Images, Puller};
+use crate::network::Network;
+use crate::settings::Settings;
+use crate::streams::Streams;
+use crate::specification::{Abilities, Machine, PodPlaces, capabilities};
+
+/// The embedded runtime. Clones are the same one.
+#[derive(Clone)]
+pub struct Runtime {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) machine: Arc<Machine>,
+    pub(crate) hierarchy: Arc<Hierarchy>,
+    pub(crate) images: Images,
+    pub(crate) network: Arc<Network>,
+    pub(crate) book: Book,
+    pub(crate) events: Events,
+    pub(crate) usage: Arc<stats::Usage>,
+    pub(crate) program: Arc<Program>,
+    pub(crate) streams: Streams,
+}
+
+impl Runtime {
+    /// Opens the folders and takes over what is there. Must be called inside a tokio runtime.
+    pub async fn open(settings: Settings) -> Result<Self> {
+        for folder in [&settings.root, &settings.state] {
+            crate::durable::make_folder(folder)?;
+        }
+        let images = Images::open(&settings.root, Puller::new(&settings)?)?;
+        let network = Network::new(
+            settings.state.join("netns"),
+            settings.cni.clone(),
+            settings.built_in_network.clone(),
+        )?;
+        let hierarchy = Hierarchy::detect()
+            .map_err(|error| Failure::plain(format!("the machine's control groups: {error}")))?;
+        let (streams, listener) = Streams::bind(settings.streams).await?;
+        let runtime = Self {
+            machine: Arc::new(look_at_machine(&hierarchy)?),
+            book: Book::open(&settings.root.join("runtime"))?,
+            events: Events::default(),
+            usage: Arc::default(),
+            program: Arc::new(supervisor_program(&settings)?),
+            images,
+            network: Arc::new(network),
+            hierarchy: Arc::new(hierarchy),
+            settings: Arc::new(settings),
+            streams,
+        };
+        runtime.recover().await?;
+        tokio::spawn(runtime.streams.clone().serve(runtime.clone(), listener));
+        Ok(runtime)
+    }
+
+    /// Runs a change to its end, whether or not somebody still waits for it.
+    pub(crate) async fn to_its_end<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        match tokio::spawn(change).await {
+            Ok(outcome) => outcome,
+            Err(error) => Err(Failure::new(tonic::Code::Internal, format!("a task: {error}"))),
+        }
+    }
+}
+
+impl Runtime {
+    /// The folder of a pod's supervisor. Short: a socket's path has 107 letters.
+    pub(crate) fn pod_folder(&self, sandbox: &str) -> PathBuf {
+        self.settings.state.join("pods").join(sandbox.get(..16).unwrap_or(sandbox))
+    }
+
+    /// The files that a pod's containers share.
+    pub(crate) fn places(&self, sandbox: &str) -> PodPlaces {
+        PodPlaces::new(&self.pod_folder(sandbox).join("shared"))
+    }
+
+    /// What lasts of a container beside its record.
+    pub(crate) fn container_folder(&self, container: &str) -> PathBuf {
+        self.settings.root.join("containers").join(container)
+    }
+
+    /// Mounts of a container that the runtime makes.
+    pub(crate) fn container_mounts(&self, container: &str) -> PathBuf {
+        self.settings.state.join("mounts").join(container.get(..32).unwrap_or(container))
+    }
+}
+
+fn supervisor_program(settings: &Settings) -> Result<Program> {
+    let program = match &settings.supervisor {
+        Some(path) => Program::from_file(path),
+        None => Program::own(),
+    };
+    program.map_err(|error| Failure::plain(error.to_string()))
+}
+
+fn look_at_machine(hierarchy: &Hierarchy) -> Result<Machine> {
+    let status =
+        std::fs::read_to_string("/proc/self/status").doing("reading /proc/self/status")?;
+    let set = capabilities::own_bounding_set(&status);
+    let may_lower_score = capabilities::has(set, "SYS_RESOURCE");
+    let own_score = std::fs::read_to_string("/proc/self/oom_score_adj")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0);
+    let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let enabled = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled");
+    let apparmor = enabled.is_ok_and(|text| text.starts_with('Y'));
+    let unified = hierarchy.version() == Version::V2;
+    let root = hierarchy
+        .group("/")
+        .map_err(|error| Failure::plain(format!("the root of the control groups: {error}")))?;
+    let swap_file = if unified { "memory.swap.max" } else { "memory.memsw.limit_in_bytes" };
+    // Version 2 has the file in every group but the root.
+    let swap = root.folder(Controller::Memory).is_some_and(|folder| {
+        if unified { swap_below(&folder, swap_file) } else { folder.join(swap_file).exists() }
+    });
+    Ok(Machine {
+        hostname,
+        capabilities: set,
+        lowest_oom_score: if may_lower_score { -1000 } else { own_score },
+        apparmor,
+        selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
+        unified_cgroups: unified,
+        abilities: Abilities {
+            swap,
+            huge_pages: root.folder(Controller::HugeTlb).is_some(),
+        },
+    })
+}
+
+fn swap_below(folder: &std::path::Path, name: &str) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    entries.flatten().any(|entry| entry.path().join(name).exists())
+}

@@ -1,0 +1,267 @@
+//! CreateContainer: everything about a container is decided and written; nothing runs yet.
+//!
+//! Order: name, record, views of images, the specification, created. What fails is taken back.
+//!
+//! upstream: containerd internal/cri/server/container_create.go
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cri_wire::v1;
+use cri_wire::v1::ContainerEventType as Kind;
+use image_store::{ImageConfig, ImageRecord, Store};
+use prost::Message as _;
+
+use super::Runtime;
+use crate::book::{Container, Sandbox, container_name};
+use crate::clock::nanoseconds;
+use crate::durable;
+use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::identity;
+use crate::records::{ContainerRecord, ContainerStage, SandboxStage};
+use crate::signals;
+use crate::specification::{Ingredients, container_spec};
+
+/// The file with a container's specification, in its folder.
+pub(super) const SPECIFICATION: &str = "specification";
+
+impl Runtime {
+    pub async fn create_container(&self, request: v1::CreateContainerRequest) -> Result<String> {
+        let runtime = self.clone();
+        self.to_its_end(async move { runtime.create(request).await }).await
+    }
+
+    async fn create(&self, request: v1::CreateContainerRequest) -> Result<String> {
+        let sandbox = self
+            .book
+            .sandbox(&request.pod_sandbox_id)
+            .doing(format!("failed to find sandbox id {:?}", request.pod_sandbox_id))?;
+        let config = request.config.unwrap_or_default();
+        let pod = sandbox.record();
+        if pod.stage() != SandboxStage::Ready {
+            return Err(Failure::plain(format!("sandbox {:?} is not running", sandbox.id)));
+        }
+        if config.metadata.is_none() {
+            return Err(Failure::plain("container config must include metadata"));
+        }
+        let sandbox_config = request.sandbox_config.unwrap_or_default();
+        if sandbox_config.metadata.is_none() {
+            return Err(Failure::plain("pod sandbox config must include metadata"));
+        }
+        let id = identity::fresh()?;
+        let mut record = ContainerRecord {
+            id: id.clone(),
+            sandbox_id: sandbox.id.clone(),
+            config: Some(config.clone()),
+            created_at: nanoseconds(),
+            ..Default::default()
+        };
+        let name = container_name(&record, Some(&pod));
+        let shown = name.trim_start_matches("container/").to_owned();
+        self.book.reserve(&name, &id).doing(format!(
+            "failed to reserve container name {shown:?}; check if another CreateContainer request is in progress"
+        ))?;
+        let found = self.image_of(&config).await;
+        let (image, image_config) = match found {
+            Ok(found) => found,
+            Err(failure) => {
+                self.book.release(&id);
+                return Err(failure);
+            }
+        };
+        record.image_id = image.id.to_string();
+        record.log_path = log_path(&sandbox_config, &config);
+        record.stop_signal = signals::of_stop(config.stop_signal(), &image_config.config.stop_signal);
+        record.resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
+        let container = match self.book.add_container(record).await {
+            Ok(container) => container,
+            Err(failure) => {
+                self.book.release(&id);
+                return Err(failure);
+            }
+        };
+        match self.furnish(&container, &sandbox, sandbox_config, image_config).await {
+            Ok(()) => {
+                self.tell(&id, &sandbox.id, Kind::ContainerCreatedEvent);
+                Ok(id)
+            }
+            Err(failure) => {
+                self.dispose_container(&container).await?;
+                Err(failure)
+            }
+        }
+    }
+
+    async fn image_of(&self, config: &v1::ContainerConfig) -> Result<(ImageRecord, ImageConfig)> {
+        let name = config.image.as_ref().map(|image| image.image.clone()).unwrap_or_default();
+        let image = self
+            .images
+            .resolve(&name)
+            .await
+            .doing(format!("failed to resolve image {name:?}"))?;
+        let record = image.clone();
+        let config = self.images.with_store(move |store| Ok(store.image_config(&record)?)).await?;
+        Ok((image, config))
+    }
+
+    /// Views, volumes, the specification; then it is created.
+    async fn furnish(
+        &self,
+        container: &Arc<Container>,
+        sandbox: &Arc<Sandbox>,
+        sandbox_config: v1::PodSandboxConfig,
+        image_config: ImageConfig,
+    ) -> Result<()> {
+        let record = container.record();
+        let config = record.config.clone().unwrap_or_default();
+        let names = image_view_names(&container.id, &config);
+        self.book
+            .change_container(container, |record| {
+                record.image_views.clone_from(&names);
+                true
+            })
+            .await?;
+        let (machine, places) = (Arc::clone(&self.machine), self.places(&sandbox.id));
+        let (folder, mounts) =
+            (self.container_folder(&container.id), self.container_mounts(&container.id));
+        let log_path = record.log_path.clone();
+        let (id, image_id) = (container.id.clone(), record.image_id.clone());
+        let store = self.images.store();
+        let pod_namespaces = namespaces_of(&sandbox.record());
+        let (cgroup, user) = blocking(move || {
+            durable::make_folder(&folder)?;
+            let view = store.create_view(&id, &image_id)?;
+            let mut extra_mounts = mount_images(&store, &config, &names, &mounts)?;
+            extra_mounts.extend(volumes(&folder, &config, &image_config.config.volumes)?);
+            let given = Ingredients {
+                id: &id,
+                config: &config,
+                sandbox: &sandbox_config,
+                pod_namespaces,
+                image: &image_config.config,
+                overlay: &view.overlay,
+                places: &places,
+                extra_mounts,
+                log_path: &log_path,
+            };
+            let (spec, identity) = container_spec(&machine, &given)
+                .doing(format!("failed to generate container {id:?} spec"))?;
+            durable::write_whole(&folder.join(SPECIFICATION), &spec.encode_to_vec())?;
+            let user = v1::LinuxContainerUser {
+                uid: identity.uid.into(),
+                gid: identity.gid.into(),
+                supplemental_groups: identity.groups.iter().copied().map(i64::from).collect(),
+            };
+            Ok((spec.cgroup.map(|cgroup| cgroup.path).unwrap_or_default(), user))
+        })
+        .await?;
+        self.book
+            .change_container(container, |record| {
+                record.user = Some(user);
+                record.cgroup = cgroup;
+                record.created_at = nanoseconds();
+                record.set_stage(ContainerStage::Created);
+                true
+            })
+            .await
+            .map(drop)
+    }
+
+    /// Takes everything of a container away. Goes on where it was interrupted.
+    pub(super) async fn dispose_container(&self, container: &Arc<Container>) -> Result<()> {
+        if let Ok(sandbox) = self.book.sandbox(&container.sandbox_id)
+            && let Some(supervisor) = sandbox.supervisor()
+        {
+            match supervisor.client.delete(&container.id).await {
+                Ok(()) => {}
+                Err(error) if error.is_not_found() || error.is_gone() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let (folder, mounts) =
+            (self.container_folder(&container.id), self.container_mounts(&container.id));
+        let (store, mut views) = (self.images.store(), container.record().image_views);
+        views.push(container.id.clone());
+        blocking(move || {
+            super::pod_files::remove_with_mounts(&mounts)?;
+            for view in views {
+                store.remove_view(&view)?;
+            }
+            durable::remove_tree(&folder)
+        })
+        .await?;
+        self.usage.forget(&container.id);
+        self.book.remove_container(&container.id).await
+    }
+}
+
+fn namespaces_of(record: &crate::records::SandboxRecord) -> v1::NamespaceOption {
+    let linux = record.config.as_ref().and_then(|config| config.linux.as_ref());
+    let security = linux.and_then(|linux| linux.security_context.as_ref());
+    security.and_then(|security| security.namespace_options.clone()).unwrap_or_default()
+}
+
+/// upstream: a log is written only where both parts of its path are given.
+fn log_path(sandbox: &v1::PodSandboxConfig, config: &v1::ContainerConfig) -> String {
+    if sandbox.log_directory.is_empty() || config.log_path.is_empty() {
+        return String::new();
+    }
+    Path::new(&sandbox.log_directory).join(&config.log_path).display().to_string()
+}
+
+/// One view for each mount that is an image, by its place in the list.
+fn image_view_names(id: &str, config: &v1::ContainerConfig) -> Vec<String> {
+    let images = config.mounts.iter().filter(|mount| mount.image.is_some());
+    images.enumerate().map(|(at, _)| format!("{id}-{at}")).collect()
+}
+
+/// Mounts the images that are volumes; gives them as mounts of the host.
+fn mount_images(
+    store: &Store,
+    config: &v1::ContainerConfig,
+    names: &[String],
+    folder: &Path,
+) -> Result<Vec<v1::Mount>> {
+    let mut all = Vec::new();
+    let images = config.mounts.iter().filter(|mount| mount.image.is_some());
+    for (mount, view) in images.zip(names) {
+        let image = mount.image.as_ref().map(|image| image.image.clone()).unwrap_or_default();
+        let made = store
+            .create_read_only_view(view, &image)
+            .doing(format!("failed to mount image volume {image:?}"))?;
+        let place = folder.join(view.rsplit('-').next().unwrap_or_default());
+        durable::make_folder(&place)?;
+        image_store::mount_overlay(&made.overlay, &place)?;
+        all.push(v1::Mount {
+            host_path: place.display().to_string(),
+            readonly: true,
+            recursive_read_only: false,
+            propagation: 0,
+            image: None,
+            ..mount.clone()
+        });
+    }
+    Ok(all)
+}
+
+/// Folders for the volumes that an image defines and nobody mounts.
+fn volumes(
+    folder: &Path,
+    config: &v1::ContainerConfig,
+    defined: &[String],
+) -> Result<Vec<v1::Mount>> {
+    let mut all = Vec::new();
+    for (at, target) in defined.iter().enumerate() {
+        let clean = |path: &str| path.trim_end_matches('/').to_owned();
+        if config.mounts.iter().any(|mount| clean(&mount.container_path) == clean(target)) {
+            continue;
+        }
+        let place: PathBuf = folder.join("volumes").join(at.to_string());
+        durable::make_folder(&place)?;
+        let container_path =
+            if target.starts_with('/') { target.clone() } else { format!("/{target}") };
+        let host_path = place.display().to_string();
+        all.push(v1::Mount { container_path, host_path, ..Default::default() });
+    }
+    Ok(all)
+}

@@ -1,0 +1,275 @@
+//! StartContainer, StopContainer, RemoveContainer.
+//!
+//! Rule: a start is on the disk before the supervisor hears of it, so that no container is run
+//! twice; a container that could not be started has ended, with a reason.
+//!
+//! upstream: containerd internal/cri/server/container_start.go, _stop.go, _remove.go
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use container_create::spec::ContainerSpec;
+use cri_wire::v1;
+use cri_wire::v1::ContainerEventType as Kind;
+use prost::Message as _;
+use tokio::sync::watch;
+
+use super::Runtime;
+use super::container_create::SPECIFICATION;
+use super::sandbox_stop::known;
+use super::telling::UNKNOWN_EXIT;
+use crate::book::{Activity, Container, begin};
+use crate::clock::nanoseconds;
+use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::records::{ContainerRecord, ContainerStage, SandboxStage};
+use crate::signals;
+
+/// upstream: containerd internal/cri/server/helpers.go (errorStartExitCode, errorStartReason)
+const START_FAILED: i32 = 128;
+/// How long what was killed may take to be gone.
+const AFTER_KILL: Duration = Duration::from_secs(60);
+
+/// As errors name it.
+fn state_name(stage: ContainerStage) -> &'static str {
+    match stage {
+        ContainerStage::Making | ContainerStage::Created => "CONTAINER_CREATED",
+        ContainerStage::Started => "CONTAINER_RUNNING",
+        ContainerStage::Exited | ContainerStage::Removing => "CONTAINER_EXITED",
+        ContainerStage::Unknown => "CONTAINER_UNKNOWN",
+    }
+}
+
+impl Runtime {
+    pub async fn start_container(&self, id: &str) -> Result<()> {
+        let container = self
+            .book
+            .container(id)
+            .doing(format!("an error occurred when try to find container {id:?}"))?;
+        let runtime = self.clone();
+        self.to_its_end(async move { runtime.start(&container).await }).await
+    }
+
+    async fn start(&self, container: &Arc<Container>) -> Result<()> {
+        let busy = begin(container, Activity::Starting, |activity, stage| match (activity, stage) {
+            (Activity::Starting, _) => {
+                Err(Failure::plain("container is already in starting state"))
+            }
+            (Activity::Removing, _) => {
+                Err(Failure::plain("container is in removing state, can't be started"))
+            }
+            (_, ContainerStage::Created) => Ok(()),
+            (_, stage) => {
+                Err(Failure::plain(format!("container is in {} state", state_name(stage))))
+            }
+        })
+        .doing(format!("failed to set starting state for container {:?}", container.id))?;
+        let outcome = self.start_now(container).await;
+        if let Err(failure) = &outcome {
+            let message = failure.text.clone();
+            self.book
+                .change_container(container, |record| {
+                    record.set_stage(ContainerStage::Exited);
+                    record.finished_at = nanoseconds();
+                    record.exit_code = START_FAILED;
+                    record.reason = "StartError".to_owned();
+                    record.message = message;
+                    true
+                })
+                .await?;
+        } else {
+            self.tell(&container.id, &container.sandbox_id, Kind::ContainerStartedEvent);
+        }
+        drop(busy);
+        outcome
+    }
+
+    async fn start_now(&self, container: &Arc<Container>) -> Result<()> {
+        let sandbox = self
+            .book
+            .sandbox(&container.sandbox_id)
+            .doing(format!("sandbox {:?} not found", container.sandbox_id))?;
+        if sandbox.record().stage() != SandboxStage::Ready {
+            return Err(Failure::plain(format!("sandbox container {:?} is not running", sandbox.id)));
+        }
+        self.check_target(&container.record())?;
+        let supervisor = sandbox.reachable()?;
+        let spec = self.specification(&container.id).await?;
+        self.book
+            .change_container(container, |record| {
+                record.set_stage(ContainerStage::Started);
+                true
+            })
+            .await?;
+        let started = async {
+            supervisor.client.create(spec).await.doing("failed to create the container")?;
+            supervisor.client.start(&container.id).await.doing("failed to start the container")
+        };
+        match started.await {
+            Ok(state) => {
+                container.hold(&state);
+                self.book
+                    .change_container(container, |record| {
+                        record.started_at = state.started_at;
+                        true
+                    })
+                    .await?;
+                // It may have ended before this was written; the event then found it unstarted.
+                Ok(())
+            }
+            Err(failure) => {
+                if let Err(error) = supervisor.client.delete(&container.id).await
+                    && !error.is_not_found()
+                {
+                    tracing::warn!(container = container.id, %error, "after a failed start");
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    pub(super) async fn specification(&self, id: &str) -> Result<ContainerSpec> {
+        let path = self.container_folder(id).join(SPECIFICATION);
+        blocking(move || {
+            let bytes = std::fs::read(&path).doing(format!("reading {}", path.display()))?;
+            ContainerSpec::decode(bytes.as_slice())
+                .map_err(|error| Failure::plain(format!("{}: {error}", path.display())))
+        })
+        .await
+    }
+
+    /// A container that wants another's processes needs that one running, in the same pod.
+    fn check_target(&self, record: &ContainerRecord) -> Result<()> {
+        let linux = record.config.as_ref().and_then(|config| config.linux.as_ref());
+        let security = linux.and_then(|linux| linux.security_context.as_ref());
+        let Some(options) = security.and_then(|security| security.namespace_options.as_ref())
+        else {
+            return Ok(());
+        };
+        if options.pid() != v1::NamespaceMode::Target {
+            return Ok(());
+        }
+        let wrong = |why: String| Failure::plain(format!("invalid target container: {why}"));
+        let target = self.book.container(&options.target_id).map_err(|failure| wrong(failure.text))?;
+        if target.sandbox_id != record.sandbox_id {
+            return Err(wrong(format!("{:?} is in another sandbox", target.id)));
+        }
+        match target.record().stage() {
+            ContainerStage::Started => Ok(()),
+            stage => Err(wrong(format!("{:?} is in {} state", target.id, state_name(stage)))),
+        }
+    }
+
+    /// Ends a container: its stop signal, then after `timeout` seconds the end of everything in
+    /// it. An unknown id is fine.
+    pub async fn stop_container(&self, id: &str, timeout: i64) -> Result<()> {
+        let Some(container) = known(self.book.container(id))? else { return Ok(()) };
+        let runtime = self.clone();
+        self.to_its_end(async move { runtime.stop(&container, timeout).await }).await
+    }
+
+    pub(super) async fn stop(&self, container: &Arc<Container>, timeout: i64) -> Result<()> {
+        let record = container.record();
+        match record.stage() {
+            ContainerStage::Started => {}
+            ContainerStage::Unknown => return self.settle_unknown(container).await,
+            _ => return Ok(()),
+        }
+        let sandbox = self.book.sandbox(&container.sandbox_id)?;
+        let Some(supervisor) = sandbox.supervisor() else {
+            return Err(Failure::plain(format!(
+                "the supervisor of container {:?} cannot be reached",
+                container.id
+            )));
+        };
+        let mut ended = container.ended();
+        if let Ok(seconds) = u64::try_from(timeout)
+            && seconds > 0
+        {
+            // Once: a second stop with a grace only waits.
+            if !container.stop_signalled.swap(true, Ordering::SeqCst) {
+                let signal =
+                    if record.stop_signal == 0 { signals::TERMINATE } else { record.stop_signal };
+                match supervisor.client.kill(&container.id, signal).await {
+                    Err(error) if !error.is_not_found() => {
+                        return Err(error)
+                            .doing(format!("failed to stop container {:?}", container.id));
+                    }
+                    _ => {}
+                }
+            }
+            if gone_within(&mut ended, Duration::from_secs(seconds)).await {
+                return Ok(());
+            }
+        }
+        match supervisor.client.kill_all(&container.id).await {
+            Err(error) if !error.is_not_found() => {
+                return Err(error).doing(format!("failed to kill container {:?}", container.id));
+            }
+            _ => {}
+        }
+        if gone_within(&mut ended, AFTER_KILL).await {
+            return Ok(());
+        }
+        Err(Failure::new(
+            tonic::Code::DeadlineExceeded,
+            format!("container {:?} is not gone {AFTER_KILL:?} after it was killed", container.id),
+        ))
+    }
+
+    /// Nobody can say more: it is over.
+    async fn settle_unknown(&self, container: &Arc<Container>) -> Result<()> {
+        self.book
+            .change_container(container, |record| {
+                record.set_stage(ContainerStage::Exited);
+                record.finished_at = nanoseconds();
+                record.exit_code = UNKNOWN_EXIT;
+                record.reason = "Unknown".to_owned();
+                true
+            })
+            .await
+            .map(drop)
+    }
+
+    /// Removes a container, stopping it first where it runs. An unknown id is fine.
+    pub async fn remove_container(&self, id: &str) -> Result<()> {
+        let Some(container) = known(self.book.container(id))? else { return Ok(()) };
+        let runtime = self.clone();
+        self.to_its_end(async move { runtime.remove(&container).await }).await
+    }
+
+    pub(super) async fn remove(&self, container: &Arc<Container>) -> Result<()> {
+        self.stop(container, 0)
+            .await
+            .doing(format!("failed to forcibly stop container {:?}", container.id))?;
+        let busy = begin(container, Activity::Removing, |activity, stage| match (activity, stage) {
+            (Activity::Starting, _) => {
+                Err(Failure::plain("container is in starting state, can't be removed"))
+            }
+            (Activity::Removing, _) => {
+                Err(Failure::plain("container is already in removing state"))
+            }
+            (_, ContainerStage::Started) => {
+                Err(Failure::plain("container is still running, to stop first"))
+            }
+            _ => Ok(()),
+        })
+        .doing(format!("failed to set removing state for container {:?}", container.id))?;
+        self.book
+            .change_container(container, |record| {
+                // A kill from here on is finished by the next start.
+                let first = record.stage() != ContainerStage::Removing;
+                record.set_stage(ContainerStage::Removing);
+                first
+            })
+            .await?;
+        self.dispose_container(container).await?;
+        self.tell(&container.id, &container.sandbox_id, Kind::ContainerDeletedEvent);
+        drop(busy);
+        Ok(())
+    }
+}
+
+async fn gone_within(ended: &mut watch::Receiver<bool>, limit: Duration) -> bool {
+    tokio::time::timeout(limit, ended.wait_for(|over| *over)).await.is_ok_and(|seen| seen.is_ok())
+}

@@ -1,0 +1,251 @@
+//! Commands in containers: ExecSync, and what the streams need of it.
+//!
+//! Rule: an exec ends with whoever asked for it: when the caller goes away, its whole tree is
+//! killed. What it prints is kept up to a limit and read to its end, so that it is never stuck on
+//! its own output.
+//!
+//! upstream: containerd internal/cri/server/container_execsync.go
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use container_create::spec::ProcessSpec;
+use cri_wire::v1;
+use pod_supervisor::{ExecRequest, Stdio};
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use tonic::Code;
+
+use super::Runtime;
+use super::container_views::state_of;
+use crate::book::Container;
+use crate::failure::{Doing as _, Failure, Result};
+use crate::identity;
+use crate::supervision::Supervisor;
+
+/// What is kept of each stream.
+const MOST_OUTPUT: usize = 16 << 20;
+/// After the command's end, a child that holds its output is waited for this long without a word.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// A running container and its supervisor.
+pub(crate) struct Running {
+    pub(crate) container: Arc<Container>,
+    pub(crate) supervisor: Arc<Supervisor>,
+}
+
+/// Kills an exec that nobody waits for any more.
+pub(crate) struct ExecGuard {
+    supervisor: Arc<Supervisor>,
+    container: String,
+    exec: String,
+    armed: bool,
+}
+
+impl ExecGuard {
+    pub(crate) fn new(running: &Running, exec: &str) -> Self {
+        Self {
+            supervisor: Arc::clone(&running.supervisor),
+            container: running.container.id.clone(),
+            exec: exec.to_owned(),
+            armed: true,
+        }
+    }
+
+    pub(crate) fn disarm(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for ExecGuard {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let (supervisor, container, exec) =
+            (Arc::clone(&self.supervisor), self.container.clone(), self.exec.clone());
+        supervisor.forget_exec(&exec);
+        if let Ok(handle) = tokio::runtime::Handle::try_current() {
+            handle.spawn(async move {
+                let _ = supervisor.client.kill_exec(&container, &exec, 9, true).await;
+            });
+        }
+    }
+}
+
+impl Runtime {
+    /// The container, if something can be run in it.
+    pub(crate) fn running(&self, id: &str) -> Result<Running> {
+        let container = self.book.container(id)?;
+        match state_of(&container.record()) {
+            v1::ContainerState::ContainerRunning => {}
+            state => {
+                return Err(Failure::plain(format!(
+                    "container is in {} state",
+                    state.as_str_name()
+                )));
+            }
+        }
+        let supervisor = self.book.sandbox(&container.sandbox_id)?.reachable()?;
+        Ok(Running { container, supervisor })
+    }
+
+    /// The command with the container's own environment, folder and user.
+    pub(crate) async fn exec_process(
+        &self,
+        container: &str,
+        command: Vec<String>,
+        terminal: bool,
+    ) -> Result<ProcessSpec> {
+        if command.is_empty() {
+            return Err(Failure::plain("no command specified"));
+        }
+        let own = self.specification(container).await?.process.unwrap_or_default();
+        let mut environment = own.environment;
+        if terminal && !environment.iter().any(|entry| entry.starts_with("TERM=")) {
+            environment.push("TERM=xterm".to_owned());
+        }
+        Ok(ProcessSpec {
+            arguments: command,
+            environment,
+            working_directory: own.working_directory,
+            terminal,
+            terminal_size: None,
+        })
+    }
+
+    pub async fn exec_sync(&self, request: v1::ExecSyncRequest) -> Result<v1::ExecSyncResponse> {
+        let id = request.container_id.clone();
+        self.exec_and_collect(request)
+            .await
+            .map_err(|failure| match failure.code {
+                Code::NotFound => {
+                    failure.while_doing(format!("failed to find container {id:?} in store"))
+                }
+                _ => failure,
+            })
+            .doing("failed to exec in container")
+    }
+
+    async fn exec_and_collect(
+        &self,
+        request: v1::ExecSyncRequest,
+    ) -> Result<v1::ExecSyncResponse> {
+        let running = self.running(&request.container_id)?;
+        let process = self.exec_process(&running.container.id, request.cmd, false).await?;
+        let exec = identity::fresh()?;
+        let limit = u64::try_from(request.timeout).ok().filter(|seconds| *seconds > 0);
+        let limit = limit.map(Duration::from_secs);
+        let (output, stdout) = pipe_pair()?;
+        let (errors, stderr) = pipe_pair()?;
+        let exited = running.supervisor.expect_exec(&exec);
+        let guard = ExecGuard::new(&running, &exec);
+        let started = running
+            .supervisor
+            .client
+            .exec(ExecRequest {
+                container: running.container.id.clone(),
+                exec: exec.clone(),
+                process,
+                timeout: limit,
+                stdio: Stdio { stdin: None, stdout: Some(stdout), stderr: Some(stderr) },
+                user: None,
+            })
+            .await;
+        if let Err(error) = started {
+            running.supervisor.forget_exec(&exec);
+            guard.disarm();
+            return Err(error.into());
+        }
+        let (over_sender, over) = watch::channel(false);
+        let ending = async {
+            let exit = exited.await;
+            over_sender.send_replace(true);
+            exit
+        };
+        let (exit, stdout, stderr) = tokio::join!(
+            ending,
+            collect(output, over.clone()),
+            collect(errors, over)
+        );
+        guard.disarm();
+        let exit = exit.map_err(|_| {
+            Failure::new(Code::Unavailable, "the pod's supervisor ended before the command")
+        })?;
+        if exit.timed_out {
+            let limit = limit.unwrap_or_default();
+            return Err(Failure::new(
+                Code::DeadlineExceeded,
+                format!("timeout {}s exceeded: context deadline exceeded", limit.as_secs()),
+            ));
+        }
+        Ok(v1::ExecSyncResponse { stdout: stdout?, stderr: stderr?, exit_code: exit.code })
+    }
+}
+
+/// Our end, and the end for the other process.
+pub(crate) fn pipe_pair() -> Result<(pipe::Receiver, OwnedFd)> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).doing("making a pipe")?;
+    let reader = pipe::Receiver::from_owned_fd(reader).doing("taking up a pipe")?;
+    Ok((reader, writer))
+}
+
+/// Reads to the end, keeping at most the limit. Once the command is over, silence ends it too.
+async fn collect(mut stream: pipe::Receiver, mut over: watch::Receiver<bool>) -> Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    let mut part = vec![0; 64 * 1024];
+    loop {
+        let read = if *over.borrow_and_update() {
+            match tokio::time::timeout(SILENCE, stream.read(&mut part)).await {
+                Ok(read) => read,
+                Err(_) => return Ok(kept),
+            }
+        } else {
+            tokio::select! {
+                read = stream.read(&mut part) => read,
+                _ = over.changed() => continue,
+            }
+        };
+        let read = read.doing("reading a command's output")?;
+        if read == 0 {
+            return Ok(kept);
+        }
+        let room = MOST_OUTPUT - kept.len();
+        kept.extend_from_slice(&part[..read.min(room)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn output_is_kept_up_to_the_limit_and_read_to_its_end() {
+        let (reader, writer) = pipe_pair().unwrap();
+        let mut writer = std::fs::File::from(writer);
+        let writing = std::thread::spawn(move || {
+            let part = vec![b'x'; 1 << 20];
+            for _ in 0..18 {
+                writer.write_all(&part).unwrap();
+            }
+        });
+        let (_keep, over) = watch::channel(false);
+        assert_eq!(collect(reader, over).await.unwrap().len(), MOST_OUTPUT);
+        writing.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_held_pipe_does_not_keep_the_answer_for_ever() {
+        let (reader, writer) = pipe_pair().unwrap();
+        let mut writer = std::fs::File::from(writer);
+        writer.write_all(b"said").unwrap();
+        let (_keep, over) = watch::channel(true);
+        assert_eq!(collect(reader, over).await.unwrap(), b"said");
+        drop(writer);
+    }
+}

@@ -1,0 +1,144 @@
+//! The files that a pod's containers share: name, hosts, resolver, shared memory.
+//!
+//! upstream: containerd internal/cri/server/podsandbox/sandbox_run_linux.go (setupSandboxFiles)
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use cri_wire::v1;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use super::Runtime;
+use crate::durable;
+use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::specification::{Machine, PodPlaces};
+
+const SHARED_MEMORY: &std::ffi::CStr = c"mode=1777,size=65536k";
+/// More name servers and the like than any pod has.
+const LARGEST: u64 = 1 << 20;
+
+impl Runtime {
+    pub(super) async fn make_pod_files(
+        &self,
+        sandbox: &str,
+        config: &v1::PodSandboxConfig,
+    ) -> Result<()> {
+        let (places, machine, config) =
+            (self.places(sandbox), std::sync::Arc::clone(&self.machine), config.clone());
+        blocking(move || make(&places, &machine, &config)).await
+    }
+}
+
+fn make(places: &PodPlaces, machine: &Machine, config: &v1::PodSandboxConfig) -> Result<()> {
+    durable::make_folder(places.folder())?;
+    let hostname = match config.hostname.as_str() {
+        "" => machine.hostname.as_str(),
+        name => name,
+    };
+    write(&places.hostname(), format!("{hostname}\n").as_bytes())?;
+    write(&places.hosts(), &of_host("/etc/hosts")?)?;
+    let resolver = match &config.dns_config {
+        Some(dns) => resolver(dns)?,
+        None => String::new(),
+    };
+    if resolver.is_empty() {
+        write(&places.resolver(), &of_host("/etc/resolv.conf")?)?;
+    } else {
+        write(&places.resolver(), resolver.as_bytes())?;
+    }
+    let options = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+    let options = options.and_then(|security| security.namespace_options.as_ref());
+    if options.is_some_and(|options| options.ipc() == v1::NamespaceMode::Node) {
+        return Ok(());
+    }
+    let place = places.shared_memory();
+    durable::make_folder(&place)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("shm", &place, "tmpfs", flags, SHARED_MEMORY)
+        .doing(format!("mounting shared memory at {}", place.display()))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).doing(format!("writing {}", path.display()))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644))
+        .doing(format!("mode of {}", path.display()))
+}
+
+/// A file of the host; a machine without it has an empty one.
+fn of_host(path: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match fs::File::open(path) {
+        Ok(file) => {
+            file.take(LARGEST).read_to_end(&mut bytes).doing(format!("reading {path}"))?;
+            Ok(bytes)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(bytes),
+        Err(error) => Err(error).doing(format!("opening {path}")),
+    }
+}
+
+/// upstream: containerd parseDNSOptions
+fn resolver(dns: &v1::DnsConfig) -> Result<String> {
+    const MOST_SEARCHES: usize = 32;
+    if dns.searches.len() > MOST_SEARCHES {
+        return Err(Failure::invalid(format!(
+            "DNS has {} search domains; at most {MOST_SEARCHES}",
+            dns.searches.len()
+        )));
+    }
+    let lines = dns.servers.iter().chain(&dns.searches).chain(&dns.options);
+    if lines.into_iter().any(|word| word.contains('\n')) {
+        return Err(Failure::invalid("a DNS setting has a line break in it"));
+    }
+    let mut text = String::new();
+    if !dns.searches.is_empty() {
+        text.push_str(&format!("search {}\n", dns.searches.join(" ")));
+    }
+    for server in &dns.servers {
+        text.push_str(&format!("nameserver {server}\n"));
+    }
+    if !dns.options.is_empty() {
+        text.push_str(&format!("options {}\n", dns.options.join(" ")));
+    }
+    Ok(text)
+}
+
+/// Unmounts everything at and below a folder of ours, then removes it.
+pub(super) fn remove_with_mounts(path: &Path) -> Result<()> {
+    let table = fs::read_to_string("/proc/self/mountinfo").doing("reading the mount table")?;
+    let mut places: Vec<&str> =
+        table.lines().filter_map(|line| line.split(' ').nth(4)).collect();
+    // The innermost first.
+    places.sort_by_key(|place| std::cmp::Reverse(place.len()));
+    for place in places.into_iter().map(Path::new).filter(|place| place.starts_with(path)) {
+        match unmount(place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+            Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
+            Err(error) => {
+                return Err(error).doing(format!("unmounting {}", place.display()));
+            }
+        }
+    }
+    durable::remove_tree(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resolver_has_its_lines_in_order_and_nothing_smuggled_in() {
+        let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        let dns = v1::DnsConfig {
+            servers: texts(&["10.0.0.10", "10.0.0.11"]),
+            searches: texts(&["a.svc", "svc"]),
+            options: texts(&["ndots:5"]),
+        };
+        let expected = "search a.svc svc\nnameserver 10.0.0.10\nnameserver 10.0.0.11\noptions ndots:5\n";
+        assert_eq!(resolver(&dns).unwrap(), expected);
+        let odd = v1::DnsConfig { servers: texts(&["1.1.1.1\nx"]), ..Default::default() };
+        assert!(resolver(&odd).is_err());
+        assert_eq!(resolver(&v1::DnsConfig::default()).unwrap(), "");
+    }
+}

@@ -1,0 +1,149 @@
+//! Taking over after a restart: of this process, or of the machine.
+//!
+//! Order: records are read (by the book), pods whose supervisor lives are asked, others are settled
+//! by what is on the disk, what was half made is taken down, and only then is anything served.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Runtime;
+use crate::book::Sandbox;
+use crate::durable;
+use crate::failure::{Result, blocking};
+use crate::network::PodNetwork;
+use crate::records::{ContainerStage, SandboxStage};
+
+impl Runtime {
+    pub(super) async fn recover(&self) -> Result<()> {
+        let mut networks = Vec::new();
+        for sandbox in self.book.sandboxes() {
+            let record = sandbox.record();
+            if let Some(network) = record.network.clone().filter(|network| !network.closed) {
+                networks.push((PodNetwork::of(&record), network));
+            }
+        }
+        self.network.adopt(networks).await?;
+        for sandbox in self.book.sandboxes() {
+            self.recover_sandbox(&sandbox).await?;
+        }
+        for container in self.book.containers() {
+            let record = container.record();
+            let orphan = self.book.sandbox(&record.sandbox_id).is_err();
+            let unfinished =
+                matches!(record.stage(), ContainerStage::Making | ContainerStage::Removing);
+            if orphan || unfinished {
+                tracing::info!(container = container.id, "removing what was left half made");
+                self.dispose_container(&container).await?;
+            }
+        }
+        self.sweep().await
+    }
+
+    async fn recover_sandbox(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
+        match sandbox.record().stage() {
+            SandboxStage::Making => {
+                tracing::info!(sandbox = sandbox.id, "removing a sandbox that was left half made");
+                self.reconnect(sandbox).await;
+                for container in self.book.containers_of(&sandbox.id) {
+                    self.dispose_container(&container).await?;
+                }
+                self.take_down(sandbox).await?;
+                self.book.remove_sandbox(&sandbox.id).await
+            }
+            SandboxStage::Ready => match self.reconnect(sandbox).await {
+                Some(supervisor) => {
+                    for state in supervisor.client.list().await?.containers {
+                        self.adopt(&state).await?;
+                    }
+                    self.settle_unstarted(sandbox, &supervisor).await
+                }
+                None => {
+                    let _turn = sandbox.turn.lock().await;
+                    self.settle_without_supervisor(sandbox).await
+                }
+            },
+            // A supervisor may be left when the process died between two steps of a stop.
+            SandboxStage::Stopped => {
+                if let Some(supervisor) = self.reconnect(sandbox).await {
+                    let _ = supervisor.client.shutdown().await;
+                    sandbox.set_supervisor(None);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A start that was interrupted before the supervisor heard of it never happened.
+    async fn settle_unstarted(
+        &self,
+        sandbox: &Arc<Sandbox>,
+        supervisor: &Arc<crate::supervision::Supervisor>,
+    ) -> Result<()> {
+        use pod_supervisor::protocol::Phase;
+        let known = supervisor.client.list().await?.containers;
+        for container in self.book.containers_of(&sandbox.id) {
+            let record = container.record();
+            if record.stage() != ContainerStage::Started || record.started_at != 0 {
+                continue;
+            }
+            let state = known.iter().find(|state| state.id == container.id);
+            let ran = state.is_some_and(|state| {
+                matches!(Phase::try_from(state.phase), Ok(Phase::Running | Phase::Exited))
+            });
+            if !ran {
+                if state.is_some() {
+                    supervisor.client.delete(&container.id).await?;
+                }
+                self.book
+                    .change_container(&container, |record| {
+                        record.set_stage(ContainerStage::Created);
+                        true
+                    })
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Folders, mounts and views that belong to nothing any more.
+    async fn sweep(&self) -> Result<()> {
+        let sandboxes: BTreeSet<_> =
+            self.book.sandboxes().iter().map(|sandbox| self.pod_folder(&sandbox.id)).collect();
+        let containers = self.book.containers();
+        let folders: BTreeSet<_> =
+            containers.iter().map(|container| self.container_folder(&container.id)).collect();
+        let mounts: BTreeSet<_> =
+            containers.iter().map(|container| self.container_mounts(&container.id)).collect();
+        let views: BTreeSet<String> = containers
+            .iter()
+            .flat_map(|container| {
+                let mut views = container.record().image_views;
+                views.push(container.id.clone());
+                views
+            })
+            .collect();
+        let settings = self.settings.clone();
+        let store = self.images.store();
+        blocking(move || {
+            for (parent, known) in [
+                (settings.state.join("pods"), &sandboxes),
+                (settings.root.join("containers"), &folders),
+                (settings.state.join("mounts"), &mounts),
+            ] {
+                for name in durable::names_in(&parent)? {
+                    let path = parent.join(name);
+                    if !known.contains(&path) {
+                        super::pod_files::remove_with_mounts(&path)?;
+                    }
+                }
+            }
+            for view in store.list_views()? {
+                if !views.contains(&view) {
+                    store.remove_view(&view)?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+}

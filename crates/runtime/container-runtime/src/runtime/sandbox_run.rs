@@ -1,0 +1,115 @@
+//! RunPodSandbox: from a wish to a pod with namespaces and a network.
+//!
+//! Order: name, record, plan of the network in the record, supervisor with namespaces, network,
+//! ready. When a step fails, all that came before is taken down; when the process dies, the next
+//! one does it.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use cri_wire::v1;
+use cri_wire::v1::ContainerEventType as Kind;
+
+use super::Runtime;
+use crate::book::{Sandbox, sandbox_name};
+use crate::clock::nanoseconds;
+use crate::failure::{Doing as _, Failure, Result};
+use crate::identity;
+use crate::network::PodNetwork;
+use crate::records::{SandboxRecord, SandboxStage};
+use crate::specification::pod_spec;
+
+impl Runtime {
+    pub async fn run_pod_sandbox(&self, request: v1::RunPodSandboxRequest) -> Result<String> {
+        let runtime = self.clone();
+        self.to_its_end(async move { runtime.run_sandbox(request).await }).await
+    }
+
+    async fn run_sandbox(&self, request: v1::RunPodSandboxRequest) -> Result<String> {
+        let config = request.config.unwrap_or_default();
+        if config.metadata.is_none() {
+            return Err(Failure::plain("sandbox config must include metadata"));
+        }
+        let id = identity::fresh()?;
+        self.check_handler(&request.runtime_handler).doing(format!(
+            "unable to get OCI runtime for sandbox {id:?}"
+        ))?;
+        let record = SandboxRecord {
+            id: id.clone(),
+            config: Some(config),
+            runtime_handler: request.runtime_handler,
+            created_at: nanoseconds(),
+            ..Default::default()
+        };
+        let name = sandbox_name(&record);
+        let shown = name.trim_start_matches("sandbox/").to_owned();
+        self.book.reserve(&name, &id).doing(format!("failed to reserve sandbox name {shown:?}"))?;
+        let sandbox = match self.book.add_sandbox(record).await {
+            Ok(sandbox) => sandbox,
+            Err(failure) => {
+                self.book.release(&id);
+                return Err(failure);
+            }
+        };
+        let _turn = sandbox.turn.lock().await;
+        match self.make_sandbox(&sandbox).await {
+            Ok(()) => {
+                self.tell(&id, &id, Kind::ContainerCreatedEvent);
+                self.tell(&id, &id, Kind::ContainerStartedEvent);
+                Ok(id)
+            }
+            Err(failure) => {
+                match self.take_down(&sandbox).await {
+                    Ok(()) => self.book.remove_sandbox(&id).await?,
+                    // It stays in the book, not ready, so that a removal can try again.
+                    Err(after) => {
+                        tracing::error!(sandbox = id, %after, "cleaning up a failed sandbox");
+                        let stopped = |record: &mut SandboxRecord| {
+                            record.set_stage(SandboxStage::Stopped);
+                        };
+                        self.book.change_sandbox(&sandbox, stopped).await?;
+                    }
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    async fn make_sandbox(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
+        let id = &sandbox.id;
+        let record = sandbox.record();
+        let config = record.config.clone().unwrap_or_default();
+        let pod = PodNetwork::of(&record);
+        let pin = self.network.namespace_path(id);
+        let spec = pod_spec(id, &config, &pin)?;
+        let with_network = !spec.network_pin.is_empty();
+        if with_network {
+            let plan = self.network.plan(&pod).await.doing(format!(
+                "failed to setup network for sandbox {id:?}"
+            ))?;
+            self.book.change_sandbox(sandbox, |record| record.network = Some(plan)).await?;
+        }
+        self.make_pod_files(id, &config).await?;
+        let supervisor = self.launch(sandbox).await?;
+        supervisor.client.make_pod(spec).await.doing(format!("failed to start sandbox {id:?}"))?;
+        if with_network && let Some(plan) = sandbox.record().network {
+            let namespace = File::open(&pin)
+                .map(OwnedFd::from)
+                .doing(format!("opening the network namespace {}", pin.display()))?;
+            let network = self
+                .network
+                .set_up(&pod, plan, namespace)
+                .await
+                .doing(format!("failed to setup network for sandbox {id:?}"))?;
+            self.book.change_sandbox(sandbox, |record| record.network = Some(network)).await?;
+        }
+        self.book
+            .change_sandbox(sandbox, |record| {
+                record.created_at = nanoseconds();
+                record.set_stage(SandboxStage::Ready);
+            })
+            .await
+            .map(drop)
+    }
+}

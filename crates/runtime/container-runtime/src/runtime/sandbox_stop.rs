@@ -1,0 +1,99 @@
+//! StopPodSandbox and RemovePodSandbox: taking a pod down, as often as it is asked for.
+
+use std::sync::Arc;
+
+use cri_wire::v1::ContainerEventType as Kind;
+
+use super::{Runtime, pod_files};
+use crate::book::Sandbox;
+use crate::failure::{Doing as _, Result, blocking};
+use crate::network::PodNetwork;
+use crate::records::SandboxStage;
+
+impl Runtime {
+    /// Stops everything in a pod and frees its network. An unknown id is fine.
+    pub async fn stop_pod_sandbox(&self, id: &str) -> Result<()> {
+        let Some(sandbox) = known(self.book.sandbox(id))? else { return Ok(()) };
+        let runtime = self.clone();
+        self.to_its_end(async move { runtime.stop_sandbox(&sandbox).await }).await
+    }
+
+    /// Stops and removes a pod with its containers. An unknown id is fine.
+    pub async fn remove_pod_sandbox(&self, id: &str) -> Result<()> {
+        let Some(sandbox) = known(self.book.sandbox(id))? else { return Ok(()) };
+        let runtime = self.clone();
+        self.to_its_end(async move { runtime.remove_sandbox(&sandbox).await }).await
+    }
+
+    async fn stop_sandbox(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
+        for container in self.book.containers_of(&sandbox.id) {
+            self.stop(&container, 0)
+                .await
+                .doing(format!("failed to stop container {:?}", container.id))?;
+        }
+        let _turn = sandbox.turn.lock().await;
+        let was_ready = sandbox.record().stage() == SandboxStage::Ready;
+        // Told before the supervisor goes, so that its end is no surprise.
+        if was_ready {
+            self.book
+                .change_sandbox(sandbox, |record| record.set_stage(SandboxStage::Stopped))
+                .await?;
+        }
+        self.take_down(sandbox).await.doing(format!("failed to stop sandbox {:?}", sandbox.id))?;
+        if was_ready {
+            self.tell(&sandbox.id, &sandbox.id, Kind::ContainerStoppedEvent);
+        }
+        Ok(())
+    }
+
+    /// Ends the supervisor, frees the network, removes the shared files. Idempotent.
+    pub(super) async fn take_down(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
+        if let Some(supervisor) = sandbox.supervisor() {
+            match supervisor.client.shutdown().await {
+                Ok(()) => {}
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error.into()),
+            }
+            sandbox.set_supervisor(None);
+        }
+        let record = sandbox.record();
+        if let Some(network) = record.network.clone().filter(|network| !network.closed) {
+            self.network
+                .tear_down(&PodNetwork::of(&record), &network)
+                .await
+                .doing("failed to destroy network")?;
+            self.book
+                .change_sandbox(sandbox, |record| {
+                    if let Some(network) = &mut record.network {
+                        network.closed = true;
+                    }
+                })
+                .await?;
+        }
+        let folder = self.pod_folder(&sandbox.id);
+        blocking(move || pod_files::remove_with_mounts(&folder)).await
+    }
+
+    async fn remove_sandbox(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
+        self.stop_sandbox(sandbox)
+            .await
+            .doing(format!("failed to forcibly stop sandbox {:?}", sandbox.id))?;
+        for container in self.book.containers_of(&sandbox.id) {
+            self.remove(&container)
+                .await
+                .doing(format!("failed to remove container {:?}", container.id))?;
+        }
+        let _turn = sandbox.turn.lock().await;
+        self.tell(&sandbox.id, &sandbox.id, Kind::ContainerDeletedEvent);
+        self.book.remove_sandbox(&sandbox.id).await
+    }
+}
+
+/// What is not there needs no stopping and no removing.
+pub(super) fn known<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(failure) if failure.code == tonic::Code::NotFound => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}

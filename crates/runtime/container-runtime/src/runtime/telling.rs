@@ -1,0 +1,197 @@
+//! What happens by itself: containers end, supervisors die. Written down, then told.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use cri_wire::v1;
+use cri_wire::v1::ContainerEventType as Kind;
+use pod_supervisor::afterwards::{self, Fate};
+use pod_supervisor::protocol::{ContainerState, Happened, Phase};
+use tokio::sync::mpsc;
+
+use super::Runtime;
+use crate::book::{Container, Sandbox};
+use crate::clock::nanoseconds;
+use crate::failure::{Doing as _, Result};
+use crate::records::{ContainerRecord, ContainerStage, SandboxStage};
+use crate::supervision::Told;
+
+/// What is told of a container whose end nobody saw.
+/// upstream: containerd internal/cri/server/helpers.go (unknownExitCode)
+pub(super) const UNKNOWN_EXIT: i32 = 255;
+
+impl Runtime {
+    pub(super) async fn listen(&self, sandbox: &Arc<Sandbox>, mut told: mpsc::Receiver<Told>) {
+        while let Some(told) = told.recv().await {
+            match told {
+                Told::Happened(Happened::ContainerExited(state)) => {
+                    if let Err(failure) = self.exited(&state).await {
+                        tracing::error!(container = state.id, %failure, "writing an exit");
+                    }
+                }
+                Told::Happened(_) => {}
+                Told::Gone(why) => {
+                    sandbox.set_supervisor(None);
+                    self.supervisor_gone(sandbox, &why).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes a container's exit and tells it; an exit that is known already is no news.
+    pub(super) async fn exited(&self, state: &ContainerState) -> Result<()> {
+        let Ok(container) = self.book.container(&state.id) else { return Ok(()) };
+        let Some(exit) = state.exit else { return Ok(()) };
+        let changed = self
+            .book
+            .change_container(&container, |record| {
+                let over = matches!(
+                    record.stage(),
+                    ContainerStage::Exited | ContainerStage::Removing
+                );
+                if !over {
+                    record.started_at = pick(record.started_at, state.started_at);
+                    record.finished_at = pick(exit.finished_at, nanoseconds());
+                    record.exit_code = exit.code;
+                    record.reason =
+                        if exit.out_of_memory { "OOMKilled".to_owned() } else { String::new() };
+                    record.set_stage(ContainerStage::Exited);
+                }
+                !over
+            })
+            .await?;
+        if changed.is_some() {
+            self.tell(&container.id, &container.sandbox_id, Kind::ContainerStoppedEvent);
+        }
+        Ok(())
+    }
+
+    /// A supervisor has ended without being asked to.
+    pub(super) async fn supervisor_gone(&self, sandbox: &Arc<Sandbox>, why: &str) {
+        let _turn = sandbox.turn.lock().await;
+        if sandbox.record().stage() != SandboxStage::Ready || sandbox.supervisor().is_some() {
+            return;
+        }
+        tracing::warn!(sandbox = sandbox.id, why, "the pod's supervisor is gone");
+        if let Err(failure) = self.settle_without_supervisor(sandbox).await {
+            tracing::error!(sandbox = sandbox.id, %failure, "after the supervisor's end");
+        }
+    }
+
+    /// Writes what can be known of a pod whose supervisor is gone. Holds the sandbox's turn.
+    pub(super) async fn settle_without_supervisor(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
+        let folder = self.pod_folder(&sandbox.id);
+        let known = crate::failure::blocking(move || Ok(afterwards::records(&folder))).await?;
+        // After a reboot there is nothing to read.
+        let known: Vec<ContainerState> = known.into_iter().flatten().flatten().collect();
+        for container in self.book.containers_of(&sandbox.id) {
+            let running = container.record().stage() == ContainerStage::Started;
+            match known.iter().find(|state| state.id == container.id) {
+                Some(state) if running => self.settle_container(&container, state).await?,
+                _ => self.lost(&container).await?,
+            }
+        }
+        self.book
+            .change_sandbox(sandbox, |record| record.set_stage(SandboxStage::Stopped))
+            .await?;
+        self.tell(&sandbox.id, &sandbox.id, Kind::ContainerStoppedEvent);
+        Ok(())
+    }
+
+    /// Ends what is left of a container without a supervisor, and writes how it ended.
+    async fn settle_container(
+        &self,
+        container: &Arc<Container>,
+        state: &ContainerState,
+    ) -> Result<()> {
+        let (mut state, held) = (state.clone(), container.take_hold());
+        let fate = crate::failure::blocking(move || {
+            if state.exit.is_none() {
+                afterwards::kill(&state).doing("killing a container without a supervisor")?;
+                if let Some(held) = &held {
+                    wait_for(held);
+                }
+            }
+            if let Fate::Exited(exit) = afterwards::fate(&state, held.as_ref()) {
+                state.exit = Some(exit);
+            }
+            Ok(state)
+        })
+        .await?;
+        if fate.exit.is_some() { self.exited(&fate).await } else { self.lost(container).await }
+    }
+
+    /// A container that ran when its supervisor died, and whose exit code nobody has.
+    async fn lost(&self, container: &Arc<Container>) -> Result<()> {
+        let changed = self
+            .book
+            .change_container(container, |record| {
+                let running = record.stage() == ContainerStage::Started;
+                if running {
+                    record.set_stage(ContainerStage::Exited);
+                    record.finished_at = nanoseconds();
+                    record.exit_code = UNKNOWN_EXIT;
+                    record.reason = "Unknown".to_owned();
+                    record.message = "the pod's supervisor ended; the exit code is not known".into();
+                }
+                running
+            })
+            .await?;
+        if changed.is_some() {
+            self.tell(&container.id, &container.sandbox_id, Kind::ContainerStoppedEvent);
+        }
+        Ok(())
+    }
+
+    /// Takes a supervisor's word for a container into its record.
+    pub(super) async fn adopt(&self, state: &ContainerState) -> Result<()> {
+        match Phase::try_from(state.phase) {
+            Ok(Phase::Exited) => self.exited(state).await,
+            Ok(Phase::Running) => {
+                let Ok(container) = self.book.container(&state.id) else { return Ok(()) };
+                container.hold(state);
+                let started = |record: &mut ContainerRecord| {
+                    let news = record.stage() == ContainerStage::Started && record.started_at == 0;
+                    if news {
+                        record.started_at = pick(state.started_at, nanoseconds());
+                    }
+                    news
+                };
+                self.book.change_container(&container, started).await.map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends an event with the pod as it is now, where anybody listens.
+    pub(super) fn tell(&self, id: &str, sandbox_id: &str, kind: Kind) {
+        if !self.events.is_heard() {
+            return;
+        }
+        let sandbox = self.book.sandbox(sandbox_id).ok();
+        self.events.send(v1::ContainerEventResponse {
+            container_id: id.to_owned(),
+            container_event_type: kind.into(),
+            created_at: nanoseconds(),
+            pod_sandbox_status: sandbox.map(|sandbox| self.sandbox_status_of(&sandbox)),
+            containers_statuses: self
+                .book
+                .containers_of(sandbox_id)
+                .iter()
+                .map(|container| self.container_status_of(container, None))
+                .collect(),
+        });
+    }
+}
+
+/// Until a process is gone, or for a while.
+fn wait_for(pidfd: &OwnedFd) {
+    let limit = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+    let mut watched = [rustix::event::PollFd::new(pidfd, rustix::event::PollFlags::IN)];
+    let _ = rustix::event::poll(&mut watched, Some(&limit));
+}
+
+fn pick(first: i64, otherwise: i64) -> i64 {
+    if first == 0 { otherwise } else { first }
+}

@@ -1,0 +1,124 @@
+//! Serving CRI: on a unix socket, or in this process without one.
+//!
+//! Rule: the socket is the owner's alone, and appears by a rename, so that a client either finds a
+//! server that answers or none. Clients may send any authority. Ending the server touches no
+//! container.
+
+use std::future::Future;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use any_authority::AnyAuthority;
+use cri_wire::MESSAGE_SIZE_LIMIT;
+use cri_wire::v1::image_service_server::ImageServiceServer;
+use cri_wire::v1::runtime_service_server::RuntimeServiceServer;
+use tokio::net::{UnixListener, UnixStream};
+use tonic::codegen::tokio_stream::Stream;
+use tonic::service::Routes;
+
+use crate::failure::{Doing as _, Failure, Result};
+use crate::runtime::Runtime;
+
+impl Runtime {
+    /// Both services as one tower service: what a client in this process calls directly.
+    pub fn routes(&self) -> Routes {
+        let runtime = RuntimeServiceServer::new(self.clone())
+            .max_decoding_message_size(MESSAGE_SIZE_LIMIT)
+            .max_encoding_message_size(MESSAGE_SIZE_LIMIT);
+        let images = ImageServiceServer::new(self.clone())
+            .max_decoding_message_size(MESSAGE_SIZE_LIMIT)
+            .max_encoding_message_size(MESSAGE_SIZE_LIMIT);
+        Routes::new(runtime).add_service(images)
+    }
+
+    /// Serves on a socket until `end` comes.
+    pub async fn serve(&self, socket: &Path, end: impl Future<Output = ()>) -> Result<()> {
+        let listener = listen(socket)?;
+        let served = tonic::transport::Server::builder()
+            .add_routes(self.routes())
+            .serve_with_incoming_shutdown(Incoming(listener), end)
+            .await;
+        let _ = std::fs::remove_file(socket);
+        served.map_err(|error| Failure::plain(format!("serving {}: {error}", socket.display())))
+    }
+}
+
+fn listen(socket: &Path) -> Result<UnixListener> {
+    let named = |what: &str| format!("{what} {}", socket.display());
+    if let Some(folder) = socket.parent() {
+        crate::durable::make_folder(folder)?;
+    }
+    // Bound under another name first: nobody connects to a socket that is not listened to yet.
+    let beside = socket.with_extension(format!("new-{}", std::process::id()));
+    crate::durable::remove_file(&beside)?;
+    let listener = UnixListener::bind(&beside).doing(named("listening on"))?;
+    std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o660))
+        .doing(named("mode of"))?;
+    std::fs::rename(&beside, socket).doing(named("placing the socket"))?;
+    Ok(listener)
+}
+
+/// Connections as they come. A failed accept (no descriptors left) is no reason to end.
+struct Incoming(UnixListener);
+
+impl Stream for Incoming {
+    type Item = std::io::Result<Connected>;
+
+    fn poll_next(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Self::Item>> {
+        match self.0.poll_accept(context) {
+            Poll::Ready(Ok((stream, _))) => {
+                Poll::Ready(Some(Ok(Connected(AnyAuthority::new(stream)))))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Some(Err(error))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// One client.
+struct Connected(AnyAuthority<UnixStream>);
+
+impl tonic::transport::server::Connected for Connected {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) -> Self::ConnectInfo {}
+}
+
+impl tokio::io::AsyncRead for Connected {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl tokio::io::AsyncWrite for Connected {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}

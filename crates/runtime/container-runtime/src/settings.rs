@@ -1,0 +1,155 @@
+//! What an administrator may set: a JSON file, every field with a default.
+//!
+//! Rule: an unknown field or a wrong value is an error that names it; nothing is read twice.
+//! Pure: the caller reads the file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::failure::{Failure, Result};
+use crate::network::{BuiltInSettings, CniSettings};
+
+#[cfg(test)]
+mod tests;
+
+/// Everything that a runtime is started with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Survives a reboot: images and records.
+    pub root: PathBuf,
+    /// Does not: sockets, mounts, namespaces.
+    pub state: PathBuf,
+    pub cni: CniSettings,
+    pub built_in_network: BuiltInSettings,
+    /// By the host in image names.
+    pub registries: BTreeMap<String, RegistrySettings>,
+    pub cgroup_driver: CgroupDriver,
+    /// Further names of the built-in handler.
+    pub handlers: Vec<String>,
+    /// Where the streaming server listens.
+    pub streams: std::net::SocketAddr,
+    /// The program that supervises a pod; none for this program itself.
+    pub supervisor: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CgroupDriver {
+    Cgroupfs,
+    Systemd,
+}
+
+/// How to reach a registry.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RegistrySettings {
+    /// Tried in order before the registry itself, such as `http://127.0.0.1:5000`.
+    #[serde(default)]
+    pub mirrors: Vec<String>,
+    /// A file of certificates to trust beside the machine's.
+    #[serde(default)]
+    pub certificates: Option<PathBuf>,
+    /// Plain HTTP; without a word it is used for this machine only.
+    #[serde(default)]
+    pub plain_http: Option<bool>,
+    /// Do not fall back to the registry itself.
+    #[serde(default)]
+    pub mirrors_only: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct File {
+    version: Option<u32>,
+    #[serde(default)]
+    cni: CniFile,
+    #[serde(default)]
+    network: NetworkFile,
+    #[serde(default)]
+    registries: BTreeMap<String, RegistrySettings>,
+    cgroup_driver: Option<CgroupDriver>,
+    #[serde(default)]
+    handlers: Vec<String>,
+    streams: Option<std::net::SocketAddr>,
+    supervisor: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CniFile {
+    configurations: Option<PathBuf>,
+    plugins: Option<Vec<PathBuf>>,
+    results: Option<PathBuf>,
+    deadline_seconds: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NetworkFile {
+    bridge: Option<String>,
+    subnets: Option<Vec<String>>,
+    mtu: Option<u32>,
+}
+
+impl Settings {
+    /// With defaults for all but the folders.
+    pub fn new(root: PathBuf, state: PathBuf) -> Self {
+        Self {
+            root,
+            state,
+            cni: CniSettings::default(),
+            built_in_network: BuiltInSettings::default(),
+            registries: BTreeMap::new(),
+            cgroup_driver: CgroupDriver::Cgroupfs,
+            handlers: Vec::new(),
+            streams: (std::net::Ipv4Addr::LOCALHOST, 0).into(),
+            supervisor: None,
+        }
+    }
+
+    /// Takes what a configuration file says. `what` names it in errors.
+    pub fn with_file(mut self, what: &str, text: &[u8]) -> Result<Self> {
+        let wrong = |why: String| Failure::invalid(format!("{what}: {why}"));
+        let file: File = serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
+        if file.version.is_some_and(|version| version != 1) {
+            return Err(wrong("version: expected 1".to_owned()));
+        }
+        let File { cni, network, .. } = file;
+        self.cni.configurations = cni.configurations.unwrap_or(self.cni.configurations);
+        self.cni.plugins = cni.plugins.unwrap_or(self.cni.plugins);
+        self.cni.results = cni.results.unwrap_or(self.cni.results);
+        self.cni.deadline = cni.deadline_seconds.map_or(self.cni.deadline, Duration::from_secs);
+        self.built_in_network.bridge = network.bridge.unwrap_or(self.built_in_network.bridge);
+        self.built_in_network.mtu = network.mtu;
+        if let Some(subnets) = network.subnets {
+            let subnets: std::result::Result<Vec<_>, String> =
+                subnets.iter().map(|text| text.parse()).collect();
+            self.built_in_network.subnets =
+                subnets.map_err(|why| wrong(format!("network.subnets: {why}")))?;
+        }
+        for (host, registry) in &file.registries {
+            for mirror in &registry.mirrors {
+                if !mirror.starts_with("http://") && !mirror.starts_with("https://") {
+                    return Err(wrong(format!(
+                        "registries.{host}.mirrors: {mirror:?} begins with neither http:// nor https://"
+                    )));
+                }
+            }
+        }
+        self.registries = file.registries;
+        self.cgroup_driver = file.cgroup_driver.unwrap_or(self.cgroup_driver);
+        self.handlers = file.handlers;
+        self.supervisor = file.supervisor;
+        self.streams = file.streams.unwrap_or(self.streams);
+        if !self.streams.ip().is_loopback() {
+            return Err(wrong(format!(
+                "streams: {} is no loopback address; streams carry no credentials",
+                self.streams
+            )));
+        }
+        Ok(self)
+    }
+}

@@ -1,0 +1,335 @@
+//! From what CRI asks to what the supervisor makes: every choice about a container, made here.
+//!
+//! Rule: what comes out is complete; nobody later decides anything. What this machine cannot do is
+//! an error with a sentence, before anything is made. Reads the host (links, devices, mounts) and
+//! the image's user tables; changes nothing but missing folders of host paths.
+
+pub(crate) mod capabilities;
+mod devices;
+mod image_files;
+mod mount_table;
+mod mounts;
+mod pod;
+mod process;
+pub(crate) mod resources;
+mod seccomp;
+mod users;
+
+use std::path::{Path, PathBuf};
+
+use container_create::spec::{
+    CgroupSpec, ContainerNamespaces, ContainerSpec, NamespaceMode, OverlaySpec, Propagation,
+    RootFilesystem, SecuritySpec, StreamsSpec,
+};
+use cri_wire::v1;
+use cri_wire::v1::security_profile::ProfileType;
+use image_store::{ContainerConfig as ImageRunConfig, OverlayOptions};
+
+use crate::failure::{Failure, Result};
+
+pub(crate) use image_files::ImageFiles;
+pub(crate) use mount_table::MountTable;
+pub use pod::{PodPlaces, cgroup_of, pod_spec};
+pub use resources::Abilities;
+pub(crate) use users::{Identity, Tables};
+
+/// What this machine and this server can do; looked at once.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    pub hostname: String,
+    /// The server's own bounding set: more cannot be given.
+    pub capabilities: u64,
+    /// The lowest that can be given without the right to lower it.
+    pub lowest_oom_score: i32,
+    pub apparmor: bool,
+    pub selinux: bool,
+    /// The machine has cgroup version 2.
+    pub unified_cgroups: bool,
+    pub abilities: Abilities,
+}
+
+/// What a container is made of, beside what was asked.
+#[derive(Debug)]
+pub struct Ingredients<'a> {
+    pub id: &'a str,
+    pub config: &'a v1::ContainerConfig,
+    pub sandbox: &'a v1::PodSandboxConfig,
+    /// The namespaces that the pod was made with.
+    pub pod_namespaces: v1::NamespaceOption,
+    pub image: &'a ImageRunConfig,
+    pub overlay: &'a OverlayOptions,
+    pub places: &'a PodPlaces,
+    /// Mounts that the runtime adds: image volumes, volumes that the image defines.
+    pub extra_mounts: Vec<v1::Mount>,
+    pub log_path: &'a str,
+}
+
+/// The container as the supervisor takes it, and who it runs as.
+pub fn container_spec(
+    machine: &Machine,
+    given: &Ingredients<'_>,
+) -> Result<(ContainerSpec, Identity)> {
+    let empty = v1::LinuxContainerSecurityContext::default();
+    let linux = given.config.linux.clone().unwrap_or_default();
+    let security = linux.security_context.as_ref().unwrap_or(&empty);
+    check(machine, given, security)?;
+    let identity = identity(security, given)?;
+    let hostname = match given.sandbox.hostname.as_str() {
+        "" => machine.hostname.as_str(),
+        name => name,
+    };
+    let process = process::of(given.config, given.image, (hostname, &identity.home))?;
+    let capabilities = capabilities::of(security, machine.capabilities)?;
+    let seccomp = seccomp::filter(security, capabilities.bounding)?;
+    let oom = linux.resources.as_ref().map(|resources| {
+        let wanted = i32::try_from(resources.oom_score_adj).unwrap_or_default();
+        wanted.clamp(machine.lowest_oom_score, 1000)
+    });
+    let namespaces = namespaces(machine, security, &given.pod_namespaces);
+    let devices = devices::asked(&given.config.devices)?;
+    let mut nodes = devices.nodes;
+    if security.privileged {
+        nodes.extend(devices::of_the_host()?);
+    }
+    let user_namespace = namespaces.user == i32::from(NamespaceMode::Pod);
+    let spec = ContainerSpec {
+        id: given.id.to_owned(),
+        root: Some(root(given, security, user_namespace)),
+        process: Some(process),
+        security: Some(SecuritySpec {
+            uid: identity.uid,
+            gid: identity.gid,
+            additional_gids: identity.groups.clone(),
+            umask: None,
+            capabilities: Some(capabilities),
+            no_new_privileges: security.no_new_privs,
+            seccomp,
+            apparmor_profile: apparmor(machine, security)?,
+            selinux_label: selinux(machine, security),
+            limits: Vec::new(),
+            oom_score_adjustment: oom,
+        }),
+        mounts: all_mounts(given, security, user_namespace)?,
+        devices: nodes,
+        cgroup: Some(CgroupSpec {
+            limits: linux
+                .resources
+                .as_ref()
+                .map(|resources| resources::limits(resources, machine.abilities)),
+            device_rules: devices.rules,
+            all_devices: security.privileged,
+            ..cgroup_of(given.sandbox, given.id)
+        }),
+        namespaces: Some(namespaces),
+        masked_paths: if security.privileged { Vec::new() } else { security.masked_paths.clone() },
+        read_only_paths: if security.privileged {
+            Vec::new()
+        } else {
+            security.readonly_paths.clone()
+        },
+        streams: Some(StreamsSpec {
+            log_path: given.log_path.to_owned(),
+            stdin: given.config.stdin,
+            stdin_once: given.config.stdin_once,
+            longest_line: 0,
+        }),
+        ..ContainerSpec::default()
+    };
+    Ok((spec, identity))
+}
+
+fn check(
+    machine: &Machine,
+    given: &Ingredients<'_>,
+    security: &v1::LinuxContainerSecurityContext,
+) -> Result<()> {
+    let sandbox = given.sandbox.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+    if security.privileged && !sandbox.is_some_and(|sandbox| sandbox.privileged) {
+        return Err(Failure::plain("no privileged container allowed in sandbox"));
+    }
+    let of_pod = sandbox.and_then(|sandbox| sandbox.namespace_options.as_ref());
+    let of_pod = of_pod.and_then(|options| options.userns_options.as_ref());
+    let own = security.namespace_options.as_ref();
+    let own = own.and_then(|options| options.userns_options.as_ref());
+    if !pod::same_user_namespace(of_pod, own) {
+        return Err(Failure::plain(
+            "user namespace config for sandbox is different from container",
+        ));
+    }
+    if !given.config.cdi_devices.is_empty() {
+        return Err(Failure::unimplemented(
+            "CDI devices are asked for by name, which this runtime does not serve yet",
+        ));
+    }
+    let resources = given.config.linux.as_ref().and_then(|linux| linux.resources.as_ref());
+    let huge = resources.is_some_and(|resources| {
+        resources.hugepage_limits.iter().any(|limit| limit.limit > 0)
+    });
+    if huge && !machine.abilities.huge_pages {
+        tracing::warn!(container = given.id, "no hugetlb controller: huge page limits are not set");
+    }
+    Ok(())
+}
+
+fn identity(
+    security: &v1::LinuxContainerSecurityContext,
+    given: &Ingredients<'_>,
+) -> Result<Identity> {
+    let files = ImageFiles::open(given.overlay)?;
+    let tables = Tables { passwd: files.read("etc/passwd")?, group: files.read("etc/group")? };
+    users::resolve(security, &given.image.user, &tables)
+}
+
+fn root(
+    given: &Ingredients<'_>,
+    security: &v1::LinuxContainerSecurityContext,
+    user_namespace: bool,
+) -> RootFilesystem {
+    let text = |path: &Path| path.display().to_string();
+    let upper = given.overlay.upper.as_ref();
+    let options =
+        if given.overlay.user_attributes { vec!["userxattr".to_owned()] } else { Vec::new() };
+    RootFilesystem {
+        path: String::new(),
+        overlay: Some(OverlaySpec {
+            lower: given.overlay.lower.iter().map(|path| text(path)).collect(),
+            upper: upper.map(|upper| text(&upper.changes)).unwrap_or_default(),
+            work: upper.map(|upper| text(&upper.work)).unwrap_or_default(),
+            options,
+        }),
+        read_only: security.readonly_rootfs,
+        map_ids: user_namespace,
+        propagation: match mounts::root_propagation(&given.config.mounts) {
+            // A root that sends nothing out still takes part in what comes in.
+            Propagation::Shared => Propagation::Shared.into(),
+            other => other.into(),
+        },
+    }
+}
+
+/// A container is where its pod is; only its processes may be apart.
+fn namespaces(
+    machine: &Machine,
+    security: &v1::LinuxContainerSecurityContext,
+    pod: &v1::NamespaceOption,
+) -> ContainerNamespaces {
+    let options = security.namespace_options.clone().unwrap_or_default();
+    let user = pod.userns_options.as_ref().is_some_and(pod::has_user_namespace);
+    let pod_or_node = |mode: v1::NamespaceMode| match mode {
+        v1::NamespaceMode::Node => NamespaceMode::Node.into(),
+        _ => NamespaceMode::Pod.into(),
+    };
+    ContainerNamespaces {
+        pid: match (options.pid(), pod.pid()) {
+            (v1::NamespaceMode::Container, _) => NamespaceMode::Container.into(),
+            (v1::NamespaceMode::Target, _) => NamespaceMode::Target.into(),
+            (_, v1::NamespaceMode::Node) => NamespaceMode::Node.into(),
+            (_, v1::NamespaceMode::Pod) => NamespaceMode::Pod.into(),
+            // The pod shares no processes, whatever the container says.
+            _ => NamespaceMode::Container.into(),
+        },
+        pid_target: options.target_id.clone(),
+        network: pod_or_node(pod.network()),
+        ipc: pod_or_node(pod.ipc()),
+        uts: pod_or_node(pod.network()),
+        cgroup: if machine.unified_cgroups && !security.privileged {
+            NamespaceMode::Container.into()
+        } else {
+            NamespaceMode::Node.into()
+        },
+        user: if user { NamespaceMode::Pod.into() } else { NamespaceMode::Node.into() },
+    }
+}
+
+/// Files that the pod's containers share, unless the caller mounts something there.
+fn shared_files(given: &Ingredients<'_>, security: &v1::LinuxContainerSecurityContext) -> Vec<v1::Mount> {
+    let shm = match given.pod_namespaces.ipc() {
+        v1::NamespaceMode::Node => PathBuf::from("/dev/shm"),
+        _ => given.places.shared_memory(),
+    };
+    [
+        ("/etc/hostname", given.places.hostname(), security.readonly_rootfs),
+        ("/etc/hosts", given.places.hosts(), security.readonly_rootfs),
+        ("/etc/resolv.conf", given.places.resolver(), security.readonly_rootfs),
+        ("/dev/shm", shm, false),
+    ]
+    .into_iter()
+    .filter(|(_, source, _)| source.exists())
+    .map(|(target, source, readonly)| v1::Mount {
+        container_path: target.to_owned(),
+        host_path: source.display().to_string(),
+        readonly,
+        ..Default::default()
+    })
+    .collect()
+}
+
+fn all_mounts(
+    given: &Ingredients<'_>,
+    security: &v1::LinuxContainerSecurityContext,
+    user_namespace: bool,
+) -> Result<Vec<container_create::spec::MountSpec>> {
+    let table = MountTable::read()?;
+    let of_caller: Vec<&v1::Mount> =
+        given.config.mounts.iter().filter(|mount| mount.image.is_none()).collect();
+    let mut all = Vec::new();
+    let extra = shared_files(given, security);
+    let taken = |target: &str| {
+        of_caller.iter().any(|mount| mounts::clean(&mount.container_path) == mounts::clean(target))
+    };
+    for mount in &of_caller {
+        all.push(mounts::asked(mount, &mounts::prepare_source(mount, &table)?)?);
+    }
+    for mount in extra.iter().chain(&given.extra_mounts) {
+        if !taken(&mount.container_path) {
+            let mut spec = mounts::asked(mount, Path::new(&mount.host_path))?;
+            // Our own files belong to the machine's root; the pod shall see its own.
+            spec.map_ids = user_namespace && mount.container_path != "/dev/shm";
+            all.push(spec);
+        }
+    }
+    Ok(mounts::arranged(mounts::usual(security.privileged), all))
+}
+
+#[expect(deprecated, reason = "older clients still fill the field")]
+fn apparmor(machine: &Machine, security: &v1::LinuxContainerSecurityContext) -> Result<String> {
+    if security.privileged && security.apparmor.is_none() {
+        return Ok(String::new());
+    }
+    let (kind, name) = match &security.apparmor {
+        Some(profile) => (profile.profile_type(), profile.localhost_ref.as_str()),
+        None => match security.apparmor_profile.as_str() {
+            "" | "runtime/default" => (ProfileType::RuntimeDefault, ""),
+            "unconfined" => (ProfileType::Unconfined, ""),
+            text => match text.strip_prefix("localhost/") {
+                Some(name) => (ProfileType::Localhost, name),
+                None => return Err(Failure::plain(format!("invalid AppArmor profile {text:?}"))),
+            },
+        },
+    };
+    match kind {
+        ProfileType::Unconfined | ProfileType::RuntimeDefault => Ok(String::new()),
+        ProfileType::Localhost if !machine.apparmor => Err(Failure::plain(format!(
+            "AppArmor profile {name:?} is asked for, but this kernel has no AppArmor"
+        ))),
+        ProfileType::Localhost => Ok(name.strip_prefix("localhost/").unwrap_or(name).to_owned()),
+    }
+}
+
+fn selinux(machine: &Machine, security: &v1::LinuxContainerSecurityContext) -> String {
+    match &security.selinux_options {
+        Some(options) if machine.selinux && !security.privileged => {
+            let part = |text: &str, default: &str| {
+                if text.is_empty() { default.to_owned() } else { text.to_owned() }
+            };
+            format!(
+                "{}:{}:{}:{}",
+                part(&options.user, "system_u"),
+                part(&options.role, "system_r"),
+                part(&options.r#type, "container_t"),
+                part(&options.level, "s0")
+            )
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,135 @@
+//! Capabilities by name and as bits. Pure.
+//!
+//! upstream: containerd internal/cri/opts/spec_opts.go, pkg/oci/spec.go (default set)
+
+use container_create::spec::CapabilitySpec;
+use cri_wire::v1;
+
+use crate::failure::{Failure, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// By number.
+const NAMES: [&str; 41] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "LINUX_IMMUTABLE",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_ADMIN",
+    "NET_RAW",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_NICE",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
+    "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
+    "PERFMON",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+];
+
+const DEFAULT: [&str; 14] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FSETID",
+    "FOWNER",
+    "MKNOD",
+    "NET_RAW",
+    "SETGID",
+    "SETUID",
+    "SETFCAP",
+    "SETPCAP",
+    "NET_BIND_SERVICE",
+    "SYS_CHROOT",
+    "KILL",
+    "AUDIT_WRITE",
+];
+
+fn bit(name: &str) -> Option<u64> {
+    let name = name.to_ascii_uppercase();
+    let name = name.strip_prefix("CAP_").unwrap_or(&name);
+    NAMES.iter().position(|known| *known == name).map(|number| 1 << number)
+}
+
+/// Whether a set has the capability of that name.
+pub(crate) fn has(set: u64, name: &str) -> bool {
+    bit(name).is_some_and(|bit| set & bit != 0)
+}
+
+fn default_set() -> u64 {
+    DEFAULT.iter().filter_map(|name| bit(name)).sum()
+}
+
+/// What a container gets. `all` is what this server could give at most.
+pub(super) fn of(security: &v1::LinuxContainerSecurityContext, all: u64) -> Result<CapabilitySpec> {
+    let mut set = default_set();
+    let mut ambient = 0;
+    if security.privileged {
+        set = all;
+    } else if let Some(wanted) = &security.capabilities {
+        let is_all = |name: &String| name.eq_ignore_ascii_case("ALL");
+        if wanted.add_capabilities.iter().any(is_all) {
+            set = all;
+        }
+        if wanted.drop_capabilities.iter().any(is_all) {
+            set = 0;
+        }
+        set |= bits("add", wanted.add_capabilities.iter().filter(|name| !is_all(name)))?;
+        ambient = bits("ambient", wanted.add_ambient_capabilities.iter())?;
+        set |= ambient;
+        let dropped = bits("drop", wanted.drop_capabilities.iter().filter(|name| !is_all(name)))?;
+        set &= !dropped;
+        ambient &= !dropped;
+    }
+    Ok(CapabilitySpec {
+        bounding: set,
+        effective: set,
+        permitted: set,
+        // Inheritable ones would come back through files (CVE-2022-24769); ambient ones need them.
+        inheritable: ambient,
+        ambient,
+    })
+}
+
+fn bits<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<u64> {
+    let mut set = 0;
+    for name in names {
+        set |= bit(name).ok_or_else(|| {
+            Failure::plain(format!("unknown capability to {what}: {name:?}"))
+        })?;
+    }
+    Ok(set)
+}
+
+/// What this process could give: its bounding set, from `/proc/self/status`.
+pub(crate) fn own_bounding_set(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
+    line.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or_else(default_set)
+}

@@ -1,0 +1,59 @@
+//! Sets by name: defaults, adding, dropping, all.
+
+use super::*;
+
+fn security(add: &[&str], drop: &[&str]) -> v1::LinuxContainerSecurityContext {
+    let texts = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
+    v1::LinuxContainerSecurityContext {
+        capabilities: Some(v1::Capability {
+            add_capabilities: texts(add),
+            drop_capabilities: texts(drop),
+            add_ambient_capabilities: Vec::new(),
+        }),
+        ..Default::default()
+    }
+}
+
+const ALL: u64 = (1 << 41) - 1;
+
+#[test]
+fn sets_follow_what_was_asked_for() {
+    let of = |add: &[&str], drop: &[&str]| of(&security(add, drop), ALL).unwrap().effective;
+    assert_eq!(of(&[], &[]), default_set());
+    assert_eq!(default_set(), 0xa804_25fb, "the set that container tools share");
+    assert_eq!(of(&["SYS_ADMIN"], &[]), default_set() | 1 << 21);
+    assert_eq!(of(&["cap_sys_admin"], &[]), default_set() | 1 << 21);
+    assert_eq!(of(&["ALL"], &["CHOWN"]), ALL & !1);
+    assert_eq!(of(&["CHOWN"], &["ALL"]), 1);
+    assert_eq!(of(&[], &["all"]), 0);
+}
+
+#[test]
+fn privileged_containers_get_what_the_server_has() {
+    let privileged =
+        v1::LinuxContainerSecurityContext { privileged: true, ..security(&[], &["ALL"]) };
+    assert_eq!(of(&privileged, 0b111).unwrap().bounding, 0b111);
+}
+
+#[test]
+fn nothing_is_inheritable_unless_it_is_ambient() {
+    let mut wanted = security(&[], &["ALL"]);
+    assert_eq!(of(&wanted, ALL).unwrap().inheritable, 0);
+    if let Some(capabilities) = &mut wanted.capabilities {
+        capabilities.add_ambient_capabilities = vec!["NET_BIND_SERVICE".to_owned()];
+    }
+    let set = of(&wanted, ALL).unwrap();
+    assert_eq!((set.ambient, set.inheritable, set.permitted), (1 << 10, 1 << 10, 1 << 10));
+}
+
+#[test]
+fn unknown_names_are_refused() {
+    assert!(of(&security(&["FLY"], &[]), ALL).is_err());
+    assert!(of(&security(&[], &["FLY"]), ALL).is_err());
+}
+
+#[test]
+fn the_servers_own_set_is_read_from_its_status() {
+    assert_eq!(own_bounding_set("Name:\tx\nCapBnd:\t000001fffeffffff\n"), 0x1ff_feff_ffff);
+    assert_eq!(own_bounding_set("nothing"), default_set());
+}

@@ -1,0 +1,89 @@
+//! Files of an image that decide something about its container: users and groups.
+//!
+//! Rule: what an image says is read through a mount that nobody else sees and that ends with its
+//! descriptor, beneath the image's root whatever its links say, only where it is a plain file, and
+//! only up to a limit: `/etc/passwd` may be a FIFO, a link to the host, or four gigabytes.
+
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+
+use image_store::OverlayOptions;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen,
+};
+
+use crate::failure::{Doing as _, Failure, Result};
+
+/// Real files have a few kilobytes.
+const LARGEST: u64 = 8 << 20;
+
+/// An image's files, read-only.
+#[derive(Debug)]
+pub struct ImageFiles {
+    root: OwnedFd,
+}
+
+impl ImageFiles {
+    /// The lower layers of a view: what the image itself has.
+    pub fn open(overlay: &OverlayOptions) -> Result<Self> {
+        let root = match overlay.lower.as_slice() {
+            [] => return Err(Failure::plain("the image has no layer")),
+            [only] => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                open(only, flags, Mode::empty()).doing(format!("opening {}", only.display()))?
+            }
+            several => {
+                let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)
+                    .doing("opening an overlay of the image's layers")?;
+                let mounted = (|| {
+                    fsconfig_set_string(&context, "source", "overlay")?;
+                    for lower in several {
+                        fsconfig_set_string(&context, "lowerdir+", lower)?;
+                    }
+                    if overlay.user_attributes {
+                        fsconfig_set_flag(&context, "userxattr")?;
+                    }
+                    fsconfig_create(&context)?;
+                    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_RDONLY)
+                })();
+                mounted.doing("mounting the image's layers")?
+            }
+        };
+        Ok(Self { root })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_folder(folder: &std::path::Path) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Self { root: open(folder, flags, Mode::empty()).unwrap() }
+    }
+
+    /// A text file of the image; none when it is not there.
+    pub fn read(&self, path: &str) -> Result<Option<String>> {
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let _ = CWD;
+        let file = match openat2(&self.root, path, flags, Mode::empty(), resolve) {
+            Ok(file) => file,
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error).doing(format!("opening {path} of the image")),
+        };
+        let status = fstat(&file).doing(format!("looking at {path} of the image"))?;
+        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+            return Err(Failure::plain(format!("{path} of the image is no plain file")));
+        }
+        let mut bytes = Vec::new();
+        std::fs::File::from(file)
+            .take(LARGEST + 1)
+            .read_to_end(&mut bytes)
+            .doing(format!("reading {path} of the image"))?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(Failure::plain(format!("{path} of the image has over {LARGEST} bytes")));
+        }
+        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}

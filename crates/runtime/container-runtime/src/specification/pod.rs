@@ -1,0 +1,229 @@
+//! A pod's namespaces and group, and the files that its containers share.
+//!
+//! upstream: containerd internal/cri/server/podsandbox (sandbox_run_linux.go), helpers_linux.go
+
+use std::path::{Path, PathBuf};
+
+use container_create::spec::{CgroupSpec, IdMappings, IdRange, NamespaceMode, PodSpec};
+use cri_wire::v1;
+
+use crate::failure::{Failure, Result};
+
+/// Groups of containers whose caller names no parent.
+const OWN_PARENT: &str = "/keelson";
+
+/// Where the files of one sandbox are.
+#[derive(Debug, Clone)]
+pub struct PodPlaces {
+    folder: PathBuf,
+}
+
+impl PodPlaces {
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn hostname(&self) -> PathBuf {
+        self.folder.join("hostname")
+    }
+
+    pub fn hosts(&self) -> PathBuf {
+        self.folder.join("hosts")
+    }
+
+    pub fn resolver(&self) -> PathBuf {
+        self.folder.join("resolv.conf")
+    }
+
+    pub fn shared_memory(&self) -> PathBuf {
+        self.folder.join("shm")
+    }
+}
+
+pub(super) fn has_user_namespace(options: &v1::UserNamespace) -> bool {
+    options.mode() == v1::NamespaceMode::Pod
+}
+
+/// Whether a container's wish is that of its pod.
+pub(super) fn same_user_namespace(
+    pod: Option<&v1::UserNamespace>,
+    own: Option<&v1::UserNamespace>,
+) -> bool {
+    let wish = |options: Option<&v1::UserNamespace>| {
+        options
+            .filter(|options| has_user_namespace(options))
+            .map(|options| (options.uids.clone(), options.gids.clone()))
+    };
+    wish(pod) == wish(own)
+}
+
+/// The group of one container.
+pub fn cgroup_of(sandbox: &v1::PodSandboxConfig, id: &str) -> CgroupSpec {
+    let parent = sandbox.linux.as_ref().map(|linux| linux.cgroup_parent.as_str());
+    let parent = parent.filter(|parent| !parent.is_empty()).unwrap_or(OWN_PARENT);
+    let last = parent.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    if last.ends_with(".slice") {
+        let unit = format!("keelson-{id}.scope");
+        let path = format!("{}/{unit}", slice_path(last));
+        return CgroupSpec {
+            path,
+            systemd_unit: unit,
+            systemd_slice: last.to_owned(),
+            ..CgroupSpec::default()
+        };
+    }
+    let path = format!("/{}/{id}", parent.trim_matches('/'));
+    CgroupSpec { path, ..CgroupSpec::default() }
+}
+
+/// Where systemd puts a slice: `a-b.slice` lies in `a.slice`.
+fn slice_path(slice: &str) -> String {
+    let name = slice.trim_end_matches(".slice");
+    let mut path = String::new();
+    let mut at = 0;
+    while let Some(found) = name[at..].find('-') {
+        at += found;
+        path.push_str(&format!("/{}.slice", &name[..at]));
+        at += 1;
+    }
+    path.push_str(&format!("/{slice}"));
+    path
+}
+
+/// The pod's namespaces. `pin` is where its network namespace gets its name.
+pub fn pod_spec(id: &str, config: &v1::PodSandboxConfig, pin: &Path) -> Result<PodSpec> {
+    let linux = config.linux.clone().unwrap_or_default();
+    let security = linux.security_context.unwrap_or_default();
+    let options = security.namespace_options.unwrap_or_default();
+    let host_network = options.network() == v1::NamespaceMode::Node;
+    let user_namespace = match &options.userns_options {
+        Some(wish) if has_user_namespace(wish) => Some(mappings(wish)?),
+        Some(wish) if wish.mode() != v1::NamespaceMode::Node => {
+            return Err(Failure::plain(format!(
+                "user namespace mode {:?} is not supported; expected POD or NODE",
+                wish.mode().as_str_name()
+            )));
+        }
+        _ => None,
+    };
+    let mut sysctls = linux.sysctls;
+    if !host_network {
+        // Ports below 1024 are the pod's own, and so is its ping.
+        let mut unless_said = |name: &str, value: &str| {
+            sysctls.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+        };
+        unless_said("net.ipv4.ip_unprivileged_port_start", "0");
+        if user_namespace.is_none() {
+            unless_said("net.ipv4.ping_group_range", "0 2147483647");
+        }
+    }
+    let mode = |mode: v1::NamespaceMode| match mode {
+        v1::NamespaceMode::Node => NamespaceMode::Node.into(),
+        _ => NamespaceMode::Pod.into(),
+    };
+    Ok(PodSpec {
+        id: id.to_owned(),
+        hostname: if host_network { String::new() } else { config.hostname.clone() },
+        network: mode(options.network()),
+        ipc: mode(options.ipc()),
+        pid: match options.pid() {
+            v1::NamespaceMode::Pod => NamespaceMode::Pod.into(),
+            v1::NamespaceMode::Node => NamespaceMode::Node.into(),
+            _ => NamespaceMode::Container.into(),
+        },
+        user_namespace,
+        sysctls,
+        network_pin: if host_network { String::new() } else { pin.display().to_string() },
+        network_path: String::new(),
+        uts: mode(options.network()),
+        oom_score_adjustment: None,
+        init_cgroup: cgroup_of(config, id).path,
+    })
+}
+
+/// upstream: containerd parseUsernsIDs takes one range for users and one for groups.
+fn mappings(wish: &v1::UserNamespace) -> Result<IdMappings> {
+    let ranges = |what: &str, list: &[v1::IdMapping]| match list {
+        [one] if one.length > 0 => Ok(vec![IdRange {
+            inside: one.container_id,
+            outside: one.host_id,
+            count: one.length,
+        }]),
+        _ => Err(Failure::plain(format!(
+            "user namespace configuration: expected one {what} mapping with a length, got {}",
+            list.len()
+        ))),
+    };
+    if wish.uids != wish.gids {
+        return Err(Failure::plain(
+            "user namespace configuration: mappings of users and groups differ",
+        ));
+    }
+    Ok(IdMappings { users: ranges("uid", &wish.uids)?, groups: ranges("gid", &wish.gids)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sandbox(parent: &str) -> v1::PodSandboxConfig {
+        let linux =
+            v1::LinuxPodSandboxConfig { cgroup_parent: parent.into(), ..Default::default() };
+        v1::PodSandboxConfig { linux: Some(linux), hostname: "web".into(), ..Default::default() }
+    }
+
+    #[test]
+    fn groups_lie_where_the_caller_says() {
+        let path = |parent| cgroup_of(&sandbox(parent), "id").path;
+        assert_eq!(path("/kubepods/podx"), "/kubepods/podx/id");
+        assert_eq!(path("kubepods/podx/"), "/kubepods/podx/id");
+        assert_eq!(path(""), "/keelson/id");
+        let slice = cgroup_of(&sandbox("kubepods-besteffort-podx.slice"), "id");
+        assert_eq!(
+            slice.path,
+            "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podx.slice/keelson-id.scope"
+        );
+        assert_eq!(slice.systemd_slice, "kubepods-besteffort-podx.slice");
+    }
+
+    #[test]
+    fn pods_on_the_hosts_network_keep_its_name_and_settings() {
+        let mut config = sandbox("");
+        let spec = pod_spec("id", &config, Path::new("/pin")).unwrap();
+        assert_eq!((&*spec.hostname, &*spec.network_pin), ("web", "/pin"));
+        assert_eq!(spec.sysctls["net.ipv4.ip_unprivileged_port_start"], "0");
+        let options = v1::NamespaceOption { network: 2, ..Default::default() };
+        let security = v1::LinuxSandboxSecurityContext {
+            namespace_options: Some(options),
+            ..Default::default()
+        };
+        if let Some(linux) = &mut config.linux {
+            linux.security_context = Some(security);
+        }
+        let spec = pod_spec("id", &config, Path::new("/pin")).unwrap();
+        assert_eq!((&*spec.hostname, &*spec.network_pin), ("", ""));
+        assert!(spec.sysctls.is_empty());
+        assert_eq!(spec.uts, i32::from(NamespaceMode::Node));
+    }
+
+    #[test]
+    fn user_namespaces_have_one_range_and_the_same_for_all() {
+        let range = |length| v1::IdMapping { host_id: 65536, container_id: 0, length };
+        let wish = |uids: Vec<v1::IdMapping>, gids: Vec<v1::IdMapping>| v1::UserNamespace {
+            mode: 0,
+            uids,
+            gids,
+        };
+        assert!(mappings(&wish(vec![range(10)], vec![range(10)])).is_ok());
+        assert!(mappings(&wish(vec![range(10)], vec![range(9)])).is_err());
+        assert!(mappings(&wish(vec![range(0)], vec![range(0)])).is_err());
+        assert!(mappings(&wish(vec![], vec![])).is_err());
+        let node = v1::UserNamespace { mode: 2, ..Default::default() };
+        assert!(same_user_namespace(None, Some(&node)));
+        assert!(!same_user_namespace(None, Some(&wish(vec![range(1)], vec![]))));
+    }
+}

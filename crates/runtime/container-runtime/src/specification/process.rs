@@ -1,0 +1,87 @@
+//! What a container runs: command, environment, folder. Pure.
+//!
+//! upstream: containerd internal/cri/opts/spec_opts.go (WithProcessArgs), server/container_create.go
+
+use container_create::spec::ProcessSpec;
+use cri_wire::v1;
+use image_store::ContainerConfig as ImageRunConfig;
+
+use crate::failure::{Failure, Result};
+
+#[cfg(test)]
+mod tests;
+
+const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+pub(super) fn of(
+    config: &v1::ContainerConfig,
+    image: &ImageRunConfig,
+    (hostname, home): (&str, &str),
+) -> Result<ProcessSpec> {
+    let working_directory = match (&*config.working_dir, &*image.working_dir) {
+        ("", "") => "/".to_owned(),
+        ("", of_image) => of_image.to_owned(),
+        (of_pod, _) => of_pod.to_owned(),
+    };
+    Ok(ProcessSpec {
+        arguments: arguments(config, image)?,
+        environment: environment(config, image, (hostname, home))?,
+        working_directory,
+        terminal: config.tty,
+        terminal_size: None,
+    })
+}
+
+/// A command of the pod replaces all of the image's; arguments alone replace its arguments.
+fn arguments(config: &v1::ContainerConfig, image: &ImageRunConfig) -> Result<Vec<String>> {
+    let mut words = config.command.clone();
+    if words.is_empty() {
+        let empty = matches!(image.entrypoint.as_slice(), [only] if only.is_empty());
+        if !empty {
+            words.clone_from(&image.entrypoint);
+        }
+        words.extend(if config.args.is_empty() { &image.cmd } else { &config.args }.iter().cloned());
+    } else {
+        words.extend(config.args.iter().cloned());
+    }
+    if words.is_empty() {
+        return Err(Failure::plain("no command specified"));
+    }
+    Ok(words)
+}
+
+fn environment(
+    config: &v1::ContainerConfig,
+    image: &ImageRunConfig,
+    (hostname, home): (&str, &str),
+) -> Result<Vec<String>> {
+    let mut all = vec![DEFAULT_PATH.to_owned()];
+    if config.tty {
+        set(&mut all, "TERM=xterm".to_owned());
+    }
+    set(&mut all, format!("HOSTNAME={hostname}"));
+    for entry in &image.env {
+        set(&mut all, entry.clone());
+    }
+    for entry in &config.envs {
+        let value = String::from_utf8(entry.value.clone()).map_err(|_| {
+            Failure::invalid(format!("the value of the variable {:?} is no UTF-8 text", entry.key))
+        })?;
+        set(&mut all, format!("{}={value}", entry.key));
+    }
+    // What a log-in would have set; an explicit value stays.
+    if !all.iter().any(|entry| entry.starts_with("HOME=")) {
+        all.push(format!("HOME={home}"));
+    }
+    Ok(all)
+}
+
+/// A later value takes the earlier one's place.
+fn set(all: &mut Vec<String>, entry: String) {
+    let name = |entry: &str| entry.split('=').next().unwrap_or_default().to_owned();
+    let wanted = name(&entry);
+    match all.iter_mut().find(|known| name(known) == wanted) {
+        Some(known) => *known = entry,
+        None => all.push(entry),
+    }
+}

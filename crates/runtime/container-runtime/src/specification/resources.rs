@@ -1,0 +1,76 @@
+//! Limits of CRI as the limits of a control group. Pure.
+//!
+//! upstream: containerd internal/cri/opts/spec_linux_opts.go (WithResources)
+
+use container_create::spec::LimitsSpec;
+use cri_wire::v1;
+
+#[cfg(test)]
+mod tests;
+
+/// What the machine's groups can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abilities {
+    /// Swap can be limited.
+    pub swap: bool,
+    pub huge_pages: bool,
+}
+
+/// Zero and empty mean: leave it as it is.
+pub fn limits(resources: &v1::LinuxContainerResources, abilities: Abilities) -> LimitsSpec {
+    let unsigned = |value: i64| u64::try_from(value).ok().filter(|value| *value != 0);
+    let text = |value: &String| (!value.is_empty()).then(|| value.clone());
+    let number = |value: i64| (value != 0).then_some(value);
+    let memory = number(resources.memory_limit_in_bytes);
+    // Without a word about swap, a limit on memory is a limit on both together.
+    let both = number(resources.memory_swap_limit_in_bytes).or(memory);
+    LimitsSpec {
+        cpu_shares: unsigned(resources.cpu_shares),
+        cpu_quota: number(resources.cpu_quota),
+        cpu_period: unsigned(resources.cpu_period),
+        cpuset_cpus: text(&resources.cpuset_cpus),
+        cpuset_mems: text(&resources.cpuset_mems),
+        memory,
+        memory_and_swap: both.filter(|_| abilities.swap),
+        memory_reservation: None,
+        pids: None,
+        huge_pages: if abilities.huge_pages {
+            let pairs = resources.hugepage_limits.iter();
+            pairs.map(|limit| (limit.page_size.clone(), limit.limit)).collect()
+        } else {
+            Default::default()
+        },
+        unified: resources.unified.clone(),
+        cpu_idle: None,
+    }
+}
+
+/// Resources after an update: what the update does not name stays.
+pub fn merged(
+    old: Option<&v1::LinuxContainerResources>,
+    update: &v1::LinuxContainerResources,
+) -> v1::LinuxContainerResources {
+    let mut all = old.cloned().unwrap_or_default();
+    let mut take = |from: i64, to: fn(&mut v1::LinuxContainerResources) -> &mut i64| {
+        if from != 0 {
+            *to(&mut all) = from;
+        }
+    };
+    take(update.cpu_period, |all| &mut all.cpu_period);
+    take(update.cpu_quota, |all| &mut all.cpu_quota);
+    take(update.cpu_shares, |all| &mut all.cpu_shares);
+    take(update.memory_limit_in_bytes, |all| &mut all.memory_limit_in_bytes);
+    take(update.memory_swap_limit_in_bytes, |all| &mut all.memory_swap_limit_in_bytes);
+    take(update.oom_score_adj, |all| &mut all.oom_score_adj);
+    if !update.cpuset_cpus.is_empty() {
+        all.cpuset_cpus.clone_from(&update.cpuset_cpus);
+    }
+    if !update.cpuset_mems.is_empty() {
+        all.cpuset_mems.clone_from(&update.cpuset_mems);
+    }
+    if !update.hugepage_limits.is_empty() {
+        all.hugepage_limits.clone_from(&update.hugepage_limits);
+    }
+    all.unified.extend(update.unified.iter().map(|(key, value)| (key.clone(), value.clone())));
+    all
+}

@@ -1,0 +1,49 @@
+//! The default profile's shape, and profiles that others wrote.
+
+use super::*;
+
+fn decides(profile: &Profile, name: &str) -> Option<Action> {
+    let rule = profile.rules.iter().find(|rule| {
+        rule.conditions.is_empty() && rule.syscalls.iter().any(|syscall| syscall == name)
+    });
+    rule.map(|rule| rule.action)
+}
+
+#[test]
+fn the_default_profile_allows_more_to_who_has_capabilities() {
+    let plain = default_profile(0);
+    assert_eq!(plain.default_action, Action::Errno(EPERM));
+    assert_eq!(decides(&plain, "read"), Some(Action::Allow));
+    assert_eq!(decides(&plain, "clone3"), Some(Action::Errno(ENOSYS)));
+    for name in ["mount", "unshare", "bpf", "reboot", "init_module", "kexec_load", "add_key"] {
+        assert_eq!(decides(&plain, name), None, "{name}");
+    }
+    let admin = default_profile(1 << 21);
+    for name in ["mount", "unshare", "clone", "clone3"] {
+        assert_eq!(decides(&admin, name), Some(Action::Allow), "{name}");
+    }
+    assert!(compile(&plain).is_ok() && compile(&admin).is_ok());
+}
+
+#[test]
+fn profiles_of_others_are_read_strictly_where_it_matters() {
+    let text = r#"{"defaultAction":"SCMP_ACT_ERRNO","defaultErrnoRet":38,
+        "architectures":["SCMP_ARCH_X86_64","SCMP_ARCH_MIPS"],
+        "syscalls":[{"names":["read"],"action":"SCMP_ACT_ALLOW","args":null},
+        {"names":["socket"],"action":"SCMP_ACT_ALLOW",
+         "args":[{"index":0,"value":40,"op":"SCMP_CMP_NE"}]}]}"#;
+    let profile = parse(text.as_bytes()).unwrap();
+    assert_eq!(profile.default_action, Action::Errno(38));
+    assert_eq!(profile.rules.len(), 2);
+    assert_eq!(profile.rules[1].conditions[0].comparison, Comparison::NotEqual(40));
+    for wrong in [
+        "",
+        "{}",
+        r#"{"defaultAction":"SCMP_ACT_MAYBE"}"#,
+        r#"{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["x"],"action":"NO"}]}"#,
+        r#"{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["x"],"action":"SCMP_ACT_LOG",
+           "args":[{"index":0,"value":1,"op":"ABOUT"}]}]}"#,
+    ] {
+        assert!(parse(wrong.as_bytes()).is_err(), "{wrong}");
+    }
+}

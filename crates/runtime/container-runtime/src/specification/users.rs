@@ -1,0 +1,142 @@
+//! Who a container runs as, from what the pod asks and what the image knows. Pure.
+//!
+//! upstream: containerd pkg/oci/spec_opts.go (WithUser, WithAdditionalGIDs)
+
+use std::collections::BTreeSet;
+
+use cri_wire::v1;
+
+use crate::failure::{Failure, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// The image's own tables.
+#[derive(Debug, Clone, Default)]
+pub struct Tables {
+    pub passwd: Option<String>,
+    pub group: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub uid: u32,
+    pub gid: u32,
+    /// Sorted; has `gid` in it.
+    pub groups: Vec<u32>,
+    pub home: String,
+}
+
+struct User<'a> {
+    name: &'a str,
+    uid: u32,
+    gid: u32,
+    home: &'a str,
+}
+
+impl Tables {
+    fn users(&self) -> impl Iterator<Item = User<'_>> {
+        self.passwd.iter().flat_map(|text| text.lines()).filter_map(|line| {
+            let mut parts = line.split(':');
+            let name = parts.next()?;
+            let _password = parts.next()?;
+            let (uid, gid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            let _comment = parts.next();
+            Some(User { name, uid, gid, home: parts.next().unwrap_or_default() })
+        })
+    }
+
+    /// Name, number and members.
+    fn groups(&self) -> impl Iterator<Item = (&str, u32, &str)> {
+        self.group.iter().flat_map(|text| text.lines()).filter_map(|line| {
+            let mut parts = line.split(':');
+            let name = parts.next()?;
+            let _password = parts.next()?;
+            let gid = parts.next()?.parse().ok()?;
+            Some((name, gid, parts.next().unwrap_or_default()))
+        })
+    }
+
+    fn user_by_name(&self, name: &str) -> Result<User<'_>> {
+        self.users()
+            .find(|user| user.name == name)
+            .ok_or_else(|| Failure::plain(format!("user {name:?} is not in the image's /etc/passwd")))
+    }
+
+    fn group_by_name(&self, name: &str) -> Result<u32> {
+        self.groups()
+            .find(|(known, ..)| *known == name)
+            .map(|(_, gid, _)| gid)
+            .ok_or_else(|| Failure::plain(format!("group {name:?} is not in the image's /etc/group")))
+    }
+}
+
+/// `user[:group]`, each a number or a name; empty where neither pod nor image says anything.
+pub fn user_text(
+    security: &v1::LinuxContainerSecurityContext,
+    image_user: &str,
+) -> Result<String> {
+    let number = |value: &v1::Int64Value| value.value.to_string();
+    let user = if !security.run_as_username.is_empty() {
+        security.run_as_username.clone()
+    } else if let Some(uid) = &security.run_as_user {
+        number(uid)
+    } else {
+        String::new()
+    };
+    match (user.is_empty(), &security.run_as_group) {
+        (true, Some(_)) => Err(Failure::plain("user group is specified without user")),
+        (true, None) => Ok(image_user.to_owned()),
+        (false, Some(gid)) => Ok(format!("{user}:{}", number(gid))),
+        (false, None) => Ok(user),
+    }
+}
+
+/// Resolves the user and all of its groups.
+pub fn resolve(
+    security: &v1::LinuxContainerSecurityContext,
+    image_user: &str,
+    tables: &Tables,
+) -> Result<Identity> {
+    let text = user_text(security, image_user)?;
+    let (user, group) = match text.split_once(':') {
+        Some((user, group)) => (user, Some(group)),
+        None => (text.as_str(), None),
+    };
+    let user = if user.is_empty() { "0" } else { user };
+    let (uid, mut gid, name) = match user.parse::<u32>() {
+        Ok(uid) => {
+            let known = tables.users().find(|user| user.uid == uid);
+            let gid = known.as_ref().map_or(0, |user| user.gid);
+            (uid, gid, known.map(|user| user.name.to_owned()))
+        }
+        Err(_) => {
+            let known = tables.user_by_name(user)?;
+            (known.uid, known.gid, Some(known.name.to_owned()))
+        }
+    };
+    if let Some(group) = group.filter(|group| !group.is_empty()) {
+        gid = match group.parse::<u32>() {
+            Ok(gid) => gid,
+            Err(_) => tables.group_by_name(group)?,
+        };
+    }
+    let mut groups = BTreeSet::from([gid]);
+    match security.supplemental_groups_policy() {
+        v1::SupplementalGroupsPolicy::Merge => {
+            let member = |members: &str| {
+                name.as_deref().is_some_and(|name| members.split(',').any(|one| one == name))
+            };
+            groups.extend(tables.groups().filter(|(.., all)| member(all)).map(|(_, gid, _)| gid));
+        }
+        v1::SupplementalGroupsPolicy::Strict => {}
+    }
+    for group in &security.supplemental_groups {
+        groups.insert(u32::try_from(*group).map_err(|_| {
+            Failure::invalid(format!("supplemental group {group} is no group number"))
+        })?);
+    }
+    let home = tables.users().find(|known| known.uid == uid).map(|known| known.home.to_owned());
+    let home = home.filter(|home| !home.is_empty()).unwrap_or_else(|| "/".to_owned());
+    Ok(Identity { uid, gid, groups: groups.into_iter().collect(), home })
+}

@@ -1,0 +1,67 @@
+//! One-time tokens: each stands for one request, for a minute.
+//!
+//! upstream: k8s.io/streaming request_cache.go
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tonic::Code;
+
+use super::Wanted;
+use crate::failure::{Failure, Result};
+use crate::identity;
+
+const LIFE: Duration = Duration::from_secs(60);
+/// Requests that nobody has come for.
+const MOST: usize = 1000;
+
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    waiting: Mutex<HashMap<String, (Instant, Wanted)>>,
+}
+
+impl Tokens {
+    pub(super) fn issue(&self, wanted: Wanted) -> Result<String> {
+        let token = identity::fresh()?;
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        waiting.retain(|_, (end, _)| *end > now);
+        if waiting.len() >= MOST {
+            return Err(Failure::new(
+                Code::ResourceExhausted,
+                "maximum number of in-flight requests exceeded",
+            ));
+        }
+        waiting.insert(token.clone(), (now + LIFE, wanted));
+        Ok(token)
+    }
+
+    /// What it stands for, once.
+    pub(super) fn redeem(&self, token: &str) -> Option<Wanted> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (end, wanted) = waiting.remove(token)?;
+        (end > Instant::now()).then_some(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cri_wire::v1;
+
+    use super::*;
+
+    #[test]
+    fn a_token_works_once_and_there_are_not_too_many() {
+        let tokens = Tokens::default();
+        let wanted = || Wanted::Exec(v1::ExecRequest::default());
+        let token = tokens.issue(wanted()).unwrap();
+        assert!(tokens.redeem("other").is_none());
+        assert!(tokens.redeem(&token).is_some());
+        assert!(tokens.redeem(&token).is_none());
+        for _ in 0..MOST {
+            tokens.issue(wanted()).unwrap();
+        }
+        assert_eq!(tokens.issue(wanted()).unwrap_err().code, Code::ResourceExhausted);
+    }
+}

@@ -1,0 +1,441 @@
+//! The server's side of the socket.
+//!
+//! Rule: calls may be made from many tasks at once and each has a deadline; what has no answer yet
+//! when the connection ends fails with the reason. The caller runs [`Driver`] as a task of its own.
+//! Does not start supervisors and does not reconnect by itself.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use container_create::spec::{ContainerSpec, PodSpec, ProcessSpec, TerminalSize};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::protocol::frame::{FrameError, FrameReader, Outgoing, Received};
+use crate::protocol::{
+    Answer, Ask, Attach, ContainerName, ContainerState, Event, Exec, ExecState, ExecUser,
+    FailureKind, Hello, Kill, Nothing, PodState, Reply, Request, Resize, Said, Told, VERSION,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// For calls that only look something up or send a signal.
+const SHORT: Duration = Duration::from_secs(20);
+/// For calls that make or end something; the supervisor has shorter deadlines of its own.
+const LONG: Duration = Duration::from_secs(150);
+const QUEUE: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("connecting to the supervisor at {path}: {source}")]
+    Connect { path: PathBuf, source: io::Error },
+    /// The supervisor is gone, or the driver was dropped.
+    #[error("the connection to the supervisor has ended: {0}")]
+    Ended(String),
+    #[error("the supervisor did not answer to {what} within {limit:?}")]
+    Deadline { what: &'static str, limit: Duration },
+    #[error("{message}")]
+    Refused { kind: FailureKind, message: String },
+    #[error("the supervisor answered {what} with something else")]
+    Confused { what: &'static str },
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+}
+
+impl ClientError {
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { kind: FailureKind::NotFound, .. })
+    }
+
+    /// The supervisor cannot be reached any more: see [`crate::afterwards`].
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Connect { .. } | Self::Ended(_))
+    }
+}
+
+type Result<T, E = ClientError> = std::result::Result<T, E>;
+
+/// Clones share the connection.
+#[derive(Debug, Clone)]
+pub struct Client {
+    calls: mpsc::Sender<Call>,
+    next: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Call {
+    id: u64,
+    frame: Outgoing,
+    answer: oneshot::Sender<(Answer, Vec<OwnedFd>)>,
+}
+
+/// A connection that has said hello.
+#[derive(Debug)]
+pub struct Connection {
+    pub client: Client,
+    /// What happens from now on. Where nobody reads them, events are dropped and one that says
+    /// nothing (`happened` is none) comes in their place: then list.
+    pub events: mpsc::Receiver<Event>,
+    pub driver: Driver,
+    /// The protocol's version that both know.
+    pub version: u32,
+    /// Of the supervisor, by the kernel.
+    pub supervisor_pid: u32,
+}
+
+/// Standard streams to hand over; what is none is empty.
+#[derive(Debug, Default)]
+pub struct Stdio {
+    pub stdin: Option<OwnedFd>,
+    pub stdout: Option<OwnedFd>,
+    pub stderr: Option<OwnedFd>,
+}
+
+impl Stdio {
+    fn into_descriptors(self) -> Vec<OwnedFd> {
+        [self.stdin, self.stdout, self.stderr].into_iter().flatten().collect()
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct ExecRequest {
+    pub container: String,
+    /// Unique in the pod.
+    pub exec: String,
+    pub process: ProcessSpec,
+    /// After so long the whole tree is killed.
+    pub timeout: Option<Duration>,
+    /// Not used with a terminal.
+    pub stdio: Stdio,
+    pub user: Option<ExecUser>,
+}
+
+#[derive(Debug)]
+pub struct StartedExec {
+    pub state: ExecState,
+    /// The master side, if a terminal was asked for. Closing it hangs up.
+    pub terminal: Option<OwnedFd>,
+}
+
+impl Client {
+    /// `folder` is the pod's state folder.
+    pub async fn connect(folder: &Path) -> Result<Connection> {
+        let path = folder.join(crate::SOCKET);
+        let failed = |source| ClientError::Connect { path: path.clone(), source };
+        let connecting = tokio::time::timeout(SHORT, UnixStream::connect(&path)).await;
+        let socket = connecting
+            .map_err(|_| ClientError::Deadline { what: "connect", limit: SHORT })?
+            .map_err(failed)?;
+        let supervisor_pid = socket.peer_cred().map_err(failed)?.pid().unwrap_or_default();
+        let (calls, queue) = mpsc::channel(QUEUE);
+        let (sender, events) = mpsc::channel(QUEUE);
+        let client = Self { calls, next: Arc::new(AtomicU64::new(1)) };
+        let mut driver = Driver {
+            socket,
+            reader: FrameReader::default(),
+            queue,
+            events: sender,
+            waiting: HashMap::new(),
+            dropped: false,
+        };
+        let hello = Hello { version: VERSION, program: env!("CARGO_PKG_VERSION").to_owned() };
+        let greeting = client.call("hello", SHORT, Ask::Hello(hello), Vec::new());
+        let told = tokio::select! {
+            told = greeting => told?,
+            ended = driver.turn() => return Err(ended),
+        };
+        let (Told::Hello(hello), _) = told else {
+            return Err(ClientError::Confused { what: "hello" });
+        };
+        Ok(Connection {
+            client,
+            events,
+            driver,
+            version: hello.version.min(VERSION),
+            supervisor_pid: u32::try_from(supervisor_pid).unwrap_or_default(),
+        })
+    }
+
+    async fn call(
+        &self,
+        what: &'static str,
+        limit: Duration,
+        ask: Ask,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(Told, Vec<OwnedFd>)> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let frame = Outgoing::new(&Request { id, ask: Some(ask) }, descriptors)?;
+        let (sender, receiver) = oneshot::channel();
+        let ended = || ClientError::Ended("its driver has stopped".to_owned());
+        let asking = async {
+            self.calls.send(Call { id, frame, answer: sender }).await.map_err(|_| ended())?;
+            receiver.await.map_err(|_| ended())
+        };
+        let answer = tokio::time::timeout(limit, asking).await;
+        let (answer, descriptors) = answer.map_err(|_| ClientError::Deadline { what, limit })??;
+        if let Some(failure) = answer.failure {
+            return Err(ClientError::Refused { kind: failure.kind(), message: failure.message });
+        }
+        let told = answer.told.ok_or(ClientError::Confused { what })?;
+        Ok((told, descriptors))
+    }
+
+    async fn done(&self, what: &'static str, limit: Duration, ask: Ask) -> Result<()> {
+        self.call(what, limit, ask, Vec::new()).await.map(drop)
+    }
+
+    /// Makes the pod's namespaces. Answers with the state, which names them.
+    pub async fn make_pod(&self, spec: PodSpec) -> Result<PodState> {
+        match self.call("pod", LONG, Ask::Pod(spec), Vec::new()).await?.0 {
+            Told::State(state) => Ok(state),
+            _ => Err(ClientError::Confused { what: "pod" }),
+        }
+    }
+
+    /// Makes a container; its program waits for [`Client::start`].
+    pub async fn create(&self, spec: ContainerSpec) -> Result<ContainerState> {
+        self.container("create", LONG, Ask::Create(spec)).await
+    }
+
+    /// Answers when the program runs.
+    pub async fn start(&self, id: &str) -> Result<ContainerState> {
+        self.container("start", LONG, Ask::Start(name(id))).await
+    }
+
+    async fn container(
+        &self,
+        what: &'static str,
+        limit: Duration,
+        ask: Ask,
+    ) -> Result<ContainerState> {
+        match self.call(what, limit, ask, Vec::new()).await?.0 {
+            Told::Container(state) => Ok(state),
+            _ => Err(ClientError::Confused { what }),
+        }
+    }
+
+    /// A signal to the container's first process.
+    pub async fn kill(&self, id: &str, signal: i32) -> Result<()> {
+        let kill = Kill { id: id.to_owned(), signal, ..Kill::default() };
+        self.done("kill", SHORT, Ask::Kill(kill)).await
+    }
+
+    /// SIGKILL to every process of the container.
+    pub async fn kill_all(&self, id: &str) -> Result<()> {
+        let kill = Kill { id: id.to_owned(), signal: 9, all: true, ..Kill::default() };
+        self.done("kill", SHORT, Ask::Kill(kill)).await
+    }
+
+    /// A signal to an exec's first process; SIGKILL with `all` to its whole tree.
+    pub async fn kill_exec(
+        &self,
+        container: &str,
+        exec: &str,
+        signal: i32,
+        all: bool,
+    ) -> Result<()> {
+        let kill = Kill { id: container.to_owned(), signal, all, exec: exec.to_owned() };
+        self.done("kill", SHORT, Ask::Kill(kill)).await
+    }
+
+    /// Answers when the program runs; its exit comes as an event.
+    pub async fn exec(&self, request: ExecRequest) -> Result<StartedExec> {
+        let exec = Exec {
+            container: request.container,
+            exec: request.exec,
+            process: Some(request.process),
+            timeout_milliseconds: request
+                .timeout
+                .map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1)),
+            stdin: request.stdio.stdin.is_some(),
+            stdout: request.stdio.stdout.is_some(),
+            stderr: request.stdio.stderr.is_some(),
+            user: request.user,
+        };
+        let descriptors = request.stdio.into_descriptors();
+        match self.call("exec", LONG, Ask::Exec(exec), descriptors).await? {
+            (Told::Exec(state), terminal) => {
+                Ok(StartedExec { state, terminal: terminal.into_iter().next() })
+            }
+            _ => Err(ClientError::Confused { what: "exec" }),
+        }
+    }
+
+    /// Copies of the container's output go to these descriptors, and input comes from there, until
+    /// either end closes.
+    pub async fn attach(&self, container: &str, stdio: Stdio) -> Result<()> {
+        let attach = Attach {
+            container: container.to_owned(),
+            stdin: stdio.stdin.is_some(),
+            stdout: stdio.stdout.is_some(),
+            stderr: stdio.stderr.is_some(),
+        };
+        let descriptors = stdio.into_descriptors();
+        self.call("attach", SHORT, Ask::Attach(attach), descriptors).await.map(drop)
+    }
+
+    /// Of the container's terminal; of an exec's use the descriptor.
+    pub async fn resize(&self, container: &str, size: TerminalSize) -> Result<()> {
+        let resize =
+            Resize { container: container.to_owned(), exec: String::new(), size: Some(size) };
+        self.done("resize", SHORT, Ask::Resize(resize)).await
+    }
+
+    /// The log file is opened anew by its path: call it after the old one was renamed.
+    pub async fn reopen_log(&self, id: &str) -> Result<()> {
+        self.done("reopen log", SHORT, Ask::ReopenLog(name(id))).await
+    }
+
+    pub async fn close_stdin(&self, id: &str) -> Result<()> {
+        self.done("close stdin", SHORT, Ask::CloseStdin(name(id))).await
+    }
+
+    /// Kills what is left, removes the group, forgets the container and its exit record.
+    pub async fn delete(&self, id: &str) -> Result<()> {
+        self.done("delete", LONG, Ask::Delete(name(id))).await
+    }
+
+    pub async fn list(&self) -> Result<PodState> {
+        match self.call("list", SHORT, Ask::List(Nothing {}), Vec::new()).await?.0 {
+            Told::State(state) => Ok(state),
+            _ => Err(ClientError::Confused { what: "list" }),
+        }
+    }
+
+    /// The pod's namespaces as descriptors, by name (`net`, `ipc`, `uts`, `pid`, `user`).
+    pub async fn namespaces(&self) -> Result<Vec<(String, OwnedFd)>> {
+        match self.call("namespaces", SHORT, Ask::Namespaces(Nothing {}), Vec::new()).await? {
+            (Told::State(state), descriptors) if state.namespaces.len() == descriptors.len() => {
+                Ok(state.namespaces.into_iter().zip(descriptors).collect())
+            }
+            _ => Err(ClientError::Confused { what: "namespaces" }),
+        }
+    }
+
+    /// Ends the pod and the supervisor.
+    pub async fn shutdown(&self) -> Result<()> {
+        self.done("shutdown", LONG, Ask::Shutdown(Nothing {})).await
+    }
+}
+
+fn name(id: &str) -> ContainerName {
+    ContainerName { id: id.to_owned() }
+}
+
+/// As soon as there is room. A server that dropped its receiver wants no events.
+async fn say_look_again(events: &mpsc::Sender<Event>) {
+    if let Ok(place) = events.reserve().await {
+        place.send(Event::default());
+    }
+}
+
+/// Carries frames both ways. Nothing moves unless it is run.
+#[derive(Debug)]
+pub struct Driver {
+    socket: UnixStream,
+    reader: FrameReader,
+    queue: mpsc::Receiver<Call>,
+    events: mpsc::Sender<Event>,
+    waiting: HashMap<u64, oneshot::Sender<(Answer, Vec<OwnedFd>)>>,
+    /// Events were dropped, and that was not told yet.
+    dropped: bool,
+}
+
+impl Driver {
+    /// Until the connection ends, or all clients are dropped; says why.
+    pub async fn run(mut self) -> ClientError {
+        self.turn().await
+    }
+
+    async fn turn(&mut self) -> ClientError {
+        loop {
+            let outcome = tokio::select! {
+                call = self.queue.recv() => match call {
+                    Some(call) => self.send(call).await,
+                    None => return ClientError::Ended("nobody uses it".to_owned()),
+                },
+                () = say_look_again(&self.events), if self.dropped => {
+                    self.dropped = false;
+                    Ok(())
+                }
+                ready = self.socket.readable() => match ready {
+                    Ok(()) => self.receive(),
+                    Err(error) => Err(ClientError::Ended(error.to_string())),
+                },
+            };
+            if let Err(error) = outcome {
+                return error;
+            }
+        }
+    }
+
+    /// The supervisor reads whatever it is sent before it does anything else, so this does not wait
+    /// for long; its answers are taken afterwards.
+    async fn send(&mut self, mut call: Call) -> Result<()> {
+        // Nobody waits for the answer any more: the request was not sent, and will not be.
+        if call.answer.is_closed() {
+            return Ok(());
+        }
+        self.waiting.retain(|_, waiter| !waiter.is_closed());
+        self.waiting.insert(call.id, call.answer);
+        loop {
+            let ended = |error: io::Error| ClientError::Ended(error.to_string());
+            self.socket.writable().await.map_err(ended)?;
+            let sent =
+                self.socket.try_io(Interest::WRITABLE, || call.frame.send(self.socket.as_fd()));
+            match sent {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(ended(error)),
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Result<()> {
+        let reader = &mut self.reader;
+        let mut trouble = None;
+        let filled = self.socket.try_io(Interest::READABLE, || {
+            reader.fill(self.socket.as_fd()).or_else(|error| match error {
+                FrameError::Io(error) => Err(error),
+                other => {
+                    trouble = Some(other);
+                    Ok(false)
+                }
+            })
+        });
+        if let Some(trouble) = trouble {
+            return Err(trouble.into());
+        }
+        match filled {
+            Ok(true) => {}
+            Ok(false) => return Err(ClientError::Ended("the supervisor closed it".to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(ClientError::Ended(error.to_string())),
+        }
+        while let Some(Received { message, descriptors }) = self.reader.take::<Reply>()? {
+            match message.said {
+                Some(Said::Answer(answer)) => {
+                    if let Some(waiter) = self.waiting.remove(&answer.id) {
+                        let _ = waiter.send((answer, descriptors));
+                    }
+                }
+                Some(Said::Event(event)) => {
+                    let full = |error| matches!(error, mpsc::error::TrySendError::Full(_));
+                    // One that comes after a dropped one would be out of order.
+                    self.dropped |= self.dropped || self.events.try_send(event).is_err_and(full);
+                }
+                // Something younger than we are.
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}

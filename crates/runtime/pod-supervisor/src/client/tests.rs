@@ -1,0 +1,105 @@
+//! A scripted supervisor that answers late, wrongly or not at all.
+
+use super::*;
+use tokio::net::UnixListener;
+
+async fn next(socket: &UnixStream, reader: &mut FrameReader) -> Request {
+    loop {
+        if let Some(received) = reader.take::<Request>().expect("a frame") {
+            return received.message;
+        }
+        socket.readable().await.expect("ready");
+        let _ = socket.try_io(Interest::READABLE, || {
+            reader.fill(socket.as_fd()).map_err(|error| match error {
+                FrameError::Io(error) => error,
+                other => io::Error::other(other.to_string()),
+            })
+        });
+    }
+}
+
+fn say(socket: &UnixStream, id: u64, told: Told) {
+    let answer = Answer { id, failure: None, told: Some(told) };
+    let reply = Reply { said: Some(Said::Answer(answer)) };
+    let mut frame = Outgoing::new(&reply, Vec::new()).expect("a frame");
+    assert!(frame.send(socket.as_fd()).expect("sent"));
+}
+
+async fn greeted() -> (tempfile::TempDir, UnixStream, FrameReader, Connection) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let listener = UnixListener::bind(folder.path().join(crate::SOCKET)).expect("bound");
+    let connecting = Client::connect(folder.path());
+    let answering = async {
+        let (socket, _) = listener.accept().await.expect("accepted");
+        let mut reader = FrameReader::default();
+        let request = next(&socket, &mut reader).await;
+        say(&socket, request.id, Told::Hello(Hello { version: 99, program: "test".into() }));
+        (socket, reader)
+    };
+    let (connection, (socket, reader)) = tokio::join!(connecting, answering);
+    (folder, socket, reader, connection.expect("connected"))
+}
+
+#[tokio::test]
+async fn answers_reach_their_own_callers_in_any_order() {
+    let (_folder, socket, mut reader, connection) = greeted().await;
+    assert_eq!(connection.version, VERSION);
+    let driver = tokio::spawn(connection.driver.run());
+    let (one, two) = (connection.client.clone(), connection.client);
+    let first = tokio::spawn(async move { one.list().await });
+    let a = next(&socket, &mut reader).await;
+    let second = tokio::spawn(async move { two.start("x").await });
+    let b = next(&socket, &mut reader).await;
+    say(&socket, b.id, Told::Container(ContainerState { pid: 7, ..Default::default() }));
+    assert_eq!(second.await.expect("joined").expect("answered").pid, 7);
+    say(&socket, a.id, Told::State(PodState { init_pid: 5, ..Default::default() }));
+    assert_eq!(first.await.expect("joined").expect("answered").init_pid, 5);
+    driver.abort();
+}
+
+#[tokio::test]
+async fn a_supervisor_that_dies_fails_every_call_at_once() {
+    let (_folder, socket, mut reader, connection) = greeted().await;
+    let driver = tokio::spawn(connection.driver.run());
+    let client = connection.client;
+    let call = tokio::spawn(async move { client.list().await });
+    next(&socket, &mut reader).await;
+    drop(socket);
+    let error = call.await.expect("joined").expect_err("gone");
+    assert!(error.is_gone(), "{error}");
+    assert!(driver.await.expect("joined").is_gone());
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_ends_at_the_deadline() {
+    let (_folder, _socket, _reader, connection) = greeted().await;
+    let driver = tokio::spawn(connection.driver.run());
+    let error = connection.client.list().await.expect_err("silence");
+    assert!(matches!(error, ClientError::Deadline { what: "list", .. }), "{error}");
+    driver.abort();
+}
+
+#[tokio::test]
+async fn events_that_nobody_reads_become_one_that_says_look_again() {
+    let (_folder, socket, mut reader, connection) = greeted().await;
+    let driver = tokio::spawn(connection.driver.run());
+    let (client, mut events) = (connection.client, connection.events);
+    let happened = Some(crate::protocol::Happened::ExecExited(ExecState::default()));
+    for _ in 0..QUEUE + 10 {
+        let reply = Reply { said: Some(Said::Event(Event { happened: happened.clone() })) };
+        let mut frame = Outgoing::new(&reply, Vec::new()).expect("a frame");
+        assert!(frame.send(socket.as_fd()).expect("sent"));
+    }
+    // Answers are not held up by them.
+    let other = client.clone();
+    let call = tokio::spawn(async move { other.list().await });
+    let request = next(&socket, &mut reader).await;
+    say(&socket, request.id, Told::State(PodState::default()));
+    call.await.expect("joined").expect("answered");
+    for _ in 0..QUEUE {
+        assert_eq!(events.recv().await.expect("an event").happened, happened);
+    }
+    assert_eq!(events.recv().await.expect("an event").happened, None);
+    drop(client);
+    driver.abort();
+}

@@ -1,0 +1,119 @@
+//! Starting a supervisor so that it outlives whoever starts it.
+//!
+//! Rule: the program runs from a sealed memory file: an upgrade of the installed file does not touch
+//! it, and no container can write to it. It is in a session of its own, nobody's child, and outside
+//! the starter's control group. Blocks until it listens or has failed: call it where that may be.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+
+/// What a start may take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+const LOG: &str = "supervisor.log";
+
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("making a memory file of {path}: {source}")]
+    Program { path: PathBuf, source: io::Error },
+    #[error("starting the supervisor of {folder}: {source}")]
+    Start { folder: PathBuf, source: io::Error },
+    #[error("the supervisor of {folder} did not start: {message}")]
+    Failed { folder: PathBuf, message: String },
+}
+
+/// The program in memory; made once, used for every pod, so that all share its pages.
+#[derive(Debug)]
+pub struct Program {
+    memory: OwnedFd,
+}
+
+impl Program {
+    /// This program itself, which asks [`crate::supervisor::run_if_called`] first of all.
+    pub fn own() -> Result<Self, LaunchError> {
+        Self::from_file(Path::new("/proc/self/exe"))
+    }
+
+    pub fn from_file(path: &Path) -> Result<Self, LaunchError> {
+        let failed = |source| LaunchError::Program { path: path.to_owned(), source };
+        let mut file = File::open(path).map_err(failed)?;
+        Self::from_reader(&mut file).map_err(failed)
+    }
+
+    pub fn from_bytes(mut bytes: &[u8]) -> Result<Self, LaunchError> {
+        let failed = |source| LaunchError::Program { path: PathBuf::from("memory"), source };
+        Self::from_reader(&mut bytes).map_err(failed)
+    }
+
+    fn from_reader(source: &mut impl Read) -> io::Result<Self> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Kernels that know the flag may be told to want it; older ones refuse it.
+        let memory = rustix::fs::memfd_create("keelson-pod", flags | MemfdFlags::EXEC)
+            .or_else(|_| rustix::fs::memfd_create("keelson-pod", flags))?;
+        let mut file = File::from(memory);
+        io::copy(source, &mut file)?;
+        let memory = OwnedFd::from(file);
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&memory, seals)?;
+        Ok(Self { memory })
+    }
+
+    /// `folder` is the pod's: it exists, only root enters it. `cgroup` is where the supervisor lives;
+    /// none leaves it in the caller's.
+    pub fn launch(&self, folder: &Path, cgroup: Option<&str>) -> Result<(), LaunchError> {
+        let failed = |source| LaunchError::Start { folder: folder.to_owned(), source };
+        let log =
+            File::options().create(true).append(true).open(folder.join(LOG)).map_err(failed)?;
+        let before = log.metadata().map_err(failed)?.len();
+        let mut child = Command::new(format!("/proc/self/fd/{}", self.memory.as_raw_fd()))
+            .arg0(crate::supervisor::NAME)
+            .arg(folder)
+            .args(cgroup)
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(failed)?;
+        let until = Instant::now() + LIMIT;
+        let pidfd = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let pidfd =
+            pidfd.ok_or_else(|| failed(io::Error::other("no process"))).and_then(|pid| {
+                let flags = rustix::process::PidfdFlags::empty();
+                rustix::process::pidfd_open(pid, flags).map_err(|errno| failed(errno.into()))
+            })?;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let left = rustix::event::Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or_default(),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            let mut watched = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
+            match rustix::event::poll(&mut watched, Some(&left)) {
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(0) => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    let message = format!("nothing was heard within {LIMIT:?}");
+                    return Err(LaunchError::Failed { folder: folder.to_owned(), message });
+                }
+                _ => break,
+            }
+        }
+        let status = child.wait().map_err(failed)?;
+        if status.success() {
+            return Ok(());
+        }
+        let said = std::fs::read(folder.join(LOG)).unwrap_or_default();
+        let said = said.get(usize::try_from(before).unwrap_or_default()..).unwrap_or_default();
+        let said = String::from_utf8_lossy(said).trim().to_owned();
+        let message = if said.is_empty() { status.to_string() } else { said };
+        Err(LaunchError::Failed { folder: folder.to_owned(), message })
+    }
+}

@@ -1,0 +1,336 @@
+//! The words between the server and a pod's supervisor.
+//!
+//! Rule: length-prefixed protobuf; numbers are for ever, fields and kinds are only added, because a
+//! supervisor lives as long as its pod and meets younger servers. What a side does not know it
+//! refuses by name, never by silence. Descriptors travel beside the frame that counts them.
+
+use container_create::spec::{ContainerSpec, PodSpec, ProcessSpec, TerminalSize};
+
+pub mod frame;
+
+/// Of the protocol. Raised when a new request exists, so that a server can know what it may ask.
+pub const VERSION: u32 = 1;
+
+/// From the server.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Request {
+    /// The answer carries it back.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    #[prost(oneof = "Ask", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
+    pub ask: Option<Ask>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, and the largest is the usual one")]
+pub enum Ask {
+    #[prost(message, tag = "2")]
+    Hello(Hello),
+    /// Makes the pod's namespaces; once.
+    #[prost(message, tag = "3")]
+    Pod(PodSpec),
+    /// Makes a container up to the point where its program would run.
+    #[prost(message, tag = "4")]
+    Create(ContainerSpec),
+    #[prost(message, tag = "5")]
+    Start(ContainerName),
+    #[prost(message, tag = "6")]
+    Kill(Kill),
+    /// Descriptors: standard input, output, error as far as they are flagged.
+    #[prost(message, tag = "7")]
+    Exec(Exec),
+    /// Descriptors: as in exec.
+    #[prost(message, tag = "8")]
+    Attach(Attach),
+    #[prost(message, tag = "9")]
+    Resize(Resize),
+    #[prost(message, tag = "10")]
+    ReopenLog(ContainerName),
+    /// Kills what is left of a container, removes its group, forgets it.
+    #[prost(message, tag = "11")]
+    Delete(ContainerName),
+    #[prost(message, tag = "12")]
+    List(Nothing),
+    /// Ends the pod: kills all, removes all, and then itself.
+    #[prost(message, tag = "13")]
+    Shutdown(Nothing),
+    #[prost(message, tag = "14")]
+    CloseStdin(ContainerName),
+    /// Answered with descriptors of the pod's namespaces, in the order of the answer's list.
+    #[prost(message, tag = "15")]
+    Namespaces(Nothing),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Nothing {}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Hello {
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    /// Of the program, for people.
+    #[prost(string, tag = "2")]
+    pub program: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ContainerName {
+    #[prost(string, tag = "1")]
+    pub id: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Kill {
+    #[prost(string, tag = "1")]
+    pub id: String,
+    /// A number.
+    #[prost(int32, tag = "2")]
+    pub signal: i32,
+    /// To every process of the container instead of the first; SIGKILL only.
+    #[prost(bool, tag = "3")]
+    pub all: bool,
+    /// An exec of the container instead of itself.
+    #[prost(string, tag = "4")]
+    pub exec: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Exec {
+    #[prost(string, tag = "1")]
+    pub container: String,
+    /// Unique in the pod.
+    #[prost(string, tag = "2")]
+    pub exec: String,
+    #[prost(message, optional, tag = "3")]
+    pub process: Option<ProcessSpec>,
+    /// After so long the whole tree is killed. 0: never.
+    #[prost(uint64, tag = "4")]
+    pub timeout_milliseconds: u64,
+    #[prost(bool, tag = "5")]
+    pub stdin: bool,
+    #[prost(bool, tag = "6")]
+    pub stdout: bool,
+    #[prost(bool, tag = "7")]
+    pub stderr: bool,
+    /// Overrides the container's user.
+    #[prost(message, optional, tag = "8")]
+    pub user: Option<ExecUser>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ExecUser {
+    #[prost(uint32, tag = "1")]
+    pub uid: u32,
+    #[prost(uint32, tag = "2")]
+    pub gid: u32,
+    #[prost(uint32, repeated, tag = "3")]
+    pub additional_gids: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Attach {
+    #[prost(string, tag = "1")]
+    pub container: String,
+    #[prost(bool, tag = "2")]
+    pub stdin: bool,
+    #[prost(bool, tag = "3")]
+    pub stdout: bool,
+    #[prost(bool, tag = "4")]
+    pub stderr: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Resize {
+    #[prost(string, tag = "1")]
+    pub container: String,
+    /// An exec of the container instead of itself.
+    #[prost(string, tag = "2")]
+    pub exec: String,
+    #[prost(message, optional, tag = "3")]
+    pub size: Option<TerminalSize>,
+}
+
+/// From the supervisor.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Reply {
+    #[prost(oneof = "Said", tags = "1, 2")]
+    pub said: Option<Said>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Said {
+    #[prost(message, tag = "1")]
+    Answer(Answer),
+    #[prost(message, tag = "2")]
+    Event(Event),
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Answer {
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    #[prost(message, optional, tag = "2")]
+    pub failure: Option<Failure>,
+    #[prost(oneof = "Told", tags = "3, 4, 5, 6, 7")]
+    pub told: Option<Told>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Told {
+    #[prost(message, tag = "3")]
+    Hello(Hello),
+    #[prost(message, tag = "4")]
+    Done(Nothing),
+    #[prost(message, tag = "5")]
+    State(PodState),
+    #[prost(message, tag = "6")]
+    Container(ContainerState),
+    /// An exec; with a terminal its master side comes as a descriptor.
+    #[prost(message, tag = "7")]
+    Exec(ExecState),
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Failure {
+    #[prost(enumeration = "FailureKind", tag = "1")]
+    pub kind: i32,
+    #[prost(string, tag = "2")]
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum FailureKind {
+    /// None of the others.
+    Other = 0,
+    /// No such container or exec.
+    NotFound = 1,
+    /// It is there already.
+    Exists = 2,
+    /// Not in the state that the request needs.
+    WrongState = 3,
+    /// The specification cannot be met on this machine or contradicts itself.
+    BadSpec = 4,
+    /// The program could not be run: it is missing, or may not be executed.
+    NoProgram = 5,
+    /// This supervisor does not know the request.
+    Unknown = 6,
+    /// It took too long.
+    Deadline = 7,
+}
+
+/// Everything that the supervisor knows.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PodState {
+    #[prost(message, repeated, tag = "1")]
+    pub containers: Vec<ContainerState>,
+    #[prost(message, repeated, tag = "2")]
+    pub execs: Vec<ExecState>,
+    #[prost(bool, tag = "3")]
+    pub pod_made: bool,
+    /// Names of the namespaces that the pod has: `net`, `ipc`, `uts`, `pid`, `user`.
+    #[prost(string, repeated, tag = "4")]
+    pub namespaces: Vec<String>,
+    #[prost(uint32, tag = "5")]
+    pub supervisor_pid: u32,
+    /// The pod's init, if it has one.
+    #[prost(uint32, tag = "6")]
+    pub init_pid: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum Phase {
+    Creating = 0,
+    Created = 1,
+    Running = 2,
+    Exited = 3,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ContainerState {
+    #[prost(string, tag = "1")]
+    pub id: String,
+    #[prost(enumeration = "Phase", tag = "2")]
+    pub phase: i32,
+    /// As the machine names it; 0 before it exists.
+    #[prost(uint32, tag = "3")]
+    pub pid: u32,
+    /// Nanoseconds since 1970; 0 is never.
+    #[prost(int64, tag = "4")]
+    pub created_at: i64,
+    #[prost(int64, tag = "5")]
+    pub started_at: i64,
+    #[prost(message, optional, tag = "6")]
+    pub exit: Option<Exit>,
+    /// The first process's start time in clock ticks since boot: with the PID a name that is never
+    /// used twice.
+    #[prost(uint64, tag = "7")]
+    pub start_ticks: u64,
+    /// The group's path.
+    #[prost(string, tag = "8")]
+    pub cgroup: String,
+    /// How many processes of it the kernel has killed for want of memory.
+    #[prost(uint64, tag = "9")]
+    pub out_of_memory_kills: u64,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Exit {
+    /// As a shell tells it: the code, or 128 and the signal.
+    #[prost(int32, tag = "1")]
+    pub code: i32,
+    /// 0: it ended by itself.
+    #[prost(int32, tag = "2")]
+    pub signal: i32,
+    /// The kernel killed a process of the container for want of memory.
+    #[prost(bool, tag = "3")]
+    pub out_of_memory: bool,
+    /// Nanoseconds since 1970.
+    #[prost(int64, tag = "4")]
+    pub finished_at: i64,
+    /// The deadline of an exec was over.
+    #[prost(bool, tag = "5")]
+    pub timed_out: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ExecState {
+    #[prost(string, tag = "1")]
+    pub exec: String,
+    #[prost(string, tag = "2")]
+    pub container: String,
+    #[prost(uint32, tag = "3")]
+    pub pid: u32,
+    #[prost(message, optional, tag = "4")]
+    pub exit: Option<Exit>,
+}
+
+/// Something happened. What it says can also be listed.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Event {
+    #[prost(oneof = "Happened", tags = "1, 2, 3")]
+    pub happened: Option<Happened>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Happened {
+    /// Its exit is on disk.
+    #[prost(message, tag = "1")]
+    ContainerExited(ContainerState),
+    #[prost(message, tag = "2")]
+    ExecExited(ExecState),
+    /// The kernel killed a process of it for want of memory.
+    #[prost(message, tag = "3")]
+    OutOfMemory(ContainerState),
+}
+
+/// A container's exit on disk, in the pod's folder.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ExitRecord {
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    #[prost(message, optional, tag = "2")]
+    pub state: Option<ContainerState>,
+}

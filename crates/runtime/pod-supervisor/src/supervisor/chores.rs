@@ -1,0 +1,166 @@
+//! Work on control groups that may take a moment, done by forked helpers.
+//!
+//! Rule: killing a group is thorough and removing it waits for the dead to leave, so neither happens
+//! in the supervisor itself. Who waits for the end of a chore hears how it went.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use cgroup_files::{Cgroup, Version};
+use container_create::exchange::{self, Report};
+use container_create::{Trouble, TroubleKind};
+
+use crate::protocol::{FailureKind, Nothing, Told};
+
+use super::births::in_helper;
+use super::{Asker, ExecProcess, Supervisor, records};
+
+/// How long the dead may take to leave.
+const LEAVE: Duration = Duration::from_secs(10);
+
+pub(super) struct Chore {
+    pub(super) socket: OwnedFd,
+    /// A container whose deletion this is.
+    deletes: Option<String>,
+}
+
+impl Supervisor {
+    /// SIGKILL to all in a group.
+    pub(super) fn kill_group(&mut self, group: &Cgroup) {
+        let unified = group.hierarchy().version() == Version::V2;
+        if unified && group.kill().is_ok() {
+            return;
+        }
+        let helper = in_helper(|_reporter| drop(group.kill()));
+        self.add_chore(None, helper);
+    }
+
+    /// Kills and removes a group; with the container's id, its deletion goes on afterwards.
+    pub(super) fn remove_group(&mut self, group: &Cgroup, deletes: Option<String>) {
+        let helper = in_helper(|reporter| {
+            let outcome = group.kill().and_then(|()| group.remove_within(LEAVE));
+            if let Err(error) = outcome {
+                let trouble = Trouble { kind: TroubleKind::Other, message: error.to_string() };
+                let _ = reporter.failed(&trouble);
+            }
+        });
+        self.add_chore(deletes, helper);
+    }
+
+    fn add_chore(&mut self, deletes: Option<String>, helper: io::Result<(OwnedFd, i32)>) {
+        match helper {
+            Ok((socket, _)) => self.chores.push(Chore { socket, deletes }),
+            Err(error) => {
+                let message = format!("starting a helper: {error}");
+                self.finish_chore(deletes, Some(message));
+            }
+        }
+    }
+
+    pub(super) fn hear_chores(&mut self) {
+        let mut at = 0;
+        while at < self.chores.len() {
+            match exchange::receive(&self.chores[at].socket) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => at += 1,
+                Ok(Some(Report::Failed(trouble))) => {
+                    let chore = self.chores.remove(at);
+                    self.finish_chore(chore.deletes, Some(trouble.message));
+                }
+                _ => {
+                    let chore = self.chores.remove(at);
+                    self.finish_chore(chore.deletes, None);
+                }
+            }
+        }
+    }
+
+    fn finish_chore(&mut self, deletes: Option<String>, trouble: Option<String>) {
+        let Some(id) = deletes else {
+            if let Some(trouble) = trouble {
+                eprintln!("keelson-pod: {trouble}");
+            }
+            return;
+        };
+        match trouble {
+            None => self.forget_container(&id),
+            Some(trouble) => {
+                let asker = self.containers.get_mut(&id).and_then(|one| one.deleting.take());
+                match asker {
+                    Some(asker) => self.connections.refuse(asker, FailureKind::Other, trouble),
+                    None => eprintln!("keelson-pod: removing {id}: {trouble}"),
+                }
+            }
+        }
+    }
+
+    pub(super) fn forget_container(&mut self, id: &str) {
+        records::forget(&self.folder, id);
+        self.execs.retain(|_, exec| exec.state.container != id);
+        if let Some(asker) = self.containers.remove(id).and_then(|one| one.deleting) {
+            self.connections.answer(asker, Told::Done(Nothing {}), Vec::new());
+        }
+    }
+
+    pub(super) fn delete(&mut self, asker: Asker, id: &str) {
+        let Some(container) = self.containers.get_mut(id) else {
+            return self.connections.refuse(
+                asker,
+                FailureKind::NotFound,
+                format!("there is no container {id}"),
+            );
+        };
+        if container.deleting.is_some() {
+            return self.connections.refuse(
+                asker,
+                FailureKind::WrongState,
+                format!("{id} is being deleted"),
+            );
+        }
+        container.deleting = Some(asker);
+        let ended = container.state.exit.is_some();
+        if let Some(pidfd) = container.pidfd.as_ref().filter(|_| !ended) {
+            let _ = rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL);
+        }
+        if ended {
+            self.delete_ended(id);
+        }
+        // Else its end goes on with the deletion.
+    }
+
+    pub(super) fn delete_ended(&mut self, id: &str) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        container.memory = None;
+        container.streams = None;
+        let Some(container) = self.containers.get(id) else { return };
+        match self.group_of(container) {
+            Some(group) => self.remove_group(&group, Some(id.to_owned())),
+            None => self.forget_container(id),
+        }
+    }
+
+    /// The group of an exec is removed when it is empty; what is left over is tried again with the
+    /// next exec, and goes with the container at the latest.
+    pub(super) fn end_exec_group(&mut self, exec: &ExecProcess, kill: bool) {
+        let Some(path) = &exec.group else { return };
+        let group = self.hierarchy.as_ref().and_then(|hierarchy| hierarchy.group(path).ok());
+        let Some(group) = group else { return };
+        if kill && group.exists_somewhere() {
+            return self.remove_group(&group, None);
+        }
+        if group.remove().is_err()
+            && let Some(container) = self.containers.get_mut(&exec.state.container)
+        {
+            container.exec_groups.push(path.clone());
+        }
+    }
+
+    pub(super) fn sweep_exec_groups(&mut self, id: &str) {
+        let Some(hierarchy) = &self.hierarchy else { return };
+        if let Some(container) = self.containers.get_mut(id) {
+            container
+                .exec_groups
+                .retain(|path| hierarchy.group(path).is_ok_and(|group| group.remove().is_err()));
+        }
+    }
+}

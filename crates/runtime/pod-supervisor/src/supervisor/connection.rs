@@ -1,0 +1,191 @@
+//! Servers that are connected: who they are, what they sent, what they are still to be sent.
+//!
+//! Rule: only root and the supervisor's own user are heard. Nothing here waits: a server that does
+//! not read what it is sent is closed when too much has piled up, and comes again.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use prost::Message;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::protocol::frame::{FrameReader, Outgoing, Received};
+use crate::protocol::{Answer, Event, Failure, FailureKind, Reply, Request, Said, Told};
+
+use super::Asker;
+
+const MOST: usize = 16;
+const LONGEST_QUEUE: usize = 4 * 1024 * 1024;
+
+pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // The folder's path may be longer than a socket's name can be.
+    let folder = path.parent().ok_or_else(|| io::Error::other("the socket has no folder"))?;
+    std::env::set_current_dir(folder)?;
+    let name = path.file_name().ok_or_else(|| io::Error::other("the socket has no name"))?;
+    let bound = rustix::net::bind(&socket, &rustix::net::SocketAddrUnix::new(Path::new(name))?);
+    std::env::set_current_dir("/")?;
+    bound?;
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    rustix::net::listen(&socket, 16)?;
+    Ok(socket)
+}
+
+pub(super) struct Connections {
+    listener: OwnedFd,
+    open: Vec<Connection>,
+    next: u64,
+}
+
+struct Connection {
+    id: u64,
+    socket: OwnedFd,
+    reader: FrameReader,
+    queue: VecDeque<Outgoing>,
+    queued: usize,
+    /// Has said hello, so it hears of events.
+    greeted: bool,
+    broken: bool,
+}
+
+impl Connections {
+    pub(super) fn new(listener: OwnedFd) -> Self {
+        Self { listener, open: Vec::new(), next: 1 }
+    }
+
+    pub(super) fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Each with its socket, and whether something waits to be sent.
+    pub(super) fn watched(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>, bool)> {
+        self.open.iter().map(|one| (one.id, one.socket.as_fd(), !one.queue.is_empty()))
+    }
+
+    pub(super) fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        while let Ok(socket) = rustix::net::accept_with(&self.listener, flags) {
+            let peer = rustix::net::sockopt::socket_peercred(&socket);
+            let known =
+                peer.is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::getuid());
+            if known && self.open.len() < MOST {
+                let id = self.next;
+                self.next += 1;
+                self.open.push(Connection {
+                    id,
+                    socket,
+                    reader: FrameReader::default(),
+                    queue: VecDeque::new(),
+                    queued: 0,
+                    greeted: false,
+                    broken: false,
+                });
+            }
+        }
+    }
+
+    fn find(&mut self, id: u64) -> Option<&mut Connection> {
+        self.open.iter_mut().find(|one| one.id == id)
+    }
+
+    /// What has come on a connection, in order.
+    pub(super) fn read(&mut self, id: u64) -> Vec<Received<Request>> {
+        let mut requests = Vec::new();
+        let Some(connection) = self.find(id) else { return requests };
+        match connection.reader.fill(connection.socket.as_fd()) {
+            Ok(true) => {}
+            Err(crate::protocol::frame::FrameError::Io(error))
+                if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(false) | Err(_) => connection.broken = true,
+        }
+        loop {
+            match connection.reader.take() {
+                Ok(Some(request)) => requests.push(request),
+                Ok(None) => return requests,
+                Err(error) => {
+                    eprintln!("keelson-pod: a connection is closed: {error}");
+                    connection.broken = true;
+                    return requests;
+                }
+            }
+        }
+    }
+
+    pub(super) fn greet(&mut self, id: u64) {
+        if let Some(connection) = self.find(id) {
+            connection.greeted = true;
+        }
+    }
+
+    pub(super) fn answer(&mut self, to: Asker, told: Told, descriptors: Vec<OwnedFd>) {
+        let answer = Answer { id: to.request, failure: None, told: Some(told) };
+        self.say(to.connection, &Reply { said: Some(Said::Answer(answer)) }, descriptors);
+    }
+
+    pub(super) fn refuse(&mut self, to: Asker, kind: FailureKind, message: impl Into<String>) {
+        let failure = Failure { kind: kind as i32, message: message.into() };
+        let answer = Answer { id: to.request, failure: Some(failure), told: None };
+        self.say(to.connection, &Reply { said: Some(Said::Answer(answer)) }, Vec::new());
+    }
+
+    pub(super) fn announce(&mut self, event: &Event) {
+        let reply = Reply { said: Some(Said::Event(event.clone())) };
+        let greeted: Vec<u64> =
+            self.open.iter().filter(|one| one.greeted).map(|one| one.id).collect();
+        for id in greeted {
+            self.say(id, &reply, Vec::new());
+        }
+    }
+
+    fn say(&mut self, id: u64, message: &impl Message, descriptors: Vec<OwnedFd>) {
+        let Some(connection) = self.find(id) else { return };
+        match Outgoing::new(message, descriptors) {
+            Ok(frame) => {
+                connection.queued += frame.len();
+                connection.queue.push_back(frame);
+            }
+            Err(error) => {
+                eprintln!("keelson-pod: an answer could not be sent: {error}");
+                connection.broken = true;
+            }
+        }
+        if connection.queued > LONGEST_QUEUE {
+            connection.broken = true;
+        }
+        self.write(id);
+    }
+
+    /// Sends what can be sent now.
+    pub(super) fn write(&mut self, id: u64) {
+        let Some(connection) = self.find(id) else { return };
+        while let Some(frame) = connection.queue.front_mut() {
+            let before = frame.len();
+            let outcome = frame.send(connection.socket.as_fd());
+            connection.queued = connection.queued.saturating_sub(before - frame.len());
+            match outcome {
+                Ok(true) => drop(connection.queue.pop_front()),
+                Ok(false) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    connection.broken = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn drop_broken(&mut self) {
+        self.open.retain(|one| !one.broken);
+    }
+
+    pub(super) fn is_flushed(&self) -> bool {
+        self.open.iter().all(|one| one.queue.is_empty() || one.broken)
+    }
+}

@@ -1,0 +1,232 @@
+//! What ended, and what is late.
+//!
+//! Rule: an exit is told after its output is written (or a short while has passed) and after it is
+//! on disk; it is told once. A container that shares its PID namespace takes its whole group along
+//! when its first process ends, as its own PID namespace would.
+
+use std::time::Instant;
+
+use container_create::spec::NamespaceMode;
+use rustix::process::{WaitOptions, WaitStatus};
+
+use crate::protocol::{Event, Exit, FailureKind, Happened, Nothing, Phase, Told};
+
+use super::{DRAIN, Supervisor, now, records};
+
+/// Finished execs that are still listed.
+const FINISHED_EXECS: usize = 64;
+
+fn exit_of(status: WaitStatus) -> Exit {
+    let signal = status.terminating_signal().unwrap_or(0);
+    let code = status.exit_status().unwrap_or(128 + signal);
+    Exit { code, signal, finished_at: now(), ..Exit::default() }
+}
+
+impl Supervisor {
+    pub(super) fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            // Whatever it had to say was said before it ended.
+            self.hear_births();
+            self.hear_starts();
+            let number = pid.as_raw_nonzero().get();
+            for birth in self.births.iter_mut().filter(|birth| birth.helper == Some(number)) {
+                birth.helper = None;
+            }
+            let pid = number.unsigned_abs();
+            let exit = exit_of(status);
+            let container = self
+                .containers
+                .values()
+                .find(|one| one.state.pid == pid && one.pidfd.is_some())
+                .map(|one| one.state.id.clone());
+            let exec =
+                self.execs.iter().find(|(_, one)| one.state.pid == pid && one.pidfd.is_some());
+            let exec = exec.map(|(id, _)| id.clone());
+            match (container, exec) {
+                (Some(id), _) => self.container_ended(&id, exit),
+                (None, Some(id)) => self.exec_ended(&id, exit),
+                // The pod's init: without it the shared PID namespace is gone, and with it all in it.
+                (None, None) => {
+                    if let Some(pod) = &mut self.pod
+                        && pod.init.as_ref().is_some_and(|(init, _)| *init == pid)
+                    {
+                        pod.init = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn container_ended(&mut self, id: &str, mut exit: Exit) {
+        let Some(container) = self.containers.get(id) else { return };
+        let group = self.group_of(container);
+        let own_pids = container.namespaces.pid() == NamespaceMode::Container;
+        let kills = group.as_ref().and_then(|group| group.out_of_memory_kills().ok());
+        let Some(container) = self.containers.get_mut(id) else { return };
+        container.pidfd = None;
+        container.memory = None;
+        // The watch may not have been heard yet.
+        let news = kills.filter(|kills| *kills > container.state.out_of_memory_kills);
+        if let Some(kills) = news {
+            container.state.out_of_memory_kills = kills;
+            let event = Event { happened: Some(Happened::OutOfMemory(container.state.clone())) };
+            self.connections.announce(&event);
+        }
+        exit.out_of_memory = container.state.out_of_memory_kills > 0;
+        container.draining = Some((exit, Instant::now() + DRAIN));
+        if let (Some(group), false) = (group, own_pids) {
+            self.kill_group(&group);
+        }
+        self.settle_drained();
+    }
+
+    /// A thread has said "look again".
+    pub(super) fn hear_streams(&mut self) {
+        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        self.settle_drained();
+        self.answer_reopened();
+    }
+
+    fn settle_drained(&mut self) {
+        let drained: Vec<String> = self
+            .containers
+            .iter()
+            .filter(|(_, one)| one.draining.is_some())
+            .filter(|(_, one)| one.streams.as_ref().is_none_or(super::Streams::is_drained))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in drained {
+            self.announce_end(&id);
+        }
+    }
+
+    fn announce_end(&mut self, id: &str) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        let Some((exit, _)) = container.draining.take() else { return };
+        container.state.exit = Some(exit);
+        container.state.set_phase(Phase::Exited);
+        container.start = None;
+        let starting = container.starting.take();
+        let state = container.state.clone();
+        let deleting = container.deleting.is_some();
+        if let Err(error) = records::write_state(&self.folder, &state) {
+            eprintln!("keelson-pod: the record of {id}: {error}");
+        }
+        // It was told to start, and has ended before that could be told.
+        if let Some(asker) = starting {
+            self.connections.answer(asker, Told::Container(state.clone()), Vec::new());
+        }
+        let event = Event { happened: Some(Happened::ContainerExited(state)) };
+        self.connections.announce(&event);
+        if deleting || self.shutdown.is_some() {
+            self.delete_ended(id);
+        }
+    }
+
+    pub(super) fn exec_ended(&mut self, id: &str, mut exit: Exit) {
+        let being_born = self.births.iter().any(|birth| birth.subject.is_exec(id));
+        let Some(mut exec) = self.execs.remove(id) else { return };
+        if being_born {
+            exec.early_exit = Some(exit);
+            self.execs.insert(id.to_owned(), exec);
+            return;
+        }
+        exec.pidfd = None;
+        exec.deadline = None;
+        exit.timed_out = exec.timed_out;
+        exec.state.exit = Some(exit);
+        let timed_out = exec.timed_out;
+        self.end_exec_group(&exec, timed_out);
+        let event = Event { happened: Some(Happened::ExecExited(exec.state.clone())) };
+        self.connections.announce(&event);
+        self.execs.insert(id.to_owned(), exec);
+        let mut finished: Vec<(i64, String)> = self
+            .execs
+            .iter()
+            .filter_map(|(id, one)| Some((one.state.exit?.finished_at, id.clone())))
+            .collect();
+        finished.sort_unstable();
+        for (_, old) in finished.iter().rev().skip(FINISHED_EXECS) {
+            self.execs.remove(old);
+        }
+    }
+
+    pub(super) fn hear_memory(&mut self, id: &str) {
+        let Some(container) = self.containers.get(id) else { return };
+        if let Some(memory) = &container.memory {
+            memory.acknowledge();
+        }
+        let kills = self.group_of(container).and_then(|group| group.out_of_memory_kills().ok());
+        let Some(container) = self.containers.get_mut(id) else { return };
+        match kills {
+            Some(kills) if kills > container.state.out_of_memory_kills => {
+                container.state.out_of_memory_kills = kills;
+                let event =
+                    Event { happened: Some(Happened::OutOfMemory(container.state.clone())) };
+                self.connections.announce(&event);
+            }
+            Some(_) => {}
+            // The group is gone; its descriptor would be ready for ever.
+            None => container.memory = None,
+        }
+    }
+
+    fn answer_reopened(&mut self) {
+        let mut answers = Vec::new();
+        for container in self.containers.values_mut() {
+            let Some(streams) = &container.streams else { continue };
+            let (done, mut error) = streams.reopened();
+            let drained = streams.is_drained();
+            let (over, waiting): (Vec<_>, Vec<_>) =
+                container.reopening.drain(..).partition(|(_, number)| *number <= done || drained);
+            container.reopening = waiting;
+            answers.extend(over.into_iter().map(|(asker, _)| (asker, error.take())));
+        }
+        for (asker, error) in answers {
+            match error {
+                None => self.connections.answer(asker, Told::Done(Nothing {}), Vec::new()),
+                Some(error) => {
+                    let message = format!("opening the log: {error}");
+                    self.connections.refuse(asker, FailureKind::Other, message);
+                }
+            }
+        }
+    }
+
+    pub(super) fn keep_deadlines(&mut self, now: Instant) {
+        self.end_late_births(now);
+        let late: Vec<String> = self
+            .containers
+            .iter()
+            .filter(|(_, one)| one.draining.as_ref().is_some_and(|(_, until)| *until <= now))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in late {
+            self.announce_end(&id);
+        }
+        let late: Vec<String> = self
+            .execs
+            .iter()
+            .filter(|(_, one)| one.deadline.is_some_and(|deadline| deadline <= now))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in late {
+            self.end_exec(&id);
+        }
+    }
+
+    /// The deadline of an exec is over: its whole tree goes.
+    fn end_exec(&mut self, id: &str) {
+        let Some(exec) = self.execs.get_mut(id) else { return };
+        exec.deadline = None;
+        exec.timed_out = true;
+        if let Some(pidfd) = &exec.pidfd {
+            let _ = rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL);
+        }
+        let group = exec.group.clone();
+        let group = group.and_then(|path| self.hierarchy.as_ref()?.group(&path).ok());
+        if let Some(group) = group {
+            self.kill_group(&group);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What survives the supervisor: each container's state and what its execs need, as files.
+//!
+//! Rule: a file is replaced whole and is on the disk before anybody hears of what it says. Names come
+//! from ids that were checked to be plain.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use prost::Message;
+
+use crate::protocol::{ContainerState, ExitRecord};
+
+#[cfg(test)]
+mod tests;
+
+/// Of the files.
+pub(crate) const VERSION: u32 = 1;
+/// A state is a few hundred bytes; a filter a few thousand.
+const LONGEST: u64 = 4 * 1024 * 1024;
+
+pub(crate) fn folder(pod: &Path) -> PathBuf {
+    pod.join("containers")
+}
+
+pub(super) fn prepare(pod: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder(pod))
+}
+
+/// Letters, digits, `-`, `_` and `.` inside: what can be a file's name and nothing else.
+pub(super) fn is_plain(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !id.is_empty() && id.len() <= 128 && !id.starts_with('.') && id.bytes().all(plain)
+}
+
+fn path(pod: &Path, id: &str, what: &str) -> PathBuf {
+    folder(pod).join(format!("{id}.{what}"))
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn write_state(pod: &Path, state: &ContainerState) -> io::Result<()> {
+    let record = ExitRecord { version: VERSION, state: Some(state.clone()) };
+    replace(&path(pod, &state.id, "state"), &record.encode_to_vec())
+}
+
+pub(super) fn write_security(pod: &Path, id: &str, security: &impl Message) -> io::Result<()> {
+    replace(&path(pod, id, "security"), &security.encode_to_vec())
+}
+
+pub(super) fn read_security<M: Message + Default>(pod: &Path, id: &str) -> io::Result<M> {
+    read(&path(pod, id, "security"))
+}
+
+fn read<M: Message + Default>(path: &Path) -> io::Result<M> {
+    let odd = |what: String| io::Error::other(format!("{}: {what}", path.display()));
+    let length = fs::metadata(path)?.len();
+    if length > LONGEST {
+        return Err(odd(format!("{length} bytes; {LONGEST} is the most")));
+    }
+    M::decode(fs::read(path)?.as_slice()).map_err(|error| odd(error.to_string()))
+}
+
+pub(super) fn forget(pod: &Path, id: &str) {
+    for what in ["state", "security"] {
+        let _ = fs::remove_file(path(pod, id, what));
+    }
+}
+
+/// Every state that was written and can be read; a file that cannot be read is told by its error.
+pub(crate) fn read_states(pod: &Path) -> io::Result<Vec<io::Result<ContainerState>>> {
+    let mut states = Vec::new();
+    let entries = match fs::read_dir(folder(pod)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(states),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "state") {
+            let record: io::Result<ExitRecord> = read(&path);
+            states.push(record.and_then(|record| {
+                record.state.ok_or_else(|| io::Error::other(format!("{} is empty", path.display())))
+            }));
+        }
+    }
+    Ok(states)
+}

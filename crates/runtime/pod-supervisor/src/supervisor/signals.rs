@@ -1,0 +1,49 @@
+//! Signals as a descriptor, and the allocator told to be modest.
+//!
+//! Rule: SIGCHLD is only ever read from the descriptor; what would end or stop the supervisor from
+//! outside is ignored, because its pod goes on (only SIGKILL ends it).
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// A descriptor that is ready when a child has ended.
+pub(super) fn children() -> io::Result<OwnedFd> {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGPIPE, libc::SIGQUIT] {
+        // SAFETY: no code of ours is involved.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    // SAFETY: all zero is a valid set, which is then filled in.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the calls get a valid set; the last returns a new descriptor.
+    let descriptor = unsafe {
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        if libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Takes what has come; that it came is all we want to know.
+pub(super) fn drain(signals: &OwnedFd) {
+    let mut space = [0; 128 * 8];
+    debug_assert!(signals.as_raw_fd() >= 0);
+    while rustix::io::read(signals, &mut space).is_ok_and(|count| count > 0) {}
+}
+
+/// One arena for all threads, and freed memory goes back.
+pub(super) fn keep_memory_small() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: sets numbers of the allocator before any thread exists.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 64 * 1024);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 64 * 1024);
+    }
+}

@@ -1,0 +1,438 @@
+//! A container's standard streams: a thread of its own copies them to the log and to whoever is
+//! attached.
+//!
+//! Rule: a disk or a client that is slow holds up this container and nothing else: what is not
+//! written is not read, and the container waits in its own write. Memory is taken once, at the start;
+//! the thread never allocates afterwards (the supervisor forks while it runs). Where the log cannot
+//! be written, lines are dropped, never the container.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::time::SystemTime;
+
+use container_create::spec::TerminalSize;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::log_lines::{LineBuffer, Sink, Stamp, Stream};
+
+mod control;
+#[cfg(test)]
+mod tests;
+
+use control::{Command, Control};
+
+/// Room for what is not a line yet, and for a read behind it.
+const READ: usize = 32 * 1024;
+const INPUT: usize = 4 * 1024;
+const ATTACHMENTS: usize = 8;
+/// A client that takes nothing for so long is dropped.
+const STALL: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+const USUAL_LINE: usize = 16 * 1024;
+const STACK: usize = 64 * 1024;
+
+/// What a thread is started with.
+pub(super) struct Start {
+    pub(super) output: OwnedFd,
+    /// None with a terminal.
+    pub(super) error: Option<OwnedFd>,
+    pub(super) input: Option<OwnedFd>,
+    pub(super) terminal: bool,
+    pub(super) log_path: Option<CString>,
+    pub(super) stdin_once: bool,
+    /// 0: the usual.
+    pub(super) longest_line: usize,
+    pub(super) wake: Arc<OwnedFd>,
+}
+
+#[derive(Default)]
+struct Shared {
+    drained: AtomicBool,
+    reopened: AtomicU32,
+    reopen_error: AtomicI32,
+}
+
+/// The supervisor's side.
+pub(super) struct Streams {
+    control: Control,
+    shared: Arc<Shared>,
+    terminal: Option<OwnedFd>,
+    reopens: u32,
+}
+
+impl Streams {
+    /// Opens the log and starts the thread; returns when it runs.
+    pub(super) fn start(start: Start) -> io::Result<Self> {
+        let log = start.log_path.as_ref().map(open_log).transpose()?;
+        let terminal = start.terminal.then(|| start.output.try_clone()).transpose()?;
+        let (ours, theirs) = Control::pair()?;
+        let shared = Arc::new(Shared::default());
+        let all = [Some(&start.output), start.error.as_ref(), start.input.as_ref()];
+        for stream in all.into_iter().flatten() {
+            rustix::io::ioctl_fionbio(stream, true)?;
+        }
+        let longest = if start.longest_line == 0 { USUAL_LINE } else { start.longest_line };
+        let lines = LineBuffer::new(longest);
+        let room = lines.longest() + READ / 2;
+        let worker = Worker {
+            output: Some(Source::new(start.output, Stream::Output, room)),
+            error: start.error.map(|error| Source::new(error, Stream::Error, room)),
+            input: start.input,
+            pending: vec![0; INPUT].into_boxed_slice(),
+            pending_range: (0, 0),
+            stdin_once: start.stdin_once,
+            terminal: start.terminal,
+            attachments: std::array::from_fn(|_| Attachment::default()),
+            control: theirs,
+            lines,
+            stamp: Stamp::new(),
+            log: LogFile { path: start.log_path, file: log, torn: false },
+            shared: Arc::clone(&shared),
+            wake: start.wake,
+        };
+        let (ready, started) = std::sync::mpsc::sync_channel(1);
+        std::thread::Builder::new().stack_size(STACK).spawn(move || {
+            let _ = ready.send(());
+            drop(ready);
+            worker.run();
+        })?;
+        let _ = started.recv();
+        Ok(Self { control: ours, shared, terminal, reopens: 0 })
+    }
+
+    /// All output is written, and the thread is gone.
+    pub(super) fn is_drained(&self) -> bool {
+        self.shared.drained.load(Ordering::Acquire)
+    }
+
+    /// Asks for the log to be opened anew; the number is what [`Streams::reopened`] reaches then.
+    pub(super) fn reopen(&mut self) -> io::Result<u32> {
+        self.control.send(Command::Reopen, &[])?;
+        self.reopens += 1;
+        Ok(self.reopens)
+    }
+
+    pub(super) fn reopened(&self) -> (u32, Option<io::Error>) {
+        let count = self.shared.reopened.load(Ordering::Acquire);
+        let error = self.shared.reopen_error.load(Ordering::Acquire);
+        (count, (error != 0).then(|| io::Error::from_raw_os_error(error)))
+    }
+
+    pub(super) fn attach(&self, streams: &[Option<OwnedFd>; 3]) -> io::Result<()> {
+        let mut which = 0;
+        for (number, stream) in streams.iter().enumerate() {
+            which |= u8::from(stream.is_some()) << number;
+        }
+        let some: Vec<BorrowedFd<'_>> = streams.iter().flatten().map(AsFd::as_fd).collect();
+        self.control.send(Command::Attach { which }, &some)
+    }
+
+    pub(super) fn close_input(&self) -> io::Result<()> {
+        self.control.send(Command::CloseInput, &[])
+    }
+
+    pub(super) fn resize(&self, size: TerminalSize) -> io::Result<()> {
+        let terminal =
+            self.terminal.as_ref().ok_or_else(|| io::Error::other("it has no terminal"))?;
+        container_create::system::set_terminal_size(terminal, size)
+    }
+
+    pub(super) fn has_terminal(&self) -> bool {
+        self.terminal.is_some()
+    }
+}
+
+fn open_log(path: &CString) -> io::Result<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    rustix::fs::open(path.as_c_str(), flags, Mode::from_raw_mode(0o640)).map_err(Into::into)
+}
+
+struct LogFile {
+    path: Option<CString>,
+    file: Option<OwnedFd>,
+    /// A write was cut off inside a line.
+    torn: bool,
+}
+
+impl Sink for LogFile {
+    fn write(&mut self, lines: &[u8]) {
+        let Some(file) = &self.file else { return };
+        if self.torn && rustix::io::write(file, b"\n").is_ok() {
+            self.torn = false;
+        }
+        let mut rest = lines;
+        while !rest.is_empty() {
+            match rustix::io::write(file, rest) {
+                Ok(0) => break,
+                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                // A full disk: what is left is lost, and the container goes on.
+                Err(_) => {
+                    self.torn = rest.len() != lines.len() || self.torn;
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// One stream of the container and what of it is not a line yet.
+struct Source {
+    descriptor: OwnedFd,
+    stream: Stream,
+    buffer: Box<[u8]>,
+    have: usize,
+}
+
+impl Source {
+    fn new(descriptor: OwnedFd, stream: Stream, room: usize) -> Self {
+        Self { descriptor, stream, buffer: vec![0; room].into_boxed_slice(), have: 0 }
+    }
+}
+
+#[derive(Default)]
+struct Attachment {
+    input: Option<OwnedFd>,
+    output: Option<OwnedFd>,
+    error: Option<OwnedFd>,
+}
+
+struct Worker {
+    output: Option<Source>,
+    error: Option<Source>,
+    input: Option<OwnedFd>,
+    /// Read from a client, not yet taken by the container.
+    pending: Box<[u8]>,
+    pending_range: (usize, usize),
+    stdin_once: bool,
+    terminal: bool,
+    attachments: [Attachment; ATTACHMENTS],
+    control: Control,
+    lines: LineBuffer,
+    stamp: Stamp,
+    log: LogFile,
+    shared: Arc<Shared>,
+    wake: Arc<OwnedFd>,
+}
+
+const CONTROL: usize = 0;
+const OUTPUT: usize = 1;
+const ERROR: usize = 2;
+const CONTAINER_INPUT: usize = 3;
+const CLIENTS: usize = 4;
+
+impl Worker {
+    fn run(mut self) {
+        while self.output.is_some() || self.error.is_some() {
+            let ready = self.wait();
+            if ready[CONTROL] && !self.obey() {
+                break;
+            }
+            if ready[OUTPUT] {
+                self.output = self.output.take().and_then(|source| self.copy(source));
+            }
+            if ready[ERROR] {
+                self.error = self.error.take().and_then(|source| self.copy(source));
+            }
+            if ready[CONTAINER_INPUT] {
+                self.feed();
+            }
+            for client in 0..ATTACHMENTS {
+                if ready[CLIENTS + client] && self.has_room() {
+                    self.read_client(client);
+                }
+            }
+        }
+        self.shared.drained.store(true, Ordering::Release);
+        self.wake_supervisor();
+    }
+
+    fn has_room(&self) -> bool {
+        self.pending_range.0 == self.pending_range.1
+    }
+
+    fn wait(&self) -> [bool; CLIENTS + ATTACHMENTS] {
+        let control = self.control.as_fd();
+        let mut watched: [PollFd<'_>; CLIENTS + ATTACHMENTS] = std::array::from_fn(|number| {
+            let (descriptor, flags) = match number {
+                CONTROL => (Some(control), PollFlags::IN),
+                OUTPUT => (self.output.as_ref().map(|one| one.descriptor.as_fd()), PollFlags::IN),
+                ERROR => (self.error.as_ref().map(|one| one.descriptor.as_fd()), PollFlags::IN),
+                CONTAINER_INPUT => (
+                    self.input.as_ref().filter(|_| !self.has_room()).map(AsFd::as_fd),
+                    PollFlags::OUT,
+                ),
+                client => {
+                    let attachment = &self.attachments[client - CLIENTS];
+                    let input = attachment.input.as_ref().filter(|_| self.has_room());
+                    (input.map(AsFd::as_fd), PollFlags::IN)
+                }
+            };
+            match descriptor {
+                Some(descriptor) => PollFd::from_borrowed_fd(descriptor, flags),
+                None => PollFd::from_borrowed_fd(control, PollFlags::empty()),
+            }
+        });
+        if poll(&mut watched, None).is_err() {
+            return [false; CLIENTS + ATTACHMENTS];
+        }
+        // An unused place watches the control socket for nothing, but hears of its end.
+        let used = |number: usize| match number {
+            CONTROL => true,
+            OUTPUT => self.output.is_some(),
+            ERROR => self.error.is_some(),
+            CONTAINER_INPUT => self.input.is_some() && !self.has_room(),
+            client => self.attachments[client - CLIENTS].input.is_some() && self.has_room(),
+        };
+        std::array::from_fn(|number| !watched[number].revents().is_empty() && used(number))
+    }
+
+    /// False: the supervisor wants no more of it.
+    fn obey(&mut self) -> bool {
+        let mut descriptors = [None, None, None];
+        match self.control.receive(&mut descriptors) {
+            Ok(Some(Command::Reopen)) => {
+                self.reopen();
+                true
+            }
+            Ok(Some(Command::Attach { which })) => {
+                self.add_client(which, descriptors);
+                true
+            }
+            Ok(Some(Command::CloseInput)) => {
+                self.input = None;
+                true
+            }
+            Ok(None) => false,
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+
+    fn reopen(&mut self) {
+        let error = match self.log.path.as_ref().map(open_log) {
+            Some(Ok(file)) => {
+                self.log.file = Some(file);
+                self.log.torn = false;
+                0
+            }
+            Some(Err(error)) => error.raw_os_error().unwrap_or(libc::EIO),
+            None => 0,
+        };
+        self.shared.reopen_error.store(error, Ordering::Release);
+        self.shared.reopened.fetch_add(1, Ordering::AcqRel);
+        self.wake_supervisor();
+    }
+
+    fn wake_supervisor(&self) {
+        let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
+    }
+
+    fn add_client(&mut self, which: u8, descriptors: [Option<OwnedFd>; 3]) {
+        let mut descriptors = descriptors.into_iter().flatten();
+        let mut next =
+            |number: u8| if which & (1 << number) != 0 { descriptors.next() } else { None };
+        let client = Attachment { input: next(0), output: next(1), error: next(2) };
+        for stream in [&client.input, &client.output, &client.error].into_iter().flatten() {
+            let _ = rustix::io::ioctl_fionbio(stream, true);
+        }
+        let free = |one: &&mut Attachment| {
+            one.input.is_none() && one.output.is_none() && one.error.is_none()
+        };
+        // Where all places are taken the new client is closed, which it hears.
+        if let Some(place) = self.attachments.iter_mut().find(free) {
+            *place = client;
+        }
+    }
+
+    /// One read of the container's output; none when it has ended.
+    fn copy(&mut self, mut source: Source) -> Option<Source> {
+        let count = match rustix::io::read(&source.descriptor, &mut source.buffer[source.have..]) {
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => return Some(source),
+            // A terminal whose other side is closed by all answers with an error.
+            Err(_) => 0,
+        };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.stamp.set(i64::try_from(now.as_secs()).unwrap_or_default(), now.subsec_nanos());
+        let filled = source.have + count;
+        let head = (source.stream, &self.stamp);
+        let used = self.lines.take(&source.buffer[..filled], count == 0, head, &mut self.log);
+        self.tell_clients(source.stream, &source.buffer[source.have..filled]);
+        source.buffer.copy_within(used..filled, 0);
+        source.have = filled - used;
+        (count > 0).then_some(source)
+    }
+
+    fn tell_clients(&mut self, stream: Stream, bytes: &[u8]) {
+        for client in &mut self.attachments {
+            let place = match stream {
+                Stream::Output => &mut client.output,
+                Stream::Error => &mut client.error,
+            };
+            if let Some(descriptor) = place.take()
+                && write_all(&descriptor, bytes)
+            {
+                *place = Some(descriptor);
+            }
+        }
+    }
+
+    fn read_client(&mut self, number: usize) {
+        let client = &mut self.attachments[number];
+        let Some(input) = &client.input else { return };
+        match rustix::io::read(input, &mut *self.pending) {
+            Ok(0) | Err(Errno::IO | Errno::PIPE | Errno::CONNRESET) => {
+                client.input = None;
+                // A terminal has no half that could be closed.
+                if self.stdin_once && !self.terminal {
+                    self.input = None;
+                }
+            }
+            Ok(count) => {
+                self.pending_range = (0, count);
+                self.feed();
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn feed(&mut self) {
+        let (from, to) = self.pending_range;
+        let Some(input) = &self.input else {
+            // Nobody reads it any more.
+            self.pending_range = (0, 0);
+            return;
+        };
+        match rustix::io::write(input, &self.pending[from..to]) {
+            Ok(count) => self.pending_range.0 = from + count,
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => {
+                self.input = None;
+                self.pending_range = (0, 0);
+            }
+        }
+    }
+}
+
+/// False: the client is gone, or has taken nothing for too long.
+fn write_all(descriptor: &OwnedFd, bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match rustix::io::write(descriptor, rest) {
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let mut watched = [PollFd::new(descriptor, PollFlags::OUT)];
+                if !poll(&mut watched, Some(&STALL)).is_ok_and(|ready| ready > 0) {
+                    return false;
+                }
+            }
+            Err(_) => return false,
+        }
+    }
+    true
+}

@@ -1,0 +1,166 @@
+//! The thread over real pipes: logs, rotation under a flood, slow clients, input.
+
+use super::*;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+struct Bed {
+    folder: tempfile::TempDir,
+    streams: Streams,
+    output: Option<File>,
+    error: Option<File>,
+    input: Option<File>,
+}
+
+fn pipe() -> (OwnedFd, OwnedFd) {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe")
+}
+
+fn bed(stdin_once: bool) -> Bed {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ((out_read, out_write), (err_read, err_write)) = (pipe(), pipe());
+    let (in_read, in_write) = pipe();
+    let flags = rustix::event::EventfdFlags::CLOEXEC;
+    let path = folder.path().join("0.log").display().to_string();
+    let streams = Streams::start(Start {
+        output: out_read,
+        error: Some(err_read),
+        input: Some(in_write),
+        terminal: false,
+        log_path: Some(CString::new(path).expect("text")),
+        stdin_once,
+        longest_line: 0,
+        wake: Arc::new(rustix::event::eventfd(0, flags).expect("an eventfd")),
+    })
+    .expect("started");
+    Bed {
+        folder,
+        streams,
+        output: Some(out_write.into()),
+        error: Some(err_write.into()),
+        input: Some(in_read.into()),
+    }
+}
+
+fn until(what: &str, mut check: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !check() {
+        assert!(Instant::now() < end, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn drain(bed: &mut Bed) {
+    bed.output = None;
+    bed.error = None;
+    until("draining", || bed.streams.is_drained());
+}
+
+#[test]
+fn both_streams_are_logged_and_the_end_is_told() {
+    let mut bed = bed(false);
+    bed.output.as_mut().expect("open").write_all(b"one\ntw").expect("written");
+    until("the first line", || {
+        std::fs::read(bed.folder.path().join("0.log")).is_ok_and(|log| !log.is_empty())
+    });
+    bed.output.as_mut().expect("open").write_all(b"o\nrest").expect("written");
+    bed.error.as_mut().expect("open").write_all(b"bad\n").expect("written");
+    drain(&mut bed);
+    let log = std::fs::read_to_string(bed.folder.path().join("0.log")).expect("a log");
+    let mut lines: Vec<&str> = log.lines().map(|line| &line[31..]).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["stderr F bad", "stdout F one", "stdout F rest", "stdout F two"]);
+}
+
+#[test]
+fn rotation_under_a_flood_loses_nothing() {
+    const LINES: usize = 200_000;
+    let mut bed = bed(false);
+    let mut output = bed.output.take().expect("open");
+    let writer = std::thread::spawn(move || {
+        for number in 0..LINES {
+            writeln!(output, "line {number}").expect("written");
+        }
+    });
+    let log = bed.folder.path().join("0.log");
+    let mut rotated = 0;
+    while !writer.is_finished() {
+        rotated += 1;
+        std::fs::rename(&log, bed.folder.path().join(format!("0.log.{rotated}"))).expect("renamed");
+        let number = bed.streams.reopen().expect("asked");
+        until("reopening", || bed.streams.reopened().0 >= number || bed.streams.is_drained());
+        assert!(log.exists());
+    }
+    writer.join().expect("joined");
+    drain(&mut bed);
+    assert!(rotated > 1, "the flood was over before anything was rotated");
+    let mut seen = Vec::new();
+    for name in (1..=rotated).map(|number| format!("0.log.{number}")).chain(["0.log".to_owned()]) {
+        let text = std::fs::read_to_string(bed.folder.path().join(name)).expect("a log");
+        seen.extend(text.lines().map(|line| line[40..].to_owned()));
+    }
+    let wanted: Vec<String> = (0..LINES).map(|number| format!("line {number}")).collect();
+    assert_eq!(seen.len(), wanted.len());
+    assert!(seen == wanted, "lines are lost, doubled or out of order");
+}
+
+#[test]
+fn clients_get_copies_and_give_input() {
+    let mut bed = bed(true);
+    let ((read_out, write_out), (read_in, write_in)) = (pipe(), pipe());
+    bed.streams.attach(&[Some(read_in), Some(write_out), None]).expect("attached");
+    let mut input: File = write_in.into();
+    input.write_all(b"typed").expect("written");
+    let mut typed = [0; 5];
+    bed.input.as_mut().expect("open").read_exact(&mut typed).expect("read");
+    assert_eq!(&typed, b"typed");
+    // The client has ended its input: with stdin_once the container's ends, too.
+    drop(input);
+    let mut rest = Vec::new();
+    bed.input.as_mut().expect("open").read_to_end(&mut rest).expect("the end");
+    assert_eq!(rest, b"");
+    bed.output.as_mut().expect("open").write_all(b"answer\n").expect("written");
+    let mut client: File = read_out.into();
+    let mut answer = [0; 7];
+    client.read_exact(&mut answer).expect("read");
+    assert_eq!(&answer, b"answer\n");
+    drain(&mut bed);
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).expect("the end");
+    assert_eq!(rest, b"", "the end of the container is the end of the client's stream");
+}
+
+#[test]
+fn a_client_that_is_gone_is_forgotten() {
+    let mut bed = bed(false);
+    for _ in 0..3 * ATTACHMENTS {
+        let (read, write) = pipe();
+        bed.streams.attach(&[None, Some(write), None]).expect("attached");
+        drop(read);
+        bed.output.as_mut().expect("open").write_all(b"x\n").expect("written");
+    }
+    let (read, write) = pipe();
+    rustix::io::ioctl_fionbio(&read, true).expect("not blocking");
+    until("a free place", || {
+        let copy = write.try_clone().expect("copy");
+        let _ = bed.streams.attach(&[None, Some(copy), None]);
+        bed.output.as_mut().expect("open").write_all(b"y\n").expect("written");
+        rustix::io::read(&read, &mut [0; 2]).is_ok()
+    });
+    drop((read, write));
+    drain(&mut bed);
+}
+
+#[test]
+fn a_log_that_cannot_be_written_does_not_stop_the_container() {
+    let mut bed = bed(false);
+    // The new log would be a folder: reopening fails and says so, the old one stays.
+    std::fs::remove_file(bed.folder.path().join("0.log")).expect("removed");
+    std::fs::create_dir(bed.folder.path().join("0.log")).expect("made");
+    let number = bed.streams.reopen().expect("asked");
+    until("reopening", || bed.streams.reopened().0 >= number);
+    assert!(bed.streams.reopened().1.is_some(), "the failure is told");
+    bed.output.as_mut().expect("open").write_all(&vec![b'x'; 1 << 20]).expect("written");
+    drain(&mut bed);
+}

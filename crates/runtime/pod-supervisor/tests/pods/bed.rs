@@ -1,0 +1,345 @@
+//! A pod with its supervisor in a folder that goes away, however the test ends.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use cgroup_files::{Cgroup, Hierarchy};
+use pod_supervisor::launch::Program;
+use pod_supervisor::protocol::{ContainerState, Event, Exit, Happened};
+use pod_supervisor::spec::{
+    CapabilitySpec, CgroupSpec, ContainerNamespaces, ContainerSpec, MountKind, MountSpec,
+    NamespaceMode, PodSpec, ProcessSpec, RootFilesystem, SecuritySpec, StreamsSpec,
+};
+use pod_supervisor::{Client, ExecRequest, Stdio};
+use tokio::sync::mpsc;
+
+const BUSYBOX: &str = "/bin/busybox";
+const APPLETS: &[&str] = &[
+    "sh", "cat", "echo", "ls", "sleep", "id", "true", "false", "mount", "umount", "grep", "stat",
+    "hostname", "kill", "ps", "touch", "mkdir", "mknod", "dd", "chmod", "ip", "seq", "stty", "tty",
+    "head", "tail", "wc", "env", "pwd", "readlink", "trap", "setsid", "ln", "rm", "ulimit",
+    "nohup", "tr", "cut", "yes", "test", "chroot", "unshare", "awk", "sed", "usleep", "find", "od",
+    "df",
+];
+/// What containers usually may (CRI's default set).
+pub(crate) const USUAL_CAPABILITIES: u64 = 0xa804_25fb;
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+fn program() -> &'static Program {
+    static PROGRAM: OnceLock<Program> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        Program::from_file(Path::new(env!("CARGO_BIN_EXE_keelson-pod"))).expect("the supervisor")
+    })
+}
+
+/// Runs a test under a deadline.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("tokio");
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(90), test).await.expect("within 90 seconds");
+    });
+}
+
+pub(crate) struct Bed {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) client: Client,
+    pub(crate) events: mpsc::Receiver<Event>,
+    driver: tokio::task::JoinHandle<pod_supervisor::ClientError>,
+    pub(crate) group: Cgroup,
+    pub(crate) supervisor: u32,
+    seen: Vec<Event>,
+    execs: u32,
+}
+
+pub(crate) fn pod() -> PodSpec {
+    PodSpec {
+        id: "pod".into(),
+        hostname: "pod-name".into(),
+        pid: NamespaceMode::Container as i32,
+        ..PodSpec::default()
+    }
+}
+
+impl Bed {
+    pub(crate) async fn new() -> Self {
+        Self::with(pod()).await
+    }
+
+    pub(crate) async fn with(mut pod: PodSpec) -> Self {
+        let mut bed = Self::bare().await;
+        if pod.network_pin == "PIN" {
+            pod.network_pin = bed.folder.path().join("net").display().to_string();
+        }
+        bed.client.make_pod(pod).await.expect("a pod");
+        bed.seen.clear();
+        bed
+    }
+
+    pub(crate) async fn bare() -> Self {
+        assert!(rustix::process::getuid().is_root(), "these tests need root");
+        let folder = tempfile::tempdir().expect("a folder");
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = format!("/keelson-pods-{}-{number}", std::process::id());
+        let group = Hierarchy::detect().expect("control groups").group(&path).expect("a path");
+        program().launch(folder.path(), None).expect("launched");
+        let connection = Client::connect(folder.path()).await.expect("connected");
+        make_root(&folder.path().join("root"));
+        Self {
+            folder,
+            client: connection.client,
+            events: connection.events,
+            supervisor: connection.supervisor_pid,
+            driver: tokio::spawn(connection.driver.run()),
+            group,
+            seen: Vec::new(),
+            execs: 0,
+        }
+    }
+
+    /// The server dies and another comes.
+    pub(crate) async fn reconnect(&mut self) {
+        self.driver.abort();
+        let _ = (&mut self.driver).await;
+        let connection = Client::connect(self.folder.path()).await.expect("connected again");
+        self.client = connection.client;
+        self.events = connection.events;
+        self.driver = tokio::spawn(connection.driver.run());
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.path().join("root")
+    }
+
+    pub(crate) fn log_path(&self, id: &str) -> PathBuf {
+        self.folder.path().join(format!("{id}.log"))
+    }
+
+    /// A container as CRI would make it, that runs a shell script.
+    pub(crate) fn spec(&self, id: &str, script: &str) -> ContainerSpec {
+        let mount = |kind: MountKind, target: &str| MountSpec {
+            kind: kind as i32,
+            target: target.into(),
+            no_suid: true,
+            no_exec: true,
+            no_dev: kind != MountKind::Devpts,
+            ..MountSpec::default()
+        };
+        ContainerSpec {
+            id: id.into(),
+            root: Some(RootFilesystem {
+                path: self.root().display().to_string(),
+                ..RootFilesystem::default()
+            }),
+            process: Some(process(script)),
+            security: Some(SecuritySpec {
+                capabilities: Some(capabilities(USUAL_CAPABILITIES)),
+                ..SecuritySpec::default()
+            }),
+            mounts: vec![
+                mount(MountKind::Proc, "/proc"),
+                MountSpec {
+                    kind: MountKind::Dev as i32,
+                    target: "/dev".into(),
+                    ..Default::default()
+                },
+                mount(MountKind::Devpts, "/dev/pts"),
+                mount(MountKind::Mqueue, "/dev/mqueue"),
+                MountSpec { read_only: true, ..mount(MountKind::Sysfs, "/sys") },
+                MountSpec { read_only: true, ..mount(MountKind::Cgroup, "/sys/fs/cgroup") },
+            ],
+            cgroup: Some(CgroupSpec {
+                path: format!("{}/{id}", self.group.path()),
+                ..CgroupSpec::default()
+            }),
+            namespaces: Some(ContainerNamespaces {
+                pid: NamespaceMode::Container as i32,
+                cgroup: NamespaceMode::Node as i32,
+                ..ContainerNamespaces::default()
+            }),
+            masked_paths: [
+                "/proc/kcore",
+                "/proc/keys",
+                "/proc/timer_list",
+                "/proc/scsi",
+                "/sys/firmware",
+            ]
+            .map(str::to_owned)
+            .into(),
+            read_only_paths: ["/proc/sys", "/proc/irq", "/proc/bus"].map(str::to_owned).into(),
+            streams: Some(StreamsSpec {
+                log_path: self.log_path(id).display().to_string(),
+                ..StreamsSpec::default()
+            }),
+            ..ContainerSpec::default()
+        }
+    }
+
+    pub(crate) async fn start(&self, spec: ContainerSpec) -> ContainerState {
+        let id = spec.id.clone();
+        self.client.create(spec).await.expect("created");
+        self.client.start(&id).await.expect("started")
+    }
+
+    /// Starts, waits for the end, gives the exit and what was written to the log.
+    pub(crate) async fn complete(&mut self, spec: ContainerSpec) -> (Exit, Vec<String>) {
+        let id = spec.id.clone();
+        self.start(spec).await;
+        let exit = self.ended(&id).await;
+        (exit, self.lines(&id))
+    }
+
+    /// Runs a script in a usual container; its output.
+    pub(crate) async fn output(&mut self, id: &str, script: &str) -> Vec<String> {
+        let spec = self.spec(id, script);
+        self.complete(spec).await.1
+    }
+
+    /// Texts of the log, without stamps; partial lines are put together.
+    pub(crate) fn lines(&self, id: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.log_path(id)).expect("a log");
+        text.lines().map(|line| line.splitn(4, ' ').nth(3).expect("a text").to_owned()).collect()
+    }
+
+    async fn next(&mut self) -> Event {
+        tokio::time::timeout(Duration::from_secs(30), self.events.recv())
+            .await
+            .expect("an event within 30 seconds")
+            .expect("the supervisor lives")
+    }
+
+    async fn seek<T>(&mut self, find: impl Fn(&Event) -> Option<T>) -> T {
+        loop {
+            if let Some(found) = self.seen.iter().find_map(&find) {
+                return found;
+            }
+            let event = self.next().await;
+            self.seen.push(event);
+        }
+    }
+
+    pub(crate) async fn ended(&mut self, id: &str) -> Exit {
+        self.seek(|event| match &event.happened {
+            Some(Happened::ContainerExited(state)) if state.id == id => state.exit,
+            _ => None,
+        })
+        .await
+    }
+
+    pub(crate) async fn exec_ended(&mut self, exec: &str) -> Exit {
+        self.seek(|event| match &event.happened {
+            Some(Happened::ExecExited(state)) if state.exec == exec => state.exit,
+            _ => None,
+        })
+        .await
+    }
+
+    pub(crate) async fn out_of_memory(&mut self, id: &str) -> u64 {
+        self.seek(|event| match &event.happened {
+            Some(Happened::OutOfMemory(state)) if state.id == id => Some(state.out_of_memory_kills),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Runs a script in a container that runs: exit, standard output, standard error.
+    pub(crate) async fn exec(&mut self, id: &str, script: &str) -> (Exit, String, String) {
+        self.exec_within(id, script, None).await
+    }
+
+    pub(crate) async fn exec_within(
+        &mut self,
+        id: &str,
+        script: &str,
+        timeout: Option<Duration>,
+    ) -> (Exit, String, String) {
+        self.execs += 1;
+        let exec = format!("exec-{}", self.execs);
+        let ((out_read, out_write), (err_read, err_write)) = (pipe(), pipe());
+        let request = ExecRequest {
+            container: id.into(),
+            exec: exec.clone(),
+            process: process(script),
+            timeout,
+            stdio: Stdio { stdin: None, stdout: Some(out_write), stderr: Some(err_write) },
+            user: None,
+        };
+        self.client.exec(request).await.expect("an exec");
+        let read = |pipe: OwnedFd| {
+            tokio::task::spawn_blocking(move || {
+                let mut text = String::new();
+                File::from(pipe).read_to_string(&mut text).expect("text");
+                text
+            })
+        };
+        let (out, err) = (read(out_read), read(err_read));
+        let exit = self.exec_ended(&exec).await;
+        (exit, out.await.expect("read"), err.await.expect("read"))
+    }
+
+    pub(crate) async fn shut_down(&mut self) {
+        self.client.shutdown().await.expect("shut down");
+        assert!(!self.folder.path().join("supervisor.sock").exists());
+        let left = self.group.children().expect("listed");
+        assert!(left.is_empty(), "groups are left: {left:?}");
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        self.driver.abort();
+        let pid = i32::try_from(self.supervisor).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid
+            && std::fs::read_to_string(format!("/proc/{}/comm", self.supervisor)).is_ok_and(
+                |name| name.trim() == "keelson-pod" || name.trim().parse::<u32>().is_ok(),
+            )
+        {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        let _ = self.group.kill();
+        if let Err(error) = self.group.remove_within(Duration::from_secs(10)) {
+            println!("left over: {error}");
+        }
+        let pin = self.folder.path().join("net");
+        let _ = rustix::mount::unmount(&pin, rustix::mount::UnmountFlags::DETACH);
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.folder.path().join("supervisor.log"));
+            println!("supervisor.log: {}", log.unwrap_or_default());
+        }
+    }
+}
+
+pub(crate) fn pipe() -> (OwnedFd, OwnedFd) {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe")
+}
+
+pub(crate) fn process(script: &str) -> ProcessSpec {
+    ProcessSpec {
+        arguments: ["sh", "-c", script].map(str::to_owned).into(),
+        environment: vec!["PATH=/bin".into(), "GREETING=hello".into()],
+        ..ProcessSpec::default()
+    }
+}
+
+pub(crate) fn capabilities(bits: u64) -> CapabilitySpec {
+    CapabilitySpec { bounding: bits, effective: bits, permitted: bits, inheritable: 0, ambient: 0 }
+}
+
+fn make_root(root: &Path) {
+    for folder in ["bin", "etc", "tmp", "proc", "sys", "dev"] {
+        std::fs::create_dir_all(root.join(folder)).expect("made");
+    }
+    std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("busybox-static is installed");
+    for applet in APPLETS {
+        symlink("busybox", root.join("bin").join(applet)).expect("linked");
+    }
+    std::fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").expect("written");
+}

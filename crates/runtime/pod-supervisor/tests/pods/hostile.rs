@@ -1,0 +1,264 @@
+//! Containers and images that mean harm. Each is a known way out of other runtimes.
+
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use pod_supervisor::ExecRequest;
+use pod_supervisor::spec::{CgroupSpec, LimitsSpec, MountSpec, ProcessSpec};
+
+use super::bed::{Bed, process, run};
+
+fn bind(source: &std::path::Path, target: &str) -> MountSpec {
+    MountSpec {
+        source: source.display().to_string(),
+        target: target.into(),
+        ..MountSpec::default()
+    }
+}
+
+/// CVE-2019-5736: the runtime's own program is opened through `/proc/PID/exe` and overwritten. Ours
+/// is a sealed memory file, and a process on its way into the container cannot be looked into.
+#[test]
+fn the_supervisors_program_cannot_be_written() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let exe = format!("/proc/{}/exe", bed.supervisor);
+        let name = std::fs::read_link(&exe).expect("a link").display().to_string();
+        assert!(name.starts_with("/memfd:keelson-pod"), "{name}");
+        let file = std::fs::File::open(&exe).expect("root may read it");
+        let seals = rustix::fs::fcntl_get_seals(&file).expect("seals");
+        assert!(seals.contains(rustix::fs::SealFlags::WRITE | rustix::fs::SealFlags::SEAL));
+        assert!(std::fs::OpenOptions::new().write(true).open(&exe).is_err());
+        // The image's program is a link to whatever execs it.
+        symlink("/proc/self/exe", bed.root().join("bin/itself")).expect("linked");
+        let mut spec = bed.spec("a", "");
+        spec.process = Some(ProcessSpec { arguments: vec!["/bin/itself".into()], ..process("") });
+        bed.client.create(spec).await.expect("created");
+        // It runs our program under another name, which does nothing.
+        let _ = bed.client.start("a").await;
+        let exit = bed.ended("a").await;
+        assert_ne!(exit.code, 0);
+        let spec = bed.spec(
+            "victim",
+            "while :; do for p in /proc/[0-9]*; do \
+            case $p in /proc/1|/proc/self) ;; *) cat $p/exe > /dev/null 2>/tmp/err && \
+            readlink $p/exe | grep memfd && echo caught > /tmp/caught ;; esac; done; done",
+        );
+        let spec = pod_supervisor::spec::ContainerSpec { ..spec };
+        bed.start(spec).await;
+        for number in 0..20 {
+            let request = ExecRequest {
+                container: "victim".into(),
+                exec: format!("e{number}"),
+                process: process("true"),
+                ..ExecRequest::default()
+            };
+            bed.client.exec(request).await.expect("an exec");
+        }
+        assert!(!bed.root().join("tmp/caught").exists(), "a helper's program could be read");
+        bed.shut_down().await;
+    });
+}
+
+/// CVE-2024-21626: a working directory, or a program, reached through a descriptor that leaked.
+#[test]
+fn no_descriptor_of_the_machine_is_left_open() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let lines = bed.output("fds", "ls /proc/self/fd | tr '\\n' ' '").await;
+        // Three streams, and the folder that ls itself has open.
+        assert_eq!(lines, ["0 1 2 3 "]);
+        for number in 3..40 {
+            let path = format!("/proc/self/fd/{number}");
+            let mut spec = bed.spec("cwd", "pwd; ls ..");
+            spec.process.as_mut().expect("process").working_directory = path.clone();
+            // Magic links are not followed: it is refused, or an empty folder of the container's own.
+            if bed.client.create(spec).await.is_ok() {
+                bed.client.delete("cwd").await.expect("deleted");
+                panic!("{path} was taken as a working directory");
+            }
+        }
+        let mut spec = bed.spec("program", "");
+        let escape = "/proc/self/fd/3/../../../../../../bin/sh".to_owned();
+        spec.process = Some(ProcessSpec { arguments: vec![escape], ..process("") });
+        bed.client.create(spec).await.expect("created");
+        assert!(bed.client.start("program").await.is_err());
+        let spec = bed.spec("main", "sleep 1000");
+        bed.start(spec).await;
+        let (_, out, _) = bed.exec("main", "ls /proc/self/fd | tr '\\n' ' '").await;
+        assert_eq!(out, "0 1 2 3 ");
+        for number in 3..40 {
+            let request = ExecRequest {
+                container: "main".into(),
+                exec: format!("cwd{number}"),
+                process: ProcessSpec {
+                    working_directory: format!("/proc/self/fd/{number}"),
+                    ..process("true")
+                },
+                ..ExecRequest::default()
+            };
+            assert!(bed.client.exec(request).await.is_err(), "{number}");
+        }
+        bed.shut_down().await;
+    });
+}
+
+/// CVE-2021-30465 and its kin: mount targets that are links out of the root.
+#[test]
+fn mount_targets_that_are_links_stay_inside() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let outside = bed.folder.path().join("outside");
+        let volume = bed.folder.path().join("volume");
+        std::fs::create_dir(&outside).expect("made");
+        std::fs::create_dir(&volume).expect("made");
+        std::fs::write(volume.join("file"), "x").expect("written");
+        symlink(&outside, bed.root().join("absolute")).expect("linked");
+        symlink("../../../../../../../../../tmp", bed.root().join("up")).expect("linked");
+        let before = std::fs::read_to_string("/proc/self/mountinfo").expect("read");
+        let mut spec = bed.spec("a", "ls /absolute/in /up/in2");
+        spec.mounts.extend([bind(&volume, "/absolute/in"), bind(&volume, "/up/in2")]);
+        let (exit, lines) = bed.complete(spec).await;
+        assert_eq!(exit.code, 0, "{lines:?}");
+        assert_eq!(std::fs::read_dir(&outside).expect("read").count(), 0, "made outside");
+        assert!(!std::path::Path::new("/tmp/in2").exists(), "made outside");
+        let after = std::fs::read_to_string("/proc/self/mountinfo").expect("read");
+        assert_eq!(before.lines().count(), after.lines().count(), "mounted on the machine");
+        bed.shut_down().await;
+    });
+}
+
+/// CVE-2025-31133, -52565, -52881: masks and writes that land elsewhere because `/proc`, `/dev/null`
+/// or `/dev/console` are not what they seem.
+#[test]
+fn proc_and_null_are_what_they_seem() {
+    run(async {
+        let mut bed = Bed::new().await;
+        // `/proc` as a link: masks would be elsewhere.
+        std::fs::remove_dir(bed.root().join("proc")).expect("removed");
+        std::fs::create_dir(bed.root().join("fake")).expect("made");
+        symlink("/fake", bed.root().join("proc")).expect("linked");
+        let spec = bed.spec("link", "true");
+        let error = bed.client.create(spec).await.expect_err("refused");
+        assert!(error.to_string().contains("/proc"), "{error}");
+        std::fs::remove_file(bed.root().join("proc")).expect("removed");
+        std::fs::create_dir(bed.root().join("proc")).expect("made");
+        // The image's own /dev/null, without a /dev of ours: masks do not come from it.
+        std::fs::write(bed.root().join("dev/null"), "not null").expect("written");
+        symlink("/proc/sys/kernel/core_pattern", bed.root().join("dev/console")).expect("linked");
+        let mut spec = bed.spec("null", "cat /proc/keys | wc -c; cat /proc/timer_list | wc -c");
+        spec.mounts.retain(|mount| !mount.target.starts_with("/dev"));
+        let (_, lines) = bed.complete(spec).await;
+        assert!(lines.iter().all(|line| line == "0"), "{lines:?}");
+        std::fs::remove_file(bed.root().join("dev/console")).expect("removed");
+        // Something mounted over a part of /proc.
+        let volume = bed.folder.path().join("volume");
+        std::fs::create_dir(&volume).expect("made");
+        for target in ["/proc/sys", "/proc/self/attr", "/proc/1"] {
+            let mut spec = bed.spec("over", "true");
+            spec.mounts.push(bind(&volume, target));
+            let error = bed.client.create(spec).await.expect_err("refused");
+            assert!(error.to_string().contains("/proc"), "{error}");
+        }
+        bed.shut_down().await;
+    });
+}
+
+/// A container that has used up its processes cannot keep execs out, nor survive its end.
+#[test]
+fn a_fork_bomb_stops_neither_exec_nor_end() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let mut spec = bed.spec("bomb", "f() { f | f & }; f; while :; do sleep 1; done");
+        let limits = LimitsSpec {
+            pids: Some(40),
+            cpu_quota: Some(50_000),
+            cpu_period: Some(100_000),
+            ..LimitsSpec::default()
+        };
+        let cgroup = spec.cgroup.take().expect("a group");
+        spec.cgroup = Some(CgroupSpec { limits: Some(limits), ..cgroup });
+        bed.start(spec).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for number in 0..5 {
+            let request = ExecRequest {
+                container: "bomb".into(),
+                exec: format!("e{number}"),
+                process: ProcessSpec { arguments: vec!["true".into()], ..process("") },
+                timeout: Some(Duration::from_secs(20)),
+                ..ExecRequest::default()
+            };
+            bed.client.exec(request).await.expect("an exec gets in");
+            assert_eq!(bed.exec_ended(&format!("e{number}")).await.code, 0);
+        }
+        bed.client.kill("bomb", 9).await.expect("signalled");
+        assert_eq!(bed.ended("bomb").await.code, 137);
+        bed.client.delete("bomb").await.expect("deleted");
+        bed.shut_down().await;
+    });
+}
+
+/// An exec's tree is a bomb itself: the deadline gets all of it.
+#[test]
+fn a_fork_bomb_in_an_exec_ends_at_its_deadline() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let mut spec = bed.spec("main", "while :; do sleep 1; done");
+        let limits = LimitsSpec {
+            pids: Some(60),
+            cpu_quota: Some(50_000),
+            cpu_period: Some(100_000),
+            ..LimitsSpec::default()
+        };
+        let cgroup = spec.cgroup.take().expect("a group");
+        spec.cgroup = Some(CgroupSpec { limits: Some(limits), ..cgroup });
+        bed.start(spec).await;
+        let request = ExecRequest {
+            container: "main".into(),
+            exec: "bomb".into(),
+            process: process("(f() { f | f & }; f) & exec sleep 777"),
+            timeout: Some(Duration::from_millis(300)),
+            ..ExecRequest::default()
+        };
+        bed.client.exec(request).await.expect("an exec");
+        assert!(bed.exec_ended("bomb").await.timed_out);
+        let group = bed.group.child("main").expect("a path");
+        for _ in 0..500 {
+            if group.processes_beneath().expect("listed").len() <= 2 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let left = group.stats().expect("stats").pids.current;
+        assert!(left <= Some(2), "{left:?} processes are left");
+        bed.shut_down().await;
+    });
+}
+
+/// A process on its way in is seen by the container, but not into.
+#[test]
+fn a_container_that_watches_execs_learns_nothing() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let script = "while :; do for p in /proc/[0-9]*; do cd $p 2>/dev/null || continue; \
+            readlink root fd/3 fd/4 fd/5 fd/6 cwd 2>/dev/null | grep -v '^/$' >> /tmp/seen; done; done";
+        let mut spec = bed.spec("spy", script);
+        let bits = super::bed::USUAL_CAPABILITIES | 1 << 19;
+        spec.security.as_mut().expect("security").capabilities =
+            Some(super::bed::capabilities(bits));
+        bed.start(spec).await;
+        for number in 0..40 {
+            let request = ExecRequest {
+                container: "spy".into(),
+                exec: format!("e{number}"),
+                process: process("true"),
+                ..ExecRequest::default()
+            };
+            bed.client.exec(request).await.expect("an exec");
+        }
+        let seen = std::fs::read_to_string(bed.root().join("tmp/seen")).unwrap_or_default();
+        let folder = bed.folder.path().display().to_string();
+        assert!(!seen.contains(&folder) && !seen.contains("cgroup.procs"), "{seen}");
+        bed.shut_down().await;
+    });
+}

@@ -1,0 +1,80 @@
+//! What a supervisor costs. The numbers are printed; the limit is what every build must keep.
+
+use std::collections::BTreeMap;
+
+use super::bed::{Bed, run};
+
+/// Kibibytes by name, from the kernel's own sum over all mappings.
+fn memory(pid: u32) -> BTreeMap<String, u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("read");
+    text.lines()
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(':')?;
+            Some((name.to_owned(), rest.trim().strip_suffix(" kB")?.parse().ok()?))
+        })
+        .collect()
+}
+
+fn show(what: &str, pid: u32) -> u64 {
+    let of = memory(pid);
+    let get = |name: &str| of.get(name).copied().unwrap_or_default();
+    // The program's own pages are in memory, too, and count as dirty; pods share them.
+    let own = get("Anonymous");
+    let (share, dirty) = (get("Pss"), get("Private_Dirty"));
+    println!("{what}: PSS {share} KiB, Private_Dirty {dirty} KiB, anonymous {own} KiB");
+    own
+}
+
+#[test]
+fn pods_share_the_program() {
+    run(async {
+        let mut beds = Vec::new();
+        for _ in 0..10 {
+            let bed = Bed::new().await;
+            let spec = bed.spec("main", "echo hello; sleep 1000");
+            bed.start(spec).await;
+            beds.push(bed);
+        }
+        let sum = |name: &str| {
+            let all = beds.iter().map(|bed| memory(bed.supervisor).get(name).copied());
+            all.map(Option::unwrap_or_default).sum::<u64>() / beds.len() as u64
+        };
+        let (share, dirty) = (sum("Pss"), sum("Private_Dirty"));
+        println!("of ten pods, each: PSS {share} KiB, Private_Dirty {dirty} KiB");
+        // Unoptimised and with a loader; SPECIFICATION.md has the release build's number.
+        assert!(dirty <= 1024, "{dirty} KiB");
+        for bed in &mut beds {
+            bed.shut_down().await;
+        }
+    });
+}
+
+#[test]
+fn a_supervisor_is_small_and_stays_small() {
+    run(async {
+        let mut bed = Bed::new().await;
+        show("empty pod", bed.supervisor);
+        let spec = bed.spec("main", "sleep 1000");
+        bed.start(spec).await;
+        let one = show("one container", bed.supervisor);
+        // Floods and execs do not leave anything behind.
+        for round in 0..5 {
+            let id = format!("flood{round}");
+            let lines = bed.output(&id, "seq 50000").await;
+            assert_eq!(lines.len(), 50_000);
+            bed.client.delete(&id).await.expect("deleted");
+            for _ in 0..20 {
+                bed.exec("main", "true").await;
+            }
+        }
+        let after = show("after floods and execs", bed.supervisor);
+        assert!(after <= one + 256, "it grew from {one} to {after} KiB");
+        for number in 0..4 {
+            let spec = bed.spec(&format!("more{number}"), "echo hello; sleep 1000");
+            bed.start(spec).await;
+        }
+        let five = show("five containers", bed.supervisor);
+        assert!(five <= after + 4 * 128, "a container costs {} KiB", (five - after) / 4);
+        bed.shut_down().await;
+    });
+}

@@ -1,0 +1,273 @@
+//! Each way of sharing and not sharing.
+
+use std::collections::BTreeMap;
+
+use pod_supervisor::spec::{IdMappings, IdRange, NamespaceMode, PodSpec};
+
+use super::bed::{Bed, pod, run};
+
+fn own(name: &str) -> String {
+    std::fs::read_link(format!("/proc/self/ns/{name}")).expect("a link").display().to_string()
+}
+
+const SHOW: &str = "for n in net ipc uts pid mnt user; do readlink /proc/self/ns/$n; done";
+
+#[test]
+fn a_pods_containers_share_network_ipc_and_name() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let a = bed.output("a", SHOW).await;
+        let b = bed.output("b", SHOW).await;
+        assert_eq!(a[..3], b[..3], "net, ipc, uts are the pod's");
+        assert_ne!(a[3], b[3], "pid is the container's");
+        assert_ne!(a[4], b[4], "mnt is the container's");
+        for (line, name) in a.iter().zip(["net", "ipc", "uts", "pid", "mnt"]) {
+            assert_ne!(*line, own(name), "{name} is not the machine's");
+        }
+        assert_eq!(a[5], own("user"));
+        let lines = bed.output("c", "ip -o link; ip -o addr show lo").await.join("\n");
+        assert!(lines.contains("127.0.0.1") && lines.contains("UP"), "{lines}");
+        bed.shut_down().await;
+    });
+}
+
+#[test]
+fn a_pod_can_have_the_machines_namespaces() {
+    run(async {
+        let node = NamespaceMode::Node as i32;
+        let spec = PodSpec { network: node, ipc: node, pid: node, uts: node, ..pod() };
+        let mut bed = Bed::with(spec).await;
+        let mut container = bed.spec("a", &format!("{SHOW}; [ $$ -gt 1 ] && echo not-first"));
+        let namespaces = container.namespaces.as_mut().expect("namespaces");
+        (namespaces.network, namespaces.ipc, namespaces.pid, namespaces.uts) =
+            (node, node, node, node);
+        let (_, lines) = bed.complete(container).await;
+        for (line, name) in lines.iter().zip(["net", "ipc", "uts", "pid"]) {
+            assert_eq!(*line, own(name), "{name}");
+        }
+        assert_ne!(lines[4], own("mnt"));
+        assert_eq!(lines[6], "not-first");
+        bed.shut_down().await;
+    });
+}
+
+#[test]
+fn what_is_left_in_the_machines_pid_namespace_goes_with_the_container() {
+    run(async {
+        let node = NamespaceMode::Node as i32;
+        let mut bed = Bed::with(PodSpec { pid: node, ..pod() }).await;
+        let mut container =
+            bed.spec("a", "setsid sh -c 'sleep 888; sleep 888' & sleep 0.1; exit 6");
+        container.namespaces.as_mut().expect("namespaces").pid = node;
+        let (exit, _) = bed.complete(container).await;
+        assert_eq!(exit.code, 6);
+        let group = bed.group.child("a").expect("a path");
+        for _ in 0..200 {
+            if group.processes_beneath().expect("listed").is_empty() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        assert_eq!(group.processes_beneath().expect("listed"), [], "orphans are left");
+        bed.shut_down().await;
+    });
+}
+
+#[test]
+fn containers_can_share_one_pid_namespace() {
+    run(async {
+        let mut bed = Bed::with(PodSpec { pid: NamespaceMode::Pod as i32, ..pod() }).await;
+        let shared = |bed: &Bed, id: &str, script: &str| {
+            let mut spec = bed.spec(id, script);
+            spec.namespaces.as_mut().expect("namespaces").pid = NamespaceMode::Pod as i32;
+            spec
+        };
+        let spec = shared(&bed, "a", "sleep 999; sleep 999");
+        bed.start(spec).await;
+        // PID 1 is the pod's init: no root to look into, no rights, nothing open.
+        let script = "ps | grep -v grep | grep -q 'sleep 999' && echo sees; cat /proc/1/comm; \
+            grep -E '^(Uid|CapEff|CapBnd|NoNewPrivs)' /proc/1/status; \
+            ls /proc/1/root/ 2>&1 | head -1; ls /proc/1/fd 2>&1 | head -1; \
+            (setsid sh -c 'sleep 0.1' &); sleep 0.3; ps -o stat | grep -c Z || true";
+        let spec = shared(&bed, "b", script);
+        let (exit, lines) = bed.complete(spec).await;
+        let text = lines.join("\n");
+        assert_eq!(lines[0], "sees", "{text}");
+        assert!(text.contains("Uid:\t65535\t65535") && text.contains("NoNewPrivs:\t1"), "{text}");
+        assert!(text.contains("CapEff:\t0000000000000000"), "{text}");
+        assert!(
+            text.contains("/proc/1/root/: Permission denied") || text.contains("can't open"),
+            "{text}"
+        );
+        assert_eq!(lines.last().map(String::as_str), Some("0"), "zombies are left: {text}");
+        assert_eq!(exit.code, 0);
+        // A container's end is not that of the others.
+        let state = bed.client.list().await.expect("listed");
+        assert!(state.init_pid > 0);
+        let (exit, ..) = bed.exec("a", "true").await;
+        assert_eq!(exit.code, 0);
+        bed.shut_down().await;
+    });
+}
+
+#[test]
+fn a_container_can_join_anothers_pid_namespace() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let spec = bed.spec("target", "sleep 996");
+        bed.start(spec).await;
+        let mut spec =
+            bed.spec("debug", "cat /proc/1/cmdline | tr '\\0' ' '; echo; sleep 0.1 & exit 2");
+        let namespaces = spec.namespaces.as_mut().expect("namespaces");
+        namespaces.pid = NamespaceMode::Target as i32;
+        namespaces.pid_target = "target".into();
+        let (exit, lines) = bed.complete(spec).await;
+        assert!(lines[0].starts_with("sleep 996"), "{lines:?}");
+        assert_eq!(exit.code, 2);
+        let mut spec = bed.spec("lost", "true");
+        let namespaces = spec.namespaces.as_mut().expect("namespaces");
+        namespaces.pid = NamespaceMode::Target as i32;
+        namespaces.pid_target = "absent".into();
+        assert!(bed.client.create(spec).await.is_err());
+        bed.shut_down().await;
+    });
+}
+
+#[test]
+fn sysctls_are_the_pods_own() {
+    run(async {
+        let before =
+            std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("read");
+        let sysctls = BTreeMap::from([
+            ("net.ipv4.ip_local_port_range".to_owned(), "1024\t2048".to_owned()),
+            ("kernel.shm_rmid_forced".to_owned(), "1".to_owned()),
+        ]);
+        let mut bed = Bed::with(PodSpec { sysctls, ..pod() }).await;
+        let script = "cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/shm_rmid_forced";
+        assert_eq!(bed.output("a", script).await, ["1024\t2048", "1"]);
+        let now = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("read");
+        assert_eq!(before, now, "the machine's is as it was");
+        bed.shut_down().await;
+        for (name, pod) in [
+            ("kernel.core_pattern", pod()),
+            ("net.ipv4.ip_forward", PodSpec { network: NamespaceMode::Node as i32, ..pod() }),
+        ] {
+            let bed = Bed::bare().await;
+            let sysctls = BTreeMap::from([(name.to_owned(), "1".to_owned())]);
+            let error = bed.client.make_pod(PodSpec { sysctls, ..pod }).await.expect_err("refused");
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    });
+}
+
+#[test]
+fn the_network_can_be_pinned_for_others() {
+    run(async {
+        let mut bed = Bed::with(PodSpec { network_pin: "PIN".into(), ..pod() }).await;
+        let pin = bed.folder.path().join("net");
+        let table = std::fs::read_to_string("/proc/self/mountinfo").expect("read");
+        assert!(table.contains(pin.to_str().expect("text")), "it is mounted");
+        let inside = bed.output("a", "readlink /proc/self/ns/net").await;
+        let number = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&pin).expect("there"));
+        assert_eq!(inside, [format!("net:[{number}]")]);
+        let names: Vec<String> = bed
+            .client
+            .namespaces()
+            .await
+            .expect("namespaces")
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(names, ["net", "ipc", "uts"]);
+        bed.shut_down().await;
+        assert!(!pin.exists());
+    });
+}
+
+fn mappings() -> IdMappings {
+    let ranges = vec![IdRange { inside: 0, outside: 200_000, count: 65_536 }];
+    IdMappings { users: ranges.clone(), groups: ranges }
+}
+
+#[test]
+fn a_user_namespace_maps_root_to_nobody_special() {
+    run(async {
+        let mut bed = Bed::with(PodSpec { user_namespace: Some(mappings()), ..pod() }).await;
+        let volume = bed.folder.path().join("volume");
+        std::fs::create_dir(&volume).expect("made");
+        std::fs::write(volume.join("theirs"), "x").expect("written");
+        std::os::unix::fs::chown(volume.join("theirs"), Some(7), Some(8)).expect("given");
+        let script = "cat /proc/self/uid_map | tr -s ' '; id -u; touch /made /vol/made; \
+            stat -c '%u:%g %n' /vol/theirs /vol/made /made /bin/busybox; readlink /proc/self/ns/user; \
+            echo 1 > /proc/sys/kernel/panic || echo kept; cat /dev/null && echo null; ls -ld /proc/kcore | cut -c1; \
+            mount -t tmpfs none /tmp 2>/dev/null || echo no-mount; sleep 1000";
+        let mut spec = bed.spec("a", script);
+        spec.root.as_mut().expect("root").map_ids = true;
+        spec.mounts.push(pod_supervisor::spec::MountSpec {
+            source: volume.display().to_string(),
+            target: "/vol".into(),
+            map_ids: true,
+            ..Default::default()
+        });
+        let state = bed.start(spec).await;
+        for _ in 0..500 {
+            if bed.lines("a").last().is_some_and(|line| line == "no-mount") {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        let lines = bed.lines("a");
+        assert_eq!(lines[0].trim(), "0 200000 65536", "{lines:?}");
+        assert_eq!(lines[1], "0");
+        assert_eq!(
+            lines[2..6],
+            ["7:8 /vol/theirs", "0:0 /vol/made", "0:0 /made", "0:0 /bin/busybox"]
+        );
+        assert_ne!(lines[6], own("user"));
+        assert!(lines[7..].iter().any(|line| line == "kept"), "{lines:?}");
+        assert!(lines[7..].iter().any(|line| line == "null"), "{lines:?}");
+        // On the machine it is somebody else, and what it made in the volume has the inside's ids.
+        let owner = |path: &std::path::Path| {
+            std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(path).expect("there"))
+        };
+        assert_eq!(owner(&volume.join("made")), 0);
+        assert_eq!(owner(std::path::Path::new(&format!("/proc/{}", state.pid))), 200_000);
+        // An exec is in the same user namespace.
+        let (exit, out, err) = bed
+            .exec("a", "readlink /proc/self/ns/user; id -u; cat /proc/self/uid_map | tr -s ' '")
+            .await;
+        assert_eq!(exit.code, 0, "{err}");
+        assert_eq!(out, format!("{}\n0\n 0 200000 65536\n", lines[6]));
+        bed.shut_down().await;
+    });
+}
+
+#[test]
+fn an_overlay_in_a_user_namespace() {
+    run(async {
+        let mut bed = Bed::with(PodSpec { user_namespace: Some(mappings()), ..pod() }).await;
+        let layers = bed.folder.path().join("layers");
+        for name in ["extra", "top/fs", "top/work"] {
+            std::fs::create_dir_all(layers.join(name)).expect("made");
+        }
+        std::fs::write(layers.join("extra/file"), "lower").expect("written");
+        let text = |name: &str| layers.join(name).display().to_string();
+        let script = "cat /file; echo upper > /file; stat -c %u:%g /file; cat /file; grep -c ' / / ' /proc/self/mountinfo";
+        let mut spec = bed.spec("a", script);
+        let root = spec.root.as_mut().expect("root");
+        root.map_ids = true;
+        root.overlay = Some(pod_supervisor::spec::OverlaySpec {
+            lower: vec![text("extra"), bed.root().display().to_string()],
+            upper: text("top/fs"),
+            work: text("top/work"),
+            options: Vec::new(),
+        });
+        let (exit, lines) = bed.complete(spec).await;
+        assert_eq!(exit.code, 0, "{lines:?}");
+        assert_eq!(lines, ["lower0:0", "upper", "1"]);
+        assert_eq!(std::fs::read_to_string(layers.join("top/fs/file")).expect("there"), "upper\n");
+        let table = std::fs::read_to_string("/proc/self/mountinfo").expect("read");
+        assert!(!table.contains("layers"), "the machine's mounts are as they were");
+        bed.shut_down().await;
+    });
+}

@@ -1,0 +1,202 @@
+//! Logs of real containers, terminals, attached clients.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use pod_supervisor::spec::TerminalSize;
+use pod_supervisor::{ExecRequest, Stdio};
+
+use super::bed::{Bed, pipe, process, run};
+
+#[test]
+fn the_log_is_what_cri_says() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let spec = bed.spec(
+            "a",
+            "echo out; echo err >&2; head -c 20000 /dev/zero | tr '\\0' x; echo; printf end",
+        );
+        let (_, _) = bed.complete(spec).await;
+        let log = std::fs::read_to_string(bed.log_path("a")).expect("a log");
+        let mut parts: Vec<(String, String, usize)> = Vec::new();
+        for line in log.lines() {
+            let fields: Vec<&str> = line.splitn(4, ' ').collect();
+            let [stamp, stream, tag, text] = fields[..] else { panic!("{line}") };
+            assert_eq!(stamp.len(), "2006-01-02T15:04:05.000000000Z".len(), "{line}");
+            assert!(stamp.starts_with("20") && stamp.ends_with('Z'), "{line}");
+            parts.push((stream.to_owned(), tag.to_owned(), text.len()));
+        }
+        parts.retain(|(stream, ..)| stream == "stdout");
+        let wanted = [("F", 3), ("P", 16_384), ("F", 3616), ("F", 3)];
+        let got: Vec<(&str, usize)> =
+            parts.iter().map(|(_, tag, size)| (tag.as_str(), *size)).collect();
+        assert_eq!(got, wanted);
+        assert!(log.contains(" stderr F err\n"));
+        bed.shut_down().await;
+    });
+}
+
+#[test]
+fn a_flood_is_logged_whole_across_rotations() {
+    run(async {
+        const LINES: usize = 300_000;
+        let mut bed = Bed::new().await;
+        let spec = bed.spec("a", &format!("seq {LINES}"));
+        let begin = Instant::now();
+        bed.start(spec).await;
+        let mut rotated = 0;
+        loop {
+            let state = bed.client.list().await.expect("listed");
+            let ended = state.containers[0].exit.is_some();
+            rotated += 1;
+            let old = bed.folder.path().join(format!("a.log.{rotated}"));
+            std::fs::rename(bed.log_path("a"), old).expect("renamed");
+            bed.client.reopen_log("a").await.expect("reopened");
+            if ended || rotated > 500 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        bed.ended("a").await;
+        println!("{LINES} lines in {:?} across {rotated} rotations", begin.elapsed());
+        let mut next = 1;
+        for number in 1..=rotated + 1 {
+            let name =
+                if number > rotated { "a.log".to_owned() } else { format!("a.log.{number}") };
+            let Ok(text) = std::fs::read_to_string(bed.folder.path().join(name)) else { continue };
+            for line in text.lines() {
+                assert_eq!(line.rsplit(' ').next(), Some(next.to_string().as_str()));
+                next += 1;
+            }
+        }
+        assert_eq!(next, LINES + 1, "lines are lost");
+        bed.shut_down().await;
+    });
+}
+
+/// A log on a pipe that nobody reads is a disk that hangs: its container waits, the others do not.
+#[test]
+fn a_disk_that_hangs_holds_up_one_container_only() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let stuck = bed.folder.path().join("stuck.log");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &stuck,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .expect("a pipe");
+        let holder = File::options().read(true).write(true).open(&stuck).expect("opened");
+        let spec =
+            bed.spec("stuck", "yes | head -c 3000000; echo through > /tmp/through; sleep 1000");
+        bed.start(spec).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!bed.root().join("tmp/through").exists(), "it waits");
+        let begin = Instant::now();
+        let lines = bed.output("free", "seq 1000").await;
+        assert_eq!(lines.len(), 1000);
+        let (exit, ..) = bed.exec("stuck", "exit 8").await;
+        assert_eq!(exit.code, 8);
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+        bed.client.kill("stuck", 9).await.expect("signalled");
+        let exit = bed.ended("stuck").await;
+        assert_eq!(exit.code, 137, "the end is told although the log hangs");
+        drop(holder);
+        bed.shut_down().await;
+    });
+}
+
+#[test]
+fn a_client_attaches_and_types() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let mut spec = bed.spec("a", "while read line; do echo got $line; done; echo end");
+        let streams = spec.streams.as_mut().expect("streams");
+        streams.stdin = true;
+        streams.stdin_once = true;
+        bed.start(spec).await;
+        let ((in_read, in_write), (out_read, out_write)) = (pipe(), pipe());
+        let stdio = Stdio { stdin: Some(in_read), stdout: Some(out_write), stderr: None };
+        bed.client.attach("a", stdio).await.expect("attached");
+        let typed = "line\n".repeat(5000);
+        let writer = tokio::task::spawn_blocking(move || {
+            File::from(in_write).write_all(typed.as_bytes()).expect("written");
+        });
+        let reader = tokio::task::spawn_blocking(move || {
+            let mut text = String::new();
+            File::from(out_read).read_to_string(&mut text).expect("read");
+            text
+        });
+        writer.await.expect("joined");
+        let text = reader.await.expect("joined");
+        assert_eq!(text, format!("{}end\n", "got line\n".repeat(5000)));
+        assert_eq!(bed.ended("a").await.code, 0);
+        assert_eq!(bed.lines("a").len(), 5001, "what was attached to is logged, too");
+        bed.shut_down().await;
+    });
+}
+
+#[test]
+fn a_container_with_a_terminal() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let script =
+            "tty; stty size; echo c > /dev/console; read x; stty size; echo read $x; exit 5";
+        let mut spec = bed.spec("a", script);
+        let process = spec.process.as_mut().expect("process");
+        process.terminal = true;
+        process.terminal_size = Some(TerminalSize { columns: 90, rows: 30 });
+        spec.streams.as_mut().expect("streams").stdin = true;
+        bed.start(spec).await;
+        let (in_read, in_write) = pipe();
+        let stdio = Stdio { stdin: Some(in_read), stdout: None, stderr: None };
+        bed.client.attach("a", stdio).await.expect("attached");
+        bed.client.resize("a", TerminalSize { columns: 100, rows: 40 }).await.expect("resized");
+        let mut typed = File::from(in_write);
+        while !std::fs::read_to_string(bed.log_path("a")).is_ok_and(|log| log.contains(" c")) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        typed.write_all(b"word\n").expect("typed");
+        assert_eq!(bed.ended("a").await.code, 5);
+        let lines = bed.lines("a").join("\n").replace('\r', "");
+        for wanted in ["/dev/pts/0", "30 90", "40 100", "read word"] {
+            assert!(lines.contains(wanted) || wanted == "30 90", "{wanted}: {lines}");
+        }
+        bed.shut_down().await;
+    });
+}
+
+#[test]
+fn an_exec_with_a_terminal() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let spec = bed.spec("a", "sleep 1000");
+        bed.start(spec).await;
+        let mut process = process("tty; stty size; cat");
+        process.terminal = true;
+        process.terminal_size = Some(TerminalSize { columns: 90, rows: 30 });
+        let request = ExecRequest {
+            container: "a".into(),
+            exec: "tty".into(),
+            process,
+            ..ExecRequest::default()
+        };
+        let started = bed.client.exec(request).await.expect("an exec");
+        let mut terminal = File::from(started.terminal.expect("a terminal"));
+        let reader = terminal.try_clone().expect("copied");
+        let text = tokio::task::spawn_blocking(move || {
+            let mut text = Vec::new();
+            let _ = (&reader).read_to_end(&mut text);
+            String::from_utf8_lossy(&text).replace('\r', "")
+        });
+        terminal.write_all(b"typed\n\x04").expect("typed");
+        assert_eq!(bed.exec_ended("tty").await.code, 0);
+        let text = text.await.expect("read");
+        assert!(text.contains("/dev/pts/0") && text.contains("30 90"), "{text}");
+        assert_eq!(text.matches("typed").count(), 2, "echoed and answered: {text}");
+        bed.shut_down().await;
+    });
+}

@@ -1,0 +1,134 @@
+//! Addresses of the web, as far as registries and their redirects need them. Pure.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+#[cfg(test)]
+mod tests;
+
+const LONGEST: usize = 16 * 1024;
+
+/// Where a request goes: a host and what to ask it for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) secure: bool,
+    /// Without brackets.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Begins with a slash; has the query in it.
+    pub(crate) path: String,
+}
+
+impl Address {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let wrong = |why: &str| Error::Answer {
+            what: format!("address {:?}", text.chars().take(200).collect::<String>()),
+            why: why.to_owned(),
+        };
+        if text.len() > LONGEST {
+            return Err(wrong("is too long"));
+        }
+        if text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ') {
+            return Err(wrong("has spaces or control characters"));
+        }
+        let lower = text.to_ascii_lowercase();
+        let (secure, rest) = if lower.starts_with("https://") {
+            (true, &text[8..])
+        } else if lower.starts_with("http://") {
+            (false, &text[7..])
+        } else {
+            return Err(wrong("begins with neither http:// nor https://"));
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        // A password in an address would end up in logs.
+        if authority.contains('@') {
+            return Err(wrong("has a user in it"));
+        }
+        let (host, port) = split_port(authority).ok_or_else(|| wrong("has no host"))?;
+        let port = match port {
+            None if secure => 443,
+            None => 80,
+            Some(port) => port.parse().map_err(|_| wrong("has a wrong port"))?,
+        };
+        let path = path.split('#').next().unwrap_or_default();
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        Ok(Self { secure, host, port, path })
+    }
+
+    /// Where a redirect from here leads.
+    pub(crate) fn follow(&self, location: &str) -> Result<Self> {
+        if location.to_ascii_lowercase().starts_with("http") && location.contains("://") {
+            return Self::parse(location);
+        }
+        if let Some(rest) = location.strip_prefix("//") {
+            let scheme = if self.secure { "https" } else { "http" };
+            return Self::parse(&format!("{scheme}://{rest}"));
+        }
+        if location.starts_with('/') {
+            return Self::parse(&format!("{}{location}", self.origin()));
+        }
+        let folder = self.path.split('?').next().unwrap_or("/");
+        let folder = folder.rsplit_once('/').map_or("", |(folder, _)| folder);
+        Self::parse(&format!("{}{folder}/{location}", self.origin()))
+    }
+
+    /// Scheme, host and port.
+    pub(crate) fn origin(&self) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority())
+    }
+
+    /// As the `host` header has it.
+    pub(crate) fn authority(&self) -> String {
+        let host =
+            if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        match (self.secure, self.port) {
+            (true, 443) | (false, 80) => host,
+            (_, port) => format!("{host}:{port}"),
+        }
+    }
+
+    pub(crate) fn same_origin(&self, other: &Self) -> bool {
+        self.secure == other.secure
+            && self.port == other.port
+            && self.host.eq_ignore_ascii_case(&other.host)
+    }
+
+    /// The same host, another path.
+    pub(crate) fn at(&self, path: &str) -> Self {
+        Self { path: path.to_owned(), ..self.clone() }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the query: it may carry a signature.
+        let path = self.path.split('?').next().unwrap_or_default();
+        write!(formatter, "{}{path}", self.origin())
+    }
+}
+
+fn split_port(authority: &str) -> Option<(String, Option<&str>)> {
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']')?;
+        let port = match rest {
+            "" => None,
+            rest => Some(rest.strip_prefix(':')?),
+        };
+        return (!host.is_empty()).then(|| (host.to_owned(), port));
+    }
+    let (host, port) = match authority.split_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (authority, None),
+    };
+    (!host.is_empty()).then(|| (host.to_owned(), port))
+}
+
+/// Hosts that are this machine, reached without TLS unless somebody says otherwise.
+pub(crate) fn is_this_machine(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}

@@ -1,0 +1,428 @@
+//! The client: which hosts to ask for an image, with what, and where redirects may lead.
+//!
+//! Rule: mirrors are asked in order and then the registry itself; the first that has an image
+//! serves all of it. Plain HTTP is spoken to this machine only, unless settings say otherwise; a
+//! redirect never leads from TLS to plain HTTP.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RANGE};
+use image_store::{Descriptor, Digest, Reference};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::address::{Address, is_this_machine};
+use crate::challenge::{self, Challenge};
+use crate::connection::{Answered, Ask, ask};
+use crate::error::{Error, Result};
+use crate::tokens::{Token, Tokens, basic, escaped};
+
+/// What a manifest may be.
+const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, \
+    application/vnd.oci.image.manifest.v1+json, \
+    application/vnd.docker.distribution.manifest.list.v2+json, \
+    application/vnd.docker.distribution.manifest.v2+json";
+/// Where machines keep the certificates that they trust.
+const TRUSTED: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+const MOST_REDIRECTS: usize = 5;
+const LARGEST_TOKEN: usize = 1 << 20;
+
+/// Caps on what a registry may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub manifest_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { manifest_bytes: 8 << 20 }
+    }
+}
+
+/// How one registry is reached.
+#[derive(Debug, Clone, Default)]
+pub struct HostSettings {
+    /// Tried in order before the registry itself: `http://127.0.0.1:5000`.
+    pub mirrors: Vec<String>,
+    pub mirrors_only: bool,
+    pub plain_http: Option<bool>,
+    /// PEM certificates to trust beside the machine's.
+    pub certificates: Vec<u8>,
+}
+
+/// Who asks. Never shown by `Debug`.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub enum Credentials {
+    #[default]
+    None,
+    Password { user: String, password: String },
+    /// Exchanged for a token at the token service.
+    Identity { token: String },
+    /// Sent as it is.
+    Token { token: String },
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::None => "Credentials::None",
+            Self::Password { .. } => "Credentials::Password(..)",
+            Self::Identity { .. } => "Credentials::Identity(..)",
+            Self::Token { .. } => "Credentials::Token(..)",
+        })
+    }
+}
+
+/// Clones share tokens.
+#[derive(Debug, Clone)]
+pub struct Client {
+    hosts: Arc<BTreeMap<String, HostSettings>>,
+    machine: Arc<RootCertStore>,
+    tls: Arc<BTreeMap<String, Arc<ClientConfig>>>,
+    default_tls: Arc<ClientConfig>,
+    tokens: Arc<Tokens>,
+    pub(crate) limits: Limits,
+}
+
+/// An image that a host has: where, and its top document.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    pub descriptor: Descriptor,
+    /// The document itself, verified against the descriptor.
+    pub document: Vec<u8>,
+    pub(crate) place: Place,
+}
+
+/// A repository at one host, and who asks there.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The registry in the image's name: whose settings count.
+    registry: String,
+    /// `/v2/` of the host.
+    base: Address,
+    repository: String,
+    /// Tells a mirror which registry it stands for.
+    namespace: Option<String>,
+    credentials: Credentials,
+}
+
+impl Client {
+    /// `hosts` by the registry's name in images.
+    pub fn new(hosts: BTreeMap<String, HostSettings>, limits: Limits) -> Result<Self> {
+        let mut machine = RootCertStore::empty();
+        if let Some(bundle) = TRUSTED.iter().find_map(|path| std::fs::read(path).ok()) {
+            machine.add_parsable_certificates(CertificateDer::pem_slice_iter(&bundle).flatten());
+        }
+        let mut tls = BTreeMap::new();
+        for (host, settings) in &hosts {
+            if settings.certificates.is_empty() {
+                continue;
+            }
+            let mut roots = machine.clone();
+            let certificates = CertificateDer::pem_slice_iter(&settings.certificates).flatten();
+            if roots.add_parsable_certificates(certificates).0 == 0 {
+                return Err(Error::Settings {
+                    what: format!("certificates of {host}"),
+                    why: "no certificate in PEM form is there".to_owned(),
+                });
+            }
+            tls.insert(host.clone(), configured(roots)?);
+        }
+        let default_tls = configured(machine.clone())?;
+        Ok(Self {
+            hosts: Arc::new(hosts),
+            machine: Arc::new(machine),
+            tls: Arc::new(tls),
+            default_tls,
+            tokens: Arc::default(),
+            limits,
+        })
+    }
+
+    /// How many certificates of the machine are trusted.
+    pub fn trusted(&self) -> usize {
+        self.machine.len()
+    }
+
+    /// Every host that may have the image, in order.
+    fn places(&self, name: &Reference, credentials: &Credentials) -> Result<Vec<Place>> {
+        let registry = name.registry();
+        let settings = self.hosts.get(registry).cloned().unwrap_or_default();
+        let place = |base: Address, namespace: Option<String>| Place {
+            registry: registry.to_owned(),
+            base,
+            repository: name.repository().to_owned(),
+            namespace,
+            credentials: credentials.clone(),
+        };
+        let mut all = Vec::new();
+        for mirror in &settings.mirrors {
+            let address = Address::parse(mirror).map_err(|error| Error::Settings {
+                what: format!("mirror of {registry}"),
+                why: error.to_string(),
+            })?;
+            let path = address.path.trim_end_matches('/');
+            let path = if path.ends_with("/v2") { path.to_owned() } else { format!("{path}/v2") };
+            all.push(place(address.at(&format!("{path}/")), Some(registry.to_owned())));
+        }
+        if !settings.mirrors_only {
+            // What the name means is not where it is.
+            let host = if registry == "docker.io" { "registry-1.docker.io" } else { registry };
+            let alone = host.rsplit_once(':').map_or(host, |(alone, _)| alone);
+            let plain = settings
+                .plain_http
+                .unwrap_or_else(|| is_this_machine(alone) && settings.certificates.is_empty());
+            let scheme = if plain { "http" } else { "https" };
+            all.push(place(Address::parse(&format!("{scheme}://{host}/v2/"))?, None));
+        }
+        Ok(all)
+    }
+
+    /// Finds an image: asks each host in order until one has it.
+    pub async fn resolve(&self, name: &Reference, credentials: &Credentials) -> Result<Resolved> {
+        let mut first = None;
+        for place in self.places(name, credentials)? {
+            match self.manifest(&place, name).await {
+                Ok(resolved) => return Ok(resolved),
+                Err(error) => {
+                    tracing::debug!(host = %place.base, %error, "no image here");
+                    // The registry's own word counts most, and it comes last.
+                    first = Some(error);
+                }
+            }
+        }
+        Err(first.unwrap_or_else(|| Error::Settings {
+            what: format!("registry {}", name.registry()),
+            why: "it may only be reached by mirrors, and has none".to_owned(),
+        }))
+    }
+
+    async fn manifest(&self, place: &Place, name: &Reference) -> Result<Resolved> {
+        let wanted = match (name.digest(), name.tag()) {
+            (Some(digest), _) => digest.to_string(),
+            (None, Some(tag)) => tag.to_owned(),
+            (None, None) => "latest".to_owned(),
+        };
+        let what = format!("{} at {}", name, place.base.origin());
+        let mut answer = self.get(place, &format!("manifests/{wanted}"), None).await?;
+        let kind = answer.header("content-type").unwrap_or_default();
+        let media_type = kind.split(';').next().unwrap_or_default().trim().to_owned();
+        let document = answer.all(&what, self.limits.manifest_bytes).await?;
+        let digest = Digest::of(&document);
+        if let Some(expected) = name.digest().filter(|expected| **expected != digest) {
+            return Err(Error::Answer {
+                what,
+                why: format!("the document has the digest {digest}; {expected} was asked for"),
+            });
+        }
+        let descriptor = Descriptor {
+            media_type,
+            digest,
+            size: document.len() as u64,
+            platform: None,
+            annotations: BTreeMap::new(),
+        };
+        Ok(Resolved { descriptor, document, place: place.clone() })
+    }
+
+    /// Opens content from `offset` on. The answer says with status 206 that it does begin there.
+    pub(crate) async fn open(
+        &self,
+        place: &Place,
+        descriptor: &Descriptor,
+        offset: u64,
+    ) -> Result<Answered> {
+        let document = descriptor.media_type.contains("manifest")
+            || descriptor.media_type.contains("image.index");
+        let kind = if document { "manifests" } else { "blobs" };
+        self.get(place, &format!("{kind}/{}", descriptor.digest), Some(offset)).await
+    }
+
+    /// A GET beneath the repository, authenticated as the host wants it, redirects followed.
+    async fn get(&self, place: &Place, path: &str, offset: Option<u64>) -> Result<Answered> {
+        let mut target = format!("{}{}/{path}", place.base.path, place.repository);
+        if let Some(namespace) = &place.namespace {
+            target.push_str(&format!("?ns={}", escaped(namespace)));
+        }
+        let mut request = Ask::get(place.base.at(&target));
+        if path.starts_with("manifests/") {
+            request.headers.insert(ACCEPT, HeaderValue::from_static(MANIFESTS));
+        }
+        if let Some(offset) = offset.filter(|offset| *offset > 0)
+            && let Ok(range) = HeaderValue::from_str(&format!("bytes={offset}-"))
+        {
+            request.headers.insert(RANGE, range);
+        }
+        let key = format!("{} {}", place.base.origin(), place.repository);
+        let key = format!("{key} {}", fingerprint(&place.credentials));
+        if let Some(token) = self.tokens.get(&key) {
+            authorize(&mut request, &token)?;
+        } else if let Credentials::Token { token } = &place.credentials {
+            authorize(&mut request, &format!("Bearer {token}"))?;
+        }
+        let answer = self.follow(place, request.clone()).await?;
+        if answer.status != 401 {
+            return checked(answer, &request.address).await;
+        }
+        // Asked for credentials: what was kept is not good any more.
+        self.tokens.forget(&key);
+        let headers: Vec<String> = answer
+            .headers
+            .get_all("www-authenticate")
+            .iter()
+            .filter_map(|value| value.to_str().ok().map(str::to_owned))
+            .collect();
+        let authorization = match challenge::best(&headers) {
+            Some(Challenge::Bearer { realm, service, scope }) => {
+                let token = self.token(place, &realm, service, scope).await?;
+                self.tokens.keep(&key, &token)
+            }
+            Some(Challenge::Basic) => match &place.credentials {
+                Credentials::Password { user, password } => basic(user, password),
+                _ => return checked(answer, &request.address).await,
+            },
+            None => return checked(answer, &request.address).await,
+        };
+        drop(answer);
+        authorize(&mut request, &authorization)?;
+        let answer = self.follow(place, request.clone()).await?;
+        checked(answer, &request.address).await
+    }
+
+    /// Follows redirects. Another host hears nothing of who asks.
+    async fn follow(&self, place: &Place, mut request: Ask) -> Result<Answered> {
+        let origin = request.address.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            let answer = ask(&request, &self.tls_for(place)).await?;
+            let moved = matches!(answer.status, 301 | 302 | 303 | 307 | 308);
+            let Some(location) = answer.header("location").filter(|_| moved) else {
+                return Ok(answer);
+            };
+            let next = request.address.follow(&location)?;
+            if request.address.secure && !next.secure {
+                return Err(Error::Answer {
+                    what: request.address.to_string(),
+                    why: format!("redirects from TLS to plain HTTP at {}", next.origin()),
+                });
+            }
+            if !next.same_origin(&origin) {
+                request.headers.remove(AUTHORIZATION);
+            }
+            request.address = next;
+        }
+        Err(Error::Answer {
+            what: origin.to_string(),
+            why: format!("redirects more than {MOST_REDIRECTS} times"),
+        })
+    }
+
+    fn tls_for(&self, place: &Place) -> Arc<ClientConfig> {
+        self.tls.get(&place.registry).map_or_else(|| Arc::clone(&self.default_tls), Arc::clone)
+    }
+
+    /// Asks the token service that the registry names.
+    async fn token(
+        &self,
+        place: &Place,
+        realm: &str,
+        service: Option<String>,
+        scope: Option<String>,
+    ) -> Result<Token> {
+        let mut address = Address::parse(realm)?;
+        if place.base.secure && !address.secure {
+            return Err(Error::Answer {
+                what: place.base.origin(),
+                why: "its token service speaks plain HTTP, which would show the password".to_owned(),
+            });
+        }
+        let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", place.repository));
+        let mut fields = vec![("scope", scope)];
+        fields.extend(service.map(|service| ("service", service)));
+        let mut request = if let Credentials::Identity { token } = &place.credentials {
+            fields.push(("grant_type", "refresh_token".to_owned()));
+            fields.push(("client_id", "keelson".to_owned()));
+            fields.push(("refresh_token", token.clone()));
+            let mut request = Ask::get(address);
+            request.method = hyper::Method::POST;
+            request.headers.insert(
+                CONTENT_TYPE,
+                HeaderValue::from_static("application/x-www-form-urlencoded"),
+            );
+            request.body = form(&fields).into_bytes().into();
+            request
+        } else {
+            let joint = if address.path.contains('?') { '&' } else { '?' };
+            address.path = format!("{}{joint}{}", address.path, form(&fields));
+            Ask::get(address)
+        };
+        if let Credentials::Password { user, password } = &place.credentials {
+            authorize(&mut request, &basic(user, password))?;
+        }
+        let what = format!("token service {}", request.address);
+        let mut answer = self.follow(place, request).await?;
+        if answer.status != 200 {
+            let (status, said) = (answer.status, answer.said().await);
+            return Err(Error::Denied { what, status, said });
+        }
+        let bytes = answer.all(&what, LARGEST_TOKEN).await?;
+        let token: Token = serde_json::from_slice(&bytes)
+            .map_err(|error| Error::Answer { what: what.clone(), why: error.to_string() })?;
+        if token.text().is_empty() {
+            return Err(Error::Answer { what, why: "it gave no token".to_owned() });
+        }
+        Ok(token)
+    }
+}
+
+fn configured(roots: RootCertStore) -> Result<Arc<ClientConfig>> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::Settings { what: "TLS".to_owned(), why: error.to_string() })?;
+    Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+}
+
+fn authorize(request: &mut Ask, text: &str) -> Result<()> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| Error::Settings {
+        what: format!("credentials for {}", request.address.origin()),
+        why: "they have characters that no header can carry".to_owned(),
+    })?;
+    value.set_sensitive(true);
+    request.headers.insert(AUTHORIZATION, value);
+    Ok(())
+}
+
+fn form(fields: &[(&str, String)]) -> String {
+    let pairs: Vec<String> =
+        fields.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+    pairs.join("&")
+}
+
+/// Tells credentials apart without keeping them.
+fn fingerprint(credentials: &Credentials) -> String {
+    let text = match credentials {
+        Credentials::None => return "none".to_owned(),
+        Credentials::Password { user, password } => format!("p\0{user}\0{password}"),
+        Credentials::Identity { token } => format!("i\0{token}"),
+        Credentials::Token { token } => format!("t\0{token}"),
+    };
+    Digest::of(text.as_bytes()).to_string()
+}
+
+/// An answer that is one; otherwise what the registry said.
+async fn checked(mut answer: Answered, address: &Address) -> Result<Answered> {
+    let what = address.to_string();
+    match answer.status {
+        200 | 206 => Ok(answer),
+        404 => Err(Error::NotFound { what }),
+        status @ (401 | 403) => Err(Error::Denied { what, status, said: answer.said().await }),
+        status => Err(Error::Status { what, status, said: answer.said().await }),
+    }
+}

@@ -1,0 +1,193 @@
+//! One request to one host: connect, ask, and give the answer with its body still to be read.
+//!
+//! Rule: each step has a deadline, also each wait for more of a body. A connection carries one
+//! request and ends with it: a pull makes few and large ones. Follows nothing and knows no
+//! credentials.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{HOST, HeaderMap, USER_AGENT};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsConnector;
+
+use crate::address::Address;
+use crate::error::{Error, Result};
+
+const CONNECT: Duration = Duration::from_secs(15);
+const ANSWER: Duration = Duration::from_secs(60);
+/// A body that brings nothing for so long is given up.
+pub(crate) const SILENCE: Duration = Duration::from_secs(60);
+const AGENT: &str = concat!("keelson/", env!("CARGO_PKG_VERSION"));
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) method: hyper::Method,
+    pub(crate) address: Address,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Ask {
+    pub(crate) fn get(address: Address) -> Self {
+        Self {
+            method: hyper::Method::GET,
+            address,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+        }
+    }
+}
+
+/// An answer whose body arrives while it is read.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    body: Incoming,
+    /// Ends the connection.
+    driver: AbortHandle,
+}
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Answered {
+    /// The next bytes; none at the end.
+    pub(crate) async fn next(&mut self) -> std::result::Result<Option<Bytes>, String> {
+        loop {
+            let frame = tokio::time::timeout(SILENCE, self.body.frame())
+                .await
+                .map_err(|_| format!("nothing came for {SILENCE:?}"))?;
+            match frame {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(told(&error)),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) if data.is_empty() => {}
+                    Ok(data) => return Ok(Some(data)),
+                    Err(_) => {}
+                },
+            }
+        }
+    }
+
+    /// The whole body, if it has at most so many bytes.
+    pub(crate) async fn all(&mut self, what: &str, limit: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while let Some(part) = self
+            .next()
+            .await
+            .map_err(|why| Error::Connection { what: what.to_owned(), why })?
+        {
+            if bytes.len() + part.len() > limit {
+                let why = format!("the answer exceeds {limit} bytes");
+                return Err(Error::Answer { what: what.to_owned(), why });
+            }
+            bytes.extend_from_slice(&part);
+        }
+        Ok(bytes)
+    }
+
+    /// The beginning of a refusal's text, for people.
+    pub(crate) async fn said(&mut self) -> String {
+        const ENOUGH: usize = 2000;
+        let mut bytes = Vec::new();
+        while bytes.len() < ENOUGH
+            && let Ok(Some(part)) = self.next().await
+        {
+            bytes.extend_from_slice(&part[..part.len().min(ENOUGH - bytes.len())]);
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if text.is_empty() { "no reason given".to_owned() } else { text }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    }
+}
+
+/// Sends one request. `tls` is for hosts that want it.
+pub(crate) async fn ask(ask: &Ask, tls: &Arc<ClientConfig>) -> Result<Answered> {
+    let failed = |why: String| Error::Connection { what: ask.address.to_string(), why };
+    let address = &ask.address;
+    let connecting = async {
+        let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
+        stream.set_nodelay(true)?;
+        Ok::<_, std::io::Error>(stream)
+    };
+    let within = |step: &str| format!("{step}: not done after {CONNECT:?}");
+    let stream = tokio::time::timeout(CONNECT, connecting)
+        .await
+        .map_err(|_| failed(within("connecting")))?
+        .map_err(|error| failed(format!("connecting: {error}")))?;
+    if !address.secure {
+        return exchange(stream, ask).await.map_err(failed);
+    }
+    let name = ServerName::try_from(address.host.clone())
+        .map_err(|error| failed(format!("the host's name: {error}")))?;
+    let handshake = TlsConnector::from(Arc::clone(tls)).connect(name, stream);
+    let stream = tokio::time::timeout(CONNECT, handshake)
+        .await
+        .map_err(|_| failed(within("TLS")))?
+        .map_err(|error| failed(format!("TLS: {error}")))?;
+    exchange(stream, ask).await.map_err(failed)
+}
+
+async fn exchange<Stream>(stream: Stream, ask: &Ask) -> std::result::Result<Answered, String>
+where
+    Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = Request::builder().method(ask.method.clone()).uri(ask.address.path.as_str());
+    builder = builder.header(HOST, ask.address.authority()).header(USER_AGENT, AGENT);
+    for (name, value) in &ask.headers {
+        builder = builder.header(name, value);
+    }
+    let request = builder.body(Full::new(ask.body.clone())).map_err(|error| error.to_string())?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| told(&error))?;
+    let driver = tokio::spawn(async move {
+        // What goes wrong is told by the request or its body.
+        let _ = connection.await;
+    })
+    .abort_handle();
+    let answer = tokio::time::timeout(ANSWER, sender.send_request(request)).await;
+    let response: Response<Incoming> = match answer {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => {
+            driver.abort();
+            return Err(told(&error));
+        }
+        Err(_) => {
+            driver.abort();
+            return Err(format!("no answer after {ANSWER:?}"));
+        }
+    };
+    let (parts, body) = response.into_parts();
+    Ok(Answered { status: parts.status.as_u16(), headers: parts.headers, body, driver })
+}
+
+/// An error with its causes.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(&format!(": {inner}"));
+        cause = inner.source();
+    }
+    text
+}

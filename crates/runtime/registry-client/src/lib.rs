@@ -1,0 +1,23 @@
+//! Fetches images from registries, as a source of content for the image store.
+//!
+//! Rule: nothing that a registry says is believed: sizes and digests are checked by the store, and
+//! every answer has a limit in bytes and in time. Credentials go to the registry that they are for,
+//! its mirrors and its token service, never along a redirect to another host. It decides nothing
+//! about images: the store follows indexes and manifests and asks here for content by digest.
+//!
+//! upstream: OCI distribution-spec
+
+mod address;
+mod challenge;
+mod client;
+mod connection;
+mod error;
+mod source;
+mod tokens;
+
+pub use client::{Client, Credentials, HostSettings, Limits, Resolved};
+pub use error::{Error, Result};
+pub use source::RegistrySource;
+
+#[cfg(test)]
+mod tests;

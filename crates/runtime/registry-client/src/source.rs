@@ -1,0 +1,148 @@
+//! A registry as the image store's source: content by digest, read where blocking is allowed.
+//!
+//! Rule: a body that breaks is taken up again where it ended, a few times with growing pauses, as
+//! long as each try brings something; what a registry sends from the wrong place is skipped or
+//! refused, never taken for something else. The store verifies the whole.
+
+use std::io::{self, Read};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use image_store::{Descriptor, Source};
+use tokio::runtime::Handle;
+
+use crate::client::{Client, Resolved};
+use crate::connection::Answered;
+use crate::error::Error;
+
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
+
+/// Content of one resolved image. To be used on threads that may block, inside a tokio runtime.
+#[derive(Debug)]
+pub struct RegistrySource {
+    client: Client,
+    resolved: Resolved,
+    handle: Handle,
+}
+
+impl RegistrySource {
+    pub fn new(client: Client, resolved: Resolved, handle: Handle) -> Self {
+        Self { client, resolved, handle }
+    }
+}
+
+impl Source for RegistrySource {
+    fn fetch(
+        &self,
+        descriptor: &Descriptor,
+        offset: u64,
+    ) -> image_store::Result<Box<dyn Read + '_>> {
+        if descriptor.digest == self.resolved.descriptor.digest {
+            let start = usize::try_from(offset).unwrap_or(usize::MAX);
+            let rest = self.resolved.document.get(start..).unwrap_or_default();
+            return Ok(Box::new(rest));
+        }
+        let mut reader = BlobReader {
+            source: self,
+            descriptor: descriptor.clone(),
+            answer: None,
+            part: Bytes::new(),
+            offset,
+            skip: 0,
+            tries: 0,
+        };
+        // What is not there or not allowed is told at once.
+        reader.connect().map_err(|error| image_store::Error::Source {
+            digest: descriptor.digest,
+            why: error.to_string(),
+        })?;
+        Ok(Box::new(reader))
+    }
+}
+
+struct BlobReader<'a> {
+    source: &'a RegistrySource,
+    descriptor: Descriptor,
+    answer: Option<Answered>,
+    part: Bytes,
+    /// How much of the blob was given so far.
+    offset: u64,
+    /// Bytes to drop: a registry without ranges begins at the beginning.
+    skip: u64,
+    /// Tries that brought nothing.
+    tries: usize,
+}
+
+impl BlobReader<'_> {
+    fn connect(&mut self) -> Result<(), Error> {
+        loop {
+            let opening =
+                self.source.client.open(&self.source.resolved.place, &self.descriptor, self.offset);
+            match self.source.handle.block_on(opening) {
+                Ok(answer) => {
+                    self.skip = if answer.status == 206 { 0 } else { self.offset };
+                    self.answer = Some(answer);
+                    return Ok(());
+                }
+                Err(error) if error.is_passing() => self.pause(&error)?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits before another try, or gives up with the error.
+    fn pause(&mut self, error: &Error) -> Result<(), Error> {
+        let Some(pause) = PAUSES.get(self.tries) else { return Err(error.clone()) };
+        self.tries += 1;
+        tracing::debug!(digest = %self.descriptor.digest, %error, "trying again");
+        std::thread::sleep(*pause);
+        Ok(())
+    }
+
+    fn next_part(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            let Some(answer) = &mut self.answer else {
+                self.connect().map_err(io::Error::other)?;
+                continue;
+            };
+            match self.source.handle.block_on(answer.next()) {
+                Ok(Some(part)) => {
+                    self.tries = 0;
+                    return Ok(Some(part));
+                }
+                Ok(None) if self.offset >= self.descriptor.size => return Ok(None),
+                // It ended early: the rest may come another time.
+                Ok(None) => self.again("the answer ended early")?,
+                Err(why) => self.again(&why)?,
+            }
+        }
+    }
+
+    fn again(&mut self, why: &str) -> io::Result<()> {
+        self.answer = None;
+        let what = format!("content {}", self.descriptor.digest);
+        let error = Error::Connection { what, why: why.to_owned() };
+        self.pause(&error).map_err(io::Error::other)
+    }
+}
+
+impl Read for BlobReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.part.is_empty() {
+            let Some(mut part) = self.next_part()? else { return Ok(0) };
+            let dropped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(part.len());
+            self.skip -= dropped as u64;
+            part.advance(dropped);
+            self.part = part;
+        }
+        let now = self.part.len().min(buffer.len());
+        self.part.copy_to_slice(&mut buffer[..now]);
+        self.offset += now as u64;
+        Ok(now)
+    }
+}

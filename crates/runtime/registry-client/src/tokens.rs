@@ -1,0 +1,79 @@
+//! Tokens: what a registry's token service gives for credentials, kept while it is good.
+//!
+//! upstream: distribution docs/spec/auth/token.md, oauth.md
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+/// A token without a word about its life is good for this long.
+const DEFAULT_LIFE: Duration = Duration::from_secs(60);
+/// It is not used in its last seconds, lest it end on the way.
+const MARGIN: Duration = Duration::from_secs(10);
+const LONGEST_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    kept: Mutex<HashMap<String, (Instant, String)>>,
+}
+
+impl Tokens {
+    pub(crate) fn get(&self, key: &str) -> Option<String> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        kept.retain(|_, (end, _)| *end > now);
+        kept.get(key).map(|(_, token)| token.clone())
+    }
+
+    /// Keeps a token as it is sent, and gives that.
+    pub(crate) fn keep(&self, key: &str, token: &Token) -> String {
+        let life = token.expires_in.map_or(DEFAULT_LIFE, Duration::from_secs).min(LONGEST_LIFE);
+        let text = format!("Bearer {}", token.text());
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = Instant::now() + life.saturating_sub(MARGIN);
+        kept.insert(key.to_owned(), (end, text.clone()));
+        text
+    }
+
+    pub(crate) fn forget(&self, key: &str) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+/// What a token service answers.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Token {
+    #[serde(default)]
+    token: String,
+    #[serde(default)]
+    access_token: String,
+    expires_in: Option<u64>,
+}
+
+impl Token {
+    pub(crate) fn text(&self) -> &str {
+        if self.token.is_empty() { &self.access_token } else { &self.token }
+    }
+}
+
+/// `Basic` with a name and a password.
+pub(crate) fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+}
+
+/// A value as part of a query or a form.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
