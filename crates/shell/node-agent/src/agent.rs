@@ -4,6 +4,7 @@
 //! from outside, so a test runs the whole agent on fakes and paused time.
 
 use crate::runtime_watch::{self, RuntimeView};
+use crate::standalone::{self, PodParts};
 use crate::task_tree::TaskTree;
 use crate::{health, watchdog};
 use ports::{
@@ -11,7 +12,7 @@ use ports::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
 
 /// How long tasks may take to be dropped before the agent ends without them.
@@ -27,6 +28,8 @@ pub struct AgentParts {
     /// None where the port is 0.
     pub health_endpoint: Option<Arc<dyn HealthEndpoint>>,
     pub end_requests: Box<dyn EndRequests>,
+    /// None for an agent that runs no pods.
+    pub pods: Option<PodParts>,
 }
 
 /// How an agent ended.
@@ -39,8 +42,8 @@ pub struct Ended {
 
 /// Runs until there is a reason to end; a second one ends it without waiting for its tasks.
 pub async fn run(parts: AgentParts) -> Ended {
-    let AgentParts { runtime, supervisor, watchdog_time, health_endpoint, mut end_requests } =
-        parts;
+    let AgentParts { runtime, supervisor, watchdog_time, health_endpoint, .. } = parts;
+    let AgentParts { mut end_requests, pods, .. } = parts;
     let mut tree = TaskTree::default();
     let (view_sender, view) = watch::channel(RuntimeView::default());
     if let (Some(supervisor), Some(time)) = (&supervisor, watchdog_time) {
@@ -53,9 +56,14 @@ pub async fn run(parts: AgentParts) -> Ended {
     if let Some(endpoint) = health_endpoint {
         tree.start("health-endpoint", move || health::serve(endpoint.clone()));
     }
+    let look_again = Arc::new(Notify::new());
+    let heard = look_again.clone();
     tree.start("runtime-watch", move || {
-        runtime_watch::watch_runtime(runtime.clone(), view_sender.clone())
+        runtime_watch::watch_runtime(runtime.clone(), view_sender.clone(), heard.clone())
     });
+    if let Some(pods) = pods {
+        standalone::start(&mut tree, pods, &view, look_again);
+    }
     tell(supervisor.as_deref(), &ServiceState::Ready);
     info!("Node agent is running");
     if let Some(supervisor) = supervisor.clone() {

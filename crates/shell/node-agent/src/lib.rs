@@ -2,15 +2,43 @@
 //!
 //! Rule: the shell carries values between ports and decisions; it knows no adapter. Every task has
 //! a name, lives in the task tree and ends with it; a panic ends only the task that had it.
-//! Now: watching the container runtime, the service manager's watchdog, the health endpoint. Pods
-//! are not started yet.
+//!
+//! ```text
+//! sources ─> pods ─> a worker for each pod ─> actions
+//!              ▲        ▲  ▲  ▲
+//!   observed-pods ──────┘  │  └─ images, volumes, probes, admission
+//!   runtime-watch ─> node-state
+//! ```
 
+mod actions;
+mod admission;
 mod agent;
 mod back_off;
+mod board;
+mod branch;
+mod cgroup_tree;
+mod clock;
+pub mod crash_points;
+mod garbage;
 mod health;
+mod hooks;
+mod images;
+mod memory_kills;
+mod node_state;
+mod observed;
+mod pods;
+mod probes;
+mod reach;
 mod runtime_watch;
+mod sources;
+mod standalone;
 mod task_tree;
+mod termination;
+mod volumes;
 mod watchdog;
 
 pub use agent::{AgentParts, Ended, run};
+pub use images::PullLimits;
+pub use pods::{CgroupSettings, PodPorts, PodSettings};
+pub use standalone::PodParts;
 pub use task_tree::current_task;

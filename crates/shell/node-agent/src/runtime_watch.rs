@@ -9,7 +9,7 @@ use ports::ContainerRuntime;
 use ports::container_runtime::{RuntimeConditionKind, RuntimeStatus, RuntimeVersion};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
 
 /// The runtime's own calls have deadlines; this one holds for whatever implements the port.
@@ -18,6 +18,8 @@ const FIRST_PAUSE_ANSWERING: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE_ANSWERING: Duration = Duration::from_secs(60);
 const FIRST_PAUSE_SILENT: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE_SILENT: Duration = Duration::from_secs(30);
+/// While it answers but is not ready: a network often comes a moment after the runtime.
+const LONGEST_PAUSE_UNREADY: Duration = Duration::from_secs(5);
 
 /// What is known about the runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -69,9 +71,11 @@ fn unmet(status: &RuntimeStatus) -> Vec<String> {
 pub(crate) async fn watch_runtime(
     runtime: Arc<dyn ContainerRuntime>,
     view: watch::Sender<RuntimeView>,
+    look_again: Arc<Notify>,
 ) {
     let mut answering = BackOff::new(FIRST_PAUSE_ANSWERING, LONGEST_PAUSE_ANSWERING);
     let mut silent = BackOff::new(FIRST_PAUSE_SILENT, LONGEST_PAUSE_SILENT);
+    let mut unready = BackOff::new(FIRST_PAUSE_SILENT, LONGEST_PAUSE_UNREADY);
     loop {
         let seen = look(&*runtime).await;
         let changed = view.send_if_modified(|known| {
@@ -85,13 +89,23 @@ pub(crate) async fn watch_runtime(
         if changed {
             answering.reset();
         }
-        let pause = if matches!(seen, RuntimeView::Silent { .. }) {
-            silent.pause()
-        } else {
-            silent.reset();
-            answering.pause()
+        let pause = match &seen {
+            RuntimeView::NotAskedYet | RuntimeView::Silent { .. } => silent.pause(),
+            RuntimeView::Answering { status, .. } if !unmet(status).is_empty() => {
+                silent.reset();
+                unready.pause()
+            }
+            RuntimeView::Answering { .. } => {
+                silent.reset();
+                unready.reset();
+                answering.pause()
+            }
         };
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // Somebody has heard of it (an event stream that is back).
+            () = look_again.notified() => {}
+        }
     }
 }
 

@@ -24,12 +24,20 @@ const LONGEST_RESTART: Duration = Duration::from_secs(60);
 const WELL_AGAIN: Duration = Duration::from_secs(300);
 
 tokio::task_local! {
-    static TASK_NAME: &'static str;
+    static TASK_NAME: Arc<str>;
 }
 
 /// The name of the task that runs on this thread, if one of a tree does. For panic messages.
-pub fn current_task() -> Option<&'static str> {
-    TASK_NAME.try_with(|name| *name).ok()
+pub fn current_task() -> Option<Arc<str>> {
+    TASK_NAME.try_with(Clone::clone).ok()
+}
+
+/// The task, with a name for panic messages.
+pub(crate) fn named<Task: Future>(
+    name: Arc<str>,
+    task: Task,
+) -> impl Future<Output = Task::Output> {
+    TASK_NAME.scope(name, task)
 }
 
 /// Panics in a row of each task that has had any, and when the last one was.
@@ -80,7 +88,7 @@ impl TaskTree {
         Task: Future<Output = ()> + Send + 'static,
     {
         let keep = keep_running(name, make, self.failures.clone());
-        self.tasks.spawn(TASK_NAME.scope(name, keep));
+        self.tasks.spawn(named(name.into(), keep));
     }
 
     /// Ends every task and waits until they are gone.
@@ -132,7 +140,7 @@ where
 }
 
 /// What `panic!` was called with, if it was text.
-fn panic_message(payload: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
     payload
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

@@ -1,9 +1,10 @@
 //! What each fuzz target asserts about any input. The package in fuzz/ feeds these functions with
 //! inputs guided by coverage; the tests here replay the checked-in corpus in every landing.
 
+use container_setup::termination::{LOG_CAP, end_of_log};
 use node_config::flags;
 use node_config::{ConfigFiles, SourceFile};
-use pod_model::{GoDuration, Quantity};
+use pod_model::{GoDuration, Quantity, log_line};
 
 #[cfg(test)]
 mod tests;
@@ -62,4 +63,19 @@ pub fn command_line(input: &[u8]) {
     let arguments: Vec<String> = text.split('\n').map(ToOwned::to_owned).collect();
     let loaded = node_config::load(flags::parse(&arguments), &ConfigFiles::default());
     assert!(loaded.config.is_some() || !loaded.problems.is_empty(), "refused without a word");
+}
+
+/// Any bytes as a container's log. What parses is made of pieces of the line, in their order; the
+/// end of any log keeps its cap, and does not depend on what lies before the tail that is read.
+pub fn container_log(input: &[u8]) {
+    for line in input.split(|byte| *byte == b'\n') {
+        let Some(parsed) = log_line::parse(line) else { continue };
+        assert!(line.starts_with(parsed.time.as_bytes()), "the time stands first");
+        assert!(line.ends_with(parsed.text), "the text stands last");
+        assert!(parsed.time.len() + parsed.text.len() < line.len(), "there is more between");
+    }
+    for is_whole in [true, false] {
+        // A byte that is no text is shown as three.
+        assert!(end_of_log(input, is_whole).len() <= 3 * LOG_CAP, "beyond the cap");
+    }
 }

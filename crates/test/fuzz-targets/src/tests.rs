@@ -35,3 +35,8 @@ fn config_corpus() {
 fn command_line_corpus() {
     replay("flags", super::command_line);
 }
+
+#[test]
+fn container_log_corpus() {
+    replay("container-log", super::container_log);
+}

@@ -44,11 +44,23 @@ impl ControlPlane {
     pub const NEEDS: &'static [&'static str] =
         &["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
 
+    /// All controllers but those that watch over nodes, for tests of others that do.
+    pub const WITHOUT_NODE_CONTROLLERS: &'static str = "*,-node-lifecycle-controller,\
+        -taint-eviction-controller,-node-ipam-controller,-pod-garbage-collector-controller";
+
     /// Starts all of it, and waits until an ordinary pod could be created.
     ///
     /// # Errors
     /// When a part is missing or does not come up, with the end of its log.
     pub fn start(bed: &Bed) -> Result<Self> {
+        Self::start_with(bed, "*")
+    }
+
+    /// The same with only these controllers, as `--controllers` has them.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::start`].
+    pub fn start_with(bed: &Bed, controllers: &str) -> Result<Self> {
         let folder = bed.make_folder("control-plane")?;
         let authority = Authority::make(&folder, "bed authority")?;
         write_signing_key(&folder.join(SIGNING_KEY), &folder.join(SIGNING_KEY_PUBLIC))?;
@@ -62,7 +74,8 @@ impl ControlPlane {
             ensure!(answer.trim() == "ok", "/readyz: {answer}");
             Ok(())
         })?;
-        let controller_manager = start_controller_manager(bed, &folder, &authority, port)?;
+        let controller_manager =
+            start_controller_manager(bed, &folder, &authority, port, controllers)?;
         let mut plane = Self {
             controller_manager,
             api_server,
@@ -131,6 +144,16 @@ impl ControlPlane {
         let user = format!("system:node:{node}");
         let file = format!("node-{node}");
         let files = self.authority.issue(&file, &client(&user, Some("system:nodes")))?;
+        write_kubeconfig(&self.folder, &file, self.port, &self.authority, &files)
+    }
+
+    /// A kubeconfig of a user who may do what RBAC lets a user of that name do.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn user_kubeconfig(&self, user: &str) -> Result<PathBuf> {
+        let file = format!("user-{}", user.replace(':', "-"));
+        let files = self.authority.issue(&file, &client(user, None))?;
         write_kubeconfig(&self.folder, &file, self.port, &self.authority, &files)
     }
 
@@ -257,6 +280,7 @@ fn start_controller_manager(
     folder: &Path,
     authority: &Authority,
     port: u16,
+    controllers: &str,
 ) -> Result<Running> {
     let name = "kube-controller-manager";
     let files = authority.issue(name, &client("system:kube-controller-manager", None))?;
@@ -266,6 +290,7 @@ fn start_controller_manager(
         .args(["--leader-elect=false", "--use-service-account-credentials=true"])
         // Nobody asks it anything.
         .arg("--secure-port=0")
+        .arg(format!("--controllers={controllers}"))
         .arg(format!("--kubeconfig={}", kubeconfig.display()))
         .arg(format!("--root-ca-file={}", authority.files.certificate.display()))
         .arg(format!("--cluster-signing-cert-file={}", authority.files.certificate.display()))

@@ -1,0 +1,178 @@
+//! How each action of a plan is carried out: scripts over the ports, with no choice of their own.
+//!
+//! Rule: an action is idempotent and complete; a script that is dropped half-way leaves only what
+//! the next look at the runtime shows. Every failure says what failed and on what.
+
+mod clean_up;
+mod prepare;
+mod sandbox;
+mod start;
+mod stop;
+
+use crate::crash_points::reached;
+use crate::pods::PodContext;
+use crate::volumes::ReadyVolumes;
+use container_setup::inputs::{NodeFacts, PodFacts, SetupWarning};
+use container_setup::{cgroups, resolv_conf};
+use pod_lifecycle::{Action, EventKind, ObservedPod, Outcome, PodEvent, StartFailure, StartStage};
+use pod_model::pod::Pod;
+use ports::runtime_objects::HandlerFeatures;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// What an action of a pod works with.
+pub(crate) struct ActionWorld {
+    pub(crate) context: Arc<PodContext>,
+    pub(crate) pod: Arc<Pod>,
+    /// As it was when the action was planned.
+    pub(crate) observed: Arc<ObservedPod>,
+    pub(crate) volumes: ReadyVolumes,
+    pub(crate) events: mpsc::Sender<PodEvent>,
+}
+
+/// Does it.
+pub(crate) async fn perform(action: &Action, world: &ActionWorld) -> Outcome {
+    let outcome = perform_action(action, world).await;
+    match action {
+        Action::PreparePod => reached("pod-prepared"),
+        Action::RunSandbox { .. } => reached("sandbox-run"),
+        Action::StopSandbox { .. } => reached("sandbox-stopped"),
+        Action::StartContainer { .. } => reached("container-started"),
+        Action::StopContainer { .. } => reached("container-stopped"),
+        Action::RemoveContainer { .. } => reached("container-removed"),
+        Action::CleanUpPod { .. } => reached("pod-cleaned-up"),
+        Action::RemoveSandbox { .. } | Action::RunPreStop { .. } => {}
+    }
+    outcome
+}
+
+async fn perform_action(action: &Action, world: &ActionWorld) -> Outcome {
+    match action {
+        Action::PreparePod => Outcome::Done(prepare::prepare(world).await),
+        Action::RunSandbox { attempt } => Outcome::SandboxRun(sandbox::run(world, *attempt).await),
+        Action::StopSandbox { id } => Outcome::Done(sandbox::stop(world, id).await),
+        Action::RemoveSandbox { id } => Outcome::Done(sandbox::remove(world, id).await),
+        Action::StartContainer { .. } => {
+            Outcome::ContainerStarted(start::start(world, action).await)
+        }
+        Action::RunPreStop { id, name, limit } => {
+            stop::pre_stop_only(world, id, name, *limit).await
+        }
+        Action::StopContainer { id, name, grace, pre_stop, .. } => {
+            stop::stop(world, &stop::Stop { id, name, grace: *grace, pre_stop: *pre_stop }).await
+        }
+        Action::RemoveContainer { id, name, keep_logs } => {
+            Outcome::Done(clean_up::remove_container(world, id, name, *keep_logs).await)
+        }
+        Action::CleanUpPod { forget } => Outcome::Done(clean_up::clean_up(world, *forget).await),
+    }
+}
+
+/// How long an action may take at most; the calls in it have shorter limits of their own.
+pub(crate) fn deadline(action: &Action) -> Duration {
+    const MINUTE: Duration = Duration::from_secs(60);
+    match action {
+        Action::PreparePod => 5 * MINUTE,
+        Action::RunSandbox { .. } => 10 * MINUTE,
+        // A postStart hook may take as long as it likes; this is for what never ends.
+        Action::StartContainer { .. } => 24 * 60 * MINUTE,
+        Action::RunPreStop { limit, .. } => limit.saturating_add(MINUTE),
+        Action::StopContainer { grace, .. } => grace.saturating_add(10 * MINUTE),
+        Action::StopSandbox { .. }
+        | Action::RemoveSandbox { .. }
+        | Action::RemoveContainer { .. } => 10 * MINUTE,
+        Action::CleanUpPod { .. } => 30 * MINUTE,
+    }
+}
+
+/// How an action ends that did not end by itself.
+pub(crate) fn timed_out(action: &Action, limit: Duration) -> Outcome {
+    let why = format!("{} did not end within {limit:?}", describe(action));
+    match action {
+        Action::RunSandbox { .. } => Outcome::SandboxRun(Err(why)),
+        Action::StartContainer { .. } => Outcome::ContainerStarted(Err(StartFailure {
+            stage: StartStage::Create,
+            message: why,
+            id: None,
+        })),
+        Action::RunPreStop { .. } | Action::StopContainer { .. } => {
+            Outcome::ContainerStopped { hook_failed: false, result: Err(why) }
+        }
+        _ => Outcome::Done(Err(why)),
+    }
+}
+
+/// A few words for people.
+pub(crate) fn describe(action: &Action) -> String {
+    match action {
+        Action::PreparePod => "preparing folders and cgroup".to_owned(),
+        Action::RunSandbox { .. } => "starting the sandbox".to_owned(),
+        Action::StopSandbox { .. } => "stopping the sandbox".to_owned(),
+        Action::RemoveSandbox { .. } => "removing a sandbox".to_owned(),
+        Action::StartContainer { name, .. } => format!("starting container {name}"),
+        Action::RunPreStop { name, .. } => format!("running the preStop hook of container {name}"),
+        Action::StopContainer { name, .. } => format!("stopping container {name}"),
+        Action::RemoveContainer { name, .. } => format!("removing an instance of container {name}"),
+        Action::CleanUpPod { .. } => "cleaning up volumes, cgroup and folders".to_owned(),
+    }
+}
+
+impl ActionWorld {
+    fn uid(&self) -> &str {
+        &self.pod.metadata.uid
+    }
+
+    /// The node's facts with what `resolv.conf` says now.
+    async fn node_facts(&self) -> Result<NodeFacts, String> {
+        let settings = &self.context.settings;
+        let mut facts = settings.setup.clone();
+        if !settings.resolv_conf.is_empty() {
+            let path = &settings.resolv_conf;
+            let text = self.context.ports.texts.read(path).await;
+            let text = text.map_err(|error| format!("cannot read {path}: {error}"))?;
+            let text = text.ok_or_else(|| format!("{path} (resolvConf) is not there"))?;
+            let parsed = resolv_conf::parse(text.as_bytes());
+            facts.dns.resolver = Some(parsed.map_err(|error| format!("{path}: {error}"))?);
+        }
+        Ok(facts)
+    }
+
+    fn pod_facts(&self) -> Result<PodFacts, String> {
+        let settings = &self.context.settings.cgroups;
+        let cgroup_parent = if settings.per_qos {
+            let name = cgroups::of_pod(&settings.root, &self.pod);
+            self.context.ports.cgroups.runtime_name(&name)
+        } else {
+            String::new()
+        };
+        Ok(PodFacts { handler: self.handler()?, cgroup_parent, ..PodFacts::default() })
+    }
+
+    /// Runtime classes are objects of an API server; without one only the default handler is known.
+    fn handler(&self) -> Result<HandlerFeatures, String> {
+        if let Some(class) = self.pod.spec.runtime_class_name.as_deref().filter(|it| !it.is_empty())
+        {
+            return Err(format!("runtimeclass.node.k8s.io {class:?} not found"));
+        }
+        let handlers = self.context.node.borrow().handlers.clone();
+        let default = handlers.iter().find(|handler| handler.name.is_empty());
+        Ok(default.cloned().unwrap_or_default())
+    }
+
+    async fn tell(&self, event: PodEvent) {
+        let _ = self.events.send(event).await;
+    }
+
+    async fn warn(&self, warnings: Vec<SetupWarning>) {
+        for SetupWarning { about_node, reason, message } in warnings {
+            if about_node {
+                tracing::warn!(reason, "{message}");
+            } else {
+                let kind = EventKind::Warning;
+                let reason = reason.to_owned();
+                self.tell(PodEvent { kind, reason, message, field_path: None }).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Starting a container: set up, create, start, then its postStart hook.
+//!
+//! upstream: pkg/kubelet/kuberuntime/kuberuntime_container.go
+
+use super::ActionWorld;
+use crate::crash_points::reached;
+use crate::hooks::{self, HookPlace};
+use container_setup::inputs::{ContainerFacts, NodeFacts};
+use container_setup::termination;
+use container_setup::{container, environment, host_name, hosts_file, log_paths, mounts, sandbox};
+use pod_lifecycle::{Action, StartFailure, StartStage};
+use pod_model::pod::Container;
+use ports::pod_host::{PodFile, SubPath};
+use ports::runtime_objects::{ContainerConfig, ImageRecord, ImageSpec, SandboxConfig};
+use std::path::PathBuf;
+use tracing::warn;
+
+/// The fields of the action, as they are needed here.
+struct Start<'a> {
+    name: &'a str,
+    attempt: u32,
+    sandbox_id: &'a str,
+    pod_ips: &'a [String],
+    image_ref: &'a str,
+    target_id: Option<&'a String>,
+}
+
+fn failure(stage: StartStage, message: &impl ToString) -> StartFailure {
+    StartFailure { stage, message: message.to_string(), id: None }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in for the error that it takes")]
+fn config_failure(message: impl ToString) -> StartFailure {
+    failure(StartStage::Config, &message)
+}
+
+pub(super) async fn start(world: &ActionWorld, action: &Action) -> Result<String, StartFailure> {
+    let Action::StartContainer { name, attempt, sandbox_id, pod_ips, image_ref, target_id, .. } =
+        action
+    else {
+        return Err(config_failure("this is no start of a container"));
+    };
+    let (attempt, target_id) = (*attempt, target_id.as_ref());
+    let start = Start { name, attempt, sandbox_id, pod_ips, image_ref, target_id };
+    let mut all = world.pod.spec.all_containers().map(|(_, _, each)| each);
+    let Some(spec) = all.find(|each| *each.name == *start.name) else {
+        return Err(config_failure(format!("the pod has no container {:?}", start.name)));
+    };
+    let (config, sandbox) = set_up(world, spec, &start).await?;
+    let runtime = &world.context.ports.runtime;
+    let created = runtime.create_container(start.sandbox_id, &config, &sandbox).await;
+    let id = created.map_err(|error| failure(StartStage::Create, &error))?;
+    let with_id = |failure: StartFailure| StartFailure { id: Some(id.clone()), ..failure };
+    reached("container-created");
+    let started = runtime.start_container(&id).await;
+    started.map_err(|error| with_id(failure(StartStage::Start, &error)))?;
+    link_log(world, &config, &sandbox, &id).await;
+    post_start(world, spec, &id, start.pod_ips).await.map_err(with_id)?;
+    Ok(id)
+}
+
+/// Makes all that must be there before the runtime is asked, and says what to ask.
+async fn set_up(
+    world: &ActionWorld,
+    spec: &Container,
+    start: &Start<'_>,
+) -> Result<(ContainerConfig, SandboxConfig), StartFailure> {
+    let node = world.node_facts().await.map_err(config_failure)?;
+    let pod_facts = world.pod_facts().map_err(config_failure)?;
+    let mut facts = ContainerFacts {
+        image_ref: start.image_ref.to_owned(),
+        image: image(world, start.image_ref).await.map_err(config_failure)?,
+        restart_count: start.attempt,
+        pod_ips: start.pod_ips.to_vec(),
+        target_id: start.target_id.cloned(),
+        volumes: world.volumes.clone(),
+        ..ContainerFacts::default()
+    };
+    facts.termination_file = make_folders(world, spec, &node).await.map_err(config_failure)?;
+    facts.hosts_file = write_hosts(world, &node, start.pod_ips).await.map_err(config_failure)?;
+    let source =
+        environment::Source { pod: &world.pod, container: spec, node: &node, facts: &facts };
+    let env = environment::make(&source).map_err(config_failure)?;
+    let wanted = mounts::wanted_sub_paths(spec, &facts, &env).map_err(config_failure)?;
+    for sub_path in wanted {
+        let index = sub_path.mount_index;
+        let pinned = pin(world, spec, sub_path).await.map_err(config_failure)?;
+        facts.sub_paths.insert(index, pinned);
+    }
+    let config = container::config(&world.pod, spec, &node, &pod_facts, &facts);
+    let attempt = world.observed.sandboxes.iter().find(|each| each.id == start.sandbox_id);
+    let attempt = attempt.map_or(0, |sandbox| sandbox.attempt);
+    let sandbox = sandbox::config(&world.pod, &node, &pod_facts, attempt);
+    let (sandbox, _) = sandbox.map_err(config_failure)?;
+    Ok((config.map_err(config_failure)?, sandbox))
+}
+
+async fn image(world: &ActionWorld, image_ref: &str) -> Result<ImageRecord, String> {
+    let spec = ImageSpec { image: image_ref.to_owned(), ..ImageSpec::default() };
+    let found = world.context.ports.runtime.image(&spec).await;
+    let found = found.map_err(|error| format!("cannot inspect image {image_ref:?}: {error}"))?;
+    found.ok_or_else(|| format!("the runtime has no image {image_ref:?} any more"))
+}
+
+/// The log folder and the termination message file; its path on this machine.
+async fn make_folders(
+    world: &ActionWorld,
+    spec: &Container,
+    node: &NodeFacts,
+) -> Result<Option<String>, String> {
+    let logs = log_paths::container_directory(&node.pod_logs_directory, &world.pod, &spec.name);
+    // A name of its own for every start: the file of an earlier instance may still be read.
+    let file = match termination::container_path(spec) {
+        Some(_) => format!("{:08x}", world.context.clock.now().nanos() & 0xffff_ffff),
+        None => String::new(),
+    };
+    let made = world.context.ports.folders.make_container(world.uid(), &spec.name, &file, &logs);
+    let path =
+        made.await.map_err(|error| format!("cannot make the container's folders: {error}"))?;
+    Ok((!file.is_empty()).then(|| path.display().to_string()))
+}
+
+async fn write_hosts(
+    world: &ActionWorld,
+    node: &NodeFacts,
+    pod_ips: &[String],
+) -> Result<Option<String>, String> {
+    let pod = &world.pod;
+    if !hosts_file::is_wanted(pod, pod_ips) {
+        return Ok(None);
+    }
+    let content = if pod.spec.host_network {
+        let own = world.context.ports.texts.read("/etc/hosts").await;
+        let own = own.map_err(|error| error.to_string())?.unwrap_or_default();
+        hosts_file::from_host(pod, own.as_bytes())
+    } else {
+        let name = host_name::of_pod(pod, node).map_err(|error| error.to_string())?;
+        hosts_file::managed(pod, &name, pod_ips)
+    };
+    let path = hosts_file::FILE_NAME.to_owned();
+    let file = PodFile { path, content, mode: hosts_file::FILE_MODE };
+    let written = world.context.ports.folders.write(world.uid(), &file).await;
+    let path: PathBuf = written.map_err(|error| format!("cannot write the hosts file: {error}"))?;
+    Ok(Some(path.display().to_string()))
+}
+
+async fn pin(
+    world: &ActionWorld,
+    spec: &Container,
+    wanted: mounts::WantedSubPath,
+) -> Result<String, String> {
+    let request = SubPath {
+        volume: wanted.volume,
+        volume_path: PathBuf::from(wanted.volume_path),
+        sub_path: wanted.sub_path,
+        container: spec.name.to_string(),
+        mount_index: wanted.mount_index,
+    };
+    let pinned = world.context.ports.volumes.pin_sub_path(world.uid(), &request).await;
+    let path = pinned.map_err(|error| {
+        format!(
+            "failed to prepare subPath for volumeMount {:?} of container {:?}: {error}",
+            request.volume, spec.name
+        )
+    })?;
+    Ok(path.display().to_string())
+}
+
+/// The link that log shippers read. Without it the container runs all the same.
+async fn link_log(
+    world: &ActionWorld,
+    config: &ContainerConfig,
+    sandbox: &SandboxConfig,
+    id: &str,
+) {
+    let target = format!("{}/{}", sandbox.log_directory, config.log_path);
+    let name = log_paths::link_name(&world.pod, &config.name, id);
+    if let Err(error) = world.context.ports.folders.link_log(&name, &target).await {
+        warn!(link = name, err = %error, "Cannot make the link to a container's log");
+    }
+}
+
+async fn post_start(
+    world: &ActionWorld,
+    spec: &Container,
+    id: &str,
+    pod_ips: &[String],
+) -> Result<(), StartFailure> {
+    let hook = spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_deref());
+    let Some(hook) = hook else { return Ok(()) };
+    let ports = &world.context.ports;
+    let host = world.context.settings.host_ips.first();
+    let place = HookPlace {
+        runtime: &*ports.runtime,
+        prober: &*ports.prober,
+        container: spec,
+        container_id: id,
+        pod_ip: pod_ips.first().or(host).map(String::as_str),
+    };
+    let end = hooks::run(hook, &place).await;
+    if let Some(event) = end.event {
+        world.tell(event).await;
+    }
+    end.result.map_err(|why| {
+        warn!(pod_uid = world.uid(), container = %spec.name, err = why, "PostStart hook failed");
+        failure(StartStage::PostStart, &"PostStartHook failed")
+    })
+}

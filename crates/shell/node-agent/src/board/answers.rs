@@ -1,0 +1,197 @@
+//! The board as answers for people at this machine.
+//!
+//! Rule: reads only what is published. Stopping is refused for a manifest's pod, with the manifest's
+//! name: it would be started again at once.
+
+use super::{Board, CountedEvent, PodEntry};
+use crate::observed::Observed;
+use crate::runtime_watch::RuntimeView;
+use pod_lifecycle::{EventKind, Mark, ObservedContainer, Stage};
+use ports::ApiTime;
+use ports::PortFuture;
+use ports::local_api::{
+    LocalApi, LocalContainer, LocalEvent, LocalMark, LocalNode, LocalPod, LocalPodDetail,
+    LocalPods, LocalRefusal, LocalStopped, LocalWaiting,
+};
+use ports::runtime_objects::ContainerState;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// Answers for the agent.
+pub(crate) struct LocalStatus {
+    pub(crate) board: Board,
+    pub(crate) observed: Observed,
+    pub(crate) runtime: watch::Receiver<RuntimeView>,
+    pub(crate) node_name: String,
+}
+
+impl LocalApi for LocalStatus {
+    fn node(&self) -> LocalNode {
+        let sources = self.board.sources();
+        LocalNode {
+            node_name: self.node_name.clone(),
+            runtime: self.runtime.borrow().summary(),
+            all_sources_have_spoken: sources.all_have_spoken,
+            troubles: sources.troubles,
+        }
+    }
+
+    fn pods(&self) -> LocalPods {
+        let entries: Vec<(String, PodEntry)> =
+            self.board.pods().iter().map(|(uid, entry)| (uid.clone(), entry.clone())).collect();
+        let mut pods: Vec<LocalPod> =
+            entries.iter().map(|(uid, entry)| self.local_pod(uid, entry)).collect();
+        pods.sort_by(|one, other| {
+            (&one.namespace, &one.name, &one.uid).cmp(&(&other.namespace, &other.name, &other.uid))
+        });
+        LocalPods { node: self.node(), pods }
+    }
+
+    fn pod(&self, uid: &str) -> Option<LocalPodDetail> {
+        let entry = self.board.pods().get(uid).cloned()?;
+        Some(LocalPodDetail {
+            pod: self.local_pod(uid, &entry),
+            events: entry.events.iter().map(local_event).collect(),
+            marks: entry.marks.iter().map(|(at, mark)| local_mark(*at, mark)).collect(),
+        })
+    }
+
+    fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
+        Box::pin(async move {
+            let entry = self.board.pods().get(uid).cloned();
+            let Some(entry) = entry else {
+                let message = format!("no pod has UID {uid}");
+                return Err(LocalRefusal::NotFound { message });
+            };
+            let name = entry.pod.full_name();
+            if entry.origin.manifest.is_empty() {
+                let message = format!("pod {name} is ending already");
+                return Err(LocalRefusal::NotNow { message });
+            }
+            let manifest = entry.origin.manifest;
+            let message = format!(
+                "pod {name} runs from {manifest} and would be started again; remove it there"
+            );
+            Err(LocalRefusal::OfManifest { message, manifest })
+        })
+    }
+}
+
+impl LocalStatus {
+    fn local_pod(&self, uid: &str, entry: &PodEntry) -> LocalPod {
+        let observed = self.observed.latest(uid);
+        let mut containers: Vec<LocalContainer> =
+            observed.iter().flat_map(|pod| &pod.containers).map(local_container).collect();
+        containers.sort_by(|one, other| {
+            (&one.name, other.attempt, other.created_at).cmp(&(
+                &other.name,
+                one.attempt,
+                one.created_at,
+            ))
+        });
+        let meta = &entry.pod.metadata;
+        LocalPod {
+            uid: uid.to_owned(),
+            namespace: meta.namespace.to_string(),
+            name: meta.name.to_string(),
+            source: entry.origin.source.clone(),
+            manifest: entry.origin.manifest.clone(),
+            stage: stage_word(entry.stage).to_owned(),
+            waiting_on: self.waiting(entry),
+            doing: entry.doing.clone(),
+            containers,
+            object: object(entry),
+        }
+    }
+
+    /// Before its first plan a pod waits for the runtime, if for nothing else.
+    fn waiting(&self, entry: &PodEntry) -> Option<LocalWaiting> {
+        if let Some(waiting) = &entry.waiting {
+            let (why, next_step) = (waiting.why.clone(), waiting.next_step.clone());
+            return Some(LocalWaiting { why, next_step });
+        }
+        entry.stage.is_none().then(|| LocalWaiting {
+            why: format!("nothing is known of it yet: {}", self.runtime.borrow().summary()),
+            next_step: "it goes on by itself once the container runtime answers".to_owned(),
+        })
+    }
+}
+
+fn stage_word(stage: Option<Stage>) -> &'static str {
+    match stage {
+        None => "Starting",
+        Some(Stage::Running) => "Running",
+        Some(Stage::Ending) => "Ending",
+        Some(Stage::Ended) => "Ended",
+        Some(Stage::Finished) => "Finished",
+    }
+}
+
+/// The v1 Pod with the status that we give it.
+fn object(entry: &PodEntry) -> Value {
+    let pod = serde_json::to_value(&*entry.pod).unwrap_or_default();
+    let status =
+        entry.status.as_ref().map(|status| serde_json::to_value(status).unwrap_or_default());
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": pod.get("metadata"),
+        "spec": pod.get("spec"),
+        "status": status.or_else(|| pod.get("status").cloned()),
+    })
+}
+
+fn local_container(container: &ObservedContainer) -> LocalContainer {
+    let record = &container.record;
+    let state = match record.state {
+        ContainerState::Created => "created",
+        ContainerState::Running => "running",
+        ContainerState::Exited => "exited",
+        ContainerState::Unknown => "unknown",
+    };
+    LocalContainer {
+        name: record.name.clone(),
+        id: record.id.clone(),
+        attempt: record.attempt,
+        state: state.to_owned(),
+        exit_code: record.exit_code,
+        created_at: record.created_at,
+        started_at: record.started_at,
+        finished_at: record.finished_at,
+        log_path: record.log_path.clone(),
+    }
+}
+
+fn local_event(counted: &CountedEvent) -> LocalEvent {
+    LocalEvent {
+        first_at: counted.first_at.nanos(),
+        last_at: counted.last_at.nanos(),
+        count: counted.count,
+        kind: match counted.event.kind {
+            EventKind::Normal => "Normal".to_owned(),
+            EventKind::Warning => "Warning".to_owned(),
+        },
+        reason: counted.event.reason.clone(),
+        message: counted.event.message.clone(),
+        field_path: counted.event.field_path.clone().unwrap_or_default(),
+    }
+}
+
+fn local_mark(at: ApiTime, mark: &Mark) -> LocalMark {
+    let (what, container, attempt) = match mark {
+        Mark::Seen => ("seen", "", 0),
+        Mark::Admitted => ("admitted", "", 0),
+        Mark::SandboxBegan => ("sandboxBegan", "", 0),
+        Mark::SandboxRan => ("sandboxRan", "", 0),
+        Mark::PullBegan { container } => ("pullBegan", container.as_str(), 0),
+        Mark::ImageReady { container } => ("imageReady", container.as_str(), 0),
+        Mark::CreateBegan { container, attempt } => ("createBegan", container.as_str(), *attempt),
+        Mark::Started { container, attempt } => ("started", container.as_str(), *attempt),
+        Mark::FirstReady => ("firstReady", "", 0),
+        Mark::EndAsked => ("endAsked", "", 0),
+        Mark::ContainersEnded => ("containersEnded", "", 0),
+        Mark::CleanedUp => ("cleanedUp", "", 0),
+    };
+    let container = container.to_owned();
+    LocalMark { at: at.nanos(), what: what.to_owned(), container, attempt }
+}

@@ -1,0 +1,134 @@
+//! Cleaning up after pods: dead containers and sandboxes, and what lies about of pods that are gone
+//! (folders, cgroups, logs, links, records).
+//!
+//! Rules: nothing before every source has spoken and the runtime was listed. What is dead is chosen
+//! in `node-policy`; the newest dead instance of a container always stays while its pod is here, so
+//! its exit code is known. A pod that the runtime still has is never gone. One thing that cannot be
+//! removed is told and left for the next round.
+
+use crate::pods::PodContext;
+use crate::pods::supervisor::ActivePods;
+use container_setup::{cgroups, log_paths};
+use node_policy::garbage::{Garbage, PodRemains, choose};
+use pod_model::pod::QosClass;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+/// As often as the reference does it.
+const ROUND: Duration = Duration::from_secs(60);
+/// Sooner after a pod has gone.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Cleans up for ever.
+pub(crate) async fn collect(context: Arc<PodContext>, mut active: watch::Receiver<ActivePods>) {
+    loop {
+        let pods = active.borrow_and_update().clone();
+        if pods.is_whole {
+            remove_dead(&context, &pods.uids).await;
+            remove_remains(&context, &pods.uids).await;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(ROUND) => {}
+            changed = active.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                tokio::time::sleep(SETTLE).await;
+            }
+        }
+    }
+}
+
+async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) {
+    let observed = context.observed.all();
+    let remains: Vec<PodRemains<'_>> = observed
+        .iter()
+        // Those that are gone have workers of their own until nothing is left of them.
+        .filter(|(uid, _)| active.contains(uid))
+        .map(|(uid, pod)| PodRemains {
+            uid,
+            is_gone: false,
+            sandboxes: pod.sandboxes.iter().collect(),
+            containers: pod.containers.iter().map(|each| &each.record).collect(),
+        })
+        .collect();
+    let Garbage { containers, sandboxes } =
+        choose(&remains, &context.settings.dead, context.clock.now());
+    let ports = &context.ports;
+    for pod in &remains {
+        for record in pod.containers.iter().filter(|each| containers.contains(&each.id)) {
+            if let Err(error) = ports.folders.remove_container_log(&record.log_path).await {
+                warn!(log = record.log_path, err = %error, "Cannot remove the log of a dead container");
+                continue;
+            }
+            told("container", &record.id, &ports.runtime.remove_container(&record.id).await);
+        }
+        for sandbox in pod.sandboxes.iter().filter(|each| sandboxes.contains(&each.id)) {
+            told("sandbox", &sandbox.id, &ports.runtime.remove_sandbox(&sandbox.id).await);
+        }
+        let has_garbage = pod.containers.iter().any(|each| containers.contains(&each.id))
+            || pod.sandboxes.iter().any(|each| sandboxes.contains(&each.id));
+        if has_garbage {
+            context.observed.look_at(pod.uid);
+        }
+    }
+}
+
+/// What lies about of pods that are neither wanted nor in the runtime.
+async fn remove_remains(context: &PodContext, active: &BTreeSet<String>) {
+    let Some(listed) = context.observed.inventory().borrow().clone() else { return };
+    let is_gone = |uid: &str| !active.contains(uid) && !listed.contains_key(uid);
+    let ports = &context.ports;
+    for uid in
+        found("folders of pods", ports.folders.pods().await).iter().filter(|uid| is_gone(uid))
+    {
+        info!(pod_uid = uid, "Removing the folder of a pod that is gone");
+        if told("volumes of pod", uid, &ports.volumes.tear_down(uid).await) {
+            told("folder of pod", uid, &ports.folders.remove_pod(uid).await);
+        }
+    }
+    if context.settings.cgroups.per_qos {
+        remove_cgroups(context, &is_gone).await;
+    }
+    for folder in found("log folders of pods", ports.folders.pod_logs().await) {
+        if is_gone(log_paths::uid_of_folder(&folder)) {
+            told("log folder", &folder, &ports.folders.remove_pod_log(&folder).await);
+        }
+    }
+    told("dead links of logs", "", &ports.folders.remove_dead_links().await);
+    for uid in context.saved.others_than(active).iter().filter(|uid| is_gone(uid)) {
+        context.saved.forget(uid).await;
+    }
+}
+
+async fn remove_cgroups(context: &PodContext, is_gone: &impl Fn(&str) -> bool) {
+    let root = &context.settings.cgroups.root;
+    let host = &context.ports.cgroups;
+    for class in [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort] {
+        let parent = cgroups::of_class(root, &class);
+        for child in found("cgroups of pods", host.children(&parent).await) {
+            if cgroups::uid_of_name(&child).is_some_and(is_gone) {
+                let mut name = parent.clone();
+                name.push(child.clone());
+                told("cgroup", &child, &host.remove(&name).await);
+            }
+        }
+    }
+}
+
+fn found<E: std::fmt::Display>(what: &str, listed: Result<Vec<String>, E>) -> Vec<String> {
+    listed.unwrap_or_else(|error| {
+        warn!(what, err = %error, "Cannot look for what lies about");
+        Vec::new()
+    })
+}
+
+fn told<E: std::fmt::Display>(what: &str, name: &str, removed: &Result<(), E>) -> bool {
+    if let Err(error) = removed {
+        warn!(what, name, err = %error, "Cannot remove what is not needed any more");
+    }
+    removed.is_ok()
+}

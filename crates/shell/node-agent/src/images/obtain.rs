@@ -1,0 +1,278 @@
+//! One container's way to its image: policy, presence, pull, back-off; with the reference's events.
+//!
+//! Rule: it ends when the image is there; until then it tells every state and tries again by
+//! itself. Back-off is 10 s doubling to 300 s per pod and image, and forgotten after 600 s.
+//!
+//! upstream: pkg/kubelet/images/image_manager.go
+
+use super::{Images, Pulled};
+use crate::clock::later;
+use pod_lifecycle::{EventKind, ImageState, PodEvent};
+use pod_manifest::with_default_tag;
+use pod_model::GoDuration;
+use pod_model::pod::container::PullPolicy;
+use ports::runtime_objects::{ImageSpec, Labels, RegistryLogin};
+use std::sync::PoisonError;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+const FIRST_BACK_OFF: Duration = Duration::from_secs(10);
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(300);
+const FORGOTTEN: Duration = Duration::from_secs(600);
+/// How long a failure is shown as such before it is shown as a back-off.
+const FAILURE_SHOWN: Duration = Duration::from_secs(2);
+/// For failures that are not a registry's: no image and policy Never, a runtime that cannot tell.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// A container that needs its image.
+#[derive(Debug, Clone)]
+pub(crate) struct ImageRequest {
+    pub(crate) pod_uid: String,
+    pub(crate) container: String,
+    /// Such as `spec.containers{web}`.
+    pub(crate) field_path: String,
+    pub(crate) image: String,
+    pub(crate) policy: PullPolicy,
+    pub(crate) handler: String,
+    pub(crate) annotations: Labels,
+    pub(crate) login: Option<RegistryLogin>,
+    pub(crate) attempt: u32,
+}
+
+/// What the worker hears.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ImageNews {
+    pub(crate) container: String,
+    pub(crate) attempt: u32,
+    pub(crate) state: Option<ImageState>,
+    pub(crate) events: Vec<PodEvent>,
+}
+
+/// Failures in a row of one pod and image.
+#[derive(Debug, Clone)]
+pub(super) struct Failures {
+    pause: Duration,
+    last: Instant,
+    message: String,
+}
+
+/// Why there is no image yet.
+struct Failure {
+    reason: &'static str,
+    message: String,
+    event: Option<PodEvent>,
+    retry_in: Duration,
+    backs_off: bool,
+}
+
+/// Obtains the image, however long it takes.
+pub(crate) async fn obtain(images: Images, request: ImageRequest, news: mpsc::Sender<ImageNews>) {
+    let teller = Teller { request: &request, news: &news };
+    loop {
+        let Err(failure) = attempt(&images, &teller).await else { return };
+        let retry_at = later(images.clock.now(), failure.retry_in);
+        let mut events: Vec<PodEvent> = failure.event.into_iter().collect();
+        events.push(teller.warning("Failed", format!("Error: {}", failure.reason)));
+        let shown = ImageState::Failed {
+            reason: failure.reason.to_owned(),
+            message: failure.message.clone(),
+            retry_at: Some(retry_at),
+        };
+        teller.tell(Some(shown), events).await;
+        if failure.backs_off {
+            let shown = FAILURE_SHOWN.min(failure.retry_in);
+            tokio::time::sleep(shown).await;
+            let back_off = format!("Back-off pulling image {:?}", request.image);
+            let state = ImageState::Failed {
+                reason: "ImagePullBackOff".to_owned(),
+                message: format!("{back_off}: {}: {}", failure.reason, failure.message),
+                retry_at: Some(retry_at),
+            };
+            let events = vec![
+                teller.event(EventKind::Normal, "BackOff", back_off),
+                teller.warning("Failed", "Error: ImagePullBackOff".to_owned()),
+            ];
+            teller.tell(Some(state), events).await;
+            tokio::time::sleep(failure.retry_in.saturating_sub(shown)).await;
+        } else {
+            tokio::time::sleep(failure.retry_in).await;
+        }
+    }
+}
+
+/// One try. Ok: the image is there and the worker knows.
+async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
+    let request = teller.request;
+    let named = &request.image;
+    let Some(image) = with_default_tag(named) else {
+        let message = format!(
+            "Failed to apply default image tag {named:?}: couldn't parse image name {named:?}: invalid reference format"
+        );
+        let event = Some(teller.warning("InspectFailed", message.clone()));
+        let retry_in = LONGEST_BACK_OFF;
+        return Err(Failure {
+            reason: "InvalidImageName",
+            message,
+            event,
+            retry_in,
+            backs_off: false,
+        });
+    };
+    let spec = ImageSpec {
+        image,
+        user_specified_image: named.clone(),
+        runtime_handler: request.handler.clone(),
+        annotations: request.annotations.clone(),
+    };
+    if request.policy != PullPolicy::Always
+        && let Some(image_ref) = present(images, &spec, teller).await?
+    {
+        let text = format!(
+            "Container image {named:?} already present on machine and can be accessed by the pod"
+        );
+        let event = teller.event(EventKind::Normal, "Pulled", text);
+        teller.tell(Some(ImageState::Present { image_ref }), vec![event]).await;
+        return Ok(());
+    }
+    if request.policy == PullPolicy::Never {
+        let message = format!("Container image {named:?} is not present with pull policy of Never");
+        let event = Some(teller.warning("ErrImageNeverPull", message.clone()));
+        let retry_in = LOOK_AGAIN;
+        return Err(Failure {
+            reason: "ErrImageNeverPull",
+            message,
+            event,
+            retry_in,
+            backs_off: false,
+        });
+    }
+    pull(images, &spec, teller).await
+}
+
+/// What the runtime calls the image, if it has it.
+async fn present(
+    images: &Images,
+    spec: &ImageSpec,
+    teller: &Teller<'_>,
+) -> Result<Option<String>, Failure> {
+    match images.runtime.image(spec).await {
+        Ok(found) => Ok(found.map(|record| record.id).filter(|id| !id.is_empty())),
+        Err(error) => {
+            let message = format!("Failed to inspect image {:?}: {error}", "");
+            let event = Some(teller.warning("InspectFailed", message.clone()));
+            let (reason, retry_in) = ("ImageInspectError", LOOK_AGAIN);
+            Err(Failure { reason, message, event, retry_in, backs_off: false })
+        }
+    }
+}
+
+async fn pull(images: &Images, spec: &ImageSpec, teller: &Teller<'_>) -> Result<(), Failure> {
+    let request = teller.request;
+    let named = &request.image;
+    if let Some(failure) = images.in_back_off(request) {
+        return Err(failure);
+    }
+    let pulling = teller.event(EventKind::Normal, "Pulling", format!("Pulling image {named:?}"));
+    teller.tell(Some(ImageState::Pulling), vec![pulling]).await;
+    let began = Instant::now();
+    match images.pull(spec, request.login.clone()).await {
+        Ok(Pulled { image_ref, size, took }) => {
+            let text = format!(
+                "Successfully pulled image {named:?} in {} ({} including waiting). Image size: {size} bytes.",
+                shown(took),
+                shown(began.elapsed())
+            );
+            let event = teller.event(EventKind::Normal, "Pulled", text);
+            teller.tell(Some(ImageState::Present { image_ref }), vec![event]).await;
+            Ok(())
+        }
+        Err(why) => {
+            let (reason, message) = judged(named, &why);
+            let text = format!("Failed to pull image {named:?}: {why}");
+            let event = Some(teller.warning("Failed", text));
+            let retry_in = images.failed(request, format!("{reason}: {message}"));
+            Err(Failure { reason, message, event, retry_in, backs_off: true })
+        }
+    }
+}
+
+/// Reason and message of a pull that failed, as the runtime's words tell.
+fn judged(image: &str, why: &str) -> (&'static str, String) {
+    // The words of CRI stand at the beginning of the runtime's own message, after the call's name.
+    let known = [
+        ("RegistryUnavailable", "because the registry is unavailable"),
+        ("SignatureValidationFailed", "because the signature validation failed"),
+    ];
+    for (reason, text) in known {
+        if let Some((_, rest)) = why.split_once(reason) {
+            return (reason, format!("image pull failed for {image} {text}{rest}"));
+        }
+    }
+    ("ErrImagePull", why.to_owned())
+}
+
+/// As Go prints a duration that was cut to milliseconds.
+fn shown(duration: Duration) -> String {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    GoDuration::from_millis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
+}
+
+impl Images {
+    /// A container that was restarted soon after a failed pull goes on waiting.
+    fn in_back_off(&self, request: &ImageRequest) -> Option<Failure> {
+        let mut all = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, failures| failures.last.elapsed() < FORGOTTEN);
+        let key = (request.pod_uid.clone(), request.image.clone());
+        let failures = all.get(&key)?;
+        let left = failures.pause.checked_sub(failures.last.elapsed())?;
+        (!left.is_zero()).then(|| Failure {
+            reason: "ImagePullBackOff",
+            message: format!("Back-off pulling image {:?}: {}", request.image, failures.message),
+            event: None,
+            retry_in: left,
+            backs_off: false,
+        })
+    }
+
+    /// Notes a failed pull; how long to wait before the next.
+    fn failed(&self, request: &ImageRequest, message: String) -> Duration {
+        let mut all = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (request.pod_uid.clone(), request.image.clone());
+        let pause = match all.get(&key) {
+            Some(before) if before.last.elapsed() < FORGOTTEN => {
+                before.pause.saturating_mul(2).min(LONGEST_BACK_OFF)
+            }
+            _ => FIRST_BACK_OFF,
+        };
+        all.insert(key, Failures { pause, last: Instant::now(), message });
+        pause
+    }
+}
+
+struct Teller<'a> {
+    request: &'a ImageRequest,
+    news: &'a mpsc::Sender<ImageNews>,
+}
+
+impl Teller<'_> {
+    fn event(&self, kind: EventKind, reason: &str, message: String) -> PodEvent {
+        let reason = reason.to_owned();
+        PodEvent { kind, reason, message, field_path: Some(self.request.field_path.clone()) }
+    }
+
+    fn warning(&self, reason: &str, message: String) -> PodEvent {
+        self.event(EventKind::Warning, reason, message)
+    }
+
+    async fn tell(&self, state: Option<ImageState>, events: Vec<PodEvent>) {
+        let news = ImageNews {
+            container: self.request.container.clone(),
+            attempt: self.request.attempt,
+            state,
+            events,
+        };
+        // A worker that is gone ends this task anyway.
+        let _ = self.news.send(news).await;
+    }
+}

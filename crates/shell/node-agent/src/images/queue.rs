@@ -1,0 +1,132 @@
+//! The owner task of pulls.
+
+use super::rate::Rate;
+use super::{PullKey, PullLimits, PullOrder, PullOrders, Pulled};
+use crate::branch::{Branch, Panicked};
+use ports::PodRuntime;
+use ports::runtime_objects::{ImageSpec, PullRequest};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, oneshot};
+use tokio::time::Instant;
+
+/// A pull may take long; the adapter ends one that makes no progress. This is for what does not end.
+const LONGEST_PULL: Duration = Duration::from_secs(6 * 3600);
+
+type Answer = oneshot::Sender<Result<Pulled, String>>;
+
+struct Waiting {
+    request: PullRequest,
+    answers: Vec<Answer>,
+}
+
+struct Queue {
+    limits: PullLimits,
+    rate: Rate,
+    /// In the order in which they were first asked for.
+    order: VecDeque<PullKey>,
+    waiting: HashMap<PullKey, Waiting>,
+    running: HashMap<PullKey, Vec<Answer>>,
+}
+
+/// Pulls for ever. The orders are behind a lock so that the task can begin anew after a panic.
+pub(crate) async fn run_pulls(
+    runtime: Arc<dyn PodRuntime>,
+    orders: Arc<Mutex<PullOrders>>,
+    limits: PullLimits,
+) {
+    let mut orders = orders.lock().await;
+    let rate = Rate::new(limits.per_second, limits.burst, Instant::now());
+    let mut queue = Queue {
+        limits,
+        rate,
+        order: VecDeque::new(),
+        waiting: HashMap::new(),
+        running: HashMap::new(),
+    };
+    let mut pulls: Branch<PullKey, Result<Pulled, String>> = Branch::default();
+    loop {
+        while let Some((key, request)) = queue.next_to_begin(pulls.len()) {
+            let name = format!("pull {}", key.image);
+            pulls.start(key, name, pull(runtime.clone(), request));
+        }
+        let turn = queue.turn(pulls.len());
+        tokio::select! {
+            order = orders.0.recv() => match order {
+                Some(order) => queue.add(order),
+                None => return,
+            },
+            (key, outcome) = pulls.next() => queue.answer(&key, outcome),
+            () = tokio::time::sleep_until(turn.unwrap_or_else(Instant::now)), if turn.is_some() => {}
+        }
+    }
+}
+
+impl Queue {
+    fn add(&mut self, order: PullOrder) {
+        let PullOrder { key, annotations, sandbox, answer } = order;
+        if let Some(answers) = self.running.get_mut(&key) {
+            answers.push(answer);
+            return;
+        }
+        if let Some(waiting) = self.waiting.get_mut(&key) {
+            waiting.answers.push(answer);
+            return;
+        }
+        let image = ImageSpec {
+            image: key.image.clone(),
+            runtime_handler: key.handler.clone(),
+            annotations,
+            ..ImageSpec::default()
+        };
+        let request = PullRequest { image, login: key.login.clone(), sandbox, limit: None };
+        self.order.push_back(key.clone());
+        self.waiting.insert(key, Waiting { request, answers: vec![answer] });
+    }
+
+    fn has_room(&self, running: usize) -> bool {
+        self.limits.side_by_side.is_none_or(|most| running < most.max(1))
+    }
+
+    /// When the next pull may begin; None while none waits or there is no room.
+    fn turn(&self, running: usize) -> Option<Instant> {
+        let waits = !self.order.is_empty() && self.has_room(running);
+        waits.then(|| self.rate.ready_at(Instant::now()))
+    }
+
+    fn next_to_begin(&mut self, running: usize) -> Option<(PullKey, PullRequest)> {
+        let now = Instant::now();
+        if self.turn(running)? > now {
+            return None;
+        }
+        let key = self.order.pop_front()?;
+        let Waiting { request, answers } = self.waiting.remove(&key)?;
+        self.rate.take(now);
+        self.running.insert(key.clone(), answers);
+        Some((key, request))
+    }
+
+    fn answer(&mut self, key: &PullKey, outcome: Result<Result<Pulled, String>, Panicked>) {
+        let outcome = outcome.unwrap_or_else(|Panicked(why)| Err(format!("a panic: {why}")));
+        for answer in self.running.remove(key).into_iter().flatten() {
+            // Whoever asked may be gone.
+            let _ = answer.send(outcome.clone());
+        }
+    }
+}
+
+async fn pull(runtime: Arc<dyn PodRuntime>, request: PullRequest) -> Result<Pulled, String> {
+    let began = Instant::now();
+    let call = runtime.pull_image(&request);
+    let image_ref = match tokio::time::timeout(LONGEST_PULL, call).await {
+        Ok(Ok(image_ref)) => image_ref,
+        Ok(Err(error)) => return Err(error.to_string()),
+        Err(_) => return Err(format!("the pull did not end within {LONGEST_PULL:?}")),
+    };
+    let size = match runtime.image(&request.image).await {
+        Ok(Some(record)) => record.size,
+        _ => 0,
+    };
+    Ok(Pulled { image_ref, size, took: began.elapsed() })
+}

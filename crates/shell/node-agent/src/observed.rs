@@ -1,0 +1,136 @@
+//! What the runtime has, pod by pod: one owner task asks, everybody else reads.
+//!
+//! Rules: level, not edge: an event of the runtime only says which pod to look at again. A look is
+//! stamped with the time before it began, and never replaces a later one. Looks at different pods
+//! run side by side, a few at a time, so that one slow answer delays only its own pod. A runtime
+//! without an event stream is listed every second; otherwise a slow listing is the safety net. What
+//! could not be read this time stays as it was. Decides nothing about pods.
+
+mod build;
+mod look;
+mod owner;
+
+pub(crate) use build::POD_UID_LABEL;
+pub(crate) use owner::watch_pods;
+
+use crate::clock::Clock;
+use crate::termination::TerminationMessages;
+use pod_lifecycle::ObservedPod;
+use ports::PodRuntime;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, watch};
+
+/// A pod that the runtime has something of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct RuntimePodName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// All pods that the runtime has something of, by UID.
+pub(crate) type Inventory = BTreeMap<String, RuntimePodName>;
+
+/// None until the first look at that pod.
+pub(crate) type Observation = Option<Arc<ObservedPod>>;
+
+/// Cheap to clone; all clones are one cache.
+#[derive(Clone)]
+pub(crate) struct Observed {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    runtime: Arc<dyn PodRuntime>,
+    messages: TerminationMessages,
+    clock: Clock,
+    /// Told when the runtime is heard of again.
+    is_back: Arc<Notify>,
+    pods: Mutex<HashMap<String, watch::Sender<Observation>>>,
+    wanted: Mutex<Wanted>,
+    look_again: Notify,
+    /// None until the first listing.
+    inventory: watch::Sender<Option<Arc<Inventory>>>,
+    /// Why the runtime cannot be listed now.
+    trouble: watch::Sender<Option<String>>,
+}
+
+#[derive(Debug, Default)]
+struct Wanted {
+    pods: BTreeSet<String>,
+    all: bool,
+}
+
+impl Observed {
+    pub(crate) fn new(
+        runtime: Arc<dyn PodRuntime>,
+        messages: TerminationMessages,
+        clock: Clock,
+        is_back: Arc<Notify>,
+    ) -> Self {
+        let shared = Shared {
+            runtime,
+            messages,
+            clock,
+            is_back,
+            pods: Mutex::default(),
+            wanted: Mutex::default(),
+            look_again: Notify::new(),
+            inventory: watch::Sender::new(None),
+            trouble: watch::Sender::new(None),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// What is known of a pod, now and from now on.
+    pub(crate) fn watch(&self, uid: &str) -> watch::Receiver<Observation> {
+        let listed = self.shared.inventory.borrow().is_some();
+        let mut pods = self.shared.pods();
+        if let Some(sender) = pods.get(uid) {
+            return sender.subscribe();
+        }
+        let sender = watch::Sender::new(None);
+        let receiver = sender.subscribe();
+        pods.insert(uid.to_owned(), sender);
+        drop(pods);
+        if listed {
+            self.look_at(uid);
+        }
+        receiver
+    }
+
+    /// Asks for a new look at this pod; whoever watches it is woken even when nothing is new.
+    pub(crate) fn look_at(&self, uid: &str) {
+        self.shared.wanted().pods.insert(uid.to_owned());
+        self.shared.look_again.notify_one();
+    }
+
+    /// Every pod that the runtime has, once it was listed.
+    pub(crate) fn inventory(&self) -> watch::Receiver<Option<Arc<Inventory>>> {
+        self.shared.inventory.subscribe()
+    }
+
+    /// What is known of a pod at this moment.
+    pub(crate) fn latest(&self, uid: &str) -> Observation {
+        self.shared.pods().get(uid).and_then(|sender| sender.borrow().clone())
+    }
+
+    /// Everything at this moment.
+    pub(crate) fn all(&self) -> Vec<(String, Arc<ObservedPod>)> {
+        let pods = self.shared.pods();
+        let known = |(uid, sender): (&String, &watch::Sender<Observation>)| {
+            sender.borrow().clone().map(|observed| (uid.clone(), observed))
+        };
+        pods.iter().filter_map(known).collect()
+    }
+}
+
+impl Shared {
+    fn pods(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<Observation>>> {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,61 @@
+//! From a runtime's answer to what is observed of each pod.
+//!
+//! Rule: nothing is dropped but what belongs to no pod; sandboxes come newest first.
+
+use super::RuntimePodName;
+use pod_lifecycle::{ObservedContainer, ObservedPod};
+use ports::ApiTime;
+use ports::runtime_objects::{ContainerRecord, RuntimePods, SandboxRecord};
+use std::collections::BTreeMap;
+
+pub(crate) const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
+const POD_NAME_LABEL: &str = "io.kubernetes.pod.name";
+const POD_NAMESPACE_LABEL: &str = "io.kubernetes.pod.namespace";
+
+/// Sorts an answer by pod.
+pub(super) fn by_pod(answer: RuntimePods, as_of: ApiTime) -> BTreeMap<String, ObservedPod> {
+    let mut pods: BTreeMap<String, ObservedPod> = BTreeMap::new();
+    let empty = || ObservedPod { as_of, ..ObservedPod::default() };
+    let owners: BTreeMap<String, String> =
+        answer.sandboxes.iter().map(|each| (each.id.clone(), each.uid.clone())).collect();
+    for sandbox in answer.sandboxes.into_iter().filter(|each| !each.uid.is_empty()) {
+        pods.entry(sandbox.uid.clone()).or_insert_with(empty).sandboxes.push(sandbox);
+    }
+    for record in answer.containers {
+        let uid = record.labels.get(POD_UID_LABEL).or_else(|| owners.get(&record.sandbox_id));
+        if let Some(uid) = uid.filter(|uid| !uid.is_empty()).cloned() {
+            let container = ObservedContainer { record, ..ObservedContainer::default() };
+            pods.entry(uid).or_insert_with(empty).containers.push(container);
+        }
+    }
+    for pod in pods.values_mut() {
+        pod.sandboxes.sort_by(newest_first);
+    }
+    pods
+}
+
+fn newest_first(one: &SandboxRecord, other: &SandboxRecord) -> std::cmp::Ordering {
+    (other.created_at, other.attempt, &other.id).cmp(&(one.created_at, one.attempt, &one.id))
+}
+
+/// Who the pod is, as its sandboxes or containers tell.
+pub(super) fn name_of(pod: &ObservedPod) -> RuntimePodName {
+    if let Some(sandbox) = pod.sandboxes.first() {
+        return RuntimePodName { namespace: sandbox.namespace.clone(), name: sandbox.name.clone() };
+    }
+    let label = |record: &ContainerRecord, key: &str| record.labels.get(key).cloned();
+    let record = pod.containers.first().map(|container| &container.record);
+    RuntimePodName {
+        namespace: record.and_then(|each| label(each, POD_NAMESPACE_LABEL)).unwrap_or_default(),
+        name: record.and_then(|each| label(each, POD_NAME_LABEL)).unwrap_or_default(),
+    }
+}
+
+pub(super) fn is_nothing(pod: &ObservedPod) -> bool {
+    pod.sandboxes.is_empty() && pod.containers.is_empty()
+}
+
+/// Whether two looks saw the same, whenever they were.
+pub(super) fn saw_the_same(one: &ObservedPod, other: &ObservedPod) -> bool {
+    one.sandboxes == other.sandboxes && one.containers == other.containers
+}

@@ -1,0 +1,56 @@
+//! One look at the runtime: a call with a deadline, then what exited containers left behind.
+
+use super::Shared;
+use super::build::by_pod;
+use pod_lifecycle::ObservedPod;
+use ports::ApiTime;
+use ports::container_runtime::ContainerRuntimeError;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The adapter's own deadlines are shorter; this one holds for whatever implements the port.
+const LONGEST_LOOK: Duration = Duration::from_secs(150);
+
+/// What is looked at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    All,
+    Pod(String),
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) as_of: ApiTime,
+    pub(super) pods: BTreeMap<String, ObservedPod>,
+    /// Pods that are there but could not be read, with why.
+    pub(super) unread: BTreeMap<String, String>,
+}
+
+pub(super) async fn look(shared: Arc<Shared>, target: Target) -> Result<Seen, String> {
+    let as_of = shared.clock.now();
+    let call = async {
+        match &target {
+            Target::All => shared.runtime.observe_all().await,
+            Target::Pod(uid) => shared.runtime.observe_pod(uid).await,
+        }
+    };
+    let answer = match tokio::time::timeout(LONGEST_LOOK, call).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => return Err(ContainerRuntimeError::to_string(&error)),
+        Err(_) => return Err(format!("no answer within {LONGEST_LOOK:?}")),
+    };
+    let unread = answer.unread.iter().map(|each| (each.uid.clone(), each.why.clone())).collect();
+    let mut pods = by_pod(answer, as_of);
+    if let Target::Pod(uid) = &target {
+        // An answer about one pod says nothing about others, and an empty one says "nothing".
+        pods.retain(|seen, _| seen == uid);
+        let nothing = ObservedPod { as_of, ..ObservedPod::default() };
+        pods.entry(uid.clone()).or_insert(nothing);
+    }
+    for pod in pods.values_mut() {
+        shared.messages.fill_in(pod).await;
+    }
+    Ok(Seen { as_of, pods, unread })
+}

@@ -1,0 +1,11 @@
+//! Pods: who should run, one worker for each, and what all workers share.
+
+pub(crate) mod context;
+mod facts;
+mod saved;
+pub(crate) mod supervisor;
+mod worker;
+
+pub use context::{CgroupSettings, PodPorts, PodSettings};
+pub(crate) use context::{NodeState, PodContext};
+pub(crate) use saved::SavedMemories;

@@ -1,0 +1,76 @@
+//! The facts of one pod, put together from what services tell its worker.
+//!
+//! Rule: a fact says what was told last; nothing is guessed.
+
+use super::{NodeState, PodContext};
+use crate::images::ImageNews;
+use crate::volumes::{ReadyVolumes, VolumeNews};
+use container_setup::log_paths;
+use pod_lifecycle::{Admission, Facts, ImageFact, PodEvent, VolumesFact};
+use pod_model::pod::Pod;
+use std::collections::BTreeMap;
+
+pub(super) struct PodFactBook {
+    pub(super) facts: Facts,
+    pub(super) volumes: ReadyVolumes,
+}
+
+impl PodFactBook {
+    pub(super) async fn open(context: &PodContext, pod: &Pod) -> Self {
+        let facts = Facts {
+            volumes: match crate::volumes::names(pod) {
+                none if none.is_empty() => VolumesFact::Ready,
+                names => VolumesFact::Pending(names),
+            },
+            highest_logs: highest_logs(context, pod).await,
+            host_ips: context.settings.host_ips.clone(),
+            ..Facts::default()
+        };
+        Self { facts, volumes: ReadyVolumes::new() }
+    }
+
+    pub(super) fn node(&mut self, state: &NodeState) {
+        self.facts.network_ready.clone_from(&state.network_ready);
+        self.facts.runtime_ready.clone_from(&state.runtime_ready);
+        self.facts.settings = state.lifecycle.clone();
+    }
+
+    pub(super) fn admission(&mut self, admission: Admission) {
+        self.facts.admission = admission;
+    }
+
+    pub(super) fn image(&mut self, news: ImageNews) -> Vec<PodEvent> {
+        if let Some(state) = news.state {
+            let fact = ImageFact { attempt: news.attempt, state };
+            self.facts.images.insert(news.container, fact);
+        }
+        news.events
+    }
+
+    pub(super) fn volume(&mut self, news: VolumeNews) -> Option<PodEvent> {
+        match news {
+            VolumeNews::Ready(volumes) => {
+                self.volumes = volumes;
+                self.facts.volumes = VolumesFact::Ready;
+                None
+            }
+            VolumeNews::Failed { message, event } => {
+                self.facts.volumes = VolumesFact::Failed(message);
+                Some(event)
+            }
+        }
+    }
+}
+
+async fn highest_logs(context: &PodContext, pod: &Pod) -> BTreeMap<String, u32> {
+    let mut highest = BTreeMap::new();
+    let logs = &context.settings.setup.pod_logs_directory;
+    for (_, _, container) in pod.spec.all_containers() {
+        let folder = log_paths::container_directory(logs, pod, &container.name);
+        // What cannot be read counts as nothing: the worst is a log that is written on.
+        if let Ok(Some(number)) = context.ports.folders.highest_log_number(&folder).await {
+            highest.insert(container.name.to_string(), number);
+        }
+    }
+    highest
+}

@@ -1,0 +1,82 @@
+//! The memories of pods on disk, one record each, and a copy of the last ones for workers that
+//! begin anew.
+//!
+//! Rule: a write is over when the record is durable. A write that fails is told loudly and does not
+//! stop the pod: it is tried again with the next change, and meanwhile the copy here serves.
+
+use ports::pod_host::Records;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tracing::{error, warn};
+
+const FOLDER: &str = "pods";
+const LONGEST_WRITE: Duration = Duration::from_secs(30);
+
+#[derive(Clone)]
+pub(crate) struct SavedMemories {
+    records: Arc<dyn Records>,
+    copies: Arc<Mutex<HashMap<String, Vec<u8>>>>,
+}
+
+impl SavedMemories {
+    pub(crate) fn new(records: Arc<dyn Records>) -> Self {
+        Self { records, copies: Arc::default() }
+    }
+
+    fn copies(&self) -> MutexGuard<'_, HashMap<String, Vec<u8>>> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what earlier agents wrote.
+    pub(crate) async fn load(&self) {
+        match self.records.load(FOLDER).await {
+            Ok(loaded) => {
+                for why in loaded.unreadable {
+                    warn!(err = why, "Cannot read what is remembered of a pod");
+                }
+                self.copies().extend(loaded.records);
+            }
+            Err(error) => error!(err = %error, "Cannot read what is remembered of pods"),
+        }
+    }
+
+    pub(crate) fn get(&self, uid: &str) -> Option<Vec<u8>> {
+        self.copies().get(uid).cloned()
+    }
+
+    /// Whether the record is durable now.
+    pub(crate) async fn save(&self, uid: &str, content: Vec<u8>) -> bool {
+        if self.copies().get(uid) == Some(&content) {
+            return true;
+        }
+        let write = self.records.save(FOLDER, uid, content.clone());
+        let why = match tokio::time::timeout(LONGEST_WRITE, write).await {
+            Ok(Ok(())) => {
+                self.copies().insert(uid.to_owned(), content);
+                crate::crash_points::reached("memory-saved");
+                return true;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("not written within {LONGEST_WRITE:?}"),
+        };
+        error!(
+            pod_uid = uid,
+            err = why,
+            "Cannot write down what is remembered of a pod; it would be forgotten if the agent ended now"
+        );
+        false
+    }
+
+    pub(crate) async fn forget(&self, uid: &str) {
+        self.copies().remove(uid);
+        if let Err(error) = self.records.remove(FOLDER, uid).await {
+            warn!(pod_uid = uid, err = %error, "Cannot remove what was remembered of a pod");
+        }
+    }
+
+    /// Of pods that are here no more: those whose records nobody needs.
+    pub(crate) fn others_than(&self, uids: &BTreeSet<String>) -> Vec<String> {
+        self.copies().keys().filter(|uid| !uids.contains(*uid)).cloned().collect()
+    }
+}

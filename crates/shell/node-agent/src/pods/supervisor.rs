@@ -1,0 +1,312 @@
+//! Workers of pods: begun for what is wanted, told when it is wanted no more, begun anew when they
+//! panic.
+//!
+//! Rules: one worker per UID. Two pods of the same full name never run at once: the later one waits
+//! until nothing is left of the earlier, in the order in which they came. Nothing ends before every
+//! source has spoken, and what runs without anybody wanting it ends then too. Decides nothing else.
+
+use super::worker::{self, WorkerEnd};
+use super::{PodContext, SavedMemories};
+use crate::back_off::BackOff;
+use crate::board::PodOrigin;
+use crate::branch::{Branch, Panicked};
+use crate::observed::{Inventory, POD_UID_LABEL, RuntimePodName};
+use crate::sources::WantedPods;
+use pod_desired::Identified;
+use pod_lifecycle::{DesiredPod, EndCause, EndWish, Waiting, Wish};
+use pod_model::pod::Pod;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{error, info};
+
+const FIRST_RESTART: Duration = Duration::from_secs(1);
+const LONGEST_RESTART: Duration = Duration::from_secs(60);
+/// What nobody wants has no specification to tell its grace.
+const ORPHAN_GRACE_SECONDS: i64 = 1;
+
+/// The pods that are here, for whoever cleans up after the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ActivePods {
+    pub(crate) uids: BTreeSet<String>,
+    /// Every source has spoken, and the runtime was listed.
+    pub(crate) is_whole: bool,
+}
+
+struct Held {
+    desired: watch::Sender<DesiredPod>,
+    full_name: String,
+    restart: BackOff,
+    /// When to begin again after a panic.
+    restart_at: Option<Instant>,
+    /// Waits for an earlier pod of the same name.
+    is_queued: bool,
+}
+
+struct Supervisor {
+    context: Arc<PodContext>,
+    workers: Branch<String, WorkerEnd>,
+    held: BTreeMap<String, Held>,
+    /// By full name: first the one that runs.
+    queues: BTreeMap<String, VecDeque<String>>,
+    active: watch::Sender<ActivePods>,
+}
+
+/// Supervises for ever.
+pub(crate) async fn supervise(
+    context: Arc<PodContext>,
+    mut wanted: watch::Receiver<WantedPods>,
+    active: watch::Sender<ActivePods>,
+) {
+    let saved: SavedMemories = context.saved.clone();
+    saved.load().await;
+    let mut inventory = context.observed.inventory();
+    let mut supervisor = Supervisor {
+        context,
+        workers: Branch::default(),
+        held: BTreeMap::new(),
+        queues: BTreeMap::new(),
+        active,
+    };
+    loop {
+        let now_wanted = wanted.borrow_and_update().clone();
+        let listed = inventory.borrow_and_update().clone();
+        supervisor.follow(&now_wanted, listed.as_deref());
+        let restart = supervisor.next_restart();
+        tokio::select! {
+            changed = wanted.changed() => if changed.is_err() { return },
+            changed = inventory.changed() => if changed.is_err() { return },
+            (uid, end) = supervisor.workers.next() => supervisor.ended(&uid, end),
+            () = tokio::time::sleep_until(restart.unwrap_or_else(Instant::now)), if restart.is_some() => {
+                supervisor.restart_due();
+            }
+        }
+    }
+}
+
+impl Supervisor {
+    /// Brings workers in line with what is wanted and what runs.
+    fn follow(&mut self, wanted: &WantedPods, listed: Option<&Inventory>) {
+        let uids: BTreeSet<&str> = wanted.pods.iter().map(|each| &*each.pod.metadata.uid).collect();
+        if wanted.is_whole {
+            let gone: Vec<String> =
+                self.held.keys().filter(|uid| !uids.contains(uid.as_str())).cloned().collect();
+            for uid in gone {
+                self.unwant(&uid);
+            }
+        }
+        // Before the runtime was listed nobody knows what must end first.
+        if let Some(listed) = listed {
+            let unknown: Vec<(&String, &RuntimePodName)> = listed
+                .iter()
+                .filter(|(uid, _)| !self.held.contains_key(*uid) && !uids.contains(uid.as_str()))
+                .filter(|(uid, _)| self.is_ours(uid))
+                .collect();
+            for (uid, name) in unknown.iter().filter(|_| wanted.is_whole) {
+                self.end_orphan(uid, name);
+            }
+            for identified in &wanted.pods {
+                let blocker = unknown.iter().find(|(_, name)| is_named(&identified.pod, name));
+                self.want(identified, blocker.map(|(uid, _)| uid.as_str()));
+            }
+        } else {
+            for identified in &wanted.pods {
+                self.context.board.put(&identified.pod, &origin(identified));
+            }
+        }
+        let shown = |uid: &str| self.held.contains_key(uid) || uids.contains(uid);
+        self.context.board.keep_only(shown);
+        let active = ActivePods {
+            uids: self.held.keys().cloned().chain(uids.iter().map(ToString::to_string)).collect(),
+            is_whole: wanted.is_whole && listed.is_some(),
+        };
+        self.active.send_if_modified(|known| {
+            let changed = *known != active;
+            if changed {
+                *known = active;
+            }
+            changed
+        });
+    }
+
+    /// `blocker`: the UID of a pod of the same name that runs and has no worker.
+    fn want(&mut self, identified: &Identified, blocker: Option<&str>) {
+        let pod = &identified.pod;
+        let uid = pod.metadata.uid.to_string();
+        let desired = DesiredPod { pod: pod.clone(), wish: Wish::Run };
+        if let Some(held) = self.held.get(&uid) {
+            // A pod that ends never comes back under the same UID; a stated UID that is wanted again
+            // gets a worker once nothing is left of the first.
+            let ends = matches!(held.desired.borrow().wish, Wish::End(_));
+            if !ends && *held.desired.borrow() != desired {
+                self.context.board.put(pod, &origin(identified));
+                held.desired.send_replace(desired);
+            }
+            return;
+        }
+        self.context.board.put(pod, &origin(identified));
+        match blocker.filter(|blocker| !self.held.contains_key(*blocker)) {
+            Some(blocker) => self.context.board.wait(
+                &uid,
+                Waiting {
+                    why: format!("another pod of the same name (UID {blocker}) still runs"),
+                    next_step: "it starts by itself once every source of pods has spoken"
+                        .to_owned(),
+                },
+            ),
+            None => self.hold(&uid, desired),
+        }
+    }
+
+    fn hold(&mut self, uid: &str, desired: DesiredPod) {
+        let full_name = desired.pod.full_name();
+        let queue = self.queues.entry(full_name.clone()).or_default();
+        queue.push_back(uid.to_owned());
+        let is_queued = queue.len() > 1;
+        if is_queued {
+            let first = queue.front().cloned().unwrap_or_default();
+            let waiting = Waiting {
+                why: format!("an earlier pod of the same name (UID {first}) is still ending"),
+                next_step: "it starts by itself once nothing is left of the earlier one".to_owned(),
+            };
+            self.context.board.wait(uid, waiting);
+        }
+        let held = Held {
+            desired: watch::Sender::new(desired),
+            full_name,
+            restart: BackOff::new(FIRST_RESTART, LONGEST_RESTART),
+            restart_at: None,
+            is_queued,
+        };
+        self.held.insert(uid.to_owned(), held);
+        if !is_queued {
+            self.begin(uid);
+        }
+    }
+
+    fn begin(&mut self, uid: &str) {
+        let Some(held) = self.held.get_mut(uid) else { return };
+        held.is_queued = false;
+        held.restart_at = None;
+        let desired = held.desired.subscribe();
+        let (pod, wish) = {
+            let known = held.desired.borrow();
+            (known.pod.clone(), known.wish.clone())
+        };
+        if wish == Wish::Run {
+            let was_here = self.context.saved.get(uid).is_some();
+            self.context.admissions.decide(&pod, was_here);
+        }
+        let task = worker::run(self.context.clone(), uid.to_owned(), desired);
+        self.workers.start(uid.to_owned(), format!("pod {}", pod.full_name()), task);
+    }
+
+    fn unwant(&mut self, uid: &str) {
+        let Some(held) = self.held.get(uid) else { return };
+        if held.is_queued {
+            self.let_go(uid);
+            return;
+        }
+        let end = EndWish {
+            cause: EndCause::ManifestRemoved,
+            grace_seconds: None,
+            asked_at: self.context.clock.now(),
+        };
+        held.desired.send_if_modified(|desired| {
+            let runs = desired.wish == Wish::Run;
+            if runs {
+                desired.wish = Wish::End(end);
+            }
+            runs
+        });
+    }
+
+    /// Whether the pod was made by a kubelet: others may use the runtime too.
+    fn is_ours(&self, uid: &str) -> bool {
+        let Some(pod) = self.context.observed.latest(uid) else { return false };
+        let mut sandboxes = pod.sandboxes.iter().map(|each| &each.labels);
+        let mut containers = pod.containers.iter().map(|each| &each.record.labels);
+        sandboxes.any(|labels| labels.contains_key(POD_UID_LABEL))
+            || containers.any(|labels| labels.contains_key(POD_UID_LABEL))
+    }
+
+    fn end_orphan(&mut self, uid: &str, name: &RuntimePodName) {
+        let RuntimePodName { namespace, name } = name;
+        info!(pod = name, namespace, pod_uid = uid, "Ending a pod that nobody wants");
+        let mut pod = Pod::default();
+        pod.metadata.uid = Box::from(uid);
+        pod.metadata.namespace = Box::from(namespace.as_str());
+        pod.metadata.name = Box::from(name.as_str());
+        let pod = Arc::new(pod);
+        let origin = PodOrigin { source: "runtime".to_owned(), manifest: String::new() };
+        self.context.board.put(&pod, &origin);
+        let end = EndWish {
+            cause: EndCause::Orphan,
+            grace_seconds: Some(ORPHAN_GRACE_SECONDS),
+            asked_at: self.context.clock.now(),
+        };
+        self.hold(uid, DesiredPod { pod, wish: Wish::End(end) });
+    }
+
+    fn ended(&mut self, uid: &str, end: Result<WorkerEnd, Panicked>) {
+        match end {
+            Ok(WorkerEnd::Finished) => self.let_go(uid),
+            Ok(WorkerEnd::BeginAnew) => self.begin(uid),
+            Err(Panicked(why)) => {
+                let Some(held) = self.held.get_mut(uid) else { return };
+                let pause = held.restart.pause();
+                held.restart_at = Some(Instant::now() + pause);
+                error!(
+                    pod = held.full_name,
+                    pod_uid = uid,
+                    panic = why,
+                    restart_in_seconds = pause.as_secs(),
+                    "The pod's worker panicked and begins anew; other pods are not concerned"
+                );
+            }
+        }
+    }
+
+    /// Nothing is left of the pod; the next one of its name may begin.
+    fn let_go(&mut self, uid: &str) {
+        let Some(held) = self.held.remove(uid) else { return };
+        self.context.admissions.release(uid);
+        let Some(queue) = self.queues.get_mut(&held.full_name) else { return };
+        queue.retain(|queued| queued != uid);
+        let next = queue.front().cloned();
+        match next {
+            None => {
+                self.queues.remove(&held.full_name);
+            }
+            Some(next) if self.held.get(&next).is_some_and(|held| held.is_queued) => {
+                self.begin(&next);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn next_restart(&self) -> Option<Instant> {
+        self.held.values().filter_map(|held| held.restart_at).min()
+    }
+
+    fn restart_due(&mut self) {
+        let now = Instant::now();
+        let due = |held: &Held| held.restart_at.is_some_and(|at| at <= now);
+        let uids: Vec<String> =
+            self.held.iter().filter(|(_, held)| due(held)).map(|(uid, _)| uid.clone()).collect();
+        for uid in uids {
+            self.begin(&uid);
+        }
+    }
+}
+
+fn origin(identified: &Identified) -> PodOrigin {
+    let source = identified.source.to_owned();
+    PodOrigin { source, manifest: identified.manifest.clone() }
+}
+
+fn is_named(pod: &Pod, name: &RuntimePodName) -> bool {
+    *pod.metadata.name == *name.name && *pod.metadata.namespace == *name.namespace
+}

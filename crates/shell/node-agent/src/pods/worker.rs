@@ -1,0 +1,424 @@
+//! The worker of one pod: plan, begin what the plan says, absorb what happens, and again.
+//!
+//! Rules: it alone owns the pod's memory. Actions run as tasks of its own, at most one per key; one
+//! that replaces another ends it first. After every action the pod is looked at again. What the
+//! memory says must be on disk before going on, is. A worker that is dropped or panics loses nothing
+//! but time: the next one recovers. Decides nothing itself.
+
+use super::facts::PodFactBook;
+use super::{NodeState, PodContext};
+use crate::actions::{ActionWorld, deadline, describe, perform};
+use crate::branch::{Branch, Panicked};
+use crate::images::{ImageNews, ImageRequest, obtain};
+use crate::observed::Observation;
+use crate::probes::{ProbeNews, ProbeOrder};
+use crate::reach::pod_ip;
+use crate::volumes::{self, VolumeNews};
+use pod_lifecycle::{
+    Action, ActionKey, Admission, DesiredPod, Happening, ImageWant, ObservedPod, Outcome, PodEvent,
+    PodMemory, PodPlan, Save, Stage, Told, View, Wants, Wish, plan,
+};
+use pod_model::pod::Pod;
+use pod_model::pod::spec::ContainerList;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+/// Events of services and probes that may wait for the worker.
+const NEWS: usize = 64;
+/// How long a change that need not be on disk at once may wait for others.
+const SAVE_SOON: Duration = Duration::from_millis(500);
+
+/// Why a worker returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkerEnd {
+    /// Nothing is left of the pod.
+    Finished,
+    /// The clock went back: begin anew from what is saved.
+    BeginAnew,
+}
+
+/// Where a worker hears of things.
+struct Ears {
+    observed: watch::Receiver<Observation>,
+    desired: watch::Receiver<DesiredPod>,
+    admission: watch::Receiver<Admission>,
+    node: watch::Receiver<NodeState>,
+    jumps: watch::Receiver<u64>,
+    images: mpsc::Receiver<ImageNews>,
+    volumes: mpsc::Receiver<VolumeNews>,
+    probes: mpsc::Receiver<ProbeNews>,
+    events: mpsc::Receiver<PodEvent>,
+}
+
+/// Runs the pod until nothing is left of it.
+pub(super) async fn run(
+    context: Arc<PodContext>,
+    uid: String,
+    desired: watch::Receiver<DesiredPod>,
+) -> WorkerEnd {
+    let Some((mut worker, mut ears)) = open(context, uid, desired).await else {
+        return WorkerEnd::Finished;
+    };
+    worker.told_at_start().await;
+    loop {
+        worker.book.admission(ears.admission.borrow_and_update().clone());
+        worker.book.node(&ears.node.borrow_and_update());
+        let plan = worker.follow_plan().await;
+        if worker.is_over(&plan) {
+            worker.leave().await;
+            return WorkerEnd::Finished;
+        }
+        tokio::select! {
+            () = until(worker.wake(&plan)) => {}
+            Ok(()) = ears.admission.changed() => {}
+            Ok(()) = ears.node.changed() => {}
+            Ok(()) = ears.jumps.changed() => return worker.begin_anew().await,
+            (key, outcome) = worker.actions.next() => worker.ended(key, outcome).await,
+            seen = newer(&mut ears.observed) => worker.saw(seen).await,
+            wish = newer(&mut ears.desired) => worker.wished(wish).await,
+            Some(news) = ears.images.recv() => worker.heard_of_image(news),
+            Some(news) = ears.volumes.recv() => worker.heard_of_volumes(news),
+            Some(news) = ears.probes.recv() => worker.probed(news).await,
+            Some(event) = ears.events.recv() => worker.tell_event(event),
+            (chore, end) = worker.chores.next() => chore_ended(&chore, end),
+        }
+        worker.save_if_due().await;
+    }
+}
+
+/// Recovers what is known of the pod, once the runtime was looked at.
+async fn open(
+    context: Arc<PodContext>,
+    uid: String,
+    mut desired: watch::Receiver<DesiredPod>,
+) -> Option<(Worker, Ears)> {
+    let jumps = context.clock.jumps();
+    let mut observed = context.observed.watch(&uid);
+    let first = observed.wait_for(Option::is_some).await.ok()?.clone()?;
+    let wish = desired.borrow_and_update().clone();
+    let saved = context.saved.get(&uid);
+    let now = context.clock.now();
+    let memory = PodMemory::recover(&wish, &first, saved.as_deref(), now);
+    let book = PodFactBook::open(&context, &wish.pod).await;
+    let (image_sender, images) = mpsc::channel(NEWS);
+    let (volume_sender, volumes) = mpsc::channel(NEWS);
+    let (probe_sender, probes) = mpsc::channel(NEWS);
+    let (event_sender, events) = mpsc::channel(NEWS);
+    let admission = context.admissions.watch(&uid);
+    let node = context.node.clone();
+    let worker = Worker {
+        context,
+        uid,
+        desired: wish,
+        observed: first,
+        memory,
+        book,
+        actions: Branch::default(),
+        doing: BTreeMap::new(),
+        chores: Branch::default(),
+        image_wants: BTreeMap::new(),
+        senders: Senders {
+            images: image_sender,
+            volumes: volume_sender,
+            probes: probe_sender,
+            events: event_sender,
+        },
+        save_at: None,
+    };
+    let ears = Ears { observed, desired, admission, node, jumps, images, volumes, probes, events };
+    Some((worker, ears))
+}
+
+/// The next value; never where nobody gives one any more.
+async fn newer<T: Clone>(values: &mut watch::Receiver<T>) -> T {
+    if values.changed().await.is_err() {
+        return std::future::pending().await;
+    }
+    values.borrow_and_update().clone()
+}
+
+async fn until(wake: Option<Instant>) {
+    match wake {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A chore that panicked is told of; it begins again when it is wanted again.
+fn chore_ended(chore: &Chore, end: Result<(), Panicked>) {
+    if let Err(Panicked(why)) = end {
+        warn!(chore = ?chore, panic = why, "A pod's task panicked");
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Chore {
+    Image(String),
+    Volumes,
+}
+
+struct Senders {
+    images: mpsc::Sender<ImageNews>,
+    volumes: mpsc::Sender<VolumeNews>,
+    probes: mpsc::Sender<ProbeNews>,
+    events: mpsc::Sender<PodEvent>,
+}
+
+struct Worker {
+    context: Arc<PodContext>,
+    uid: String,
+    desired: DesiredPod,
+    observed: Arc<ObservedPod>,
+    memory: PodMemory,
+    book: PodFactBook,
+    actions: Branch<ActionKey, Outcome>,
+    /// What the actions in flight are, for people.
+    doing: BTreeMap<ActionKey, String>,
+    chores: Branch<Chore, ()>,
+    /// The wants that chores were begun for.
+    image_wants: BTreeMap<String, ImageWant>,
+    senders: Senders,
+    save_at: Option<Instant>,
+}
+
+impl Worker {
+    fn pod(&self) -> &Arc<Pod> {
+        &self.desired.pod
+    }
+
+    async fn told_at_start(&mut self) {
+        let observed = self.observed.clone();
+        self.absorb(&Happening::Observed(&observed)).await;
+    }
+
+    /// Lets the memory know, and does what it says about it.
+    async fn absorb(&mut self, happening: &Happening<'_>) {
+        let now = self.context.clock.now();
+        let Told { events, marks, save } = self.memory.absorb(&self.desired, happening, now);
+        self.context.board.mark(&self.uid, marks);
+        for event in events {
+            self.tell_event(event);
+        }
+        match save {
+            Save::Not => {}
+            Save::Soon => {
+                self.save_at.get_or_insert_with(|| Instant::now() + SAVE_SOON);
+            }
+            Save::BeforeGoingOn => self.save_now().await,
+        }
+    }
+
+    fn tell_event(&self, event: PodEvent) {
+        self.context.board.tell(self.pod(), event, self.context.clock.now());
+    }
+
+    async fn save_now(&mut self) {
+        let durable = self.context.saved.save(&self.uid, self.memory.to_saved()).await;
+        self.save_at = (!durable).then(|| Instant::now() + SAVE_SOON * 20);
+    }
+
+    async fn save_if_due(&mut self) {
+        if self.save_at.is_some_and(|at| at <= Instant::now()) {
+            self.save_now().await;
+        }
+    }
+
+    /// Plans and begins what is planned.
+    async fn follow_plan(&mut self) -> PodPlan {
+        let view = View {
+            desired: &self.desired,
+            observed: &self.observed,
+            memory: &self.memory,
+            facts: &self.book.facts,
+            now: self.context.clock.now(),
+        };
+        let plan = plan(&view);
+        self.absorb(&Happening::Planned(&plan)).await;
+        for action in &plan.actions {
+            self.begin(action).await;
+        }
+        if plan.stage == Stage::Running {
+            self.serve(&plan.wants);
+        } else {
+            self.give_up_wants(&plan.wants);
+        }
+        let doing = self.doing.values().cloned().collect();
+        self.context.board.show(&self.uid, &plan, doing);
+        plan
+    }
+
+    async fn begin(&mut self, action: &Action) {
+        let key = action.key();
+        if self.actions.contains(&key) {
+            if !action.replaces() {
+                warn!(
+                    pod_uid = self.uid,
+                    action = describe(action),
+                    "Planned while another is in flight"
+                );
+                return;
+            }
+            self.actions.abort(&key);
+            self.absorb(&Happening::Ended { key: key.clone(), outcome: Outcome::Aborted }).await;
+        }
+        self.absorb(&Happening::Began(action)).await;
+        let words = describe(action);
+        debug!(pod_uid = self.uid, action = words, "Begins");
+        let world = ActionWorld {
+            context: self.context.clone(),
+            pod: self.pod().clone(),
+            observed: self.observed.clone(),
+            volumes: self.book.volumes.clone(),
+            events: self.senders.events.clone(),
+        };
+        self.doing.insert(key.clone(), words.clone());
+        let (action, limit) = (action.clone(), deadline(action));
+        let task = async move {
+            match tokio::time::timeout(limit, perform(&action, &world)).await {
+                Ok(outcome) => outcome,
+                Err(_) => crate::actions::timed_out(&action, limit),
+            }
+        };
+        self.actions.start(key, format!("{words} of pod {}", self.uid), task);
+    }
+
+    async fn ended(&mut self, key: ActionKey, outcome: Result<Outcome, Panicked>) {
+        let words = self.doing.remove(&key).unwrap_or_default();
+        let outcome = outcome.unwrap_or_else(|Panicked(why)| {
+            warn!(pod_uid = self.uid, action = words, panic = why, "An action panicked");
+            Outcome::Aborted
+        });
+        debug!(pod_uid = self.uid, action = words, outcome = ?outcome, "Ended");
+        self.absorb(&Happening::Ended { key, outcome }).await;
+        // Whatever came of it: nothing is decided on what was seen before.
+        self.context.observed.look_at(&self.uid);
+    }
+
+    async fn saw(&mut self, seen: Observation) {
+        let Some(seen) = seen else { return };
+        self.observed = seen.clone();
+        self.absorb(&Happening::Observed(&seen)).await;
+    }
+
+    async fn wished(&mut self, wish: DesiredPod) {
+        if wish == self.desired {
+            return;
+        }
+        self.desired = wish;
+        self.absorb(&Happening::WishChanged).await;
+    }
+
+    fn heard_of_image(&mut self, news: ImageNews) {
+        for event in self.book.image(news) {
+            self.tell_event(event);
+        }
+    }
+
+    fn heard_of_volumes(&mut self, news: VolumeNews) {
+        if let Some(event) = self.book.volume(news) {
+            self.tell_event(event);
+        }
+    }
+
+    async fn probed(&mut self, news: ProbeNews) {
+        let ProbeNews { container, container_id, kind, result } = news;
+        self.absorb(&Happening::Probe { container, container_id, kind, result }).await;
+    }
+
+    /// The pod ends: no image is needed any more, and volumes only until they are let go.
+    fn give_up_wants(&mut self, wants: &Wants) {
+        for container in std::mem::take(&mut self.image_wants).into_keys() {
+            self.chores.abort(&Chore::Image(container));
+        }
+        if !wants.volumes {
+            self.chores.abort(&Chore::Volumes);
+        }
+        self.serve_probes(wants);
+    }
+
+    /// Hands the wants to the services.
+    fn serve(&mut self, wants: &Wants) {
+        self.serve_images(&wants.images);
+        let has_volumes = !self.pod().spec.volumes.is_empty();
+        if !wants.volumes {
+            self.chores.abort(&Chore::Volumes);
+        } else if has_volumes
+            && self.book.volumes.is_empty()
+            && !self.chores.contains(&Chore::Volumes)
+        {
+            let driver = self.context.ports.volumes.clone();
+            let task = volumes::set_up(driver, self.pod().clone(), self.senders.volumes.clone());
+            self.chores.start(Chore::Volumes, format!("volumes of pod {}", self.uid), task);
+        }
+        self.serve_probes(wants);
+    }
+
+    fn serve_probes(&self, wants: &Wants) {
+        let pod_ip = pod_ip(&self.observed, &self.book.facts.host_ips, self.pod());
+        self.context.probes.set(&ProbeOrder {
+            pod: self.pod(),
+            wants: &wants.probes,
+            pod_ip: pod_ip.as_deref(),
+            now: self.context.clock.now(),
+            news: &self.senders.probes,
+        });
+    }
+
+    fn serve_images(&mut self, wants: &[ImageWant]) {
+        // A want that is not said for a moment (a look at the runtime is due) is not given up: what
+        // was begun for it goes on, until another takes its place or the pod ends.
+        for want in wants {
+            if self.image_wants.get(&want.container) == Some(want) {
+                continue;
+            }
+            self.image_wants.insert(want.container.clone(), want.clone());
+            let request = image_request(self.pod(), want);
+            let task = obtain(self.context.images.clone(), request, self.senders.images.clone());
+            let name = format!("image of {} of pod {}", want.container, self.uid);
+            self.chores.start(Chore::Image(want.container.clone()), name, task);
+        }
+    }
+
+    fn wake(&self, plan: &PodPlan) -> Option<Instant> {
+        let planned = plan.wake_at.map(|at| Instant::now() + self.context.clock.until(at));
+        [planned, self.save_at].into_iter().flatten().min()
+    }
+
+    fn is_over(&self, plan: &PodPlan) -> bool {
+        let ends = matches!(self.desired.wish, Wish::End(_));
+        ends && plan.stage == Stage::Finished && self.actions.is_empty()
+    }
+
+    async fn begin_anew(&mut self) -> WorkerEnd {
+        warn!(pod_uid = self.uid, "The clock went back; the pod's worker begins anew");
+        self.save_now().await;
+        WorkerEnd::BeginAnew
+    }
+
+    async fn leave(&mut self) {
+        self.context.probes.clear(&self.uid);
+        self.context.saved.forget(&self.uid).await;
+        info!(pod = self.pod().full_name(), pod_uid = self.uid, "Nothing is left of the pod");
+    }
+}
+
+fn image_request(pod: &Pod, want: &ImageWant) -> ImageRequest {
+    let list = pod.spec.all_containers().find(|(_, _, each)| *each.name == *want.container);
+    let list = list.map_or(ContainerList::Regular, |(list, _, _)| list);
+    let annotations = pod.metadata.annotations.iter();
+    ImageRequest {
+        pod_uid: pod.metadata.uid.to_string(),
+        container: want.container.clone(),
+        field_path: format!("spec.{}{{{}}}", list.field(), want.container),
+        image: want.image.clone(),
+        policy: want.policy.clone(),
+        handler: String::new(),
+        annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_string())).collect(),
+        login: None,
+        attempt: want.attempt,
+    }
+}

@@ -1,0 +1,223 @@
+//! Probes of all pods: one timer wheel, no task that waits for its turn.
+//!
+//! Rules: a probe's first try comes when its initial delay since the container's start is over,
+//! later ones every period, never two of the same probe at once. Each try ends within its timeout.
+//! What a result means (thresholds, streaks) is the planner's business. Results that a worker does
+//! not take in time are lost; the next one comes.
+
+mod attempt;
+
+use crate::branch::{Branch, Panicked};
+use attempt::Probing;
+use pod_lifecycle::{ProbeKind, ProbeResult, ProbeWant};
+use pod_model::pod::Pod;
+use pod_model::pod::handler::Probe;
+use ports::probing::NetworkProber;
+use ports::{ApiTime, PodRuntime};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+/// One try of one probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProbeNews {
+    pub(crate) container: String,
+    pub(crate) container_id: String,
+    pub(crate) kind: ProbeKind,
+    pub(crate) result: ProbeResult,
+}
+
+/// Which probe: pod, container id, kind.
+type Key = (String, String, ProbeKind);
+
+struct Scheduled {
+    probing: Arc<Probing>,
+    period: Duration,
+    news: mpsc::Sender<ProbeNews>,
+    due: Instant,
+}
+
+#[derive(Default)]
+struct Wheel {
+    probes: BTreeMap<Key, Scheduled>,
+    /// In the order in which they are due. A probe that is being tried is not here.
+    turns: BTreeSet<(Instant, Key)>,
+}
+
+/// Cheap to clone; all clones are one wheel.
+#[derive(Clone)]
+pub(crate) struct Probes {
+    runtime: Arc<dyn PodRuntime>,
+    prober: Arc<dyn NetworkProber>,
+    wheel: Arc<Mutex<Wheel>>,
+    changed: Arc<Notify>,
+}
+
+/// What a worker says about its probes.
+pub(crate) struct ProbeOrder<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) wants: &'a [ProbeWant],
+    pub(crate) pod_ip: Option<&'a str>,
+    pub(crate) now: ApiTime,
+    pub(crate) news: &'a mpsc::Sender<ProbeNews>,
+}
+
+/// The probe of a kind that a container has.
+pub(crate) fn specification<'a>(
+    pod: &'a Pod,
+    container: &str,
+    kind: ProbeKind,
+) -> Option<(&'a pod_model::pod::Container, &'a Probe)> {
+    let mut all = pod.spec.all_containers().map(|(_, _, each)| each);
+    let found = all.find(|each| *each.name == *container)?;
+    let probe = match kind {
+        ProbeKind::Liveness => found.liveness_probe.as_deref(),
+        ProbeKind::Readiness => found.readiness_probe.as_deref(),
+        ProbeKind::Startup => found.startup_probe.as_deref(),
+    };
+    probe.map(|probe| (found, probe))
+}
+
+impl Probes {
+    pub(crate) fn new(runtime: Arc<dyn PodRuntime>, prober: Arc<dyn NetworkProber>) -> Self {
+        Self { runtime, prober, wheel: Arc::default(), changed: Arc::default() }
+    }
+
+    fn wheel(&self) -> MutexGuard<'_, Wheel> {
+        self.wheel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The probes that a pod should have from now on; those that it has already go on as they are.
+    pub(crate) fn set(&self, order: &ProbeOrder<'_>) {
+        let uid = order.pod.metadata.uid.to_string();
+        let mut wanted: BTreeMap<Key, &ProbeWant> = BTreeMap::new();
+        for want in order.wants {
+            wanted.insert((uid.clone(), want.container_id.clone(), want.kind), want);
+        }
+        let mut wheel = self.wheel();
+        wheel.keep(&uid, |key| wanted.contains_key(key));
+        let mut changed = false;
+        for (key, want) in wanted {
+            if wheel.probes.contains_key(&key) {
+                continue;
+            }
+            if let Some(scheduled) = schedule(order, want) {
+                wheel.turns.insert((scheduled.due, key.clone()));
+                wheel.probes.insert(key, scheduled);
+                changed = true;
+            }
+        }
+        drop(wheel);
+        if changed {
+            self.changed.notify_one();
+        }
+    }
+
+    /// The pod has no probes any more.
+    pub(crate) fn clear(&self, uid: &str) {
+        self.wheel().keep(uid, |_| false);
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.wheel().turns.first().map(|(due, _)| *due)
+    }
+
+    /// Takes out what is due now.
+    fn take_due(&self) -> Vec<(Key, Arc<Probing>)> {
+        let now = Instant::now();
+        let mut wheel = self.wheel();
+        let mut due = Vec::new();
+        while wheel.turns.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, key)) = wheel.turns.pop_first() else { break };
+            if let Some(scheduled) = wheel.probes.get(&key) {
+                due.push((key, scheduled.probing.clone()));
+            }
+        }
+        due
+    }
+
+    fn tried(&self, key: Key, result: ProbeResult) {
+        let now = Instant::now();
+        let mut wheel = self.wheel();
+        let Some(scheduled) = wheel.probes.get_mut(&key) else { return };
+        // On the beat: a slow try moves nothing but its own turns.
+        while scheduled.due <= now {
+            scheduled.due += scheduled.period;
+        }
+        let due = scheduled.due;
+        let news = ProbeNews {
+            container: scheduled.probing.container_name().to_owned(),
+            container_id: key.1.clone(),
+            kind: key.2,
+            result,
+        };
+        // A full channel means a worker that is busy; the next result will do as well.
+        let _ = scheduled.news.try_send(news);
+        wheel.turns.insert((due, key));
+    }
+}
+
+impl Wheel {
+    fn keep(&mut self, uid: &str, wanted: impl Fn(&Key) -> bool) {
+        let stays = |key: &Key| key.0 != uid || wanted(key);
+        self.probes.retain(|key, _| stays(key));
+        self.turns.retain(|(_, key)| stays(key));
+    }
+}
+
+fn schedule(order: &ProbeOrder<'_>, want: &ProbeWant) -> Option<Scheduled> {
+    let (container, probe) = specification(order.pod, &want.container, want.kind)?;
+    let seconds = |number: i32| Duration::from_secs(u64::try_from(number.max(0)).unwrap_or(0));
+    let period = seconds(probe.period_seconds.max(1));
+    let ran = order.now.nanos().saturating_sub(want.started_at.nanos());
+    let ran = Duration::from_nanos(u64::try_from(ran).unwrap_or(0));
+    let mut wait = seconds(probe.initial_delay_seconds).saturating_sub(ran);
+    if want.known && wait.is_zero() {
+        // After a restart of the agent: all probes of the node must not fall due at once.
+        wait = spread(&want.container_id, period);
+    }
+    let probing = Probing::new(
+        container,
+        probe,
+        order.pod_ip,
+        (&want.container_id, seconds(probe.timeout_seconds.max(1))),
+    );
+    Some(Scheduled {
+        probing: Arc::new(probing),
+        period,
+        news: order.news.clone(),
+        due: Instant::now() + wait,
+    })
+}
+
+/// A part of the period that differs from container to container and is the same every time.
+fn spread(container_id: &str, period: Duration) -> Duration {
+    let sum = container_id
+        .bytes()
+        .fold(0u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    let millis = u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1);
+    Duration::from_millis(sum % millis)
+}
+
+/// Turns the wheel for ever.
+pub(crate) async fn turn_wheel(probes: Probes) {
+    let mut tries: Branch<Key, ProbeResult> = Branch::default();
+    loop {
+        for (key, probing) in probes.take_due() {
+            let (runtime, prober) = (probes.runtime.clone(), probes.prober.clone());
+            let attempt = async move { probing.attempt(&*runtime, &*prober).await };
+            tries.start(key, "probe", attempt);
+        }
+        let due = probes.next_due();
+        tokio::select! {
+            (key, outcome) = tries.next() => {
+                let result = outcome.unwrap_or_else(|Panicked(why)| ProbeResult::Unknown(why));
+                probes.tried(key, result);
+            }
+            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            () = probes.changed.notified() => {}
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! How a probe or a hook reaches into a container: which address, port, path, command.
+//!
+//! Rule: values from the specification and the pod's address only; nothing is tried here. What
+//! cannot be made sense of says why, with the field's value.
+//!
+//! upstream: pkg/probe/http/request.go, pkg/probe/util.go
+
+use pod_lifecycle::ObservedPod;
+use pod_model::pod::Pod;
+use pod_model::pod::container::Container;
+use pod_model::pod::handler::{Action, HttpGetAction, UriScheme};
+use pod_model::pod::values::PortReference;
+use ports::probing::NetworkTry;
+
+/// The address by which the pod is reached.
+pub(crate) fn pod_ip(observed: &ObservedPod, host_ips: &[String], pod: &Pod) -> Option<String> {
+    if pod.spec.host_network {
+        return host_ips.first().cloned();
+    }
+    let ready = observed.sandboxes.iter().find(|sandbox| sandbox.ready)?;
+    ready.ips.first().cloned()
+}
+
+/// Who asks, for the user agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asker {
+    Probe,
+    Hook,
+}
+
+impl Asker {
+    fn user_agent(self) -> String {
+        match self {
+            Self::Probe => "kube-probe/1.36".to_owned(),
+            Self::Hook => "kube-lifecycle/1.36".to_owned(),
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Reach {
+    Exec(Vec<String>),
+    Network(NetworkTry),
+    Sleep(i64),
+}
+
+/// The way of `action` into `container`, whose pod has this address.
+pub(crate) fn reach(
+    action: Action<'_>,
+    container: &Container,
+    pod_ip: Option<&str>,
+    asker: Asker,
+) -> Result<Reach, String> {
+    let address = |host: &str| match (host, pod_ip) {
+        ("", Some(ip)) => Ok(ip.to_owned()),
+        ("", None) => Err("the pod has no address yet".to_owned()),
+        (host, _) => Ok(host.to_owned()),
+    };
+    Ok(match action {
+        Action::Exec(exec) => Reach::Exec(exec.command.iter().map(ToString::to_string).collect()),
+        Action::HttpGet(get) => {
+            let host = address(&get.host)?;
+            Reach::Network(http(get, host, port(&get.port, container)?, asker))
+        }
+        Action::TcpSocket(tcp) => {
+            let (host, port) = (address(&tcp.host)?, port(&tcp.port, container)?);
+            Reach::Network(NetworkTry::Tcp { host, port })
+        }
+        Action::Grpc(grpc) => Reach::Network(NetworkTry::Grpc {
+            host: address("")?,
+            port: port(&PortReference::Number(grpc.port), container)?,
+            service: grpc.service.as_deref().unwrap_or_default().to_owned(),
+            user_agent: asker.user_agent(),
+        }),
+        Action::Sleep(seconds) => Reach::Sleep(seconds.0),
+    })
+}
+
+fn http(get: &HttpGetAction, host: String, port: u16, asker: Asker) -> NetworkTry {
+    let headers = get.http_headers.iter();
+    let path =
+        if get.path.starts_with('/') { get.path.to_string() } else { format!("/{}", get.path) };
+    NetworkTry::Http {
+        scheme: if get.scheme == UriScheme::Https { "https" } else { "http" },
+        host,
+        port,
+        path,
+        headers: headers.map(|each| (each.name.to_string(), each.value.to_string())).collect(),
+        user_agent: asker.user_agent(),
+    }
+}
+
+fn port(reference: &PortReference, container: &Container) -> Result<u16, String> {
+    let number = match reference {
+        PortReference::Number(number) => *number,
+        PortReference::Name(name) => {
+            let named = container.ports.iter().find(|port| port.name == *name);
+            let named = named.map(|port| port.container_port);
+            match named.or_else(|| name.parse().ok()) {
+                Some(number) => number,
+                None => {
+                    return Err(format!(
+                        "couldn't find port: {name:?} in container {}",
+                        container.name
+                    ));
+                }
+            }
+        }
+    };
+    let sound = u16::try_from(number).ok().filter(|port| *port > 0);
+    sound.ok_or_else(|| format!("invalid port number: {number}"))
+}
+
+#[cfg(test)]
+mod tests;

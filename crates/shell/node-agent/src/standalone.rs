@@ -1,0 +1,170 @@
+//! The tasks that run pods, put together.
+//!
+//! Rule: wiring of the shell's own parts; which adapter serves a port is said in the binary.
+
+use crate::admission::Admissions;
+use crate::board::{Board, LocalStatus};
+use crate::clock::Clock;
+use crate::observed::{Observed, watch_pods};
+use crate::pods::supervisor::{ActivePods, supervise};
+use crate::pods::{PodContext, PodPorts, PodSettings, SavedMemories};
+use crate::probes::{Probes, turn_wheel};
+use crate::runtime_watch::RuntimeView;
+use crate::sources::{self, Merging, WantedPods};
+use crate::task_tree::TaskTree;
+use crate::termination::TerminationMessages;
+use crate::{cgroup_tree, garbage, images, memory_kills, node_state};
+use pod_manifest::static_pod::SourceKind;
+use ports::pod_host::MemoryKills;
+use ports::pod_sources::ManifestSource;
+use ports::{EventSink, LocalEndpoint};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, Notify, mpsc, watch};
+use tracing::error;
+
+/// Tellings that may wait to be merged.
+const TELLINGS: usize = 4;
+const SERVE_AGAIN: Duration = Duration::from_secs(5);
+
+/// What running pods is made of.
+pub struct PodParts {
+    pub ports: PodPorts,
+    pub settings: PodSettings,
+    pub sources: Vec<Box<dyn ManifestSource>>,
+    /// None where the kernel's messages cannot be read.
+    pub memory_kills: Option<Box<dyn MemoryKills>>,
+    /// Who else hears of events; None for nobody.
+    pub events: Option<Arc<dyn EventSink>>,
+    /// None where nobody at this machine may ask.
+    pub local: Option<Arc<dyn LocalEndpoint>>,
+}
+
+/// Starts every task that running pods takes.
+/// `look_again` is told when the runtime is heard of again.
+pub(crate) fn start(
+    tree: &mut TaskTree,
+    parts: PodParts,
+    view: &watch::Receiver<RuntimeView>,
+    look_again: Arc<Notify>,
+) {
+    start_with_clock(tree, parts, (view, look_again), &Clock::system());
+}
+
+fn start_with_clock(
+    tree: &mut TaskTree,
+    parts: PodParts,
+    (view, look_again): (&watch::Receiver<RuntimeView>, Arc<Notify>),
+    clock: &Clock,
+) {
+    let PodParts { ports, settings, sources, memory_kills, events, local } = parts;
+    let messages = TerminationMessages::new(ports.folders.clone());
+    let observed =
+        Observed::new(ports.runtime.clone(), messages.clone(), clock.clone(), look_again);
+    let board = Board::new(events);
+    let (images, orders) = images::images(ports.runtime.clone(), clock.clone());
+    let (node_sender, node) = watch::channel(node_state::unknown(&settings.lifecycle));
+    let probes = Probes::new(ports.runtime.clone(), ports.prober.clone());
+    let node_name = settings.lifecycle.node_name.clone();
+    let reading = settings.reading.clone();
+    let pulls = settings.pulls.clone();
+    let context = Arc::new(PodContext {
+        clock: clock.clone(),
+        observed: observed.clone(),
+        images,
+        probes: probes.clone(),
+        admissions: Admissions::new(settings.room.clone()),
+        board: board.clone(),
+        saved: SavedMemories::new(ports.records.clone()),
+        node,
+        settings: Arc::new(settings),
+        ports: ports.clone(),
+    });
+    let seen = observed.clone();
+    tree.start("observed-pods", move || watch_pods(seen.clone()));
+    let (port, node_view) = (ports.clone(), view.clone());
+    tree.start("node-state", move || {
+        node_state::follow(port.clone(), node_view.clone(), node_sender.clone())
+    });
+    let (runtime, orders) = (ports.runtime.clone(), Arc::new(Mutex::new(orders)));
+    tree.start("image-pulls", move || {
+        images::run_pulls(runtime.clone(), orders.clone(), pulls.clone())
+    });
+    tree.start("probes", move || turn_wheel(probes.clone()));
+    let tree_context = context.clone();
+    tree.start("cgroups", move || cgroup_tree::keep(tree_context.clone()));
+    if let Some(kills) = memory_kills {
+        let (kills, observed) = (Arc::new(Mutex::new(kills)), observed.clone());
+        tree.start("memory-kills", move || {
+            memory_kills::listen(kills.clone(), messages.clone(), observed.clone())
+        });
+    }
+    let wanted = start_sources(tree, &context, sources, reading);
+    let (active_sender, active) = watch::channel(ActivePods::default());
+    let pods_context = context.clone();
+    tree.start("pods", move || {
+        supervise(pods_context.clone(), wanted.clone(), active_sender.clone())
+    });
+    let garbage_context = context.clone();
+    tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
+    if let Some(endpoint) = local {
+        let api = Arc::new(LocalStatus { board, observed, runtime: view.clone(), node_name });
+        tree.start("local-endpoint", move || serve(endpoint.clone(), api.clone()));
+    }
+}
+
+fn start_sources(
+    tree: &mut TaskTree,
+    context: &Arc<PodContext>,
+    sources: Vec<Box<dyn ManifestSource>>,
+    reading: pod_desired::Reading,
+) -> watch::Receiver<WantedPods> {
+    let kinds = sources.iter().map(|source| match source.kind() {
+        "http" => SourceKind::Url,
+        _ => SourceKind::File,
+    });
+    let kinds: Vec<SourceKind> = kinds.collect();
+    let (tell, tellings) = mpsc::channel(TELLINGS);
+    let (wanted_sender, wanted) = watch::channel(WantedPods::default());
+    for (at, source) in sources.into_iter().enumerate() {
+        let name = if source.kind() == "http" { "source-url" } else { "source-file" };
+        let source = Arc::new(Mutex::new(source));
+        let tell = tell.clone();
+        tree.start(name, move || sources::listen(at, source.clone(), tell.clone()));
+    }
+    // Without a source nobody would hold the sender, and nothing would ever be told: that is right.
+    let merging = Merging {
+        reading,
+        kinds,
+        records: context.ports.records.clone(),
+        observed: context.observed.clone(),
+        clock: context.clock.clone(),
+        board: context.board.clone(),
+        tellings: Arc::new(Mutex::new(tellings)),
+        wanted: wanted_sender,
+    };
+    tree.start("sources", move || {
+        let (merging, _open) = (merging.clone(), tell.clone());
+        async move {
+            let _open = _open;
+            sources::merge(merging).await;
+        }
+    });
+    wanted
+}
+
+async fn serve(endpoint: Arc<dyn LocalEndpoint>, api: Arc<LocalStatus>) {
+    loop {
+        let why = endpoint.serve(api.clone()).await;
+        error!(
+            address = endpoint.address(),
+            err = why,
+            retry_in_seconds = SERVE_AGAIN.as_secs(),
+            "Cannot serve people at this machine"
+        );
+        tokio::time::sleep(SERVE_AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

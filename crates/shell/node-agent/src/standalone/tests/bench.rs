@@ -1,0 +1,185 @@
+//! An agent on fakes that can be ended and begun again over the same runtime and disk.
+
+use super::super::{PodParts, start_with_clock};
+use crate::clock::Clock;
+use crate::images::PullLimits;
+use crate::pods::{CgroupSettings, PodPorts, PodSettings};
+use crate::runtime_watch::{RuntimeView, watch_runtime};
+use crate::task_tree::TaskTree;
+use container_setup::inputs::NodeFacts;
+use node_policy::admission::NodeRoom;
+use node_policy::garbage::DeadLimits;
+use pod_desired::Reading;
+use pod_lifecycle::Settings;
+use pod_manifest::PodGates;
+use ports::local_api::{LocalApi, LocalEndpoint, LocalPod, LocalPodDetail};
+use ports::{ApiTime, PortFuture};
+use runtime_fake::{FakeHost, FakeRuntime, Script};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+const START: i64 = 1_700_000_000_000_000_000;
+
+/// Hands the agent's answers to the test.
+#[derive(Clone, Default)]
+struct Window(Arc<Mutex<Option<Arc<dyn LocalApi>>>>);
+
+impl LocalEndpoint for Window {
+    fn address(&self) -> String {
+        "window".to_owned()
+    }
+    fn serve(&self, api: Arc<dyn LocalApi>) -> PortFuture<'_, String> {
+        *self.0.lock().unwrap() = Some(api);
+        Box::pin(std::future::pending())
+    }
+}
+
+pub(super) struct Bench {
+    pub(super) runtime: FakeRuntime,
+    pub(super) host: FakeHost,
+    pub(super) script: Script,
+    pub(super) limits: PullLimits,
+    pub(super) max_pods: i64,
+    clock: Clock,
+    tree: Option<TaskTree>,
+    window: Window,
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        let clock = Clock::starting_at(ApiTime::from_nanos(START));
+        let time = clock.clone();
+        let runtime = FakeRuntime::new(move || time.now().nanos());
+        runtime.add_image("i:1");
+        Self {
+            runtime,
+            host: FakeHost::default(),
+            script: Script::default(),
+            limits: PullLimits { side_by_side: Some(1), per_second: 5, burst: 10 },
+            max_pods: 110,
+            clock,
+            tree: None,
+            window: Window::default(),
+        }
+    }
+
+    /// An agent with the manifests that the script tells.
+    pub(super) fn begin(&mut self) {
+        let host = Arc::new(self.host.clone());
+        let runtime = Arc::new(self.runtime.clone());
+        let ports = PodPorts {
+            runtime: runtime.clone(),
+            folders: host.clone(),
+            cgroups: host.clone(),
+            volumes: host.clone(),
+            records: host.clone(),
+            prober: host.clone(),
+            texts: host,
+        };
+        let lifecycle = Settings { node_name: "n".to_owned(), ..Settings::default() };
+        let settings = PodSettings {
+            reading: Reading { node_name: "n".to_owned(), gates: PodGates::default() },
+            lifecycle,
+            setup: NodeFacts::default(),
+            resolv_conf: String::new(),
+            host_ips: vec!["192.0.2.1".to_owned()],
+            room: NodeRoom { name: "n".to_owned(), pods: self.max_pods, ..NodeRoom::default() },
+            cgroups: CgroupSettings { per_qos: true, root: Vec::new(), enforced: None },
+            pulls: self.limits.clone(),
+            dead: DeadLimits::default(),
+        };
+        let parts = PodParts {
+            ports,
+            settings,
+            sources: vec![self.script.source("file")],
+            memory_kills: None,
+            events: None,
+            local: Some(Arc::new(self.window.clone())),
+        };
+        let mut tree = TaskTree::default();
+        let (sender, view) = watch::channel(RuntimeView::default());
+        let look_again = Arc::new(Notify::new());
+        let heard = look_again.clone();
+        tree.start("runtime-watch", move || {
+            watch_runtime(runtime.clone(), sender.clone(), heard.clone())
+        });
+        start_with_clock(&mut tree, parts, (&view, look_again), &self.clock);
+        self.tree = Some(tree);
+    }
+
+    /// Ends the agent as a kill does: nothing is waited for.
+    pub(super) async fn kill(&mut self) {
+        if let Some(tree) = self.tree.take() {
+            tree.end().await;
+        }
+        *self.window.0.lock().unwrap() = None;
+    }
+
+    pub(super) fn pods(&self) -> Vec<LocalPod> {
+        let api = self.window.0.lock().unwrap().clone();
+        api.map(|api| api.pods().pods).unwrap_or_default()
+    }
+
+    pub(super) fn api(&self) -> Arc<dyn LocalApi> {
+        self.window.0.lock().unwrap().clone().unwrap()
+    }
+
+    /// The only pod that there is.
+    pub(super) fn pod(&self) -> Option<LocalPod> {
+        let pods = self.pods();
+        assert!(pods.len() < 2, "{pods:?}");
+        pods.into_iter().next()
+    }
+
+    pub(super) fn detail(&self) -> LocalPodDetail {
+        let uid = self.pod().unwrap().uid;
+        self.api().pod(&uid).unwrap()
+    }
+
+    pub(super) fn reasons(&self) -> Vec<String> {
+        self.detail().events.into_iter().map(|event| event.reason).collect()
+    }
+
+    /// Waits on the paused clock until something holds; how long that took.
+    pub(super) async fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) -> Duration {
+        let began = Instant::now();
+        while !holds(self) {
+            assert!(
+                began.elapsed() < Duration::from_secs(3600),
+                "{what} did not come\ncalls {:#?}\npods {:#?}",
+                self.runtime.calls(),
+                self.pods()
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        began.elapsed()
+    }
+
+    pub(super) async fn until_running(&self) -> Duration {
+        self.until("a running pod", |bench| bench.phase().as_deref() == Some("Running")).await
+    }
+
+    pub(super) fn phase(&self) -> Option<String> {
+        let pod = self.pod()?;
+        pod.object.pointer("/status/phase")?.as_str().map(str::to_owned)
+    }
+
+    /// A field of the only pod's status.
+    pub(super) fn status(&self, pointer: &str) -> serde_json::Value {
+        let pod = self.pod().map(|pod| pod.object).unwrap_or_default();
+        pod.pointer(&format!("/status{pointer}")).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn calls_of(&self, call: &str) -> Vec<String> {
+        self.runtime.calls().into_iter().filter(|made| made.starts_with(call)).collect()
+    }
+}
+
+pub(super) fn pod(name: &str, rest: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  containers:\n  \
+         - {{name: main, image: 'i:1', imagePullPolicy: IfNotPresent{rest}}}\n"
+    )
+}

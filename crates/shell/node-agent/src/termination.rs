@@ -1,0 +1,98 @@
+//! What exited containers left behind: read once each, from their message file or their log.
+//!
+//! Rule: the first reading of a container counts and is kept as long as the runtime has it, so that
+//! a log that is rotated or a file that is changed later says nothing new. Where and how much is
+//! decided in `container-setup`.
+
+use container_setup::termination::{FILE_CAP, LOG_TAIL, Readings, Sources, message, sources};
+use pod_lifecycle::{MemoryKillNote, ObservedPod};
+use ports::pod_host::PodFolders;
+use ports::runtime_objects::{ContainerRecord, ContainerState};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+const LONGEST_READ: Duration = Duration::from_secs(10);
+
+/// Cheap to clone; all clones share what was read.
+#[derive(Clone)]
+pub(crate) struct TerminationMessages {
+    folders: Arc<dyn PodFolders>,
+    /// By container id.
+    known: Arc<Mutex<HashMap<String, String>>>,
+    kills: Arc<Mutex<HashMap<String, MemoryKillNote>>>,
+}
+
+impl TerminationMessages {
+    pub(crate) fn new(folders: Arc<dyn PodFolders>) -> Self {
+        Self { folders, known: Arc::default(), kills: Arc::default() }
+    }
+
+    /// Puts what is known of the pod's exited containers into the observation.
+    pub(crate) async fn fill_in(&self, pod: &mut ObservedPod) {
+        for container in &mut pod.containers {
+            let id = container.record.id.clone();
+            container.memory_kill = self.kill(&id);
+            if container.record.state != ContainerState::Exited {
+                continue;
+            }
+            let known = self.lock(&self.known).get(&id).cloned();
+            let text = match known {
+                Some(text) => text,
+                None => {
+                    let text = self.read(&container.record).await;
+                    self.lock(&self.known).insert(id, text.clone());
+                    text
+                }
+            };
+            container.termination_message = Some(text).filter(|text| !text.is_empty());
+        }
+    }
+
+    /// A process of this container was killed for memory.
+    pub(crate) fn note_kill(&self, container_id: &str, note: MemoryKillNote) {
+        self.lock(&self.kills).insert(container_id.to_owned(), note);
+    }
+
+    fn kill(&self, id: &str) -> Option<MemoryKillNote> {
+        self.lock(&self.kills).get(id).cloned()
+    }
+
+    /// Forgets containers that the runtime does not have any more.
+    pub(crate) fn keep_only(&self, ids: &BTreeSet<String>) {
+        self.lock(&self.known).retain(|id, _| ids.contains(id));
+        self.lock(&self.kills).retain(|id, _| ids.contains(id));
+    }
+
+    fn lock<'a, T>(&self, held: &'a Mutex<T>) -> std::sync::MutexGuard<'a, T> {
+        held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read(&self, record: &ContainerRecord) -> String {
+        let sources: Sources = sources(record);
+        let file = match &sources.file {
+            Some(path) => self.tail(path, FILE_CAP).await.transpose(),
+            None => None,
+        };
+        let is_empty = !matches!(&file, Some(Ok(bytes)) if !bytes.is_empty());
+        let log = match sources.log.as_ref().filter(|_| is_empty) {
+            Some(path) => match self.tail(path, LOG_TAIL).await {
+                Ok(bytes) => {
+                    let bytes = bytes.unwrap_or_default();
+                    let is_whole = bytes.len() < LOG_TAIL;
+                    Some(Ok((bytes, is_whole)))
+                }
+                Err(why) => Some(Err(why)),
+            },
+            None => None,
+        };
+        message(record, &sources, &Readings { file, log })
+    }
+
+    async fn tail(&self, path: &str, most: usize) -> Result<Option<Vec<u8>>, String> {
+        match tokio::time::timeout(LONGEST_READ, self.folders.read_tail(path, most)).await {
+            Ok(read) => read.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("it could not be read within {LONGEST_READ:?}")),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! A pod's volumes: from its specification to folders that containers can mount.
+//!
+//! Rules: each volume is set up on its own, a failed one is tried again with growing pauses and
+//! delays only its pod; a kind that this agent does not serve yet says so and is asked for again,
+//! for nothing else could be done. Which kinds there are is in `wanted`; how they are made is the
+//! driver's business.
+
+use crate::back_off::BackOff;
+use container_setup::inputs::ReadyVolume;
+use pod_lifecycle::{EventKind, PodEvent};
+use pod_model::pod::resources::{MEMORY, effective_limits};
+use pod_model::pod::security::FsGroupChangePolicy;
+use pod_model::pod::{Pod, Volume, VolumeSource};
+use ports::pod_host::{HostVolume, VolumeDriver, VolumeOwnership};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LONGEST_RETRY: Duration = Duration::from_secs(122);
+/// The driver's own deadlines are shorter.
+const LONGEST_SET_UP: Duration = Duration::from_secs(600);
+
+/// By name.
+pub(crate) type ReadyVolumes = BTreeMap<String, ReadyVolume>;
+
+/// What the worker hears.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum VolumeNews {
+    Ready(ReadyVolumes),
+    /// Some are not there; tried again by itself.
+    Failed {
+        message: String,
+        event: PodEvent,
+    },
+}
+
+/// A volume as the driver wants it, or why it cannot be had.
+fn wanted(pod: &Pod, volume: &Volume) -> Result<(HostVolume, VolumeOwnership), String> {
+    let name = volume.name.to_string();
+    match &volume.source {
+        None => Ok((HostVolume::EmptyDirectory { name }, ownership(pod))),
+        Some(VolumeSource::EmptyDir(empty)) => {
+            let size = empty.size_limit.as_ref().and_then(|size| u64::try_from(size.value()).ok());
+            let made = match empty.medium.as_str() {
+                "" => HostVolume::EmptyDirectory { name },
+                "Memory" => HostVolume::MemoryDirectory {
+                    name,
+                    size: memory_size(pod, size),
+                    huge_page_size: None,
+                },
+                medium if medium.starts_with("HugePages") => HostVolume::MemoryDirectory {
+                    name,
+                    size,
+                    huge_page_size: Some(huge_page_size(pod, medium)?),
+                },
+                medium => return Err(format!("volume {name:?}: unknown medium {medium:?}")),
+            };
+            Ok((made, ownership(pod)))
+        }
+        Some(VolumeSource::HostPath(host)) => {
+            let kind = host.kind.as_ref().map(ToString::to_string).unwrap_or_default();
+            let path = host.path.to_string();
+            // The host's own files keep their owner, whatever fsGroup says.
+            Ok((HostVolume::HostPath { name, path, kind }, VolumeOwnership::default()))
+        }
+        Some(other) => Err(format!(
+            "volume {name:?} is of kind {}, which this agent does not serve yet",
+            other.field()
+        )),
+    }
+}
+
+fn ownership(pod: &Pod) -> VolumeOwnership {
+    let context = pod.spec.security_context.as_deref();
+    let policy = context.and_then(|context| context.fs_group_change_policy.as_ref());
+    VolumeOwnership {
+        group: context.and_then(|context| context.fs_group),
+        only_when_root_differs: policy == Some(&FsGroupChangePolicy::OnRootMismatch),
+    }
+}
+
+/// What memory may hold: what was said, but no more than the pod may use.
+/// upstream: pkg/volume/emptydir calculateEmptyDirMemorySize
+fn memory_size(pod: &Pod, said: Option<u64>) -> Option<u64> {
+    let limits = effective_limits(&pod.spec);
+    let every_container_is_limited = pod.spec.resources.is_some()
+        || pod.spec.containers.iter().all(|each| each.resources.limits.contains(MEMORY));
+    let limit = limits.get(MEMORY).filter(|_| every_container_is_limited);
+    let limit =
+        limit.and_then(|limit| u64::try_from(limit.value()).ok()).filter(|bytes| *bytes > 0);
+    let said = said.filter(|bytes| *bytes > 0);
+    match (said, limit) {
+        (Some(said), Some(limit)) => Some(said.min(limit)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// `HugePages-2Mi` names the size; `HugePages` alone means the only one that the pod asks for.
+fn huge_page_size(pod: &Pod, medium: &str) -> Result<String, String> {
+    if let Some(size) = medium.strip_prefix("HugePages-") {
+        return Ok(size.to_owned());
+    }
+    let limits = effective_limits(&pod.spec);
+    let sizes: Vec<&str> =
+        limits.keys().filter_map(|name| name.strip_prefix("hugepages-")).collect();
+    match sizes.as_slice() {
+        [one] => Ok((*one).to_owned()),
+        [] => Err("medium HugePages, but no container asks for huge pages".to_owned()),
+        _ => Err("medium HugePages needs a page size: the pod asks for several".to_owned()),
+    }
+}
+
+/// Names of the volumes that the pod has.
+pub(crate) fn names(pod: &Pod) -> Vec<String> {
+    pod.spec.volumes.iter().map(|volume| volume.name.to_string()).collect()
+}
+
+/// Sets up every volume of the pod, however long it takes, and tells of it.
+pub(crate) async fn set_up(
+    driver: Arc<dyn VolumeDriver>,
+    pod: Arc<Pod>,
+    news: mpsc::Sender<VolumeNews>,
+) {
+    let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
+    let mut ready = ReadyVolumes::new();
+    loop {
+        let mut failures = Vec::new();
+        for volume in &pod.spec.volumes {
+            if ready.contains_key(&*volume.name) {
+                continue;
+            }
+            match set_up_one(&*driver, &pod, volume).await {
+                Ok(made) => {
+                    ready.insert(volume.name.to_string(), made);
+                }
+                Err(why) => failures.push((volume.name.to_string(), why)),
+            }
+        }
+        let Some((name, why)) = failures.first() else {
+            let _ = news.send(VolumeNews::Ready(ready)).await;
+            return;
+        };
+        let text = format!("MountVolume.SetUp failed for volume {name:?} : {why}");
+        let event = PodEvent {
+            kind: EventKind::Warning,
+            reason: "FailedMount".to_owned(),
+            message: text,
+            field_path: None,
+        };
+        let texts: Vec<&str> = failures.iter().map(|(_, why)| why.as_str()).collect();
+        let _ = news.send(VolumeNews::Failed { message: texts.join("; "), event }).await;
+        tokio::time::sleep(back_off.pause()).await;
+    }
+}
+
+async fn set_up_one(
+    driver: &dyn VolumeDriver,
+    pod: &Pod,
+    volume: &Volume,
+) -> Result<ReadyVolume, String> {
+    let (made, ownership) = wanted(pod, volume)?;
+    let call = driver.set_up(&pod.metadata.uid, &made, &ownership);
+    match tokio::time::timeout(LONGEST_SET_UP, call).await {
+        Ok(Ok(path)) => Ok(ReadyVolume {
+            path: path.display().to_string(),
+            selinux_relabel: !matches!(made, HostVolume::HostPath { .. }),
+            ..ReadyVolume::default()
+        }),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("it was not ready within {LONGEST_SET_UP:?}")),
+    }
+}

@@ -1,0 +1,62 @@
+//! What fits together and what does not.
+
+use pod_model::parse_cidr;
+
+use super::*;
+
+fn range(text: &str, node_mask: u8) -> ClusterRange {
+    ClusterRange { range: parse_cidr(text).expect("a range"), node_mask }
+}
+
+fn with_ranges(cluster: Vec<ClusterRange>) -> ControllerConfig {
+    let ranges = Some(RangesConfig { cluster, service: Vec::new() });
+    ControllerConfig { ranges, ..ControllerConfig::default() }
+}
+
+#[test]
+fn the_defaults_are_upstream_s() {
+    let checked = check(ControllerConfig::default()).expect("sound");
+    assert_eq!(checked.settings, Settings::default());
+    assert!(checked.pools.is_empty() && checked.leader.is_none());
+}
+
+#[test]
+fn what_cannot_work_is_refused_by_name() {
+    let leader = |change: fn(&mut LeaderConfig)| {
+        let mut leader = LeaderConfig::new("me");
+        change(&mut leader);
+        ControllerConfig { leader: Some(leader), ..ControllerConfig::default() }
+    };
+    let health = |change: fn(&mut HealthConfig)| {
+        let mut config = ControllerConfig::default();
+        change(&mut config.health);
+        config
+    };
+    let rows = [
+        (leader(|it| it.identity.clear()), "our identity must not be empty"),
+        (leader(|it| it.renew_deadline = it.lease_duration), "must be greater than renew deadline"),
+        (health(|it| it.monitor_grace = Duration::ZERO), "node monitor grace period is 0ns"),
+        (health(|it| it.unhealthy_zone_share = 1.5), "unhealthy zone threshold is 1.5"),
+        (health(|it| it.eviction_rate = f64::NAN), "node eviction rate is NaN"),
+        (health(|it| it.secondary_eviction_rate = -1.0), "secondary node eviction rate is -1"),
+        (with_ranges(Vec::new()), "there are 0"),
+        (with_ranges(vec![range("10.0.0.0/8", 24), range("10.0.0.0/8", 24)]), "there are 2"),
+        (with_ranges(vec![range("10.0.0.0/24", 16)]), "smaller than the range's own"),
+    ];
+    for (config, expected) in rows {
+        let error = check(config).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error:?} does not say {expected:?}");
+    }
+}
+
+#[test]
+fn two_families_make_two_pools_and_a_short_grace_settles_sooner() {
+    let both = vec![range("10.0.0.0/16", 24), range("fd00::/56", 64)];
+    let mut config = with_ranges(both);
+    config.health.monitor_grace = Duration::from_secs(8);
+    config.health.monitor_period = Duration::from_secs(1);
+    let checked = check(config).expect("sound");
+    assert_eq!(checked.pools.len(), 2);
+    assert_eq!(checked.settings.settling, Duration::from_secs(4));
+    assert_eq!(checked.settings.largest_gap, Duration::from_secs(2));
+}

@@ -1,0 +1,361 @@
+//! The task that owns everything that is known.
+//!
+//! Rule: one owner, no locks: feeds, outcomes of writes, questions and timers come to it one at a
+//! time. Nothing is decided before nodes, leases and pods were each listed once, and nobody is
+//! judged while the watch of leases has something left to tell. Decides nothing itself: it asks
+//! `node-health` and carries.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use node_health::cidr::Ranges;
+use node_health::lifecycle::NodeLifecycle;
+use node_health::no_execute::Evictions;
+use node_health::pod_cleanup::PodCleanup;
+use node_health::{Moment, NodeId};
+use ports::cluster_api::Selection;
+use ports::cluster_objects::{Lease, Node, Pod};
+use ports::{FeedEvent, ObjectFeed};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, sleep_until};
+use tracing::{error, info};
+
+use crate::controller::{Question, Shared};
+use crate::gate::Gate;
+use crate::names::Names;
+use crate::pods::Pods;
+use crate::sight::Sight;
+use crate::uid::Uid;
+use crate::writes::node::LEASES;
+use crate::writes::{Done, Write, perform};
+
+mod acting;
+mod cleanup;
+mod cloud;
+mod explain;
+mod feeds;
+mod outcomes;
+mod queue;
+mod ranges;
+
+use queue::WriteQueue;
+
+const FIRST_RESTART: Duration = Duration::from_secs(1);
+const LONGEST_RESTART: Duration = Duration::from_secs(60);
+/// Many changes at once are judged together.
+const BATCH: Duration = Duration::from_millis(100);
+/// What is proven is told to the decisions in steps of this size.
+const PROOF: Duration = Duration::from_secs(1);
+/// No two looks are closer than this, unless something came.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// How many events are taken before anything else has its turn.
+const MOST_EVENTS: usize = 4096;
+
+/// Runs the engine until it is dropped; after a panic it begins anew, with empty hands.
+pub(crate) async fn keep_running(shared: Arc<Shared>) {
+    let mut pause = FIRST_RESTART;
+    loop {
+        let began = tokio::time::Instant::now();
+        let mut tasks = JoinSet::new();
+        let events = shared.events.clone();
+        let (api, deadline) = (shared.api.clone(), shared.checked.config.writes.deadline);
+        tasks.spawn(Engine::new(shared.clone()).run());
+        tasks.spawn(async move { events.deliver(api, deadline).await });
+        let ended = tasks.join_next().await;
+        if began.elapsed() > LONGEST_RESTART {
+            pause = FIRST_RESTART;
+        }
+        if let Some(Err(problem)) = ended {
+            error!(err = %problem, "The node controller panicked and will be started again");
+        }
+        tasks.shutdown().await;
+        shared.counters.synced(false);
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_RESTART);
+    }
+}
+
+/// One list after the other of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Listing {
+    number: u32,
+    complete: bool,
+}
+
+struct Feeds {
+    nodes: Box<dyn ObjectFeed<Node>>,
+    leases: Box<dyn ObjectFeed<Lease>>,
+    pods: Box<dyn ObjectFeed<Pod>>,
+}
+
+impl Feeds {
+    fn open(shared: &Shared) -> Self {
+        Self {
+            nodes: shared.api.watch_nodes(Selection::default()),
+            leases: Self::leases(shared),
+            pods: shared.api.watch_pods(Selection::default()),
+        }
+    }
+
+    fn leases(shared: &Shared) -> Box<dyn ObjectFeed<Lease>> {
+        shared.api.watch_leases(Selection::in_namespace(LEASES))
+    }
+}
+
+/// Something that one of the feeds told.
+enum News {
+    Node(FeedEvent<Node>),
+    Lease(FeedEvent<Lease>),
+    Pod(FeedEvent<Pod>),
+}
+
+/// The owner.
+struct Engine {
+    shared: Arc<Shared>,
+    gate: Gate,
+    names: Names,
+    pods: Pods,
+    node_list: Listing,
+    lease_list: Listing,
+    pod_list: Listing,
+    sight: Sight,
+    reopen_leases: bool,
+    lifecycle: NodeLifecycle,
+    evictions: Evictions,
+    ranges: Option<Ranges>,
+    /// Ranges of nodes in the first list, until all are known.
+    listed_ranges: BTreeMap<NodeId, Vec<String>>,
+    without_range: BTreeSet<NodeId>,
+    cleanup: PodCleanup,
+    clearing: HashSet<Uid>,
+    looking_for: bool,
+    queue: WriteQueue,
+    writes: JoinSet<Done>,
+    /// Outcomes that are told to the decisions later, so that they do not try again at once.
+    later: BTreeMap<(Moment, u64), Done>,
+    laters: u64,
+    /// The API server is in trouble: nothing is sent before this moment.
+    hold_until: Moment,
+    troubles: u32,
+    changed: bool,
+    last_tick: Moment,
+    ticked_through: Option<Moment>,
+    next_cleanup: Moment,
+    next_cloud: Moment,
+    next_addresses: Moment,
+    next_publish: Moment,
+    asking_cloud: BTreeSet<NodeId>,
+    cursor: usize,
+}
+
+impl Engine {
+    fn new(shared: Arc<Shared>) -> Self {
+        let now = shared.clock.now();
+        let checked = &shared.checked;
+        let cleanup = checked.config.pod_cleanup;
+        let settings = checked.settings;
+        Self {
+            gate: Gate::new(shared.clone()),
+            names: Names::default(),
+            pods: Pods::default(),
+            node_list: Listing::default(),
+            lease_list: Listing::default(),
+            pod_list: Listing::default(),
+            sight: Sight::new(settings.largest_gap * 3 / 10),
+            reopen_leases: false,
+            lifecycle: NodeLifecycle::new(settings),
+            evictions: Evictions::new(checked.config.toleration_comparisons),
+            ranges: None,
+            listed_ranges: BTreeMap::new(),
+            without_range: BTreeSet::new(),
+            cleanup: PodCleanup::new(cleanup.terminated_threshold)
+                .with_quarantine(cleanup.quarantine),
+            clearing: HashSet::new(),
+            looking_for: false,
+            queue: WriteQueue::default(),
+            writes: JoinSet::new(),
+            later: BTreeMap::new(),
+            laters: 0,
+            hold_until: now,
+            troubles: 0,
+            changed: false,
+            last_tick: now,
+            ticked_through: None,
+            next_cleanup: now,
+            next_cloud: now,
+            next_addresses: now.after(checked.config.cloud_update_period),
+            next_publish: now,
+            asking_cloud: BTreeSet::new(),
+            cursor: 0,
+            shared,
+        }
+    }
+
+    async fn run(mut self) {
+        let shared = self.shared.clone();
+        let mut questions = shared.questions.lock().await;
+        let mut feeds = Feeds::open(&shared);
+        info!("The node controller begins; listing nodes, leases and pods");
+        loop {
+            self.start_writes();
+            let wake = shared.clock.instant_of(self.next_wake());
+            tokio::select! {
+                biased;
+                Some(done) = self.writes.join_next(), if !self.writes.is_empty() => {
+                    self.joined(done);
+                }
+                news = Self::next_news(&mut feeds) => self.take(news),
+                Some(question) = questions.recv() => self.answer(question),
+                () = sleep_until(wake) => {}
+            }
+            self.drain(&mut feeds).await;
+            self.settle();
+            if std::mem::take(&mut self.reopen_leases) {
+                info!("The watch of leases missed renewals; opening it anew");
+                feeds.leases = Feeds::leases(&shared);
+            }
+        }
+    }
+
+    /// Leases first: they are what keeps nodes alive.
+    async fn next_news(feeds: &mut Feeds) -> News {
+        tokio::select! {
+            biased;
+            event = feeds.leases.next() => News::Lease(event),
+            event = feeds.nodes.next() => News::Node(event),
+            event = feeds.pods.next() => News::Pod(event),
+        }
+    }
+
+    /// Takes what has already come, so that nobody is judged while his news waits at the door.
+    async fn drain(&mut self, feeds: &mut Feeds) {
+        let mut quiet = 0;
+        for _ in 0..MOST_EVENTS {
+            let news = tokio::select! {
+                biased;
+                news = Self::next_news(feeds) => Some(news),
+                () = std::future::ready(()) => None,
+            };
+            match news {
+                Some(news) => {
+                    quiet = 0;
+                    self.take(news);
+                }
+                // Whoever fills the feed gets a chance to, once.
+                None if quiet == 0 => {
+                    quiet = 1;
+                    tokio::task::yield_now().await;
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn take(&mut self, news: News) {
+        match news {
+            News::Lease(event) => self.lease_event(event),
+            News::Node(event) => self.node_event(event),
+            News::Pod(event) => self.pod_event(event),
+        }
+    }
+
+    fn answer(&mut self, question: Question) {
+        let found = self.explain(&question.node);
+        // Whoever asked may have gone.
+        let _ = question.answer.send(found);
+    }
+
+    fn now(&self) -> Moment {
+        self.shared.clock.now()
+    }
+
+    fn synced(&self) -> bool {
+        self.node_list.complete && self.lease_list.complete && self.pod_list.complete
+    }
+
+    /// When the decisions want to be asked.
+    fn due(&self) -> Option<Moment> {
+        let settled = self.lifecycle.attention().settled_at();
+        let evictions = self.evictions.next_wake().map(|when| when.max(settled));
+        let evictions = evictions.filter(|_| self.shared.checked.config.enabled.taint_eviction);
+        self.lifecycle.next_wake().into_iter().chain(evictions).min()
+    }
+
+    /// When there is something to do, if nothing comes.
+    fn next_wake(&self) -> Moment {
+        let now = self.now();
+        let gap = self.shared.checked.settings.largest_gap;
+        let mut wakes = vec![self.last_tick.after(gap / 2).max(now.after(BATCH))];
+        wakes.extend(self.later.keys().next().map(|(when, _)| *when));
+        if !self.queue.is_empty() && self.writes.len() < self.room() {
+            wakes.push(self.hold_until);
+        }
+        if self.synced() {
+            if self.changed && self.sight.proven().is_some() {
+                wakes.push(self.last_tick.after(BATCH));
+            }
+            let due = self.due();
+            // What is due and could not be done waits for a proof, not for a timer.
+            wakes.extend(due.map(|due| if due > now { due } else { now.after(BATCH) }));
+            if self.names.len() > 0 {
+                wakes.extend(self.sight.ask_at(due.is_some_and(|due| due <= now)));
+            }
+            wakes.push(self.next_publish);
+            wakes.extend(self.cleanup_wake());
+            wakes.extend(self.cloud_wake());
+        }
+        // A mistake above must cost latency, not a processor.
+        wakes.into_iter().min().unwrap_or(now).max(now.after(SHORTEST))
+    }
+
+    /// Asks the decisions what is due.
+    fn settle(&mut self) {
+        let now = self.now();
+        self.deliver_later(now);
+        if !self.synced() {
+            return;
+        }
+        let due = self.due().is_some_and(|due| due <= now);
+        if self.names.len() > 0 && self.sight.ask_at(due).is_some_and(|when| when <= now) {
+            self.look_live(now);
+        }
+        self.tick(now, due);
+        self.clean_up(now);
+        self.ask_cloud(now);
+        self.publish(now);
+    }
+
+    fn tick(&mut self, now: Moment, due: bool) {
+        let Some(proven) = self.sight.proven() else { return };
+        let waited = now.since(self.last_tick);
+        let gap = self.shared.checked.settings.largest_gap;
+        let advanced = self.ticked_through < Some(proven);
+        // A proof that comes without a lease's event is known to nobody but us.
+        let news = self.ticked_through.is_none_or(|through| proven.since(through) >= PROOF);
+        let useful = news
+            || (due && (advanced || waited >= BATCH))
+            || (self.changed && waited >= BATCH)
+            || waited >= gap / 2;
+        if !useful {
+            return;
+        }
+        self.last_tick = now;
+        self.ticked_through = Some(proven);
+        self.changed = false;
+        let actions = self.lifecycle.tick(now, proven);
+        self.act(actions);
+        self.send_away(now);
+        self.shared.counters.all_nodes_looked_at(self.now().since(now));
+    }
+
+    /// Reads some leases past the watch.
+    fn look_live(&mut self, now: Moment) {
+        const SAMPLE: usize = 8;
+        let (nodes, next) = self.names.some(self.cursor, SAMPLE);
+        self.cursor = next;
+        let nodes = nodes.into_iter().filter_map(|node| self.target(node)).collect();
+        self.sight.ask(now);
+        self.writes.spawn(perform(self.gate.clone(), Write::Probe { nodes }));
+    }
+}

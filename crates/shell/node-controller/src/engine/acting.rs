@@ -1,0 +1,254 @@
+//! From what was decided to what is sent.
+//!
+//! Rule: what waited for its turn is looked at once more before it leaves: the version it was
+//! decided on, the node's silence, our right to act. What no longer holds goes back as failed, and
+//! is decided anew.
+
+use node_health::health::{NodeEvent, PodReadiness, pod_to_be_marked};
+use node_health::lifecycle::{Action, Outcome, WriteKind};
+use node_health::no_execute::{EVENT_REASON, PodAction, Verdict, cancel_message, judge};
+use node_health::taints::TaintPatch;
+use node_health::{Moment, NodeId, PodId};
+use pod_model::TaintEffect;
+
+use super::Engine;
+use super::queue::Pending;
+use crate::events::{About, Said};
+use crate::pods::PodEntry;
+use crate::uid::Uid;
+use crate::writes::{Confirm, PodTarget, Target, Write, perform};
+
+const COMPONENT: &str = "node-controller";
+
+pub(super) fn pod_target(pod: PodId, entry: &PodEntry) -> PodTarget {
+    PodTarget {
+        pod,
+        uid: entry.uid.clone(),
+        namespace: entry.namespace.clone(),
+        name: entry.name.clone(),
+        version: entry.version,
+    }
+}
+
+impl Engine {
+    pub(super) fn target(&self, node: NodeId) -> Option<Target> {
+        let known = self.names.known(node)?;
+        let version = match &known.odd_version {
+            Some(text) => text.to_string(),
+            None => self.lifecycle.facts(node)?.version.to_string(),
+        };
+        Some(Target {
+            node,
+            incarnation: self.names.incarnation(node)?,
+            name: self.names.name(node)?.clone(),
+            uid: known.uid.clone(),
+            version,
+        })
+    }
+
+    /// Whether an outcome is about the node that we know by this handle now.
+    pub(super) fn is_current(&self, target: &Target) -> bool {
+        self.names.incarnation(target.node) == Some(target.incarnation)
+    }
+
+    pub(super) fn tell_node(&self, node: NodeId, event: NodeEvent) {
+        let (Some(name), Some(known)) = (self.names.name(node), self.names.known(node)) else {
+            return;
+        };
+        let about = About::node(name, &known.uid.to_string());
+        let message = event.message(name);
+        self.shared.events.tell(&about, Said::normal(COMPONENT, event.reason(), message));
+    }
+
+    /// Takes what the decisions about nodes want.
+    pub(super) fn act(&mut self, actions: Vec<Action>) {
+        if !self.shared.checked.config.enabled.node_lifecycle {
+            return;
+        }
+        for action in actions {
+            match action {
+                Action::Tell { node, event } => self.tell_node(node, event),
+                action => self.queue.push(Pending::Action(action)),
+            }
+        }
+    }
+
+    pub(super) fn pod_actions(&mut self, actions: Vec<PodAction>) {
+        for action in actions {
+            // Deletions come from the clock alone.
+            let PodAction::TellCancelled(pod) = action else { continue };
+            let Some(entry) = self.pods.get(pod) else { continue };
+            let about = About::pod(&pod_target(pod, entry));
+            let message = cancel_message(&entry.full_name());
+            let said = Said::normal("taint-eviction-controller", EVENT_REASON, message);
+            self.shared.events.tell(&about, said);
+        }
+    }
+
+    /// Pods whose time is over, node by node.
+    pub(super) fn send_away(&mut self, now: Moment) {
+        if !self.shared.checked.config.enabled.taint_eviction {
+            return;
+        }
+        let due = self.evictions.due(now, self.lifecycle.attention());
+        let mut by_node = std::collections::BTreeMap::<NodeId, Vec<_>>::new();
+        for action in due {
+            let PodAction::Delete(pod) = action else { continue };
+            let Some(entry) = self.pods.get(pod) else { continue };
+            let Some(node) = entry.node else { continue };
+            by_node.entry(node).or_default().push((pod, entry.uid.clone(), now));
+        }
+        for (node, pods) in by_node {
+            self.queue.push(Pending::Evict(node, pods));
+        }
+    }
+
+    pub(super) fn must_be_marked(&self, pod: PodId, node: NodeId) -> bool {
+        let Some(entry) = self.pods.get(pod) else { return false };
+        let node_ready = self.lifecycle.node_ready(node);
+        self.shared.checked.config.enabled.node_lifecycle
+            && !entry.terminating
+            && pod_to_be_marked(PodReadiness { ready: entry.ready, node_ready })
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.shared.checked.config.writes.at_once.max(1)
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub(super) fn start_writes(&mut self) {
+        let now = self.now();
+        while self.writes.len() < self.room() && now >= self.hold_until {
+            let Some(pending) = self.queue.pop() else { return };
+            let node = pending.writes_to();
+            match self.prepare(now, pending) {
+                Some(write) => {
+                    self.writes.spawn(perform(self.gate.clone(), write));
+                }
+                None => {
+                    if let Some(node) = node {
+                        self.queue.free(node);
+                    }
+                }
+            }
+        }
+    }
+
+    fn prepare(&mut self, now: Moment, pending: Pending) -> Option<Write> {
+        match pending {
+            Pending::Action(action) => self.prepare_action(now, action),
+            Pending::Range(node) => {
+                let ranges = self.ranges.as_ref()?.pending(node)?;
+                Some(Write::Range { target: self.target(node)?, ranges })
+            }
+            Pending::MarkPod(pod, uid) => {
+                let entry = self.pods.get(pod).filter(|entry| entry.uid == uid)?;
+                let node = entry.node.filter(|node| self.must_be_marked(pod, *node))?;
+                let pods = vec![pod_target(pod, entry)];
+                Some(Write::MarkPods { target: self.target(node)?, pods, whole: false })
+            }
+            Pending::Evict(node, pods) => self.prepare_eviction(now, node, pods),
+            Pending::Clear(delete, uid) => self.prepare_clearing(&delete, &uid),
+            Pending::Cloud(node, task) => {
+                let Some(target) = self.target(node) else {
+                    self.asking_cloud.remove(&node);
+                    return None;
+                };
+                Some(Write::Cloud { target, task })
+            }
+        }
+    }
+
+    fn prepare_action(&mut self, now: Moment, action: Action) -> Option<Write> {
+        match action {
+            Action::Tell { .. } => None,
+            Action::WriteConditions { node, version, writes } => {
+                let holds = self.lifecycle.is_silent(node)
+                    && self.lifecycle.attention().may_act(now)
+                    && self.is_version(node, version);
+                if !holds {
+                    return self.take_back(now, node, WriteKind::Conditions);
+                }
+                let renewed = self.lifecycle.renewed(node);
+                let confirm = (!self.sight.is_lively(now)).then_some(Confirm { renewed });
+                Some(Write::Conditions { target: self.target(node)?, writes, confirm })
+            }
+            Action::PatchTaints { node, version, patch } => {
+                let may = !patch.evicts() || self.lifecycle.attention().may_act(now);
+                let odd = self.names.known(node).is_some_and(|known| known.odd_taints);
+                if !may || odd || !self.is_version(node, version) {
+                    return self.take_back(now, node, WriteKind::Taints);
+                }
+                let known = self.lifecycle.facts(node)?.taints.clone();
+                let wanted = patch.apply(&known);
+                let gives_up = patch.evicts() && !is_swap(&patch);
+                Some(Write::Taints { target: self.target(node)?, wanted, known, gives_up })
+            }
+            Action::SetLabels { node, version, labels } => {
+                if !self.is_version(node, version) {
+                    return self.take_back(now, node, WriteKind::Labels);
+                }
+                Some(Write::Labels { target: self.target(node)?, labels })
+            }
+            Action::MarkPodsNotReady { node } => {
+                let target = self.target(node)?;
+                let pods = self.names.pods(node).iter().copied();
+                let pods: Vec<PodTarget> = pods
+                    .filter(|pod| self.must_be_marked(*pod, node))
+                    .filter_map(|pod| Some(pod_target(pod, self.pods.get(pod)?)))
+                    .collect();
+                if pods.is_empty() {
+                    self.lifecycle.pods_marked(now, node, true);
+                    return None;
+                }
+                Some(Write::MarkPods { target, pods, whole: true })
+            }
+        }
+    }
+
+    fn is_version(&self, node: NodeId, version: u64) -> bool {
+        self.lifecycle.facts(node).is_some_and(|facts| facts.version == version)
+    }
+
+    /// What was decided no longer holds; it is decided anew.
+    fn take_back(&mut self, now: Moment, node: NodeId, kind: WriteKind) -> Option<Write> {
+        let actions = self.lifecycle.written(now, node, kind, Outcome::Failed);
+        self.act(actions);
+        None
+    }
+
+    /// Pods that the taints still send away.
+    fn prepare_eviction(
+        &mut self,
+        now: Moment,
+        node: NodeId,
+        pods: Vec<(PodId, Uid, Moment)>,
+    ) -> Option<Write> {
+        let target = self.target(node)?;
+        let may_act = self.lifecycle.attention().may_act(now);
+        let mut leave = Vec::new();
+        for (pod, uid, due) in pods {
+            let Some(entry) = self.pods.get(pod).filter(|entry| entry.uid == uid) else { continue };
+            let facts = entry.facts(pod);
+            let threats = self.evictions.threats(node);
+            let verdict = judge(threats, &facts, self.evictions.compares(), now);
+            let goes = match verdict {
+                Verdict::Stays => false,
+                Verdict::GoesNow => true,
+                Verdict::Goes(when) => when <= now,
+            };
+            if may_act && goes && !facts.terminating {
+                leave.push((pod_target(pod, entry), due));
+            } else {
+                let actions = self.evictions.pod_seen(now, node, &facts);
+                self.pod_actions(actions);
+            }
+        }
+        (!leave.is_empty()).then_some(Write::Evict { target, pods: leave })
+    }
+}
+
+/// Whether one "lost" taint takes the other's place.
+fn is_swap(patch: &TaintPatch) -> bool {
+    patch.remove.iter().any(|(_, effect)| *effect == TaintEffect::NoExecute)
+}

@@ -1,0 +1,136 @@
+//! The clean-up's passes over the pods that it may care for.
+
+use std::collections::BTreeMap;
+
+use node_health::pod_cleanup::{CleanupNode, CleanupPod, ForceDelete, Phase, Why};
+use node_health::{Moment, NodeId, PodId, TaintKey};
+use tracing::warn;
+
+use super::Engine;
+use super::acting::pod_target;
+use super::queue::Pending;
+use crate::gate::Failure;
+use crate::uid::Uid;
+use crate::writes::{PodTarget, Write, perform};
+
+impl Engine {
+    /// Whether the clean-up may care for a pod.
+    pub(super) fn regard(&mut self, pod: PodId) {
+        let Some(entry) = self.pods.get(pod) else { return };
+        let ended = !matches!(entry.phase, Phase::Pending | Phase::Running | Phase::Unknown);
+        let lost = entry.node.is_some_and(|node| self.names.known(node).is_none());
+        let interest = ended || lost || entry.terminating;
+        self.pods.set_interest(pod, interest);
+    }
+
+    pub(super) fn regard_pods(&mut self, node: NodeId) {
+        for pod in self.names.pods(node).to_vec() {
+            self.regard(pod);
+        }
+    }
+
+    pub(super) fn cleanup_wake(&self) -> Option<Moment> {
+        let on = self.shared.checked.config.enabled.pod_cleanup;
+        (on && !self.looking_for && self.pods.of_interest().next().is_some())
+            .then_some(self.next_cleanup)
+    }
+
+    pub(super) fn clean_up(&mut self, now: Moment) {
+        if self.cleanup_wake().is_none_or(|when| when > now) {
+            return;
+        }
+        self.next_cleanup = now.after(self.shared.checked.config.pod_cleanup.period);
+        let names = self.clean_up_pass(now);
+        if !names.is_empty() {
+            self.looking_for = true;
+            self.writes.spawn(perform(self.gate.clone(), Write::LookFor { names }));
+        }
+    }
+
+    /// One pass; the nodes to be looked for.
+    fn clean_up_pass(&mut self, now: Moment) -> Vec<Box<str>> {
+        let mut nodes = BTreeMap::new();
+        let mut pods = Vec::new();
+        for (pod, entry) in self.pods.of_interest() {
+            let name = entry.node.and_then(|node| self.names.name(node));
+            if let (Some(node), Some(name)) = (entry.node, name)
+                && let Some(facts) = self.lifecycle.facts(node)
+            {
+                nodes.entry(&**name).or_insert_with(|| CleanupNode {
+                    ready: facts.conditions.is_ready(),
+                    out_of_service: facts
+                        .taints
+                        .iter()
+                        .any(|taint| taint.key == TaintKey::OutOfService),
+                });
+            }
+            // One that is on its way out is counted, as upstream's pass would, but not sent twice.
+            pods.push(CleanupPod {
+                pod,
+                name: &entry.name,
+                node: name.map_or("", |name| name),
+                phase: entry.phase,
+                evicted: entry.evicted,
+                terminating: entry.terminating,
+                created: entry.created,
+            });
+        }
+        let pass = self.cleanup.pass(now, &pods, &nodes);
+        for delete in pass.deletes {
+            let Some(entry) = self.pods.get(delete.pod) else { continue };
+            let uid = entry.uid.clone();
+            if self.clearing.insert(uid.clone()) {
+                self.queue.push(Pending::Clear(delete, uid));
+            }
+        }
+        pass.look_for
+    }
+
+    pub(super) fn prepare_clearing(
+        &mut self,
+        delete: &ForceDelete<PodId>,
+        uid: &Uid,
+    ) -> Option<Write> {
+        let Some(entry) = self.pods.get(delete.pod).filter(|entry| entry.uid == *uid) else {
+            self.clearing.remove(uid);
+            return None;
+        };
+        let node = entry.node.and_then(|node| self.names.name(node));
+        Some(Write::Clear {
+            pod: pod_target(delete.pod, entry),
+            why: delete.why,
+            node: node.map(|name| name.as_ref().into()),
+            fail_first: delete.fail_first,
+            condition: delete.condition.is_some(),
+        })
+    }
+
+    pub(super) fn cleared(&mut self, pod: &PodTarget, why: Why, outcome: Result<(), Failure>) {
+        self.clearing.remove(&pod.uid);
+        self.shared.counters.pod_cleared(&pod.namespace, why.label(), outcome.is_ok());
+        if let Err(failure) = outcome {
+            warn!(pod = pod.full_name(), err = %failure, "Failed to clear a pod away");
+        }
+    }
+
+    /// Answers about nodes that pods name; a pass follows at once.
+    pub(super) fn looked_for(
+        &mut self,
+        now: Moment,
+        answers: Vec<(Box<str>, Result<bool, Failure>)>,
+    ) {
+        self.looking_for = false;
+        for (name, answer) in answers {
+            match answer {
+                Ok(false) => self.cleanup.node_is_gone(&name),
+                Ok(true) => self.cleanup.node_is_there(now, &name),
+                Err(failure) => {
+                    warn!(node = &*name, err = %failure, "Failed to look for a node");
+                    self.cleanup.node_is_there(now, &name);
+                }
+            }
+        }
+        // Whoever is still to be looked for after this has its turn in the next pass.
+        let _ = self.clean_up_pass(now);
+    }
+}

@@ -1,0 +1,79 @@
+//! Puts what is known of one node into sentences.
+
+use node_health::explain::{what_holds_it_back, when_it_goes, why_tainted};
+use node_health::zones::ZoneState;
+
+use super::Engine;
+use crate::report::Explanation;
+
+/// How many pods are named; of the rest only the number is told.
+const MOST_PODS: usize = 200;
+
+impl Engine {
+    pub(super) fn explain(&self, name: &str) -> Explanation {
+        let now = self.now();
+        let mut told = Explanation {
+            node: name.to_owned(),
+            leading: self.shared.leader.may_act(now),
+            taints: Vec::new(),
+            outlook: "This controller does not know the node.".to_owned(),
+            pods: Vec::new(),
+            notes: Vec::new(),
+        };
+        if !self.synced() {
+            told.outlook = "This controller has not seen the whole cluster yet.".to_owned();
+            return told;
+        }
+        let Some(node) = self.names.find(name).filter(|node| self.names.known(*node).is_some())
+        else {
+            return told;
+        };
+        if let Some(facts) = self.lifecycle.facts(node) {
+            told.taints = why_tainted(facts);
+        }
+        told.outlook = what_holds_it_back(&self.lifecycle, node, now);
+        told.notes = self.notes(node);
+        let pods = self.names.pods(node);
+        for pod in pods.iter().take(MOST_PODS) {
+            if let Some(entry) = self.pods.get(*pod) {
+                let when = when_it_goes(&self.evictions, node, &entry.facts(*pod), now);
+                told.pods.push((entry.full_name(), when));
+            }
+        }
+        if let Some(more) = pods.len().checked_sub(MOST_PODS).filter(|more| *more > 0) {
+            told.notes.push(format!("{more} more pods are on it."));
+        }
+        told
+    }
+
+    fn notes(&self, node: node_health::NodeId) -> Vec<String> {
+        let mut notes = Vec::new();
+        let zone = self.lifecycle.zone_of(node).and_then(|id| self.lifecycle.zones().get(id));
+        if let Some(zone) = zone {
+            let state = match zone.state() {
+                ZoneState::Initial => "not judged yet",
+                ZoneState::Normal => "well",
+                ZoneState::Partial => "mostly dark",
+                ZoneState::Full => "dark",
+            };
+            let name = zone.key().as_str().replace(":\0:", "/");
+            let name = if name.is_empty() { "without a name".to_owned() } else { name };
+            notes.push(format!(
+                "Its zone ({name}) is {state}: {} of {} nodes are ready.",
+                zone.ready(),
+                zone.size()
+            ));
+        }
+        match self.lifecycle.renewed(node) {
+            Some(_) => {
+                let silence = self.lifecycle.silence(node).unwrap_or_default();
+                notes.push(format!("It was last heard of {} s ago.", silence.as_secs()));
+            }
+            None => notes.push("It has no lease that this controller has seen.".to_owned()),
+        }
+        if self.without_range.contains(&node) {
+            notes.push("No pod range is left for it.".to_owned());
+        }
+        notes
+    }
+}

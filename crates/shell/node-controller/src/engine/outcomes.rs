@@ -1,0 +1,292 @@
+//! What came of writes, carried back to the decisions.
+//!
+//! Rule: an outcome about a node that was made again since is dropped. A failure is told to the
+//! decisions only after a pause that fits it, so that nobody is hammered; and while the API server
+//! is in trouble nothing is sent at all.
+
+use std::time::Duration;
+
+use node_health::cidr::WriteFate;
+use node_health::health::NodeEvent;
+use node_health::lifecycle::{Outcome, Sight as Seen, WriteKind};
+use node_health::{Moment, NodeId};
+use ports::cluster_objects::Node;
+use tokio::task::JoinError;
+use tracing::{error, warn};
+
+use super::Engine;
+use super::queue::Pending;
+use crate::gate::Failure;
+use crate::writes::probe::Probed;
+use crate::writes::{Done, PodFate, PodTarget, Target, cloud};
+
+/// When a write that was refused is tried again: the cause is likely to stay.
+const REFUSED: Duration = Duration::from_secs(30);
+/// When one that failed otherwise is.
+const FAILED: Duration = Duration::from_secs(1);
+/// While the API server is in trouble, nothing is sent for so long, and longer each time.
+const FIRST_HOLD: Duration = Duration::from_millis(100);
+const LONGEST_HOLD: Duration = Duration::from_secs(5);
+
+fn pause(failure: &Failure) -> Duration {
+    match failure {
+        failure if failure.is_conflict() || failure.is_gone() => Duration::ZERO,
+        failure if failure.is_refusal() => REFUSED,
+        _ => FAILED,
+    }
+}
+
+impl Engine {
+    pub(super) fn joined(&mut self, joined: Result<Done, JoinError>) {
+        match joined {
+            Ok(done) => self.done(done),
+            // What it held is lost with it; a new beginning finds everything again.
+            Err(problem) if problem.is_panic() => {
+                error!(err = %problem, "A write panicked");
+                std::panic::resume_unwind(problem.into_panic());
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn done(&mut self, done: Done) {
+        let now = self.now();
+        let failure = match &done {
+            Done::Node { outcome, .. } => outcome.as_ref().err(),
+            Done::Range { outcome, .. } => outcome.as_ref().err(),
+            Done::Cleared { outcome, .. } => outcome.as_ref().err(),
+            Done::Marked { failures, .. } => failures.first().map(|(_, failure)| failure),
+            Done::Probed(probed) => probed.failure.as_ref(),
+            Done::Evicted { fates, .. } => fates.iter().find_map(|(_, fate)| match fate {
+                PodFate::Failed(failure) => Some(failure),
+                PodFate::Gone => None,
+            }),
+            Done::Cloud { outcome: Err(cloud::Trouble::Api(failure)), .. } => Some(failure),
+            Done::Alive { .. } | Done::LookedFor { .. } | Done::Cloud { .. } => None,
+        };
+        self.judge_server(now, failure.cloned().as_ref());
+        match &done {
+            Done::Node { target, .. }
+            | Done::Alive { target, .. }
+            | Done::Range { target, .. }
+            | Done::Cloud { target, .. } => self.queue.free(target.node),
+            _ => {}
+        }
+        let wait = match &done {
+            Done::Node { outcome: Err(failure), .. } => pause(failure),
+            Done::Range { outcome: Err(failure), .. } if !failure.is_refusal() => pause(failure),
+            Done::Marked { failures, .. } => {
+                failures.iter().map(|(_, failure)| pause(failure)).max().unwrap_or_default()
+            }
+            _ => Duration::ZERO,
+        };
+        if wait.is_zero() {
+            self.conclude(now, done);
+        } else {
+            self.laters += 1;
+            self.later.insert((now.after(wait), self.laters), done);
+        }
+    }
+
+    fn judge_server(&mut self, now: Moment, failure: Option<&Failure>) {
+        match failure.map(|failure| (failure, failure.trouble())) {
+            Some((failure, Some(asked_for))) => {
+                let hold = FIRST_HOLD.saturating_mul(1 << self.troubles.min(8)).min(LONGEST_HOLD);
+                self.troubles = self.troubles.saturating_add(1);
+                self.hold_until = self.hold_until.max(now.after(hold.max(asked_for)));
+                warn!(err = %failure, "The API server is in trouble; holding back");
+            }
+            Some((_, None)) => {}
+            None => self.troubles = 0,
+        }
+    }
+
+    pub(super) fn deliver_later(&mut self, now: Moment) {
+        while let Some(entry) = self.later.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            let done = entry.remove();
+            self.conclude(now, done);
+        }
+    }
+
+    fn conclude(&mut self, now: Moment, done: Done) {
+        match done {
+            Done::Node { target, kind, outcome, fresh, gave_up } => {
+                if gave_up && self.is_current(&target) {
+                    self.count_given_up(target.node);
+                }
+                self.node_written(now, &target, (kind, outcome), fresh);
+            }
+            Done::Alive { target, renewed } => {
+                if self.is_current(&target) {
+                    self.lifecycle.lease_read(now, target.node, renewed);
+                    let kind = WriteKind::Conditions;
+                    let actions = self.lifecycle.written(now, target.node, kind, Outcome::Failed);
+                    self.act(actions);
+                }
+            }
+            Done::Range { target, outcome, fresh } => {
+                self.range_written(&target, outcome, fresh);
+            }
+            Done::Marked { target, failures, whole } => {
+                self.marked(now, &target, failures, whole);
+            }
+            Done::Evicted { target, fates, fresh } => self.evicted(now, &target, fates, fresh),
+            Done::Cleared { pod, why, outcome } => self.cleared(&pod, why, outcome),
+            Done::LookedFor { answers } => self.looked_for(now, answers),
+            Done::Probed(probed) => self.probed(now, probed),
+            Done::Cloud { target, task, outcome } => self.cloud_answered(&target, task, outcome),
+        }
+    }
+
+    fn count_given_up(&self, node: NodeId) {
+        let zone = self.lifecycle.zone_of(node).and_then(|id| self.lifecycle.zones().get(id));
+        if let Some(zone) = zone {
+            self.shared.counters.node_evicted(zone.key().as_str());
+        }
+    }
+
+    fn node_written(
+        &mut self,
+        now: Moment,
+        target: &Target,
+        (kind, outcome): (WriteKind, Result<u64, Failure>),
+        fresh: Option<Box<Node>>,
+    ) {
+        if !self.is_current(target) {
+            return;
+        }
+        let node = target.node;
+        let outcome = match outcome {
+            Ok(version) => Outcome::Written { version },
+            Err(failure) => {
+                if !failure.is_conflict() {
+                    warn!(node = &*target.name, err = %failure, "Failed to write to a node");
+                }
+                Outcome::Failed
+            }
+        };
+        if let Some(fresh) = fresh {
+            self.see_node(&fresh, Seen::Event);
+        }
+        // A version that is no number cannot be taken over; the watch will tell.
+        let odd = self.names.known(node).is_some_and(|known| known.odd_version.is_some());
+        let outcome = if odd { Outcome::Failed } else { outcome };
+        let actions = self.lifecycle.written(now, node, kind, outcome);
+        self.act(actions);
+        self.weigh_node(now, node);
+        self.changed = true;
+    }
+
+    fn range_written(
+        &mut self,
+        target: &Target,
+        outcome: Result<(), Failure>,
+        fresh: Option<Box<Node>>,
+    ) {
+        if !self.is_current(target) {
+            return;
+        }
+        let node = target.node;
+        let Some(ranges) = &mut self.ranges else { return };
+        match outcome {
+            Ok(()) => {
+                ranges.written(node, WriteFate::Written);
+                for pool in ranges.pools() {
+                    self.shared.counters.range_allocated(pool.cluster());
+                }
+            }
+            Err(failure) if failure.is_refusal() => {
+                warn!(node = &*target.name, err = %failure, "A node's pod range was refused");
+                ranges.written(node, WriteFate::Refused);
+                self.tell_node(node, NodeEvent::CidrAssignmentFailed);
+                self.without_range.insert(node);
+            }
+            Err(failure) => {
+                if !failure.is_conflict() {
+                    warn!(node = &*target.name, err = %failure, "Failed to write a pod range");
+                }
+                ranges.written(node, WriteFate::Unknown);
+                if let Some(fresh) = fresh {
+                    self.see_node(&fresh, Seen::Event);
+                }
+                // Unless the node has ranges by now, the same ones are sent once more.
+                self.queue.push(Pending::Range(node));
+            }
+        }
+    }
+
+    fn marked(
+        &mut self,
+        now: Moment,
+        target: &Target,
+        failures: Vec<(PodTarget, Failure)>,
+        whole: bool,
+    ) {
+        let mut again = false;
+        for (pod, failure) in failures {
+            warn!(pod = pod.full_name(), err = %failure, "Failed to mark a pod as not ready");
+            if !failure.is_refusal() {
+                again = true;
+                if !whole {
+                    self.queue.push(Pending::MarkPod(pod.pod, pod.uid));
+                }
+            }
+        }
+        if whole && self.is_current(target) {
+            self.lifecycle.pods_marked(now, target.node, !again);
+        }
+    }
+
+    fn evicted(
+        &mut self,
+        now: Moment,
+        target: &Target,
+        fates: Vec<(PodTarget, PodFate)>,
+        fresh: Option<Option<Box<Node>>>,
+    ) {
+        match fresh {
+            Some(Some(node)) => {
+                self.see_node(&node, Seen::Event);
+                // Its pods were taken off the list to be sent away; what stays is weighed anew.
+                if let Some(node) = self.names.find(&node.metadata.name) {
+                    self.weigh_node(now, node);
+                }
+            }
+            Some(None) if self.is_current(target) => self.lose_node(target.node),
+            _ => {}
+        }
+        for (pod, fate) in fates {
+            let PodFate::Failed(failure) = fate else { continue };
+            let known = self.pods.get(pod.pod).is_some_and(|entry| entry.uid == pod.uid);
+            if known && self.is_current(target) {
+                warn!(pod = pod.full_name(), err = %failure, "Failed to send a pod away");
+                let again = now.after(pause(&failure).max(self.shared.checked.settings.retry));
+                self.evictions.delete_failed(target.node, pod.pod, again);
+            }
+        }
+    }
+
+    fn probed(&mut self, now: Moment, probed: Probed) {
+        let mut news = false;
+        for (target, renewed) in probed.found {
+            if self.is_current(&target) {
+                news |= self.lifecycle.renewed(target.node) != Some(renewed);
+                self.lifecycle.lease_read(now, target.node, renewed);
+            }
+        }
+        if let Some(failure) = &probed.failure {
+            warn!(err = %failure, "Failed to look at leases");
+        }
+        if self.sight.answered(probed.sent, probed.failure.is_none(), news) {
+            self.reopen_leases = true;
+        }
+    }
+
+    /// Takes note of a node whose turn to be looked at by number has come.
+    pub(super) fn nodes(&self) -> Vec<NodeId> {
+        self.names.nodes().collect()
+    }
+}

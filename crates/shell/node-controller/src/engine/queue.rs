@@ -1,0 +1,94 @@
+//! Writes that wait for their turn, most urgent first.
+//!
+//! Rule: what waits names only handles; what is sent is made up when its turn comes, from what is
+//! known then, and dropped if it no longer holds.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use node_health::lifecycle::Action;
+use node_health::pod_cleanup::ForceDelete;
+use node_health::{Moment, NodeId, PodId};
+
+use crate::uid::Uid;
+use crate::writes::cloud::Task;
+
+/// Something to be sent.
+#[derive(Clone, Debug)]
+pub(crate) enum Pending {
+    Action(Action),
+    Range(NodeId),
+    /// A pod that was bound to a node which is not ready.
+    MarkPod(PodId, Uid),
+    Evict(NodeId, Vec<(PodId, Uid, Moment)>),
+    Clear(ForceDelete<PodId>, Uid),
+    Cloud(NodeId, Task),
+}
+
+impl Pending {
+    /// The node whose object it changes.
+    pub(crate) fn writes_to(&self) -> Option<NodeId> {
+        match self {
+            Self::Action(
+                Action::WriteConditions { node, .. }
+                | Action::PatchTaints { node, .. }
+                | Action::SetLabels { node, .. },
+            )
+            | Self::Range(node)
+            | Self::Cloud(node, _) => Some(*node),
+            Self::Action(_) | Self::MarkPod(..) | Self::Evict(..) | Self::Clear(..) => None,
+        }
+    }
+
+    fn urgency(&self) -> usize {
+        match self {
+            Self::Action(Action::WriteConditions { .. } | Action::PatchTaints { .. }) => 0,
+            Self::Evict(..) | Self::Range(_) => 1,
+            Self::Action(_) | Self::MarkPod(..) => 2,
+            Self::Clear(..) | Self::Cloud(..) => 3,
+        }
+    }
+}
+
+/// Writes to one node go one after the other: they would only be in each other's way.
+#[derive(Debug, Default)]
+pub(crate) struct WriteQueue {
+    waiting: [VecDeque<Pending>; 4],
+    busy: BTreeSet<NodeId>,
+    behind: BTreeMap<NodeId, VecDeque<Pending>>,
+}
+
+impl WriteQueue {
+    pub(crate) fn push(&mut self, pending: Pending) {
+        if let Some(queue) = self.waiting.get_mut(pending.urgency()) {
+            queue.push_back(pending);
+        }
+    }
+
+    /// The next whose node is free; from here on it is not, until `free`.
+    pub(crate) fn pop(&mut self) -> Option<Pending> {
+        while let Some(pending) = self.waiting.iter_mut().find_map(VecDeque::pop_front) {
+            let Some(node) = pending.writes_to() else { return Some(pending) };
+            if self.busy.insert(node) {
+                return Some(pending);
+            }
+            self.behind.entry(node).or_default().push_back(pending);
+        }
+        None
+    }
+
+    /// The write to this node has ended, or was not sent.
+    pub(crate) fn free(&mut self, node: NodeId) {
+        self.busy.remove(&node);
+        for pending in self.behind.remove(&node).unwrap_or_default() {
+            self.push(pending);
+        }
+    }
+
+    /// Whether nothing could be sent now.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.iter().all(VecDeque::is_empty)
+    }
+}
+
+#[cfg(test)]
+mod tests;

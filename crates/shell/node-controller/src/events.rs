@@ -1,0 +1,178 @@
+//! Events: told in their order by one task, the same one again as a count.
+//!
+//! Rule: telling never waits and never holds up a decision. At most so many wait; beyond that they
+//! are dropped and counted. An event is told for people: that it failed is logged, and no more.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ports::ClusterApiError;
+use ports::cluster_api::{ClusterEvent, EventKind, ObjectReference, ToldEvent};
+use ports::{ApiTime, ClusterApi};
+use tokio::sync::{Mutex, mpsc};
+use tokio::time::{sleep, timeout};
+use tracing::warn;
+
+use crate::clock::Clock;
+use crate::counters::Counters;
+use crate::writes::{PodTarget, Target};
+
+/// How many may wait.
+const WAITING: usize = 1024;
+/// How many that were told are remembered, to be counted up when they come again.
+const REMEMBERED: usize = 512;
+/// How often telling is tried.
+const TRIES: u32 = 3;
+
+/// What an event is about.
+#[derive(Clone, Debug)]
+pub(crate) struct About(ObjectReference);
+
+impl About {
+    pub(crate) fn node(name: &str, uid: &str) -> Self {
+        Self(ObjectReference {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            ..ObjectReference::default()
+        })
+    }
+
+    pub(crate) fn target(target: &Target) -> Self {
+        Self::node(&target.name, &target.uid.to_string())
+    }
+
+    pub(crate) fn pod(pod: &PodTarget) -> Self {
+        Self(ObjectReference {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            namespace: pod.namespace.to_string(),
+            name: pod.name.to_string(),
+            uid: pod.uid.to_string(),
+            ..ObjectReference::default()
+        })
+    }
+}
+
+/// What is said about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    kind: EventKind,
+    reason: &'static str,
+    message: String,
+    component: &'static str,
+}
+
+impl Said {
+    /// That all goes as it should. `component`: who says it.
+    pub(crate) fn normal(component: &'static str, reason: &'static str, message: String) -> Self {
+        Self { kind: EventKind::Normal, reason, message, component }
+    }
+
+    /// That there is trouble.
+    pub(crate) fn warning(component: &'static str, reason: &'static str, message: String) -> Self {
+        Self { kind: EventKind::Warning, reason, message, component }
+    }
+}
+
+/// Takes events; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Events {
+    waiting: mpsc::Sender<ClusterEvent>,
+    taken: Arc<Mutex<mpsc::Receiver<ClusterEvent>>>,
+    clock: Clock,
+    counters: Counters,
+}
+
+impl Events {
+    pub(crate) fn new(clock: Clock, counters: Counters) -> Self {
+        let (waiting, taken) = mpsc::channel(WAITING);
+        Self { waiting, taken: Arc::new(Mutex::new(taken)), clock, counters }
+    }
+
+    pub(crate) fn tell(&self, about: &About, said: Said) {
+        let event = ClusterEvent {
+            about: about.0.clone(),
+            kind: said.kind,
+            reason: said.reason.to_owned(),
+            message: said.message,
+            component: said.component.to_owned(),
+            host: String::new(),
+            at: self.clock.wall(),
+        };
+        if self.waiting.try_send(event).is_err() {
+            self.counters.event_dropped();
+        }
+    }
+
+    /// Tells what waits, for ever.
+    pub(crate) async fn deliver(&self, api: Arc<dyn ClusterApi>, deadline: Duration) {
+        let mut taken = self.taken.lock().await;
+        let mut told = Told::default();
+        while let Some(event) = taken.recv().await {
+            told.tell(&*api, event, deadline).await;
+        }
+    }
+}
+
+type Key = (String, String, String, String);
+
+#[derive(Default)]
+struct Told {
+    known: HashMap<Key, (ToldEvent, u32)>,
+    order: VecDeque<Key>,
+}
+
+impl Told {
+    async fn tell(&mut self, api: &dyn ClusterApi, mut event: ClusterEvent, deadline: Duration) {
+        let about = &event.about;
+        let key = (
+            format!("{}/{}/{}", about.kind, about.namespace, about.name),
+            about.uid.clone(),
+            event.reason.clone(),
+            event.message.clone(),
+        );
+        if let Some((told, count)) = self.known.get_mut(&key) {
+            *count = count.saturating_add(1);
+            let again = timeout(deadline, api.repeat_event(told, *count, event.at)).await;
+            // One that the API server no longer keeps is told anew.
+            if !matches!(again, Ok(Err(ClusterApiError::NotFound { .. }))) {
+                return;
+            }
+        }
+        for attempt in 0..TRIES {
+            match timeout(deadline, api.tell_event(&event)).await {
+                Ok(Ok(told)) => {
+                    self.remember(key, told);
+                    return;
+                }
+                // Another event of the same object has the same instant.
+                Ok(Err(ClusterApiError::AlreadyExists { .. })) => {
+                    event.at = ApiTime::from_nanos(event.at.nanos().saturating_add(1));
+                }
+                Ok(Err(error @ ClusterApiError::Refused { .. })) => {
+                    warn!(err = %error, reason = event.reason, "An event was refused");
+                    return;
+                }
+                Ok(Err(error)) => {
+                    warn!(err = %error, reason = event.reason, attempt, "Failed to tell an event");
+                    sleep(Duration::from_secs(1 << attempt)).await;
+                }
+                Err(_) => warn!(reason = event.reason, attempt, "Telling an event took too long"),
+            }
+        }
+    }
+
+    fn remember(&mut self, key: Key, told: ToldEvent) {
+        if self.known.insert(key.clone(), (told, 1)).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The one way to the API server: nothing passes that may not act, and everything ends in time.
+//!
+//! Rule: leadership is asked for right before each request and bounds how long it may take; a lease
+//! does not fence, so whatever passes here is guarded by a version or a unique id as well. Does not
+//! try again: what failed goes back to whoever decided it, and is decided anew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use node_health::Moment;
+use ports::ClusterApiError;
+use ports::cluster_api::{ApiFuture, ClusterApi, ObjectPath, StoredObject};
+use ports::cluster_objects::Node;
+use tokio::time::timeout;
+
+use crate::controller::Shared;
+
+/// Why a request did not do what it should.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("another instance may be leading")]
+    NotLeading,
+    #[error("no answer within {0:?}")]
+    Late(Duration),
+    #[error(transparent)]
+    Api(#[from] ClusterApiError),
+    #[error("what was read cannot be understood: {0}")]
+    Unreadable(String),
+}
+
+impl Failure {
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Self::Api(ClusterApiError::NotFound { .. }))
+    }
+
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Api(ClusterApiError::Conflict { .. }))
+    }
+
+    /// The same request will be refused again.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Api(
+                ClusterApiError::Refused { .. }
+                    | ClusterApiError::TooLarge { .. }
+                    | ClusterApiError::Unreadable { .. }
+            ) | Self::Unreadable(_)
+        )
+    }
+
+    /// A word for the metrics.
+    pub(crate) const fn outcome(&self) -> &'static str {
+        match self {
+            Self::NotLeading => "not_leading",
+            Self::Late(_) => "late",
+            Self::Unreadable(_) => "unreadable",
+            Self::Api(error) => match error {
+                ClusterApiError::NotFound { .. } => "gone",
+                ClusterApiError::Conflict { .. } | ClusterApiError::AlreadyExists { .. } => {
+                    "conflict"
+                }
+                ClusterApiError::Refused { .. } => "refused",
+                ClusterApiError::Throttled { .. } => "throttled",
+                _ => "failed",
+            },
+        }
+    }
+
+    /// What the API server's state means for everybody's next request: how long to hold back.
+    pub(crate) fn trouble(&self) -> Option<Duration> {
+        match self {
+            Self::Api(ClusterApiError::Throttled { retry_after, .. }) => Some(*retry_after),
+            Self::Late(_) => Some(Duration::ZERO),
+            Self::Api(
+                ClusterApiError::ServerTrouble { .. }
+                | ClusterApiError::Unreachable { .. }
+                | ClusterApiError::Unanswered { .. }
+                | ClusterApiError::NoCredentials { .. }
+                | ClusterApiError::Unauthenticated { .. },
+            ) => Some(Duration::ZERO),
+            _ => None,
+        }
+    }
+}
+
+/// Sends for those who may act.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    shared: Arc<Shared>,
+}
+
+impl Gate {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn api(&self) -> &dyn ClusterApi {
+        &*self.shared.api
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.shared.clock.now()
+    }
+
+    fn limit(&self) -> Result<Duration, Failure> {
+        let left = self.shared.leader.time_left(self.now());
+        if left.is_zero() {
+            return Err(Failure::NotLeading);
+        }
+        Ok(self.shared.checked.config.writes.deadline.min(left))
+    }
+
+    /// Waits for a request's answer, if we may send it at all.
+    pub(crate) async fn pass<T>(
+        &self,
+        what: &'static str,
+        request: ApiFuture<'_, T>,
+    ) -> Result<T, Failure> {
+        let limit = self.limit()?;
+        let outcome = match timeout(limit, request).await {
+            Ok(answer) => answer.map_err(Failure::from),
+            Err(_) => Err(Failure::Late(limit)),
+        };
+        let word = outcome.as_ref().map_or_else(Failure::outcome, |_| "written");
+        self.shared.counters.written(what, word);
+        outcome
+    }
+
+    /// Reads an object past all caches.
+    pub(crate) async fn read(&self, path: &ObjectPath) -> Result<StoredObject, Failure> {
+        let limit = self.limit()?;
+        match timeout(limit, self.api().read(path)).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Failure::Late(limit)),
+        }
+    }
+
+    /// Reads a node past all caches; none if there is no such node.
+    pub(crate) async fn read_node(&self, name: &str) -> Result<Option<Node>, Failure> {
+        match self.read(&ObjectPath::node(name)).await {
+            Ok(stored) => {
+                let node = serde_json::from_slice(&stored.json)
+                    .map_err(|error| Failure::Unreadable(format!("node {name}: {error}")))?;
+                Ok(Some(node))
+            }
+            Err(failure) if failure.is_gone() => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The node controller's tasks, channels and time.
+//!
+//! Rule: one task owns everything that is known and decided; writes are values that it hands to
+//! others and whose outcome comes back to it. It acts only while it leads, and never on a view that
+//! it cannot prove. Knows ports and decisions, never an adapter.
+
+mod clock;
+mod config;
+mod controller;
+mod convert;
+mod counters;
+mod election;
+mod engine;
+mod events;
+mod gate;
+mod names;
+mod pods;
+mod report;
+mod sight;
+mod uid;
+mod writes;
+
+pub use clock::{Surroundings, SystemSurroundings};
+pub use config::{
+    ClusterRange, ConfigError, ControllerConfig, Enabled, HealthConfig, LeaderConfig,
+    PodCleanupConfig, RangesConfig, WriteConfig,
+};
+pub use controller::NodeController;
+pub use report::{Explanation, HealthState, MetricFamily, MetricKind, Sample};

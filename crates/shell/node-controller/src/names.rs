@@ -1,0 +1,178 @@
+//! Node names and their handles: one place per name that a node or a pod uses.
+//!
+//! Rule: a place's number is the node's handle for the decisions. A node that is made again under
+//! its name gets a new incarnation, so that what was sent for the old one is not taken for news of
+//! the new. A place nobody uses is given to the next name, so the numbers stay dense.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use node_health::{NodeId, PodId};
+
+use crate::uid::Uid;
+
+/// A node that exists.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) uid: Uid,
+    /// The list in which it was last seen.
+    pub(crate) list: u32,
+    /// The version as the API server wrote it, where that is no number.
+    pub(crate) odd_version: Option<Box<str>>,
+    /// A taint that we cannot read: its taints are not ours to write.
+    pub(crate) odd_taints: bool,
+}
+
+#[derive(Debug)]
+struct Place {
+    name: Arc<str>,
+    node: Option<Known>,
+    incarnation: u32,
+    pods: Vec<PodId>,
+}
+
+/// All names.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    numbers: HashMap<Arc<str>, u32>,
+    places: Vec<Option<Place>>,
+    free: Vec<u32>,
+    incarnations: u32,
+    nodes: usize,
+}
+
+impl Names {
+    fn place(&self, node: NodeId) -> Option<&Place> {
+        self.places.get(usize::try_from(node.0).ok()?)?.as_ref()
+    }
+
+    fn place_mut(&mut self, node: NodeId) -> Option<&mut Place> {
+        self.places.get_mut(usize::try_from(node.0).ok()?)?.as_mut()
+    }
+
+    /// The handle of a name, new or known.
+    pub(crate) fn handle(&mut self, name: &str) -> NodeId {
+        if let Some(number) = self.numbers.get(name) {
+            return NodeId(*number);
+        }
+        let name: Arc<str> = name.into();
+        let place = Place { name: name.clone(), node: None, incarnation: 0, pods: Vec::new() };
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+        });
+        if let Some(slot) = self.places.get_mut(usize::try_from(number).unwrap_or(usize::MAX)) {
+            *slot = Some(place);
+        }
+        self.numbers.insert(name, number);
+        NodeId(number)
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<NodeId> {
+        self.numbers.get(name).copied().map(NodeId)
+    }
+
+    pub(crate) fn name(&self, node: NodeId) -> Option<&Arc<str>> {
+        self.place(node).map(|place| &place.name)
+    }
+
+    pub(crate) fn known(&self, node: NodeId) -> Option<&Known> {
+        self.place(node)?.node.as_ref()
+    }
+
+    pub(crate) fn known_mut(&mut self, node: NodeId) -> Option<&mut Known> {
+        self.place_mut(node)?.node.as_mut()
+    }
+
+    /// Which life of the name this is; changes when a node is made again.
+    pub(crate) fn incarnation(&self, node: NodeId) -> Option<u32> {
+        let place = self.place(node)?;
+        place.node.as_ref().map(|_| place.incarnation)
+    }
+
+    /// A node of this name is there.
+    pub(crate) fn arrive(&mut self, node: NodeId, known: Known) {
+        self.incarnations = self.incarnations.wrapping_add(1);
+        let incarnation = self.incarnations;
+        let Some(place) = self.place_mut(node) else { return };
+        let news = place.node.replace(known).is_none();
+        place.incarnation = incarnation;
+        self.nodes += usize::from(news);
+    }
+
+    /// The node of this name is gone; its pods may still name it.
+    pub(crate) fn depart(&mut self, node: NodeId) -> Option<Known> {
+        let known = self.place_mut(node)?.node.take()?;
+        self.nodes = self.nodes.saturating_sub(1);
+        self.tidy(node);
+        Some(known)
+    }
+
+    /// Pods that name this node.
+    pub(crate) fn pods(&self, node: NodeId) -> &[PodId] {
+        self.place(node).map_or(&[], |place| &place.pods)
+    }
+
+    pub(crate) fn add_pod(&mut self, node: NodeId, pod: PodId) {
+        if let Some(place) = self.place_mut(node) {
+            place.pods.push(pod);
+        }
+    }
+
+    pub(crate) fn remove_pod(&mut self, node: NodeId, pod: PodId) {
+        if let Some(place) = self.place_mut(node) {
+            if let Some(at) = place.pods.iter().position(|known| *known == pod) {
+                place.pods.swap_remove(at);
+            }
+            if place.pods.capacity() > 4 * place.pods.len().max(4) {
+                place.pods.shrink_to_fit();
+            }
+        }
+        self.tidy(node);
+    }
+
+    fn tidy(&mut self, node: NodeId) {
+        let unused = self.place(node).is_some_and(|it| it.node.is_none() && it.pods.is_empty());
+        let Ok(at) = usize::try_from(node.0) else { return };
+        if unused && let Some(place) = self.places.get_mut(at).and_then(Option::take) {
+            self.numbers.remove(&place.name);
+            self.free.push(node.0);
+        }
+    }
+
+    /// Handles of all nodes that exist.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let exists = |place: &Option<Place>| place.as_ref().is_some_and(|it| it.node.is_some());
+        (0..).map(NodeId).zip(&self.places).filter(move |(_, it)| exists(it)).map(|(id, _)| id)
+    }
+
+    /// Nodes that were not in this list.
+    pub(crate) fn missing_from(&self, list: u32) -> Vec<NodeId> {
+        let old = |node: &NodeId| self.known(*node).is_some_and(|known| known.list != list);
+        self.nodes().filter(old).collect()
+    }
+
+    /// Up to `most` nodes, going on from a place and around; and where to go on next time.
+    pub(crate) fn some(&self, from: usize, most: usize) -> (Vec<NodeId>, usize) {
+        let count = self.places.len();
+        let mut found = Vec::new();
+        for step in 0..count {
+            let at = (from + step) % count;
+            let node = NodeId(u32::try_from(at).unwrap_or(u32::MAX));
+            if self.known(node).is_some() {
+                found.push(node);
+            }
+            if found.len() == most {
+                return (found, at + 1);
+            }
+        }
+        (found, 0)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! All pods, in few bytes each: what a decision reads, and what a deletion must name.
+//!
+//! Rule: one entry per unique id. Namespaces and lists of tolerations are kept once, however many
+//! pods share them. Pods that the clean-up may care for are known by number, so that a pass costs
+//! as much as there are such pods.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use node_health::no_execute::{PodFacts, Toleration};
+use node_health::pod_cleanup::Phase;
+use node_health::{NodeId, PodId, Stamp, Truth};
+use ports::cluster_objects::Pod;
+
+use crate::convert;
+use crate::uid::Uid;
+
+/// What is kept of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PodEntry {
+    pub(crate) uid: Uid,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Box<str>,
+    /// Where it is bound to.
+    pub(crate) node: Option<NodeId>,
+    pub(crate) tolerations: Arc<[Toleration]>,
+    pub(crate) created: Stamp,
+    pub(crate) bound: Option<Stamp>,
+    pub(crate) phase: Phase,
+    pub(crate) ready: Option<Truth>,
+    pub(crate) evicted: bool,
+    pub(crate) terminating: bool,
+    /// Its version; zero where that is no number.
+    pub(crate) version: u64,
+    /// The list in which it was last seen.
+    pub(crate) list: u32,
+}
+
+impl PodEntry {
+    pub(crate) fn facts(&self, pod: PodId) -> PodFacts<'_> {
+        PodFacts {
+            pod,
+            tolerations: &self.tolerations,
+            bound: self.bound,
+            terminating: self.terminating,
+        }
+    }
+
+    /// Namespace and name with a slash between.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What a sight of a pod changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sighted {
+    pub(crate) pod: PodId,
+    /// Seen for the first time, or bound only now.
+    pub(crate) newly_bound: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Pods {
+    numbers: HashMap<Uid, u32>,
+    entries: Vec<Option<Box<PodEntry>>>,
+    free: Vec<u32>,
+    namespaces: HashSet<Arc<str>>,
+    tolerations: HashMap<Box<str>, Arc<[Toleration]>>,
+    /// Ended, terminating or bound to a node that nobody has seen.
+    of_interest: BTreeSet<PodId>,
+}
+
+/// Lists of tolerations beyond this number are swept of those that nobody uses.
+const SWEEP: usize = 1024;
+
+impl Pods {
+    pub(crate) fn get(&self, pod: PodId) -> Option<&PodEntry> {
+        self.entries.get(usize::try_from(pod.0).ok()?)?.as_deref()
+    }
+
+    pub(crate) fn find(&self, uid: &Uid) -> Option<PodId> {
+        self.numbers.get(uid).copied().map(PodId)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Notes a pod, bound to this node.
+    pub(crate) fn see(&mut self, pod: &Pod, node: Option<NodeId>, list: u32) -> Sighted {
+        let uid = Uid::new(&pod.metadata.uid);
+        let namespace = self.namespace(&pod.metadata.namespace);
+        let tolerations = self.tolerations(pod);
+        let entry = convert::pod_entry(pod, uid.clone(), namespace, tolerations, (node, list));
+        let known = self.find(&uid);
+        let number = known.unwrap_or_else(|| self.number(uid));
+        let before = self.get(number).and_then(|entry| entry.node);
+        let newly_bound = node.is_some() && before != node;
+        let place = usize::try_from(number.0).unwrap_or(usize::MAX);
+        if let Some(slot) = self.entries.get_mut(place) {
+            match slot {
+                Some(known) => **known = entry,
+                None => *slot = Some(Box::new(entry)),
+            }
+        }
+        Sighted { pod: number, newly_bound }
+    }
+
+    fn number(&mut self, uid: Uid) -> PodId {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.numbers.insert(uid, number);
+        PodId(number)
+    }
+
+    pub(crate) fn remove(&mut self, pod: PodId) -> Option<Box<PodEntry>> {
+        let entry = self.entries.get_mut(usize::try_from(pod.0).ok()?)?.take()?;
+        self.numbers.remove(&entry.uid);
+        self.of_interest.remove(&pod);
+        self.free.push(pod.0);
+        Some(entry)
+    }
+
+    /// Pods that were not in this list.
+    pub(crate) fn missing_from(&self, list: u32) -> Vec<PodId> {
+        let numbered = (0..).map(PodId).zip(&self.entries);
+        let old = |entry: &Option<Box<PodEntry>>| entry.as_ref().is_some_and(|it| it.list != list);
+        numbered.filter(|(_, entry)| old(entry)).map(|(pod, _)| pod).collect()
+    }
+
+    /// Whether the clean-up may care for it.
+    pub(crate) fn set_interest(&mut self, pod: PodId, interest: bool) {
+        if interest {
+            self.of_interest.insert(pod);
+        } else {
+            self.of_interest.remove(&pod);
+        }
+    }
+
+    pub(crate) fn of_interest(&self) -> impl Iterator<Item = (PodId, &PodEntry)> {
+        self.of_interest.iter().filter_map(|pod| Some((*pod, self.get(*pod)?)))
+    }
+
+    fn namespace(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.namespaces.get(name) {
+            return known.clone();
+        }
+        let name: Arc<str> = name.into();
+        self.namespaces.insert(name.clone());
+        name
+    }
+
+    fn tolerations(&mut self, pod: &Pod) -> Arc<[Toleration]> {
+        let key = convert::tolerations_key(&pod.spec.tolerations);
+        if let Some(known) = self.tolerations.get(key.as_str()) {
+            return known.clone();
+        }
+        if self.tolerations.len() >= SWEEP && self.tolerations.len().is_power_of_two() {
+            self.tolerations.retain(|_, list| Arc::strong_count(list) > 1);
+        }
+        let list: Arc<[Toleration]> =
+            pod.spec.tolerations.iter().map(convert::toleration).collect();
+        self.tolerations.insert(key.into(), list.clone());
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests;

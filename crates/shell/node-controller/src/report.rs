@@ -1,0 +1,71 @@
+//! What the controller tells about itself: metrics, health, explanations. Values only; rendering is
+//! the business of whoever serves them.
+
+use std::fmt;
+
+/// What a metric counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// One line of a metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// What follows the family's name: empty, or `_bucket`, `_sum`, `_count` of a histogram.
+    pub suffix: &'static str,
+    pub labels: Vec<(&'static str, String)>,
+    pub value: f64,
+}
+
+/// One metric with all its lines, under upstream's name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricFamily {
+    pub name: &'static str,
+    pub help: &'static str,
+    pub kind: MetricKind,
+    pub samples: Vec<Sample>,
+}
+
+/// One check of the health endpoints, under upstream's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthState {
+    pub name: String,
+    /// Why it is not well.
+    pub problem: Option<String>,
+}
+
+/// Why a node is as it is. Its text form is for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    pub node: String,
+    /// Whether the answer comes from one that acts; another only knows that it does not lead.
+    pub leading: bool,
+    /// One sentence each: taints.
+    pub taints: Vec<String>,
+    /// What holds back, or will bring, its being given up.
+    pub outlook: String,
+    /// Pods that will go: name with namespace, and when.
+    pub pods: Vec<(String, String)>,
+    /// Anything else: its zone, its ranges, whether its lease is heard.
+    pub notes: Vec<String>,
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "Node {}", self.node)?;
+        for taint in &self.taints {
+            writeln!(out, "  {taint}")?;
+        }
+        writeln!(out, "  {}", self.outlook)?;
+        for note in &self.notes {
+            writeln!(out, "  {note}")?;
+        }
+        for (pod, when) in &self.pods {
+            writeln!(out, "  Pod {pod}: {when}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! How far our view of the leases is proven.
+//!
+//! Rule: a change that the watch tells proves that what came before it was told too; a list, or
+//! what follows an interruption, proves nothing by itself. When the watch has been silent for a
+//! while some leases are read past it: an answer that agrees proves the view through the moment of
+//! the question. A watch that keeps missing what reads find is deaf, and is opened anew. No clock
+//! and no task here: the engine says what happened and when.
+
+use std::time::Duration;
+
+use node_health::Moment;
+
+/// After an interruption what was missed comes first; for so long a change proves nothing.
+const CATCHING_UP: Duration = Duration::from_secs(1);
+/// Questions are at least so far apart.
+const BETWEEN: Duration = Duration::from_millis(250);
+/// And at most so far, when they fail.
+const LONGEST: Duration = Duration::from_secs(4);
+/// A watch that was silent while so many questions in a row found news is deaf.
+const DEAF: u32 = 3;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight {
+    /// A silence of the watch longer than this is looked into.
+    ask_after: Duration,
+    listing: bool,
+    interrupted: bool,
+    nodes_interrupted: bool,
+    proves_from: Moment,
+    proven: Option<Moment>,
+    heard: Option<Moment>,
+    heard_since_asked: bool,
+    asking: bool,
+    asked: Option<Moment>,
+    failures: u32,
+    missed: u32,
+}
+
+impl Sight {
+    pub(crate) fn new(ask_after: Duration) -> Self {
+        Self {
+            ask_after,
+            listing: true,
+            interrupted: false,
+            nodes_interrupted: false,
+            proves_from: Moment::from_nanos(i64::MIN),
+            proven: None,
+            heard: None,
+            heard_since_asked: false,
+            asking: false,
+            asked: None,
+            failures: 0,
+            missed: 0,
+        }
+    }
+
+    /// The moment through which all is seen, if any.
+    pub(crate) fn proven(&self) -> Option<Moment> {
+        self.proven
+    }
+
+    pub(crate) fn list_began(&mut self) {
+        self.listing = true;
+    }
+
+    pub(crate) fn list_ended(&mut self, now: Moment) {
+        self.listing = false;
+        self.interrupted = false;
+        self.proves_from = now.after(CATCHING_UP);
+    }
+
+    pub(crate) fn interrupted(&mut self) {
+        self.interrupted = true;
+    }
+
+    pub(crate) fn resumed(&mut self, now: Moment) {
+        self.interrupted = false;
+        self.proves_from = now.after(CATCHING_UP);
+    }
+
+    /// The watch of nodes is cut, or heard again.
+    pub(crate) fn nodes_heard(&mut self, heard: bool) {
+        self.nodes_interrupted = !heard;
+    }
+
+    /// The watch told a change of a lease. Whether that proves the view through now.
+    pub(crate) fn heard(&mut self, now: Moment) -> bool {
+        self.heard = Some(now);
+        self.heard_since_asked = true;
+        self.missed = 0;
+        let proves = !self.listing
+            && !self.interrupted
+            && !self.nodes_interrupted
+            && now >= self.proves_from;
+        if proves {
+            self.proven = self.proven.max(Some(now));
+        }
+        proves
+    }
+
+    /// Whether the watch spoke lately, so that nobody needs to be asked.
+    pub(crate) fn is_lively(&self, now: Moment) -> bool {
+        let lately = |heard: Moment| now.since(heard) <= self.ask_after;
+        !self.listing && !self.interrupted && self.heard.is_some_and(lately)
+    }
+
+    /// When to ask next; `wanted`: somebody waits for a proof through now.
+    pub(crate) fn ask_at(&self, wanted: bool) -> Option<Moment> {
+        if self.asking {
+            return None;
+        }
+        let pause = BETWEEN.saturating_mul(1 << self.failures.min(8)).min(LONGEST);
+        let earliest = self.asked.map(|asked| asked.after(pause));
+        let regular = self.proven.map(|proven| proven.after(self.ask_after));
+        let wish = if wanted { earliest } else { regular };
+        Some(wish.max(earliest).unwrap_or(Moment::from_nanos(i64::MIN)))
+    }
+
+    pub(crate) fn ask(&mut self, now: Moment) {
+        self.asking = true;
+        self.asked = Some(now);
+        self.heard_since_asked = false;
+    }
+
+    /// The answer came; `news`: it told something that the watch had not. Whether the watch is deaf
+    /// and has to be opened anew.
+    pub(crate) fn answered(&mut self, sent: Moment, well: bool, news: bool) -> bool {
+        self.asking = false;
+        if !well {
+            self.failures = self.failures.saturating_add(1);
+            return false;
+        }
+        self.failures = 0;
+        if !self.nodes_interrupted {
+            self.proven = self.proven.max(Some(sent));
+        }
+        if news && !self.heard_since_asked {
+            self.missed += 1;
+        }
+        let deaf = self.missed >= DEAF && !self.listing;
+        if deaf {
+            self.missed = 0;
+            self.listing = true;
+        }
+        deaf
+    }
+}
+
+#[cfg(test)]
+mod tests;

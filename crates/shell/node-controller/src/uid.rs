@@ -1,0 +1,59 @@
+//! An object's unique id, in sixteen bytes where it is written as usual.
+//!
+//! Rule: the text comes back exactly as it was; what is written otherwise is kept as text.
+
+use std::fmt;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Uid {
+    Usual([u8; 16]),
+    Other(Box<str>),
+}
+
+const DASHES: [usize; 4] = [8, 13, 18, 23];
+
+impl Uid {
+    pub(crate) fn new(text: &str) -> Self {
+        Self::usual(text).map_or_else(|| Self::Other(text.into()), Self::Usual)
+    }
+
+    fn usual(text: &str) -> Option<[u8; 16]> {
+        let bytes = text.as_bytes();
+        if bytes.len() != 36 || !DASHES.into_iter().all(|at| bytes.get(at) == Some(&b'-')) {
+            return None;
+        }
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            // Large letters would come back small.
+            _ => None,
+        };
+        let mut result = [0; 16];
+        let mut digits = bytes.iter().enumerate().filter(|(at, _)| !DASHES.contains(at));
+        for slot in &mut result {
+            let (_, high) = digits.next()?;
+            let (_, low) = digits.next()?;
+            *slot = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(result)
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = match self {
+            Self::Other(text) => return out.write_str(text),
+            Self::Usual(bytes) => bytes,
+        };
+        for (at, byte) in bytes.iter().enumerate() {
+            if [4, 6, 8, 10].contains(&at) {
+                out.write_str("-")?;
+            }
+            write!(out, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

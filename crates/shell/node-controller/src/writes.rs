@@ -1,0 +1,187 @@
+//! What is sent, and what came of it: each write is one task that ends with a value.
+//!
+//! Rule: a write carries every choice that was made for it; it looks at the world only to find out
+//! that the choice no longer holds, and then says so instead of choosing anew.
+
+use node_health::health::ConditionWrite;
+use node_health::lifecycle::WriteKind;
+use node_health::pod_cleanup::Why;
+use node_health::{NodeId, PodId, Stamp, Taint};
+use ports::cluster_objects::Node;
+
+use crate::gate::{Failure, Gate};
+use crate::uid::Uid;
+
+pub(crate) mod cloud;
+pub(crate) mod node;
+pub(crate) mod pods;
+pub(crate) mod probe;
+
+/// A node as a write has to know it.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: u32,
+    pub(crate) name: std::sync::Arc<str>,
+    pub(crate) uid: Uid,
+    pub(crate) version: String,
+}
+
+/// A pod as a write has to know it.
+#[derive(Clone, Debug)]
+pub(crate) struct PodTarget {
+    pub(crate) pod: PodId,
+    pub(crate) uid: Uid,
+    pub(crate) namespace: std::sync::Arc<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) version: u64,
+}
+
+impl PodTarget {
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Something to be sent.
+#[derive(Clone, Debug)]
+pub(crate) enum Write {
+    /// With `confirm`, the node's lease is read first: nobody is called silent whom a live read
+    /// shows to be alive. It carries what we know of the lease.
+    Conditions {
+        target: Target,
+        writes: Vec<ConditionWrite>,
+        confirm: Option<Confirm>,
+    },
+    Taints {
+        target: Target,
+        wanted: Vec<Taint>,
+        known: Vec<Taint>,
+        gives_up: bool,
+    },
+    Labels {
+        target: Target,
+        labels: Vec<(Box<str>, Box<str>)>,
+    },
+    Range {
+        target: Target,
+        ranges: Vec<String>,
+    },
+    /// `whole`: all pods of the node, because it fell.
+    MarkPods {
+        target: Target,
+        pods: Vec<PodTarget>,
+        whole: bool,
+    },
+    Evict {
+        target: Target,
+        pods: Vec<(PodTarget, node_health::Moment)>,
+    },
+    Clear {
+        pod: PodTarget,
+        why: Why,
+        node: Option<Box<str>>,
+        fail_first: bool,
+        condition: bool,
+    },
+    LookFor {
+        names: Vec<Box<str>>,
+    },
+    Probe {
+        nodes: Vec<Target>,
+    },
+    Cloud {
+        target: Target,
+        task: cloud::Task,
+    },
+}
+
+/// What a live read of a lease is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Confirm {
+    pub(crate) renewed: Option<Stamp>,
+}
+
+/// What became of a pod.
+#[derive(Clone, Debug)]
+pub(crate) enum PodFate {
+    /// It is deleted, or on its way out, or another by now.
+    Gone,
+    Failed(Failure),
+}
+
+/// What came of a write.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Node {
+        target: Target,
+        kind: WriteKind,
+        /// The version that it has now.
+        outcome: Result<u64, Failure>,
+        /// The node as a read found it, where one was made.
+        fresh: Option<Box<Node>>,
+        /// It was given up by this.
+        gave_up: bool,
+    },
+    /// A lease that was read instead of written against.
+    Alive {
+        target: Target,
+        renewed: Stamp,
+    },
+    Range {
+        target: Target,
+        outcome: Result<(), Failure>,
+        fresh: Option<Box<Node>>,
+    },
+    Marked {
+        target: Target,
+        failures: Vec<(PodTarget, Failure)>,
+        whole: bool,
+    },
+    Evicted {
+        target: Target,
+        fates: Vec<(PodTarget, PodFate)>,
+        /// The node as a read found it; with it, nothing was deleted.
+        fresh: Option<Option<Box<Node>>>,
+    },
+    Cleared {
+        pod: PodTarget,
+        why: Why,
+        outcome: Result<(), Failure>,
+    },
+    LookedFor {
+        answers: Vec<(Box<str>, Result<bool, Failure>)>,
+    },
+    Probed(probe::Probed),
+    Cloud {
+        target: Target,
+        task: cloud::Task,
+        outcome: Result<cloud::Outcome, cloud::Trouble>,
+    },
+}
+
+/// Sends it.
+pub(crate) async fn perform(gate: Gate, write: Write) -> Done {
+    match write {
+        Write::Conditions { target, writes, confirm } => {
+            node::conditions(&gate, target, &writes, confirm).await
+        }
+        Write::Taints { target, wanted, known, gives_up } => {
+            node::taints(&gate, target, (&wanted, &known), gives_up).await
+        }
+        Write::Labels { target, labels } => node::labels(&gate, target, &labels).await,
+        Write::Range { target, ranges } => node::range(&gate, target, &ranges).await,
+        Write::MarkPods { target, pods, whole } => pods::mark(&gate, target, pods, whole).await,
+        Write::Evict { target, pods } => pods::evict(&gate, target, pods).await,
+        Write::Clear { pod, why, node, fail_first, condition } => {
+            let outcome = pods::clear(&gate, &pod, why, node, (fail_first, condition)).await;
+            Done::Cleared { pod, why, outcome }
+        }
+        Write::LookFor { names } => node::look_for(&gate, names).await,
+        Write::Probe { nodes } => Done::Probed(probe::probe(&gate, nodes).await),
+        Write::Cloud { target, task } => {
+            let outcome = cloud::perform(&gate, &target, task).await;
+            Done::Cloud { target, task, outcome }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Writes to pods: not ready, sent away, cleared away.
+//!
+//! Rule: a pod is named by its unique id in every write, so one of the same name made since is safe.
+//! Before pods are sent away or cleared off a node its live state is read once: what no longer holds
+//! is not carried out. upstream: nodelifecycle, tainteviction, podgc
+
+use node_health::Moment;
+use node_health::health::POD_EVENT;
+use node_health::no_execute::{
+    DELETION_BY_TAINT, DisruptionTarget, EVENT_REASON, deletion_message,
+};
+use node_health::pod_cleanup::{DELETION_BY_CLEANUP, Why};
+use pod_model::TaintEffect;
+use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind};
+use ports::cluster_objects::{Node, PodCondition};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tracing::info;
+
+use super::{Done, PodFate, PodTarget, Target};
+use crate::convert;
+use crate::events::{About, Said};
+use crate::gate::{Failure, Gate};
+
+/// How many pods of one node are dealt with at once.
+const AT_ONCE: usize = 8;
+
+fn path(pod: &PodTarget) -> ObjectPath {
+    ObjectPath::pod(&pod.namespace, &pod.name)
+}
+
+fn status_patch(body: Vec<u8>) -> Patch {
+    Patch { kind: PatchKind::StrategicMerge, subresource: Some("status".into()), body }
+}
+
+/// Runs a task for each pod, a few at a time.
+async fn for_each<T, Task>(
+    pods: Vec<T>,
+    task: impl Fn(T) -> Task,
+) -> Vec<(PodTarget, Result<(), Failure>)>
+where
+    Task: Future<Output = (PodTarget, Result<(), Failure>)> + Send + 'static,
+{
+    let mut running = JoinSet::new();
+    let mut outcomes = Vec::new();
+    let mut collect = |joined: Option<Result<_, tokio::task::JoinError>>| {
+        if let Some(Ok(outcome)) = joined {
+            outcomes.push(outcome);
+        }
+    };
+    for pod in pods {
+        if running.len() >= AT_ONCE {
+            collect(running.join_next().await);
+        }
+        running.spawn(task(pod));
+    }
+    while !running.is_empty() {
+        collect(running.join_next().await);
+    }
+    outcomes
+}
+
+/// A pod that is gone is no failure.
+fn gone_is_well(outcome: Result<(), Failure>) -> Result<(), Failure> {
+    match outcome {
+        Err(failure) if failure.is_gone() => Ok(()),
+        other => other,
+    }
+}
+
+/// Marks pods as not ready because their node is.
+pub(crate) async fn mark(gate: &Gate, target: Target, pods: Vec<PodTarget>, whole: bool) -> Done {
+    let outcomes = for_each(pods, |pod| {
+        let gate = gate.clone();
+        async move {
+            let outcome = gone_is_well(mark_one(&gate, &pod).await);
+            (pod, outcome)
+        }
+    })
+    .await;
+    let failed = |(pod, outcome): (PodTarget, Result<(), Failure>)| Some((pod, outcome.err()?));
+    Done::Marked { target, failures: outcomes.into_iter().filter_map(failed).collect(), whole }
+}
+
+async fn mark_one(gate: &Gate, pod: &PodTarget) -> Result<(), Failure> {
+    let wall = gate.shared().clock.wall().to_seconds_text();
+    let condition = json!({"type": "Ready", "status": "False", "lastTransitionTime": wall});
+    let mut metadata = json!({"uid": pod.uid.to_string()});
+    if pod.version > 0 {
+        metadata["resourceVersion"] = pod.version.to_string().into();
+    }
+    let body = json!({"metadata": metadata, "status": {"conditions": [condition]}});
+    let patch = status_patch(body.to_string().into_bytes());
+    let sent = gate.pass("pods", gate.api().patch(&path(pod), patch)).await;
+    match sent {
+        Err(failure) if failure.is_conflict() => mark_as_read(gate, pod, &condition).await?,
+        Err(failure) => return Err(failure),
+        Ok(_) => {}
+    }
+    let (reason, message) = POD_EVENT;
+    let said = Said::warning("node-controller", reason, message.to_owned());
+    gate.shared().events.tell(&About::pod(pod), said);
+    Ok(())
+}
+
+/// Our view of the pod was old: looks, and marks it if it still claims to be ready.
+async fn mark_as_read(gate: &Gate, pod: &PodTarget, condition: &Value) -> Result<(), Failure> {
+    let Some(live) = LivePod::read(gate, pod).await? else { return Ok(()) };
+    if !live.conditions.iter().any(|it| it.kind == "Ready" && it.status != "False") {
+        return Ok(());
+    }
+    let metadata = json!({"uid": pod.uid.to_string(), "resourceVersion": live.version});
+    let body = json!({"metadata": metadata, "status": {"conditions": [condition]}});
+    let patch = status_patch(body.to_string().into_bytes());
+    gate.pass("pods", gate.api().patch(&path(pod), patch)).await.map(|_| ())
+}
+
+/// A pod as it is now.
+struct LivePod {
+    version: String,
+    generation: i64,
+    terminating: bool,
+    node: String,
+    conditions: Vec<PodCondition>,
+}
+
+impl LivePod {
+    /// Nothing if it is gone, or another by now.
+    async fn read(gate: &Gate, pod: &PodTarget) -> Result<Option<Self>, Failure> {
+        let stored = match gate.read(&path(pod)).await {
+            Ok(stored) => stored,
+            Err(failure) if failure.is_gone() => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        if crate::uid::Uid::new(&stored.uid) != pod.uid {
+            return Ok(None);
+        }
+        let unreadable = |error| Failure::Unreadable(format!("pod {}: {error}", pod.full_name()));
+        let json: Value = serde_json::from_slice(&stored.json).map_err(unreadable)?;
+        let conditions = json.pointer("/status/conditions").filter(|it| !it.is_null());
+        let conditions = conditions.cloned().unwrap_or_else(|| json!([]));
+        let conditions = serde_json::from_value(conditions).map_err(unreadable)?;
+        let text = |at: &str| json.pointer(at).and_then(Value::as_str).unwrap_or("").to_owned();
+        Ok(Some(Self {
+            version: stored.resource_version,
+            generation: json.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0),
+            terminating: json
+                .pointer("/metadata/deletionTimestamp")
+                .is_some_and(|it| !it.is_null()),
+            node: text("/spec/nodeName"),
+            conditions,
+        }))
+    }
+
+    /// The condition to write; nothing if it is there already.
+    fn disruption(&self, target: DisruptionTarget, wall: String) -> Option<Value> {
+        let known = self.conditions.iter().find(|it| it.kind == "DisruptionTarget");
+        let since = match known {
+            Some(known) if known.status == "True" => {
+                if known.reason == target.reason && known.message == target.message {
+                    return None;
+                }
+                known.last_transition_time.map_or(wall, ports::ApiTime::to_seconds_text)
+            }
+            _ => wall,
+        };
+        let mut condition = json!({
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": target.reason,
+            "message": target.message,
+            "lastTransitionTime": since,
+        });
+        if self.generation > 0 {
+            condition["observedGeneration"] = self.generation.into();
+        }
+        Some(condition)
+    }
+}
+
+/// Whether a node's live state still sends pods away.
+fn sends_away(node: &Node) -> bool {
+    let conditions = convert::conditions(&node.status.conditions);
+    let (taints, _) = convert::taints(&node.spec.taints);
+    taints.iter().any(|taint| {
+        taint.effect == TaintEffect::NoExecute && !(conditions.is_ready() && taint.key.means_lost())
+    })
+}
+
+/// Sends pods away from a node that still has a taint which does.
+pub(crate) async fn evict(gate: &Gate, target: Target, pods: Vec<(PodTarget, Moment)>) -> Done {
+    let failed = |target, pods: Vec<(PodTarget, Moment)>, failure: &Failure| {
+        let fates = pods.into_iter().map(|(pod, _)| (pod, PodFate::Failed(failure.clone())));
+        Done::Evicted { target, fates: fates.collect(), fresh: None }
+    };
+    match gate.read_node(&target.name).await {
+        Err(failure) => return failed(target, pods, &failure),
+        Ok(None) => return Done::Evicted { target, fates: Vec::new(), fresh: Some(None) },
+        Ok(Some(node)) if !target.is(&node) || !sends_away(&node) => {
+            let fresh = Some(Some(Box::new(node)));
+            return Done::Evicted { target, fates: Vec::new(), fresh };
+        }
+        Ok(Some(_)) => {}
+    }
+    let outcomes = for_each(pods, |(pod, due)| {
+        let gate = gate.clone();
+        async move {
+            let outcome = gone_is_well(evict_one(&gate, &pod, due).await);
+            (pod, outcome)
+        }
+    })
+    .await;
+    let fate = |(pod, outcome): (PodTarget, Result<(), Failure>)| {
+        (pod, outcome.map_or_else(PodFate::Failed, |()| PodFate::Gone))
+    };
+    Done::Evicted { target, fates: outcomes.into_iter().map(fate).collect(), fresh: None }
+}
+
+async fn evict_one(gate: &Gate, pod: &PodTarget, due: Moment) -> Result<(), Failure> {
+    let shared = gate.shared();
+    let Some(live) = LivePod::read(gate, pod).await? else { return Ok(()) };
+    if live.terminating {
+        return Ok(());
+    }
+    info!(pod = pod.full_name(), "Deleting a pod that its node's taints send away");
+    let message = deletion_message(&pod.full_name());
+    let said = Said::normal("taint-eviction-controller", EVENT_REASON, message);
+    shared.events.tell(&About::pod(pod), said);
+    let wall = shared.clock.wall().to_seconds_text();
+    if let Some(condition) = live.disruption(DELETION_BY_TAINT, wall) {
+        let body = convert::pod_status_patch(&pod.uid, &json!({"conditions": [condition]}));
+        gate.pass("pods", gate.api().patch(&path(pod), status_patch(body))).await?;
+    }
+    let deletion = Deletion { uid: Some(pod.uid.to_string()), ..Deletion::default() };
+    gate.pass("pods", gate.api().delete(&path(pod), deletion)).await?;
+    shared.counters.pod_deleted(gate.now().since(due));
+    Ok(())
+}
+
+/// Clears a pod away: Failed first unless it had ended, then deleted without grace.
+pub(crate) async fn clear(
+    gate: &Gate,
+    pod: &PodTarget,
+    why: Why,
+    node: Option<Box<str>>,
+    (fail_first, condition): (bool, bool),
+) -> Result<(), Failure> {
+    if why == Why::OutOfService && !still_out_of_service(gate, node.as_deref()).await? {
+        return Ok(());
+    }
+    let mut generation = 0;
+    let mut disruption = None;
+    if fail_first || why == Why::Unscheduled {
+        let Some(live) = LivePod::read(gate, pod).await? else { return Ok(()) };
+        // Bound meanwhile: somebody else will see to its end.
+        if why == Why::Unscheduled && (!live.terminating || !live.node.is_empty()) {
+            return Ok(());
+        }
+        let wall = gate.shared().clock.wall().to_seconds_text();
+        disruption = condition.then(|| live.disruption(DELETION_BY_CLEANUP, wall)).flatten();
+        generation = live.generation;
+    }
+    info!(pod = pod.full_name(), why = why.label(), "Clearing a pod away");
+    if fail_first {
+        let mut status = json!({"phase": "Failed"});
+        if generation > 0 {
+            status["observedGeneration"] = generation.into();
+        }
+        if let Some(condition) = disruption {
+            status["conditions"] = json!([condition]);
+        }
+        let body = convert::pod_status_patch(&pod.uid, &status);
+        let sent = gate.pass("pods", gate.api().patch(&path(pod), status_patch(body))).await;
+        gone_is_well(sent.map(|_| ()))?;
+    }
+    let deletion =
+        Deletion { uid: Some(pod.uid.to_string()), grace_seconds: Some(0), ..Deletion::default() };
+    gone_is_well(gate.pass("pods", gate.api().delete(&path(pod), deletion)).await)
+}
+
+/// Volumes may be detached after this, so the live node must say so too.
+async fn still_out_of_service(gate: &Gate, node: Option<&str>) -> Result<bool, Failure> {
+    let Some(name) = node else { return Ok(false) };
+    let Some(node) = gate.read_node(name).await? else { return Ok(false) };
+    let ready = convert::conditions(&node.status.conditions).is_ready();
+    let key = node_health::TaintKey::OutOfService;
+    Ok(!ready && node.spec.taints.iter().any(|taint| taint.key == key.as_str()))
+}

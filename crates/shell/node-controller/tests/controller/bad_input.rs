@@ -1,0 +1,204 @@
+//! Bad input and bad days: no panic, no wrong eviction.
+
+use std::time::Duration;
+
+use node_controller::ControllerConfig;
+use ports::cluster_api::ObjectPath;
+use serde_json::json;
+
+use crate::stage::{Stage, bears, seconds};
+
+fn all_well(stage: &Stage, count: usize, but: &[usize]) {
+    for number in (0..count).filter(|number| !but.contains(number)) {
+        let name = format!("node-{number}");
+        assert_eq!(stage.ready(&name), "True", "{name}");
+        assert!(stage.is_kept(&format!("pod-{number}")), "pod-{number}");
+    }
+}
+
+fn populated(count: usize) -> Stage {
+    let stage = Stage::with_nodes(count);
+    for number in 0..count {
+        stage.pod(&format!("pod-{number}"), &format!("node-{number}"), &bears(Some(10)));
+    }
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_on_every_second_write() {
+    let stage = populated(8);
+    let running = stage.start(ControllerConfig::default());
+    running.client.faults.turn(|faults| faults.conflict_every = 2);
+    seconds(60).await;
+    stage.nodes.silence("node-2");
+    stage.until("given up", 80, || stage.taints("node-2").len() == 2).await;
+    stage.until("sent away", 30, || !stage.is_kept("pod-2")).await;
+    all_well(&stage, 8, &[2]);
+    stage.nodes.revive("node-2");
+    stage.until("well again", 10, || stage.taints("node-2").is_empty()).await;
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_expires_all_the_time() {
+    let stage = populated(8);
+    let running = stage.start(ControllerConfig::default());
+    running.client.faults.turn(|faults| faults.expires = true);
+    seconds(120).await;
+    all_well(&stage, 8, &[]);
+    stage.nodes.silence("node-5");
+    stage.until("sent away", 120, || !stage.is_kept("pod-5")).await;
+    all_well(&stage, 8, &[5]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_that_is_thrown_away_again_and_again() {
+    let stage = populated(8);
+    let running = stage.start(ControllerConfig::default());
+    for _ in 0..60 {
+        seconds(2).await;
+        stage.cluster.compact();
+    }
+    all_well(&stage, 8, &[]);
+    assert!(stage.writes("nodes").is_empty());
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_comes_and_goes() {
+    let stage = populated(8);
+    let running = stage.start(ControllerConfig::default());
+    seconds(30).await;
+    for round in 1..20 {
+        running.client.faults.turn(|faults| faults.away = true);
+        seconds(round * 7 % 45).await;
+        running.client.faults.mend();
+        seconds(round * 5 % 30).await;
+    }
+    all_well(&stage, 8, &[]);
+    let requests = stage.cluster.log().len();
+    assert!(requests < 5_000, "{requests} requests: nobody is hammered");
+    stage.nodes.silence("node-1");
+    stage.until("sent away", 150, || !stage.is_kept("pod-1")).await;
+    all_well(&stage, 8, &[1]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_answers_slowly_or_not_at_all() {
+    let stage = populated(8);
+    let running = stage.start(ControllerConfig::default());
+    seconds(30).await;
+    running.client.faults.turn(|faults| faults.latency = Duration::from_secs(2));
+    stage.nodes.silence("node-6");
+    stage.until("sent away", 200, || !stage.is_kept("pod-6")).await;
+    running.client.faults.turn(|faults| faults.hangs = true);
+    seconds(200).await;
+    running.client.faults.mend();
+    seconds(100).await;
+    all_well(&stage, 8, &[6]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_that_are_years_off() {
+    let stage = populated(8);
+    for (number, years) in [(0, 30), (1, -30), (2, 200), (3, -300)] {
+        stage.nodes.skew(&format!("node-{number}"), years * 31_536_000);
+    }
+    let running = stage.start(ControllerConfig::default());
+    seconds(120).await;
+    all_well(&stage, 8, &[]);
+    // A taint from the future, and one from long ago.
+    for (node, at) in [("node-4", "2126-01-01T00:00:00Z"), ("node-5", "1996-01-01T00:00:00Z")] {
+        stage.cluster.edit(&ObjectPath::node(node), |node| {
+            let taint = json!({"key": "a/b", "effect": "NoExecute", "timeAdded": at});
+            node["spec"]["taints"] = json!([taint]);
+        });
+    }
+    seconds(8).await;
+    assert!(stage.is_kept("pod-4") && stage.is_kept("pod-5"), "ten seconds from our sight of it");
+    seconds(5).await;
+    assert!(!stage.is_kept("pod-4") && !stage.is_kept("pod-5"));
+    for number in [0, 1] {
+        stage.nodes.silence(&format!("node-{number}"));
+    }
+    stage.until("noticed", 70, || stage.ready("node-0") == "Unknown").await;
+    stage.until("noticed", 70, || stage.ready("node-1") == "Unknown").await;
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn our_own_clock_jumps() {
+    let stage = populated(8);
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    for off in [3_600, 10 * 31_536_000, 0, -31_536_000, 0, 7] {
+        running.machine.off_seconds.store(off, std::sync::atomic::Ordering::Relaxed);
+        seconds(90).await;
+        all_well(&stage, 8, &[]);
+    }
+    stage.nodes.silence("node-3");
+    stage.until("sent away", 150, || !stage.is_kept("pod-3")).await;
+    all_well(&stage, 8, &[3]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_make_no_sense() {
+    let stage = populated(4);
+    let nonsense = [
+        json!({}),
+        json!({"metadata": {"labels": null, "annotations": null}, "spec": null, "status": null}),
+        json!({"spec": {"taints": [{"key": "", "effect": "Whenever"}]}, "status": {"conditions": null}}),
+        json!({"spec": {"podCIDRs": ["300.1.2.3/99", "", "::/0"]}, "status": {"conditions": [{}]}}),
+        json!({"spec": {"taints": "none"}, "status": {"conditions": 7}}),
+        json!({"status": {"conditions": [
+            {"type": "Ready", "status": "Perhaps", "lastHeartbeatTime": null},
+            {"type": "Ready", "status": "True"},
+        ]}}),
+        json!({"metadata": {"labels": {"topology.kubernetes.io/zone": ""}}}),
+    ];
+    for (number, object) in nonsense.into_iter().enumerate() {
+        stage.cluster.put(&ObjectPath::node(&format!("odd-{number}")), object);
+    }
+    for (number, object) in [
+        json!({}),
+        json!({"spec": {"nodeName": "odd-1", "tolerations": null}, "status": {"conditions": null}}),
+        json!({"spec": {"nodeName": "odd-2", "tolerations": [{"operator": "Whatever"}]}}),
+        json!({"spec": {"nodeName": "node-1", "tolerations": [{"tolerationSeconds": -5}]},
+               "status": {"phase": "Dreaming"}}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        stage.cluster.put(&ObjectPath::pod("default", &format!("odd-{number}")), object);
+    }
+    stage.cluster.put(&ObjectPath::lease("kube-node-lease", "nobody"), json!({"spec": {}}));
+    stage.cluster.put(&ObjectPath::lease("kube-node-lease", "node-1"), json!({"spec": null}));
+    let running = stage.start(ControllerConfig::default());
+    seconds(200).await;
+    all_well(&stage, 4, &[]);
+    // A taint that cannot be read is not ours to write away.
+    let taints =
+        stage.cluster.get(&ObjectPath::node("odd-2")).expect("there")["spec"]["taints"].clone();
+    assert_eq!(taints, json!([{"key": "", "effect": "Whenever"}]));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_made_again_begins_anew() {
+    let stage = populated(4);
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    stage.nodes.silence("node-2");
+    seconds(35).await;
+    stage.cluster.remove(&ObjectPath::node("node-2"));
+    stage.nodes.join("node-2", &json!({}));
+    seconds(30).await;
+    all_well(&stage, 4, &[]);
+    let reasons = stage.cluster.reasons("node-2");
+    assert_eq!(reasons, ["RegisteredNode", "RemovingNode", "RegisteredNode"]);
+    running.end().await;
+}

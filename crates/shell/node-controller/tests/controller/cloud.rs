@@ -1,0 +1,144 @@
+//! What the cloud says of nodes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use node_controller::ControllerConfig;
+use ports::cloud_provider::{CloudAddress, InstanceState};
+use ports::cluster_api::ObjectPath;
+use ports::{CloudError, CloudInstance, CloudNodeName, CloudProvider, PortFuture};
+use serde_json::json;
+
+use crate::stage::{Stage, seconds};
+
+#[derive(Default)]
+struct FakeCloud {
+    /// None: the cloud does not answer.
+    instances: Mutex<Option<BTreeMap<String, CloudInstance>>>,
+}
+
+impl FakeCloud {
+    fn with(names: &[&str]) -> Arc<Self> {
+        let instance = |name: &&str| {
+            let instance = CloudInstance {
+                node: (*name).to_owned(),
+                provider_id: format!("fake://{name}"),
+                state: InstanceState::Running,
+                ..CloudInstance::default()
+            };
+            ((*name).to_owned(), instance)
+        };
+        Arc::new(Self { instances: Mutex::new(Some(names.iter().map(instance).collect())) })
+    }
+
+    fn edit(&self, change: impl FnOnce(&mut BTreeMap<String, CloudInstance>)) {
+        change(self.instances.lock().expect("unbroken").get_or_insert_default());
+    }
+
+    fn fall_silent(&self) {
+        *self.instances.lock().expect("unbroken") = None;
+    }
+}
+
+impl CloudProvider for FakeCloud {
+    fn name(&self) -> &str {
+        "fake"
+    }
+
+    fn instance<'a>(
+        &'a self,
+        node: &'a CloudNodeName,
+    ) -> PortFuture<'a, Result<Option<CloudInstance>, CloudError>> {
+        Box::pin(async move {
+            let known = self.instances.lock().expect("unbroken");
+            match &*known {
+                Some(known) => Ok(known.get(&node.name).cloned()),
+                None => Err(CloudError { cloud: "fake".into(), cause: "no answer".into() }),
+            }
+        })
+    }
+
+    fn instances(&self) -> PortFuture<'_, Result<Vec<CloudInstance>, CloudError>> {
+        Box::pin(async move { Ok(Vec::new()) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn gone_is_deleted_shut_down_is_tainted_and_silence_changes_nothing() {
+    let stage = Stage::with_nodes(5);
+    let cloud = FakeCloud::with(&["node-0", "node-1", "node-2", "node-3", "node-4"]);
+    let running = stage.start_as("one", ControllerConfig::default(), Some(cloud.clone()));
+    seconds(60).await;
+    // A node that is ready is not asked about, even if the cloud has lost it.
+    cloud.edit(|instances| {
+        instances.remove("node-0");
+    });
+    seconds(30).await;
+    assert!(stage.cluster.node("node-0").is_some());
+    cloud.fall_silent();
+    stage.nodes.silence("node-1");
+    stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
+    seconds(60).await;
+    assert!(stage.cluster.node("node-1").is_some(), "no answer is no answer");
+    let named = |name: &str| CloudInstance { node: name.into(), ..CloudInstance::default() };
+    cloud.edit(|instances| {
+        let shut = CloudInstance { state: InstanceState::ShutDown, ..named("node-1") };
+        instances.insert("node-1".into(), shut);
+    });
+    let shutdown = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule".to_owned();
+    stage.until("tainted", 10, || stage.taints("node-1").contains(&shutdown)).await;
+    stage.nodes.revive("node-1");
+    stage.until("free", 10, || stage.taints("node-1").is_empty()).await;
+    cloud.edit(|instances| {
+        instances.remove("node-2");
+    });
+    stage.nodes.silence("node-2");
+    stage.until("deleted", 80, || stage.cluster.node("node-2").is_none()).await;
+    seconds(2).await;
+    let reasons = stage.cluster.reasons("node-2");
+    assert!(reasons.contains(&"DeletingNode".to_owned()), "{reasons:?}");
+    assert!(reasons.contains(&"RemovingNode".to_owned()), "{reasons:?}");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_node_is_described_once() {
+    let stage = Stage::with_nodes(2);
+    let cloud = FakeCloud::with(&["node-0", "node-1"]);
+    cloud.edit(|instances| {
+        let instance = CloudInstance {
+            node: "fresh".into(),
+            provider_id: "fake://fresh".into(),
+            instance_type: "small".into(),
+            zone: "z1".into(),
+            region: "r1".into(),
+            addresses: vec![CloudAddress { kind: "InternalIP".into(), address: "10.0.0.9".into() }],
+            labels: [("example.com/rack".to_owned(), "7".to_owned())].into(),
+            ..CloudInstance::default()
+        };
+        instances.insert("fresh".into(), instance);
+    });
+    let running = stage.start_as("one", ControllerConfig::default(), Some(cloud.clone()));
+    seconds(5).await;
+    stage.nodes.join("fresh", &json!({}));
+    stage.cluster.edit(&ObjectPath::node("fresh"), |node| {
+        let key = "node.cloudprovider.kubernetes.io/uninitialized";
+        node["spec"]["taints"] = json!([{"key": key, "value": "true", "effect": "NoSchedule"}]);
+    });
+    stage.until("described", 10, || stage.taints("fresh").is_empty()).await;
+    let node = stage.node("fresh");
+    assert_eq!(node.spec.provider_id, "fake://fresh");
+    let label = |key: &str| node.metadata.labels.get(key).cloned().unwrap_or_default();
+    assert_eq!(label("topology.kubernetes.io/zone"), "z1");
+    assert_eq!(label("node.kubernetes.io/instance-type"), "small");
+    assert_eq!(label("example.com/rack"), "7");
+    assert_eq!(node.status.addresses[0].address, "10.0.0.9");
+    seconds(2).await;
+    assert!(stage.cluster.reasons("fresh").contains(&"Synced".to_owned()));
+    cloud.edit(|instances| {
+        instances.get_mut("fresh").expect("there").addresses[0].address = "10.0.0.10".into();
+    });
+    seconds(310).await;
+    assert_eq!(stage.node("fresh").status.addresses[0].address, "10.0.0.10");
+    running.end().await;
+}

@@ -1,0 +1,163 @@
+//! Silence, conditions, taints that follow them, and pods of silent nodes.
+
+use node_controller::ControllerConfig;
+use ports::cluster_api::ObjectPath;
+use serde_json::json;
+
+use crate::stage::{Stage, bears, seconds};
+
+#[tokio::test(start_paused = true)]
+async fn silence_makes_unknown_and_a_voice_makes_well_again() {
+    let stage = Stage::with_nodes(5);
+    stage.pod("web", "node-1", &bears(None));
+    stage.pod("elsewhere", "node-2", &bears(None));
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    stage.nodes.silence("node-1");
+    let took = stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
+    assert!((40..=56).contains(&took), "noticed after {took} s");
+    let node = stage.node("node-1");
+    for condition in &node.status.conditions {
+        let expected = match condition.kind.as_str() {
+            "Ready" | "MemoryPressure" | "DiskPressure" | "PIDPressure" => "NodeStatusUnknown",
+            other => panic!("{other} is not the controller's"),
+        };
+        assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("Unknown", expected));
+        assert_eq!(condition.message, "Kubelet stopped posting node status.");
+        assert!(condition.last_heartbeat_time < condition.last_transition_time);
+    }
+    seconds(2).await;
+    assert_eq!(stage.taints("node-1"), ["unreachable:NoExecute", "unreachable:NoSchedule"]);
+    assert_eq!(stage.pod_condition("web", "Ready").map(|it| it.0).as_deref(), Some("False"));
+    assert_eq!(stage.pod_condition("elsewhere", "Ready").map(|it| it.0).as_deref(), Some("True"));
+    assert_eq!(stage.cluster.reasons("web"), ["NodeNotReady"]);
+    assert_eq!(stage.cluster.reasons("node-1"), ["RegisteredNode", "NodeNotReady"]);
+
+    stage.nodes.revive("node-1");
+    stage.until("taints gone", 5, || stage.taints("node-1").is_empty()).await;
+    seconds(100).await;
+    assert_eq!(stage.ready("node-1"), "True");
+    assert!(stage.is_kept("web"));
+    for number in [0, 2, 3, 4] {
+        assert_eq!(stage.ready(&format!("node-{number}")), "True", "node-{number}");
+    }
+    assert_eq!(running.metric("node_collector_evictions_total", &[("zone", "")]), Some(1.0));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_never_posts_has_the_startup_grace() {
+    let stage = Stage::with_nodes(3);
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    stage.cluster.put(&ObjectPath::node("mute"), json!({"spec": {}, "status": {}}));
+    let took = stage.until("Unknown", 90, || stage.ready("mute") == "Unknown").await;
+    assert!((58..=66).contains(&took), "noticed after {took} s");
+    let node = stage.node("mute");
+    assert_eq!(node.status.conditions.len(), 4);
+    for condition in &node.status.conditions {
+        assert_eq!(condition.reason, "NodeStatusNeverUpdated");
+        assert_eq!(condition.message, "Kubelet never posted node status.");
+        assert_eq!(condition.last_heartbeat_time, node.metadata.creation_timestamp);
+    }
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn taints_follow_what_the_node_says() {
+    let stage = Stage::with_nodes(4);
+    let running = stage.start(ControllerConfig::default());
+    seconds(40).await;
+    stage.cluster.edit(&ObjectPath::node("node-0"), |node| {
+        node["spec"]["unschedulable"] = json!(true);
+        node["metadata"]["labels"] = json!({"kubernetes.io/os": "linux"});
+        node["status"]["conditions"][1]["status"] = json!("True");
+    });
+    stage.nodes.say_ready("node-3", false);
+    seconds(3).await;
+    assert_eq!(stage.taints("node-0"), ["disk-pressure:NoSchedule", "unschedulable:NoSchedule"]);
+    let labels = stage.node("node-0").metadata.labels;
+    assert_eq!(labels.get("beta.kubernetes.io/os").map(String::as_str), Some("linux"));
+    assert_eq!(stage.taints("node-3"), ["not-ready:NoExecute", "not-ready:NoSchedule"]);
+    // What is no longer so goes; a swap of the two kinds of lost is immediate.
+    stage.cluster.edit(&ObjectPath::node("node-0"), |node| {
+        node["spec"]["unschedulable"] = json!(false);
+        node["status"]["conditions"][1]["status"] = json!("False");
+    });
+    stage.nodes.silence("node-3");
+    seconds(65).await;
+    assert_eq!(stage.taints("node-0"), [] as [&str; 0]);
+    assert_eq!(stage.taints("node-3"), ["unreachable:NoExecute", "unreachable:NoSchedule"]);
+    stage.nodes.say_ready("node-3", true);
+    seconds(3).await;
+    assert_eq!(stage.taints("node-3"), [] as [&str; 0]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_was_away_condemns_nobody_for_it() {
+    let stage = Stage::with_nodes(6);
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    running.client.faults.turn(|faults| faults.away = true);
+    seconds(300).await;
+    running.client.faults.mend();
+    seconds(120).await;
+    for number in 0..6 {
+        assert_eq!(stage.ready(&format!("node-{number}")), "True");
+    }
+    let unknown = stage.writes("nodes").iter().filter(|it| it.well).count();
+    assert_eq!(unknown, 0, "nothing was written at all");
+    // And it still sees: who falls silent now is noticed.
+    stage.nodes.silence("node-2");
+    stage.until("Unknown", 70, || stage.ready("node-2") == "Unknown").await;
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deaf_watch_is_found_out_and_condemns_nobody() {
+    let stage = Stage::with_nodes(6);
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    running.client.faults.turn(|faults| faults.deaf = true);
+    seconds(240).await;
+    let written = stage.writes("nodes").iter().filter(|it| it.well).count();
+    assert_eq!(written, 0, "live reads showed that all are alive");
+    stage.nodes.silence("node-4");
+    stage.until("Unknown", 80, || stage.ready("node-4") == "Unknown").await;
+    for number in [0, 1, 2, 3, 5] {
+        assert_eq!(stage.ready(&format!("node-{number}")), "True");
+    }
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_only_node_is_noticed_and_not_given_up() {
+    let stage = Stage::with_nodes(1);
+    stage.pod("web", "node-0", &bears(Some(5)));
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    stage.nodes.silence("node-0");
+    let took = stage.until("Unknown", 70, || stage.ready("node-0") == "Unknown").await;
+    assert!(took <= 56, "noticed after {took} s");
+    seconds(300).await;
+    assert_eq!(stage.taints("node-0"), ["unreachable:NoSchedule"], "every zone is dark");
+    assert!(stage.is_kept("web"));
+    let why = running.controller.explain("node-0").await;
+    assert!(why.outlook.contains("Every zone is dark"), "{why}");
+    assert!(why.leading);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_bound_to_a_lost_node_are_marked_too() {
+    let stage = Stage::with_nodes(3);
+    let running = stage.start(ControllerConfig::default());
+    seconds(40).await;
+    stage.nodes.silence("node-1");
+    stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
+    stage.pod("late", "node-1", &bears(None));
+    seconds(2).await;
+    assert_eq!(stage.pod_condition("late", "Ready").map(|it| it.0).as_deref(), Some("False"));
+    running.end().await;
+}

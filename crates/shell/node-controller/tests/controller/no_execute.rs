@@ -1,0 +1,139 @@
+//! Pods that taints send away.
+
+use node_controller::ControllerConfig;
+use ports::cluster_api::ObjectPath;
+use serde_json::json;
+
+use crate::stage::{Stage, bears, seconds};
+
+fn taint(stage: &Stage, node: &str, key: &str) {
+    let at = stage.cluster.wall().to_seconds_text();
+    stage.cluster.edit(&ObjectPath::node(node), |node| {
+        node["spec"]["taints"] = json!([{"key": key, "effect": "NoExecute", "timeAdded": at}]);
+    });
+}
+
+fn untaint(stage: &Stage, node: &str) {
+    stage.cluster.edit(&ObjectPath::node(node), |node| node["spec"]["taints"] = json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_tolerate_goes_who_does_for_a_time_goes_later() {
+    let stage = Stage::with_nodes(3);
+    stage.pod("now", "node-1", &json!([]));
+    stage.pod("later", "node-1", &bears(Some(60)));
+    stage.pod("never", "node-1", &bears(None));
+    stage.pod("elsewhere", "node-2", &json!([]));
+    let running = stage.start(ControllerConfig::default());
+    seconds(40).await;
+    stage.nodes.silence("node-1");
+    taint(&stage, "node-1", "example.com/maintenance");
+    seconds(2).await;
+    assert!(!stage.is_kept("now"));
+    let condition = stage.pod_condition("now", "DisruptionTarget");
+    let expected = ("True".to_owned(), "DeletionByTaintManager".to_owned());
+    assert_eq!(condition, Some(expected));
+    let told = stage.cluster.events();
+    let told = told.iter().find(|event| event.about.name == "now").expect("an event");
+    assert_eq!(told.reason, "TaintManagerEviction");
+    assert_eq!(told.message, "Marking for deletion Pod default/now");
+    assert_eq!(told.component, "taint-eviction-controller");
+    assert!(stage.is_kept("later"));
+    let why = running.controller.explain("node-1").await;
+    let later = why.pods.iter().find(|(pod, _)| pod == "default/later");
+    assert!(later.is_some_and(|(_, when)| when.contains("It goes in 5")), "{why}");
+    seconds(55).await;
+    assert!(stage.is_kept("later"));
+    seconds(8).await;
+    assert!(!stage.is_kept("later"));
+    seconds(600).await;
+    assert!(stage.is_kept("never") && stage.is_kept("elsewhere"));
+    assert_eq!(running.metric("taint_eviction_controller_pod_deletions_total", &[]), Some(2.0));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_goes_in_time_spares_the_pod() {
+    let stage = Stage::with_nodes(2);
+    stage.pod("later", "node-1", &bears(Some(60)));
+    let running = stage.start(ControllerConfig::default());
+    seconds(40).await;
+    taint(&stage, "node-1", "example.com/maintenance");
+    seconds(50).await;
+    untaint(&stage, "node-1");
+    seconds(100).await;
+    assert!(stage.is_kept("later"));
+    let told: Vec<String> =
+        stage.cluster.events().iter().map(|event| event.message.clone()).collect();
+    assert!(told.contains(&"Cancelling deletion of Pod default/later".to_owned()), "{told:?}");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_runs_on_while_there_is_no_controller() {
+    let stage = Stage::with_nodes(3);
+    stage.pod("web", "node-1", &bears(Some(300)));
+    let running = stage.start(ControllerConfig::default());
+    seconds(40).await;
+    taint(&stage, "node-1", "example.com/maintenance");
+    seconds(100).await;
+    running.kill();
+    seconds(150).await;
+    let running = stage.start(ControllerConfig::default());
+    seconds(40).await;
+    assert!(stage.is_kept("web"), "290 of 300 s");
+    seconds(15).await;
+    assert!(!stage.is_kept("web"), "the restart did not begin the time anew");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_send_away_before_things_have_settled() {
+    let stage = Stage::with_nodes(3);
+    stage.pod("web", "node-1", &bears(Some(60)));
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    stage.nodes.silence("node-1");
+    stage.until("given up", 80, || stage.taints("node-1").len() == 2).await;
+    running.kill();
+    seconds(120).await;
+    // The node comes back together with the controller: its pods stay.
+    let running = stage.start(ControllerConfig::default());
+    seconds(5).await;
+    stage.nodes.revive("node-1");
+    seconds(200).await;
+    assert!(stage.is_kept("web"));
+    assert_eq!(stage.taints("node-1"), [] as [&str; 0]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_made_again_is_not_the_one_that_had_to_go() {
+    let stage = Stage::with_nodes(2);
+    stage.pod("db-0", "node-1", &bears(Some(30)));
+    let running = stage.start(ControllerConfig::default());
+    seconds(40).await;
+    taint(&stage, "node-1", "example.com/maintenance");
+    seconds(20).await;
+    stage.cluster.remove(&ObjectPath::pod("default", "db-0"));
+    stage.pod("db-0", "node-0", &bears(Some(30)));
+    seconds(300).await;
+    assert!(stage.is_kept("db-0"));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_node_s_live_state_no_longer_says_is_not_carried_out() {
+    let stage = Stage::with_nodes(3);
+    stage.pod("web", "node-1", &bears(Some(30)));
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    taint(&stage, "node-1", "example.com/maintenance");
+    seconds(10).await;
+    // The watches fall silent; meanwhile somebody takes the taint away.
+    running.client.faults.turn(|faults| faults.deaf = true);
+    untaint(&stage, "node-1");
+    seconds(120).await;
+    assert!(stage.is_kept("web"));
+    running.end().await;
+}

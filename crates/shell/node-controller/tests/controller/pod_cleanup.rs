@@ -1,0 +1,109 @@
+//! Pods that nobody else clears away.
+
+use node_controller::{ControllerConfig, PodCleanupConfig};
+use ports::cluster_api::ObjectPath;
+use serde_json::json;
+
+use crate::stage::{Stage, bears, seconds};
+
+#[tokio::test(start_paused = true)]
+async fn orphans_go_after_the_quarantine_and_a_look() {
+    let stage = Stage::with_nodes(2);
+    stage.pod("orphan", "node-9", &bears(None));
+    stage.pod("home", "node-1", &bears(None));
+    let running = stage.start(ControllerConfig::default());
+    seconds(39).await;
+    assert!(stage.has_pod("orphan"));
+    seconds(30).await;
+    assert!(!stage.has_pod("orphan"), "deleted without grace");
+    assert!(stage.is_kept("home"));
+    let failed = stage.writes("pods");
+    let body = failed.iter().find_map(|it| it.body.clone()).expect("a patch");
+    assert_eq!(body["status"]["phase"], "Failed");
+    assert_eq!(body["status"]["conditions"][0]["reason"], "DeletionByPodGC");
+    assert_eq!(body["status"]["conditions"][0]["observedGeneration"], 3);
+    let labels = [("namespace", "default"), ("reason", "orphaned")];
+    let count = running.metric("pod_gc_collector_force_delete_pods_total", &labels);
+    assert_eq!(count, Some(1.0));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_only_the_list_missed_keeps_its_pods() {
+    let stage = Stage::with_nodes(2);
+    // The feed cannot read this node, so it is in no list of ours; the API server has it.
+    stage.cluster.put(&ObjectPath::node("odd"), json!({"spec": {"unschedulable": "maybe"}}));
+    stage.pod("web", "odd", &bears(None));
+    let running = stage.start(ControllerConfig::default());
+    seconds(300).await;
+    assert!(stage.is_kept("web"));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn out_of_service_frees_stuck_pods() {
+    let stage = Stage::with_nodes(3);
+    stage.pod("db", "node-1", &json!([]));
+    stage.pod("other", "node-2", &json!([]));
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    stage.nodes.silence("node-1");
+    stage.until("sent away", 90, || !stage.is_kept("db")).await;
+    seconds(120).await;
+    assert!(stage.has_pod("db"), "its kubelet cannot confirm: it is stuck");
+    stage.cluster.edit(&ObjectPath::node("node-1"), |node| {
+        let taints = node["spec"]["taints"].as_array_mut().expect("taints");
+        taints.push(json!({"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}));
+    });
+    stage.until("freed", 25, || !stage.has_pod("db")).await;
+    assert!(stage.is_kept("other"));
+    let labels = [("namespace", "default"), ("reason", "out-of-service")];
+    assert_eq!(running.metric("pod_gc_collector_force_delete_pods_total", &labels), Some(1.0));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn out_of_service_on_a_ready_node_frees_nobody() {
+    let stage = Stage::with_nodes(2);
+    stage.pod("db", "node-1", &bears(None));
+    let running = stage.start(ControllerConfig::default());
+    seconds(40).await;
+    stage.cluster.edit(&ObjectPath::node("node-1"), |node| {
+        node["spec"]["taints"] =
+            json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoSchedule"}]);
+    });
+    let until = stage.cluster.wall().to_seconds_text();
+    stage.nodes.silence("node-1");
+    stage.cluster.edit(&ObjectPath::pod("default", "db"), |pod| {
+        pod["metadata"]["deletionTimestamp"] = json!(until);
+    });
+    seconds(35).await;
+    assert!(stage.has_pod("db"));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ended_over_the_threshold_and_the_never_bound() {
+    let stage = Stage::with_nodes(2);
+    for number in 0..5 {
+        let name = format!("job-{number}");
+        stage.pod(&name, "node-1", &bears(None));
+        stage.cluster.edit(&ObjectPath::pod("default", &name), |pod| {
+            pod["status"]["phase"] = json!("Succeeded");
+            pod["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T00:0{number}:00Z"));
+        });
+    }
+    let until = stage.cluster.wall().to_seconds_text();
+    stage.cluster.put(
+        &ObjectPath::pod("default", "unbound"),
+        json!({"metadata": {"deletionTimestamp": until}, "spec": {}, "status": {"phase": "Pending"}}),
+    );
+    let cleanup = PodCleanupConfig { terminated_threshold: 3, ..PodCleanupConfig::default() };
+    let config = ControllerConfig { pod_cleanup: cleanup, ..ControllerConfig::default() };
+    let running = stage.start(config);
+    seconds(30).await;
+    let left: Vec<bool> = (0..5).map(|number| stage.has_pod(&format!("job-{number}"))).collect();
+    assert_eq!(left, [false, false, true, true, true], "the oldest go first");
+    assert!(!stage.has_pod("unbound"));
+    running.end().await;
+}

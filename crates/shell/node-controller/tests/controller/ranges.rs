@@ -1,0 +1,110 @@
+//! Pod ranges.
+
+use std::collections::BTreeSet;
+
+use node_controller::{ClusterRange, ControllerConfig, RangesConfig};
+use pod_model::parse_cidr;
+use ports::cluster_api::ObjectPath;
+use serde_json::json;
+
+use crate::stage::{Stage, seconds};
+
+fn ranges(cluster: &[(&str, u8)], service: &[&str]) -> ControllerConfig {
+    let range = |(text, node_mask): &(&str, u8)| ClusterRange {
+        range: parse_cidr(text).expect("a range"),
+        node_mask: *node_mask,
+    };
+    let ranges = RangesConfig {
+        cluster: cluster.iter().map(range).collect(),
+        service: service.iter().map(|text| parse_cidr(text).expect("a range")).collect(),
+    };
+    ControllerConfig { ranges: Some(ranges), ..ControllerConfig::default() }
+}
+
+fn cidrs(stage: &Stage, count: usize) -> Vec<Vec<String>> {
+    (0..count).map(|number| stage.node(&format!("node-{number}")).spec.pod_cidrs).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_node_gets_its_own_of_each_family() {
+    let stage = Stage::with_nodes(10);
+    stage.cluster.edit(&ObjectPath::node("node-3"), |node| {
+        node["spec"]["podCIDR"] = json!("10.1.1.0/24");
+        node["spec"]["podCIDRs"] = json!(["10.1.1.0/24", "fd00:0:0:1::/64"]);
+    });
+    let config = ranges(&[("10.1.0.0/16", 24), ("fd00::/48", 64)], &["10.1.0.0/24"]);
+    let running = stage.start(config);
+    seconds(5).await;
+    let all = cidrs(&stage, 10);
+    assert!(all.iter().all(|ranges| ranges.len() == 2), "{all:?}");
+    let distinct: BTreeSet<&String> = all.iter().flatten().collect();
+    assert_eq!(distinct.len(), 20, "{all:?}");
+    assert!(!distinct.contains(&"10.1.0.0/24".to_owned()), "the service range is left out");
+    assert_eq!(all[3], ["10.1.1.0/24", "fd00:0:0:1::/64"]);
+    assert_eq!(stage.node("node-0").spec.pod_cidr, all[0][0]);
+    let labels = [("clusterCIDR", "10.1.0.0/16")];
+    let usage = running.metric("node_ipam_controller_cidrset_usage_cidrs", &labels);
+    assert_eq!(usage, Some(11.0 / 256.0));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn exhaustion_is_told_and_ends_when_a_node_goes() {
+    let stage = Stage::with_nodes(3);
+    let running = stage.start(ranges(&[("10.1.0.0/23", 24)], &[]));
+    seconds(5).await;
+    let without: Vec<String> = (0..3)
+        .map(|number| format!("node-{number}"))
+        .filter(|name| stage.node(name).spec.pod_cidrs.is_empty())
+        .collect();
+    let [without] = without.as_slice() else { panic!("{without:?}") };
+    assert!(stage.cluster.reasons(without).contains(&"CIDRNotAvailable".to_owned()));
+    let other = if without == "node-0" { "node-1" } else { "node-0" };
+    let freed = stage.node(other).spec.pod_cidrs;
+    stage.cluster.remove(&ObjectPath::node(other));
+    seconds(3).await;
+    assert_eq!(stage.node(without).spec.pod_cidrs, freed);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clash_and_nonsense_are_told_and_hold_up_nobody() {
+    let stage = Stage::with_nodes(5);
+    for (node, cidr) in
+        [("node-0", "10.1.7.0/24"), ("node-1", "10.1.7.0/24"), ("node-2", "all of them")]
+    {
+        stage.cluster.edit(&ObjectPath::node(node), |node| {
+            node["spec"]["podCIDR"] = json!(cidr);
+            node["spec"]["podCIDRs"] = json!([cidr]);
+        });
+    }
+    let running = stage.start(ranges(&[("10.1.0.0/16", 24)], &[]));
+    seconds(5).await;
+    assert_eq!(stage.node("node-3").spec.pod_cidrs.len(), 1);
+    assert_eq!(stage.node("node-4").spec.pod_cidrs.len(), 1);
+    assert_eq!(stage.node("node-2").spec.pod_cidrs, ["all of them"]);
+    let told: Vec<String> = ["node-0", "node-1", "node-2"]
+        .into_iter()
+        .flat_map(|node| stage.cluster.reasons(node))
+        .filter(|reason| reason == "CIDRConflict")
+        .collect();
+    assert_eq!(told.len(), 2, "one of the two, and the one that is no range");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_and_conflicts_hand_out_nothing_twice() {
+    for (conflict_every, lose_answer_every) in [(2, 0), (0, 2), (3, 2)] {
+        let stage = Stage::with_nodes(30);
+        let running = stage.start(ranges(&[("10.1.0.0/18", 24)], &[]));
+        running.client.faults.turn(|faults| {
+            faults.conflict_every = conflict_every;
+            faults.lose_answer_every = lose_answer_every;
+        });
+        seconds(60).await;
+        let all: Vec<String> = cidrs(&stage, 30).into_iter().flatten().collect();
+        let distinct: BTreeSet<&String> = all.iter().collect();
+        assert_eq!((all.len(), distinct.len()), (30, 30), "{conflict_every} {lose_answer_every}");
+        running.end().await;
+    }
+}

@@ -1,0 +1,288 @@
+//! The cluster as one client reaches it, with its faults.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ports::cluster_api::{
+    ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Selection, StoredObject,
+    ToldEvent,
+};
+use ports::cluster_objects::{Lease, Node, Pod};
+use ports::{ApiTime, ClusterApi, ClusterApiError, ObjectFeed};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::cluster::{FakeCluster, Logged, Verb, named};
+use crate::faults::FaultSwitch;
+use crate::feed::Feed;
+use crate::patching::{merge, strategic_merge};
+
+/// One client. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct FakeClient {
+    cluster: FakeCluster,
+    name: String,
+    /// What goes wrong for this client.
+    pub faults: FaultSwitch,
+    writes: Arc<AtomicU32>,
+}
+
+type Done = Result<Value, ClusterApiError>;
+
+impl FakeClient {
+    pub(crate) fn new(cluster: FakeCluster, name: &str, faults: FaultSwitch) -> Self {
+        Self { cluster, name: name.to_owned(), faults, writes: Arc::default() }
+    }
+
+    /// Waits as long as the way takes; whether the request gets there.
+    async fn travel(&self, path: &ObjectPath) -> Result<(), ClusterApiError> {
+        let faults = self.faults.now();
+        if faults.away {
+            let cause = "away".to_owned();
+            return Err(ClusterApiError::Unreachable { request: named(path), cause });
+        }
+        if !faults.latency.is_zero() {
+            sleep(faults.latency).await;
+        }
+        if faults.hangs {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+
+    fn note(&self, verb: Verb, path: &ObjectPath, well: bool, body: Option<Value>) {
+        self.cluster.note(Logged {
+            at: Instant::now(),
+            client: self.name.clone(),
+            verb,
+            path: path.clone(),
+            well,
+            body,
+        });
+    }
+
+    async fn ask(&self, path: &ObjectPath) -> Done {
+        self.travel(path).await?;
+        let found = self.cluster.read(path);
+        self.note(Verb::Read, path, found.is_ok(), None);
+        found
+    }
+
+    /// Carries out a write with all that may happen to it on the way.
+    async fn write(
+        &self,
+        verb: Verb,
+        path: &ObjectPath,
+        body: Option<Value>,
+        act: impl FnOnce(&FakeCluster) -> Done + Send + 'static,
+    ) -> Done {
+        self.travel(path).await?;
+        let faults = self.faults.now();
+        let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
+        let every = |count: u32| count > 0 && number.is_multiple_of(count);
+        if every(faults.conflict_every) {
+            self.note(verb, path, false, body);
+            let message = "the fake says so".to_owned();
+            return Err(ClusterApiError::Conflict { request: named(path), message });
+        }
+        let client = self.clone();
+        let target = path.clone();
+        let carry_out = move || {
+            let outcome = act(&client.cluster);
+            client.note(verb, &target, outcome.is_ok(), body);
+            outcome
+        };
+        let outcome = if faults.late.is_zero() {
+            carry_out()
+        } else {
+            // It gets there whether or not anybody waits.
+            let late = tokio::spawn(async move {
+                sleep(faults.late).await;
+                carry_out()
+            });
+            late.await.unwrap_or_else(|_| {
+                let cause = "ended".to_owned();
+                Err(ClusterApiError::Unanswered { request: "write".to_owned(), cause })
+            })
+        };
+        if every(faults.lose_answer_every) {
+            let cause = "the fake lost it".to_owned();
+            return Err(ClusterApiError::Unanswered { request: named(path), cause });
+        }
+        outcome
+    }
+}
+
+fn stored(object: &Value) -> StoredObject {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    StoredObject {
+        uid: text("uid"),
+        resource_version: text("resourceVersion"),
+        json: object.to_string().into_bytes(),
+    }
+}
+
+fn refused(path: &ObjectPath, message: &str) -> ClusterApiError {
+    ClusterApiError::Refused {
+        request: named(path),
+        status: 422,
+        reason: "Invalid".to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+fn parse(path: &ObjectPath, body: &[u8]) -> Result<Value, ClusterApiError> {
+    serde_json::from_slice(body).map_err(|error| refused(path, &error.to_string()))
+}
+
+fn lease_of(object: Value) -> Result<Lease, ClusterApiError> {
+    serde_json::from_value(object).map_err(|error| ClusterApiError::Unreadable {
+        request: "lease".to_owned(),
+        cause: error.to_string(),
+    })
+}
+
+/// Applies a patch as the API server does: status and the rest are written apart.
+fn apply(
+    path: &ObjectPath,
+    patch: &Patch,
+    body: &Value,
+    object: &mut Value,
+) -> Result<(), ClusterApiError> {
+    let before = object.clone();
+    match patch.kind {
+        PatchKind::Merge => merge(object, body),
+        PatchKind::StrategicMerge => strategic_merge(object, body),
+        PatchKind::Json | PatchKind::Apply { .. } => {
+            return Err(refused(path, "the fake does not know this kind of patch"));
+        }
+    }
+    let has_status = ["nodes", "pods"].contains(&path.resource.plural);
+    match patch.subresource.as_deref() {
+        Some("status") => {
+            let status = object["status"].take();
+            object.clone_from(&before);
+            object["status"] = status;
+        }
+        Some(other) => return Err(refused(path, &format!("no subresource {other}"))),
+        None if has_status => object["status"] = before["status"].clone(),
+        None => {}
+    }
+    // Ranges can be set once.
+    let (old, new) = (&before["spec"]["podCIDR"], &object["spec"]["podCIDR"]);
+    if old.as_str().is_some_and(|old| !old.is_empty()) && old != new {
+        return Err(refused(path, "podCIDR may not be changed"));
+    }
+    Ok(())
+}
+
+impl ClusterApi for FakeClient {
+    fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>> {
+        Box::new(Feed::new(self.cluster.clone(), self.faults.clone(), selection))
+    }
+
+    fn watch_pods(&self, selection: Selection) -> Box<dyn ObjectFeed<Pod>> {
+        Box::new(Feed::new(self.cluster.clone(), self.faults.clone(), selection))
+    }
+
+    fn watch_leases(&self, selection: Selection) -> Box<dyn ObjectFeed<Lease>> {
+        Box::new(Feed::new(self.cluster.clone(), self.faults.clone(), selection))
+    }
+
+    fn read<'a>(&'a self, object: &'a ObjectPath) -> ApiFuture<'a, StoredObject> {
+        Box::pin(async move { Ok(stored(&self.ask(object).await?)) })
+    }
+
+    fn create<'a>(&'a self, object: &'a ObjectPath, body: Vec<u8>) -> ApiFuture<'a, StoredObject> {
+        Box::pin(async move {
+            let body = parse(object, &body)?;
+            let path = object.clone();
+            let create = {
+                let body = body.clone();
+                move |cluster: &FakeCluster| cluster.create(&path, body)
+            };
+            Ok(stored(&self.write(Verb::Create, object, Some(body), create).await?))
+        })
+    }
+
+    fn patch<'a>(&'a self, object: &'a ObjectPath, patch: Patch) -> ApiFuture<'a, StoredObject> {
+        Box::pin(async move {
+            let body = parse(object, &patch.body)?;
+            let path = object.clone();
+            let sent = body.clone();
+            let act = move |cluster: &FakeCluster| {
+                let guard = |field: &str| {
+                    body["metadata"].get(field).and_then(Value::as_str).map(str::to_owned)
+                };
+                let (uid, version) = (guard("uid"), guard("resourceVersion"));
+                cluster.write(&path, (uid.as_deref(), version.as_deref()), |object| {
+                    apply(&path, &patch, &body, object)
+                })
+            };
+            Ok(stored(&self.write(Verb::Patch, object, Some(sent), act).await?))
+        })
+    }
+
+    fn delete<'a>(&'a self, object: &'a ObjectPath, deletion: Deletion) -> ApiFuture<'a, ()> {
+        Box::pin(async move {
+            let path = object.clone();
+            let body = json!({"gracePeriodSeconds": deletion.grace_seconds});
+            let act =
+                move |cluster: &FakeCluster| cluster.delete(&path, &deletion).map(|()| Value::Null);
+            self.write(Verb::Delete, object, Some(body), act).await.map(|_| ())
+        })
+    }
+
+    fn read_lease<'a>(&'a self, namespace: &'a str, name: &'a str) -> ApiFuture<'a, Lease> {
+        Box::pin(async move { lease_of(self.ask(&ObjectPath::lease(namespace, name)).await?) })
+    }
+
+    fn create_lease<'a>(&'a self, lease: &'a Lease) -> ApiFuture<'a, Lease> {
+        Box::pin(async move {
+            let path = ObjectPath::lease(&lease.metadata.namespace, &lease.metadata.name);
+            let body = json!({"spec": lease.spec});
+            let (target, content) = (path.clone(), body.clone());
+            let act = move |cluster: &FakeCluster| cluster.create(&target, content);
+            lease_of(self.write(Verb::Create, &path, Some(body), act).await?)
+        })
+    }
+
+    fn update_lease<'a>(&'a self, lease: &'a Lease) -> ApiFuture<'a, Lease> {
+        Box::pin(async move {
+            let path = ObjectPath::lease(&lease.metadata.namespace, &lease.metadata.name);
+            let spec = json!(lease.spec);
+            let (target, metadata) = (path.clone(), lease.metadata.clone());
+            let body = json!({"spec": spec});
+            let act = move |cluster: &FakeCluster| {
+                let guards =
+                    (Some(metadata.uid.as_str()), Some(metadata.resource_version.as_str()));
+                cluster.write(&target, guards, |object| {
+                    object["spec"] = spec;
+                    Ok(())
+                })
+            };
+            lease_of(self.write(Verb::Patch, &path, Some(body), act).await?)
+        })
+    }
+
+    fn tell_event<'a>(&'a self, event: &'a ClusterEvent) -> ApiFuture<'a, ToldEvent> {
+        Box::pin(async move {
+            let path = ObjectPath::node("event");
+            self.travel(&path).await?;
+            self.cluster.told(event.clone());
+            Ok(ToldEvent {
+                namespace: event.about.namespace.clone(),
+                name: format!("{}.{:x}", event.about.name, event.at.nanos()),
+            })
+        })
+    }
+
+    fn repeat_event<'a>(
+        &'a self,
+        _told: &'a ToldEvent,
+        _count: u32,
+        _last: ApiTime,
+    ) -> ApiFuture<'a, ()> {
+        Box::pin(async move { self.travel(&ObjectPath::node("event")).await })
+    }
+}

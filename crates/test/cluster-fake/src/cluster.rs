@@ -1,0 +1,376 @@
+//! What the cluster stores, every change in its order, and what everybody did.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ports::cluster_api::{ClusterEvent, Deletion, ObjectPath, Resource};
+use ports::cluster_objects::{Lease, Node, Pod};
+use ports::{ApiTime, ClusterApiError};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::client::FakeClient;
+use crate::faults::FaultSwitch;
+
+/// What a client did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Read,
+    Create,
+    Patch,
+    Delete,
+}
+
+/// One request that reached the cluster.
+#[derive(Clone, Debug)]
+pub struct Logged {
+    pub at: Instant,
+    pub client: String,
+    pub verb: Verb,
+    pub path: ObjectPath,
+    /// Whether it did what it should.
+    pub well: bool,
+    pub body: Option<Value>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) version: u64,
+    pub(crate) resource: Resource,
+    pub(crate) object: Arc<Value>,
+    pub(crate) deleted: bool,
+}
+
+type Key = (&'static str, String, String);
+
+#[derive(Debug, Default)]
+struct Store {
+    objects: BTreeMap<Key, Arc<Value>>,
+    version: u64,
+    uids: u64,
+    history: Vec<Change>,
+    /// Changes up to here are no longer kept.
+    compacted: u64,
+    events: Vec<ClusterEvent>,
+    log: Vec<Logged>,
+}
+
+#[derive(Debug)]
+struct Inside {
+    store: Mutex<Store>,
+    changed: watch::Sender<u64>,
+    began: Instant,
+    epoch: ApiTime,
+}
+
+/// A cluster's API server. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct FakeCluster(Arc<Inside>);
+
+fn key(path: &ObjectPath) -> Key {
+    (path.resource.plural, path.namespace.clone().unwrap_or_default(), path.name.clone())
+}
+
+pub(crate) fn named(path: &ObjectPath) -> String {
+    format!("{} {}/{}", path.resource.plural, path.namespace.as_deref().unwrap_or(""), path.name)
+}
+
+impl FakeCluster {
+    /// An empty cluster whose clock shows this time now.
+    #[must_use]
+    pub fn new(epoch: ApiTime) -> Self {
+        Self(Arc::new(Inside {
+            store: Mutex::new(Store { version: 1000, ..Store::default() }),
+            changed: watch::Sender::new(0),
+            began: Instant::now(),
+            epoch,
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client with faults of its own.
+    #[must_use]
+    pub fn client(&self, name: &str) -> FakeClient {
+        FakeClient::new(self.clone(), name, FaultSwitch::default())
+    }
+
+    /// The cluster's clock.
+    #[must_use]
+    pub fn wall(&self) -> ApiTime {
+        let passed = i64::try_from(self.0.began.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        ApiTime::from_nanos(self.0.epoch.nanos().saturating_add(passed))
+    }
+
+    /// The cluster's clock so much later.
+    #[must_use]
+    pub fn wall_in(&self, span: Duration) -> ApiTime {
+        let span = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
+        ApiTime::from_nanos(self.wall().nanos().saturating_add(span))
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changed.subscribe()
+    }
+
+    /// Makes an object, or replaces all of it but its identity. Its unique id.
+    pub fn put(&self, path: &ObjectPath, mut object: Value) -> String {
+        let uid = {
+            let mut store = self.lock();
+            let known = store.objects.get(&key(path)).cloned();
+            let uid = match known.as_deref().and_then(|it| it.pointer("/metadata/uid")) {
+                Some(uid) => uid.as_str().unwrap_or_default().to_owned(),
+                None => {
+                    store.uids += 1;
+                    format!("00000000-0000-4000-8000-{:012x}", store.uids)
+                }
+            };
+            let created = known
+                .as_deref()
+                .and_then(|it| it.pointer("/metadata/creationTimestamp").cloned())
+                .unwrap_or_else(|| json!(self.wall().to_seconds_text()));
+            if !object.get("metadata").is_some_and(Value::is_object) {
+                object["metadata"] = json!({});
+            }
+            let metadata = &mut object["metadata"];
+            metadata["name"] = json!(path.name);
+            if let Some(namespace) = &path.namespace {
+                metadata["namespace"] = json!(namespace);
+            }
+            metadata["uid"] = json!(uid);
+            metadata["creationTimestamp"] = created;
+            store.keep(path, object);
+            uid
+        };
+        self.tell();
+        uid
+    }
+
+    /// Changes an object, past every guard and log.
+    pub fn edit(&self, path: &ObjectPath, change: impl FnOnce(&mut Value)) {
+        {
+            let mut store = self.lock();
+            let Some(object) = store.objects.get(&key(path)).cloned() else { return };
+            let mut object = (*object).clone();
+            change(&mut object);
+            store.keep(path, object);
+        }
+        self.tell();
+    }
+
+    /// Removes an object at once.
+    pub fn remove(&self, path: &ObjectPath) {
+        self.lock().drop_object(path);
+        self.tell();
+    }
+
+    /// Forgets all past changes: watches that are behind have to list again.
+    pub fn compact(&self) {
+        let mut store = self.lock();
+        store.compacted = store.version;
+        store.history.clear();
+    }
+
+    fn tell(&self) {
+        self.0.changed.send_modify(|count| *count += 1);
+    }
+
+    #[must_use]
+    pub fn get(&self, path: &ObjectPath) -> Option<Value> {
+        self.lock().objects.get(&key(path)).map(|object| (**object).clone())
+    }
+
+    /// A node as the controller reads it.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<Node> {
+        serde_json::from_value(self.get(&ObjectPath::node(name))?).ok()
+    }
+
+    #[must_use]
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<Pod> {
+        serde_json::from_value(self.get(&ObjectPath::pod(namespace, name))?).ok()
+    }
+
+    #[must_use]
+    pub fn lease(&self, namespace: &str, name: &str) -> Option<Lease> {
+        serde_json::from_value(self.get(&ObjectPath::lease(namespace, name))?).ok()
+    }
+
+    /// Everything that was told, in its order.
+    #[must_use]
+    pub fn events(&self) -> Vec<ClusterEvent> {
+        self.lock().events.clone()
+    }
+
+    /// Reasons of what was told about an object of this name.
+    #[must_use]
+    pub fn reasons(&self, name: &str) -> Vec<String> {
+        let events = self.events();
+        let about = events.iter().filter(|event| event.about.name == name);
+        about.map(|event| event.reason.clone()).collect()
+    }
+
+    pub(crate) fn told(&self, event: ClusterEvent) {
+        self.lock().events.push(event);
+    }
+
+    /// Every request that reached the cluster.
+    #[must_use]
+    pub fn log(&self) -> Vec<Logged> {
+        self.lock().log.clone()
+    }
+
+    pub(crate) fn note(&self, logged: Logged) {
+        self.lock().log.push(logged);
+    }
+
+    /// All objects of a kind, and the version of that view.
+    pub(crate) fn list(&self, resource: Resource) -> (Vec<Arc<Value>>, u64) {
+        let store = self.lock();
+        let of_kind = store.objects.iter().filter(|((plural, ..), _)| *plural == resource.plural);
+        (of_kind.map(|(_, object)| object.clone()).collect(), store.version)
+    }
+
+    /// Changes of a kind after a version; nothing if they are no longer kept.
+    pub(crate) fn since(&self, resource: Resource, version: u64) -> Option<Vec<Change>> {
+        let store = self.lock();
+        if version < store.compacted {
+            return None;
+        }
+        let first = store.history.partition_point(|change| change.version <= version);
+        let changes = store.history.get(first..).unwrap_or_default();
+        Some(changes.iter().filter(|it| it.resource == resource).cloned().collect())
+    }
+
+    /// Creates what does not exist.
+    pub(crate) fn create(&self, path: &ObjectPath, body: Value) -> Result<Value, ClusterApiError> {
+        if self.lock().objects.contains_key(&key(path)) {
+            return Err(ClusterApiError::AlreadyExists { request: named(path) });
+        }
+        self.put(path, body);
+        self.read(path)
+    }
+
+    pub(crate) fn read(&self, path: &ObjectPath) -> Result<Value, ClusterApiError> {
+        self.get(path).ok_or_else(|| ClusterApiError::NotFound { request: named(path) })
+    }
+
+    /// Changes an object under its guards.
+    pub(crate) fn write(
+        &self,
+        path: &ObjectPath,
+        (uid, version): (Option<&str>, Option<&str>),
+        change: impl FnOnce(&mut Value) -> Result<(), ClusterApiError>,
+    ) -> Result<Value, ClusterApiError> {
+        let result = {
+            let mut store = self.lock();
+            let known = store.guarded(path, uid, version)?;
+            let mut object = (*known).clone();
+            change(&mut object)?;
+            object["metadata"] = merged_metadata(&known, &object);
+            if object == *known { object } else { store.keep(path, object) }
+        };
+        self.tell();
+        Ok(result)
+    }
+
+    /// Deletes under guards; a bound pod with grace is only marked.
+    pub(crate) fn delete(
+        &self,
+        path: &ObjectPath,
+        deletion: &Deletion,
+    ) -> Result<(), ClusterApiError> {
+        let until = self.wall_in(Duration::from_secs(30)).to_seconds_text();
+        {
+            let mut store = self.lock();
+            let guards = (deletion.uid.as_deref(), deletion.resource_version.as_deref());
+            let object = store.guarded(path, guards.0, guards.1)?;
+            let bound = object.pointer("/spec/nodeName").and_then(Value::as_str);
+            let graceful = path.resource == Resource::PODS
+                && bound.is_some_and(|node| !node.is_empty())
+                && deletion.grace_seconds != Some(0);
+            if graceful {
+                let mut object = (*object).clone();
+                if object.pointer("/metadata/deletionTimestamp").is_none() {
+                    object["metadata"]["deletionTimestamp"] = json!(until);
+                    object["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+                    store.keep(path, object);
+                }
+            } else {
+                store.drop_object(path);
+            }
+        }
+        self.tell();
+        Ok(())
+    }
+}
+
+/// A patch cannot change who an object is.
+fn merged_metadata(known: &Value, object: &Value) -> Value {
+    let mut metadata = object["metadata"].clone();
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        match known["metadata"].get(field) {
+            Some(value) => metadata[field] = value.clone(),
+            None => {
+                if let Some(metadata) = metadata.as_object_mut() {
+                    metadata.remove(field);
+                }
+            }
+        }
+    }
+    metadata
+}
+
+impl Store {
+    fn guarded(
+        &self,
+        path: &ObjectPath,
+        uid: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<Arc<Value>, ClusterApiError> {
+        let found = self.objects.get(&key(path));
+        let object =
+            found.ok_or_else(|| ClusterApiError::NotFound { request: named(path) })?.clone();
+        for (field, wanted) in [("uid", uid), ("resourceVersion", version)] {
+            let has = object["metadata"][field].as_str();
+            if wanted.is_some_and(|wanted| Some(wanted) != has) {
+                return Err(ClusterApiError::Conflict {
+                    request: named(path),
+                    message: format!("{field} is {has:?}, not {wanted:?}"),
+                });
+            }
+        }
+        Ok(object)
+    }
+
+    fn keep(&mut self, path: &ObjectPath, mut object: Value) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let object = Arc::new(object);
+        self.objects.insert(key(path), object.clone());
+        self.history.push(Change {
+            version: self.version,
+            resource: path.resource,
+            object: object.clone(),
+            deleted: false,
+        });
+        (*object).clone()
+    }
+
+    fn drop_object(&mut self, path: &ObjectPath) {
+        let Some(object) = self.objects.remove(&key(path)) else { return };
+        self.version += 1;
+        let mut object = (*object).clone();
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.history.push(Change {
+            version: self.version,
+            resource: path.resource,
+            object: Arc::new(object),
+            deleted: true,
+        });
+    }
+}

@@ -1,0 +1,143 @@
+//! A watch on the fake: lists, then tells changes, and breaks as it is told to.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ports::cluster_api::Selection;
+use ports::cluster_objects::ApiObject;
+use ports::{ClusterApiError, FeedEvent, ObjectFeed, PortFuture};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::cluster::FakeCluster;
+use crate::faults::FaultSwitch;
+
+/// Objects per page.
+const PAGE: usize = 100;
+/// How long a watch that expires at once lasts.
+const SHORT: Duration = Duration::from_secs(1);
+
+pub(crate) struct Feed<T> {
+    cluster: FakeCluster,
+    faults: FaultSwitch,
+    selection: Selection,
+    at: Option<u64>,
+    waiting: VecDeque<FeedEvent<T>>,
+    interrupted: bool,
+    cluster_changes: watch::Receiver<u64>,
+    fault_changes: watch::Receiver<u64>,
+}
+
+impl<T: ApiObject> Feed<T> {
+    pub(crate) fn new(cluster: FakeCluster, faults: FaultSwitch, selection: Selection) -> Self {
+        let (cluster_changes, fault_changes) = (cluster.changes(), faults.changes());
+        Self {
+            cluster,
+            faults,
+            selection,
+            at: None,
+            waiting: VecDeque::new(),
+            interrupted: false,
+            cluster_changes,
+            fault_changes,
+        }
+    }
+
+    fn selects(&self, object: &Value) -> bool {
+        let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
+        self.selection.namespace.as_deref().is_none_or(|wanted| namespace == Some(wanted))
+    }
+
+    fn read(object: &Value) -> Result<T, FeedEvent<T>> {
+        serde_json::from_value(object.clone()).map_err(|error| FeedEvent::Unreadable {
+            object: object.pointer("/metadata/name").map(ToString::to_string).unwrap_or_default(),
+            cause: error.to_string(),
+        })
+    }
+
+    fn list(&mut self) {
+        let (objects, version) = self.cluster.list(T::RESOURCE);
+        self.waiting.push_back(FeedEvent::ListBegan);
+        let selected: Vec<_> = objects.iter().filter(|object| self.selects(object)).collect();
+        for page in selected.chunks(PAGE) {
+            let mut listed = Vec::new();
+            for object in page {
+                match Self::read(object) {
+                    Ok(object) => listed.push(object),
+                    Err(unreadable) => self.waiting.push_back(unreadable),
+                }
+            }
+            self.waiting.push_back(FeedEvent::Listed(listed));
+        }
+        self.waiting.push_back(FeedEvent::ListEnded);
+        self.at = Some(version);
+    }
+
+    /// Takes in what changed.
+    fn follow(&mut self, at: u64) {
+        let Some(changes) = self.cluster.since(T::RESOURCE, at) else {
+            self.at = None;
+            return;
+        };
+        for change in changes {
+            self.at = Some(change.version);
+            if !self.selects(&change.object) {
+                continue;
+            }
+            self.waiting.push_back(match Self::read(&change.object) {
+                Ok(object) if change.deleted => FeedEvent::Deleted(object),
+                Ok(object) => FeedEvent::Applied(object),
+                Err(unreadable) => unreadable,
+            });
+        }
+    }
+
+    /// The next event, if there is one now.
+    fn step(&mut self) -> Option<FeedEvent<T>> {
+        let faults = self.faults.now();
+        if faults.away && !self.interrupted {
+            self.interrupted = true;
+            self.waiting.clear();
+            let cause = "away".to_owned();
+            let error = ClusterApiError::Unreachable { request: "watch".to_owned(), cause };
+            return Some(FeedEvent::Interrupted(error));
+        }
+        if faults.away || faults.deaf || faults.hangs {
+            return None;
+        }
+        if std::mem::take(&mut self.interrupted) && self.at.is_some() {
+            return Some(FeedEvent::Resumed);
+        }
+        if self.waiting.is_empty() {
+            match self.at {
+                None => self.list(),
+                Some(at) => self.follow(at),
+            }
+        }
+        if self.waiting.is_empty() && self.at.is_none() {
+            self.list();
+        }
+        self.waiting.pop_front()
+    }
+}
+
+impl<T: ApiObject> ObjectFeed<T> for Feed<T> {
+    fn next(&mut self) -> PortFuture<'_, FeedEvent<T>> {
+        Box::pin(async move {
+            loop {
+                self.cluster_changes.mark_unchanged();
+                self.fault_changes.mark_unchanged();
+                if let Some(event) = self.step() {
+                    return event;
+                }
+                let expires = self.faults.now().expires;
+                tokio::select! {
+                    _ = self.cluster_changes.changed(), if !expires => {}
+                    _ = self.fault_changes.changed() => {}
+                    () = sleep(SHORT), if expires => self.at = None,
+                }
+            }
+        })
+    }
+}

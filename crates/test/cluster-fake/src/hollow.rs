@@ -1,0 +1,148 @@
+//! Hollow nodes: leases and status, and no pods.
+//!
+//! Rule: as a kubelet does it. A lease every ten seconds; the status when it differs from what the
+//! API server has. A pod that is being deleted on a node that lives goes away.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ports::ApiTime;
+use ports::cluster_api::{ObjectPath, Resource};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::cluster::FakeCluster;
+
+const LEASES: &str = "kube-node-lease";
+/// Seconds between two renewals of one node.
+const PERIOD: u64 = 10;
+
+#[derive(Clone, Debug)]
+struct Hollow {
+    alive: bool,
+    ready: bool,
+    /// How far its clock is off, in seconds.
+    skew: i64,
+}
+
+/// Nodes that live until they are told not to. Dropping it ends them all.
+#[derive(Debug)]
+pub struct HollowNodes {
+    cluster: FakeCluster,
+    nodes: Arc<Mutex<BTreeMap<String, Hollow>>>,
+    _tasks: JoinSet<()>,
+}
+
+fn lock(nodes: &Mutex<BTreeMap<String, Hollow>>) -> MutexGuard<'_, BTreeMap<String, Hollow>> {
+    nodes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl HollowNodes {
+    /// Nobody yet. To be called within tokio.
+    #[must_use]
+    pub fn start(cluster: &FakeCluster) -> Self {
+        let nodes: Arc<Mutex<BTreeMap<String, Hollow>>> = Arc::default();
+        let mut tasks = JoinSet::new();
+        let (beat_nodes, beat_cluster) = (nodes.clone(), cluster.clone());
+        tasks.spawn(async move {
+            let mut second = 0_u64;
+            loop {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                second += 1;
+                let turn: Vec<(String, Hollow)> = (0_u64..)
+                    .zip(lock(&beat_nodes).iter())
+                    .filter(|(number, (_, node))| node.alive && number % PERIOD == second % PERIOD)
+                    .map(|(_, (name, node))| (name.clone(), node.clone()))
+                    .collect();
+                for (name, node) in turn {
+                    beat(&beat_cluster, &name, &node);
+                }
+            }
+        });
+        Self { cluster: cluster.clone(), nodes, _tasks: tasks }
+    }
+
+    /// A node joins, with these labels, and is heard at once.
+    pub fn join(&self, name: &str, labels: &Value) {
+        self.cluster.put(
+            &ObjectPath::node(name),
+            json!({"metadata": {"labels": labels}, "spec": {}, "status": {}}),
+        );
+        let node = Hollow { alive: true, ready: true, skew: 0 };
+        lock(&self.nodes).insert(name.to_owned(), node.clone());
+        beat(&self.cluster, name, &node);
+    }
+
+    fn change(&self, name: &str, change: impl FnOnce(&mut Hollow)) -> Option<Hollow> {
+        let mut nodes = lock(&self.nodes);
+        let node = nodes.get_mut(name)?;
+        change(node);
+        Some(node.clone())
+    }
+
+    /// Its clock is so many seconds off from now on.
+    pub fn skew(&self, name: &str, seconds: i64) {
+        self.change(name, |node| node.skew = seconds);
+    }
+
+    /// It falls silent.
+    pub fn silence(&self, name: &str) {
+        self.change(name, |node| node.alive = false);
+    }
+
+    /// It is heard again, at once.
+    pub fn revive(&self, name: &str) {
+        if let Some(node) = self.change(name, |node| node.alive = true) {
+            beat(&self.cluster, name, &node);
+        }
+    }
+
+    /// It says of itself that it is ready, or not.
+    pub fn say_ready(&self, name: &str, ready: bool) {
+        if let Some(node) = self.change(name, |node| node.ready = ready) {
+            beat(&self.cluster, name, &node);
+        }
+    }
+}
+
+fn beat(cluster: &FakeCluster, name: &str, node: &Hollow) {
+    let wall = cluster.wall().nanos().saturating_add(node.skew.saturating_mul(1_000_000_000));
+    let wall = ApiTime::from_nanos(wall);
+    let lease = ObjectPath::lease(LEASES, name);
+    let spec = json!({
+        "holderIdentity": name,
+        "leaseDurationSeconds": 40,
+        "renewTime": wall.to_micros_text(),
+    });
+    cluster.put(&lease, json!({"spec": spec}));
+    let status = if node.ready { "True" } else { "False" };
+    let path = ObjectPath::node(name);
+    let Some(object) = cluster.get(&path) else { return };
+    let ready = object.pointer("/status/conditions").and_then(Value::as_array);
+    let ready = ready.and_then(|list| list.iter().find(|it| it["type"] == "Ready"));
+    if ready.is_none_or(|ready| ready["status"] != status) {
+        let at = wall.to_seconds_text();
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "lastHeartbeatTime": at, "lastTransitionTime": at});
+        let conditions = json!([
+            condition("MemoryPressure", "False"),
+            condition("DiskPressure", "False"),
+            condition("PIDPressure", "False"),
+            condition("Ready", status),
+        ]);
+        cluster.edit(&path, |object| object["status"]["conditions"] = conditions);
+    }
+    end_pods(cluster, name);
+}
+
+/// A living kubelet lets go of pods that are being deleted.
+fn end_pods(cluster: &FakeCluster, node: &str) {
+    for object in cluster.list(Resource::PODS).0 {
+        let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or("").to_owned();
+        let leaving = object.pointer("/metadata/deletionTimestamp").is_some();
+        if leaving && text("/spec/nodeName") == node {
+            let path = ObjectPath::pod(&text("/metadata/namespace"), &text("/metadata/name"));
+            cluster.remove(&path);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The fake is as unkind as it says.
+
+use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind, Selection};
+use ports::{ApiTime, ClusterApi, ClusterApiError, FeedEvent};
+use serde_json::{Value, json};
+
+use crate::FakeCluster;
+
+fn cluster() -> FakeCluster {
+    FakeCluster::new(ApiTime::from_nanos(1_000_000_000))
+}
+
+fn patch(kind: PatchKind, status: bool, body: &Value) -> Patch {
+    let subresource = status.then_some("status".into());
+    Patch { kind, subresource, body: body.to_string().into_bytes() }
+}
+
+fn version(cluster: &FakeCluster, path: &ObjectPath) -> String {
+    cluster.get(path).expect("there")["metadata"]["resourceVersion"].to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_are_guarded_and_status_stands_apart() {
+    let cluster = cluster();
+    let client = cluster.client("one");
+    let path = ObjectPath::node("a");
+    cluster.put(
+        &path,
+        json!({"spec": {"x": 1}, "status": {"conditions": [
+            {"type": "Ready", "status": "True", "reason": "Kept"},
+        ]}}),
+    );
+    let old = json!({"metadata": {"resourceVersion": "1"}, "spec": {"x": 2}});
+    let refused = client.patch(&path, patch(PatchKind::Merge, false, &old)).await;
+    assert!(matches!(refused, Err(ClusterApiError::Conflict { .. })));
+    let both = json!({"spec": {"x": 2}, "status": {"conditions": []}});
+    client.patch(&path, patch(PatchKind::Merge, false, &both)).await.expect("passes");
+    let node = cluster.get(&path).expect("there");
+    assert_eq!(
+        (&node["spec"]["x"], &node["status"]["conditions"][0]["type"]),
+        (&json!(2), &json!("Ready"))
+    );
+    let unknown = json!({"spec": {"x": 9}, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+    client.patch(&path, patch(PatchKind::StrategicMerge, true, &unknown)).await.expect("passes");
+    let node = cluster.get(&path).expect("there");
+    assert_eq!(node["spec"]["x"], 2);
+    let merged = json!([{"type": "Ready", "status": "Unknown", "reason": "Kept"}]);
+    assert_eq!(node["status"]["conditions"], merged);
+    let before = version(&cluster, &path);
+    client.patch(&path, patch(PatchKind::StrategicMerge, true, &unknown)).await.expect("passes");
+    assert_eq!(version(&cluster, &path), before, "what changes nothing makes no version");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bound_pod_stays_until_its_grace_is_waived() {
+    let cluster = cluster();
+    let client = cluster.client("one");
+    let path = ObjectPath::pod("default", "web");
+    let uid = cluster.put(&path, json!({"spec": {"nodeName": "a"}}));
+    let other = Deletion { uid: Some("another".into()), ..Deletion::default() };
+    assert!(matches!(client.delete(&path, other).await, Err(ClusterApiError::Conflict { .. })));
+    let own = Deletion { uid: Some(uid), ..Deletion::default() };
+    client.delete(&path, own.clone()).await.expect("passes");
+    let pod = cluster.pod("default", "web").expect("still there");
+    assert!(pod.metadata.deletion_timestamp.is_some());
+    client.delete(&path, Deletion { grace_seconds: Some(0), ..own }).await.expect("passes");
+    assert!(cluster.pod("default", "web").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_lists_follows_breaks_and_lists_again() {
+    let cluster = cluster();
+    let client = cluster.client("one");
+    cluster.put(&ObjectPath::node("a"), json!({}));
+    let mut feed = client.watch_nodes(Selection::default());
+    assert_eq!(feed.next().await, FeedEvent::ListBegan);
+    assert!(matches!(feed.next().await, FeedEvent::Listed(nodes) if nodes.len() == 1));
+    assert_eq!(feed.next().await, FeedEvent::ListEnded);
+    cluster.put(&ObjectPath::node("b"), json!({}));
+    assert!(matches!(feed.next().await, FeedEvent::Applied(node) if node.metadata.name == "b"));
+    client.faults.turn(|faults| faults.away = true);
+    assert!(matches!(feed.next().await, FeedEvent::Interrupted(_)));
+    assert!(client.read(&ObjectPath::node("a")).await.is_err());
+    cluster.remove(&ObjectPath::node("a"));
+    client.faults.mend();
+    assert_eq!(feed.next().await, FeedEvent::Resumed);
+    assert!(matches!(feed.next().await, FeedEvent::Deleted(node) if node.metadata.name == "a"));
+    cluster.put(&ObjectPath::node("c"), json!({}));
+    cluster.compact();
+    assert_eq!(feed.next().await, FeedEvent::ListBegan, "it missed what is no longer kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_so_many_writes_go_wrong() {
+    let cluster = cluster();
+    let client = cluster.client("one");
+    let path = ObjectPath::node("a");
+    cluster.put(&path, json!({"spec": {}}));
+    client.faults.turn(|faults| faults.conflict_every = 2);
+    let write = |number: u32| {
+        let client = client.clone();
+        let path = path.clone();
+        async move {
+            let body = json!({"spec": {"x": number}});
+            client.patch(&path, patch(PatchKind::Merge, false, &body)).await.is_ok()
+        }
+    };
+    assert_eq!([write(1).await, write(2).await, write(3).await], [true, false, true]);
+    client.faults.turn(|faults| {
+        faults.conflict_every = 0;
+        faults.lose_answer_every = 1;
+    });
+    assert!(!write(4).await);
+    assert_eq!(cluster.get(&path).expect("there")["spec"]["x"], 4, "it happened all the same");
+}

@@ -1,0 +1,300 @@
+//! Folders, cgroups, volumes, records, texts, network ends and manifests in memory.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ports::pod_host::{
+    CgroupLimits, HostError, HostFuture, HostVolume, LoadedRecords, PodCgroups, PodFile,
+    PodFolders, Records, SubPath, VolumeDriver, VolumeOwnership,
+};
+use ports::pod_sources::{ManifestContent, ManifestFile, ManifestSource, SourceTelling};
+use ports::probing::{NetworkProber, NetworkTry, TryAnswer};
+use ports::{HostTexts, PortFuture};
+use tokio::sync::Notify;
+
+/// Cheap to clone; all clones are one host. It outlives an agent, as a disk does.
+#[derive(Clone, Default)]
+pub struct FakeHost {
+    shared: Arc<Mutex<Disk>>,
+}
+
+#[derive(Default)]
+struct Disk {
+    pods: BTreeSet<String>,
+    files: BTreeMap<String, Vec<u8>>,
+    logs: BTreeMap<String, u32>,
+    cgroups: BTreeMap<Vec<String>, CgroupLimits>,
+    volumes: BTreeSet<(String, String)>,
+    records: BTreeMap<(String, String), Vec<u8>>,
+    is_full: bool,
+    answers: VecDeque<TryAnswer>,
+    tries: Vec<NetworkTry>,
+}
+
+impl FakeHost {
+    fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether writes fail for want of space.
+    pub fn fill_disk(&self, full: bool) {
+        self.disk().is_full = full;
+    }
+
+    /// A file that a container may have written.
+    pub fn put_file(&self, path: &str, content: &[u8]) {
+        self.disk().files.insert(path.to_owned(), content.to_vec());
+    }
+
+    pub fn pod_folders(&self) -> Vec<String> {
+        self.disk().pods.iter().cloned().collect()
+    }
+
+    pub fn cgroup_names(&self) -> Vec<String> {
+        self.disk().cgroups.keys().map(|name| name.join("/")).collect()
+    }
+
+    pub fn volumes_of(&self, uid: &str) -> Vec<String> {
+        let disk = self.disk();
+        disk.volumes.iter().filter(|(of, _)| of == uid).map(|(_, name)| name.clone()).collect()
+    }
+
+    pub fn record_names(&self, folder: &str) -> Vec<String> {
+        let disk = self.disk();
+        disk.records.keys().filter(|(of, _)| of == folder).map(|(_, name)| name.clone()).collect()
+    }
+
+    /// What the next network tries get; after that, success.
+    pub fn answer_tries(&self, answers: impl IntoIterator<Item = TryAnswer>) {
+        self.disk().answers.extend(answers);
+    }
+
+    pub fn tries(&self) -> Vec<NetworkTry> {
+        self.disk().tries.clone()
+    }
+
+    fn done<'a, T: Send + 'a>(
+        &'a self,
+        work: impl FnOnce(&mut Disk) -> T + Send + 'a,
+    ) -> HostFuture<'a, T> {
+        Box::pin(async move { Ok(work(&mut self.disk())) })
+    }
+
+    fn written<'a, T: Send + 'a>(
+        &'a self,
+        work: impl FnOnce(&mut Disk) -> T + Send + 'a,
+    ) -> HostFuture<'a, T> {
+        Box::pin(async move {
+            let mut disk = self.disk();
+            if disk.is_full {
+                return Err(HostError::Passing("no space left on device".to_owned()));
+            }
+            Ok(work(&mut disk))
+        })
+    }
+}
+
+impl PodFolders for FakeHost {
+    fn make_pod<'a>(&'a self, uid: &'a str, _log_directory: &'a str) -> HostFuture<'a, ()> {
+        self.written(move |disk| {
+            disk.pods.insert(uid.to_owned());
+        })
+    }
+    fn make_container<'a>(
+        &'a self,
+        uid: &'a str,
+        container: &'a str,
+        termination_file: &'a str,
+        _log_directory: &'a str,
+    ) -> HostFuture<'a, PathBuf> {
+        self.written(move |_| {
+            PathBuf::from(format!("/pods/{uid}/containers/{container}/{termination_file}"))
+        })
+    }
+    fn write<'a>(&'a self, uid: &'a str, file: &'a PodFile) -> HostFuture<'a, PathBuf> {
+        self.written(move |disk| {
+            let path = format!("/pods/{uid}/{}", file.path);
+            disk.files.insert(path.clone(), file.content.clone());
+            PathBuf::from(path)
+        })
+    }
+    fn link_log<'a>(&'a self, _link_name: &'a str, _target: &'a str) -> HostFuture<'a, ()> {
+        self.written(|_| ())
+    }
+    fn read_tail<'a>(&'a self, path: &'a str, most: usize) -> HostFuture<'a, Option<Vec<u8>>> {
+        self.done(move |disk| {
+            let bytes = disk.files.get(path)?;
+            Some(bytes.iter().copied().skip(bytes.len().saturating_sub(most)).collect())
+        })
+    }
+    fn highest_log_number<'a>(&'a self, log_directory: &'a str) -> HostFuture<'a, Option<u32>> {
+        self.done(move |disk| disk.logs.get(log_directory).copied())
+    }
+    fn pods(&self) -> HostFuture<'_, Vec<String>> {
+        self.done(|disk| disk.pods.iter().cloned().collect())
+    }
+    fn remove_pod<'a>(&'a self, uid: &'a str) -> HostFuture<'a, ()> {
+        Box::pin(async move {
+            let mut disk = self.disk();
+            if disk.volumes.iter().any(|(of, _)| of == uid) {
+                return Err(HostError::Passing(format!("something is mounted in pods/{uid}")));
+            }
+            disk.pods.remove(uid);
+            Ok(())
+        })
+    }
+    fn pod_logs(&self) -> HostFuture<'_, Vec<String>> {
+        self.done(|_| Vec::new())
+    }
+    fn remove_pod_log<'a>(&'a self, _folder: &'a str) -> HostFuture<'a, ()> {
+        self.done(|_| ())
+    }
+    fn remove_container_log<'a>(&'a self, _path: &'a str) -> HostFuture<'a, ()> {
+        self.done(|_| ())
+    }
+    fn remove_dead_links(&self) -> HostFuture<'_, ()> {
+        self.done(|_| ())
+    }
+}
+
+impl PodCgroups for FakeHost {
+    fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
+        self.done(move |disk| {
+            disk.cgroups.insert(name.to_vec(), limits.clone());
+        })
+    }
+    fn remove<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, ()> {
+        self.done(move |disk| disk.cgroups.retain(|known, _| !known.starts_with(name)))
+    }
+    fn children<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Vec<String>> {
+        self.done(move |disk| {
+            let below = disk.cgroups.keys().filter_map(|known| known.strip_prefix(name));
+            below.filter_map(|rest| rest.first().cloned()).collect()
+        })
+    }
+    fn runtime_name(&self, name: &[String]) -> String {
+        format!("/{}", name.join("/"))
+    }
+    fn memory_kills<'a>(&'a self, _name: &'a [String]) -> HostFuture<'a, Option<u64>> {
+        self.done(|_| None)
+    }
+    fn is_unified(&self) -> bool {
+        true
+    }
+}
+
+impl VolumeDriver for FakeHost {
+    fn set_up<'a>(
+        &'a self,
+        uid: &'a str,
+        volume: &'a HostVolume,
+        _ownership: &'a VolumeOwnership,
+    ) -> HostFuture<'a, PathBuf> {
+        self.written(move |disk| {
+            disk.volumes.insert((uid.to_owned(), volume.name().to_owned()));
+            PathBuf::from(format!("/pods/{uid}/volumes/{}", volume.name()))
+        })
+    }
+    fn pin_sub_path<'a>(&'a self, _uid: &'a str, request: &'a SubPath) -> HostFuture<'a, PathBuf> {
+        self.written(move |_| request.volume_path.join(&request.sub_path))
+    }
+    fn release_sub_paths<'a>(&'a self, _uid: &'a str, _container: &'a str) -> HostFuture<'a, ()> {
+        self.done(|_| ())
+    }
+    fn tear_down<'a>(&'a self, uid: &'a str) -> HostFuture<'a, ()> {
+        self.done(move |disk| disk.volumes.retain(|(of, _)| of != uid))
+    }
+}
+
+impl Records for FakeHost {
+    fn load<'a>(&'a self, folder: &'a str) -> HostFuture<'a, LoadedRecords> {
+        self.done(move |disk| LoadedRecords {
+            records: disk
+                .records
+                .iter()
+                .filter(|((of, _), _)| of == folder)
+                .map(|((_, name), content)| (name.clone(), content.clone()))
+                .collect(),
+            unreadable: Vec::new(),
+        })
+    }
+    fn save<'a>(&'a self, folder: &'a str, name: &'a str, content: Vec<u8>) -> HostFuture<'a, ()> {
+        self.written(move |disk| {
+            disk.records.insert((folder.to_owned(), name.to_owned()), content);
+        })
+    }
+    fn remove<'a>(&'a self, folder: &'a str, name: &'a str) -> HostFuture<'a, ()> {
+        self.done(move |disk| {
+            disk.records.remove(&(folder.to_owned(), name.to_owned()));
+        })
+    }
+}
+
+impl HostTexts for FakeHost {
+    fn read<'a>(&'a self, path: &'a str) -> HostFuture<'a, Option<String>> {
+        self.done(move |disk| {
+            disk.files.get(path).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        })
+    }
+}
+
+impl NetworkProber for FakeHost {
+    fn attempt<'a>(&'a self, what: &'a NetworkTry, _limit: Duration) -> PortFuture<'a, TryAnswer> {
+        Box::pin(async move {
+            let mut disk = self.disk();
+            disk.tries.push(what.clone());
+            disk.answers.pop_front().unwrap_or_else(|| TryAnswer::Success(String::new()))
+        })
+    }
+}
+
+/// A source of manifests that tells what a test says.
+#[derive(Clone, Default)]
+pub struct Script {
+    shared: Arc<(Mutex<VecDeque<SourceTelling>>, Notify)>,
+}
+
+impl Script {
+    /// From now on the source has these manifests, and no others.
+    pub fn tell(&self, files: &[(&str, &str)]) {
+        let file = |(name, text): &(&str, &str)| ManifestFile {
+            name: (*name).to_owned(),
+            content: ManifestContent::Bytes(text.as_bytes().to_vec()),
+        };
+        self.say(SourceTelling::All(files.iter().map(file).collect()));
+    }
+
+    pub fn say(&self, telling: SourceTelling) {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(telling);
+        self.shared.1.notify_one();
+    }
+
+    pub fn source(&self, kind: &'static str) -> Box<dyn ManifestSource> {
+        Box::new(Told { script: self.clone(), kind })
+    }
+}
+
+struct Told {
+    script: Script,
+    kind: &'static str,
+}
+
+impl ManifestSource for Told {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+    fn next(&mut self) -> PortFuture<'_, SourceTelling> {
+        Box::pin(async move {
+            loop {
+                let (queue, changed) = &*self.script.shared;
+                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                if let Some(telling) = next {
+                    return telling;
+                }
+                changed.notified().await;
+            }
+        })
+    }
+}

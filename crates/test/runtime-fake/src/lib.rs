@@ -1,0 +1,15 @@
+//! A container runtime and a host in memory, as unkind as tests want them.
+//!
+//! Rule: where it matters they behave as containerd does: a stopped sandbox takes its containers
+//! with it, stopping what has stopped succeeds, a second container of the same name and attempt in
+//! a sandbox is refused. What a test can ask for on top: calls that fail or hang, events that are
+//! lost or told twice, a runtime that is away. Time is whatever the test's clock says.
+
+mod behaviour;
+mod events;
+mod host;
+mod runtime;
+
+pub use behaviour::{Behaviour, Fault};
+pub use host::{FakeHost, Script};
+pub use runtime::FakeRuntime;

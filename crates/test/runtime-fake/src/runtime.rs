@@ -1,0 +1,557 @@
+//! Sandboxes, containers and images in memory.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ports::PortFuture;
+use ports::container_runtime::{
+    ContainerRuntime, ContainerRuntimeError, RuntimeCondition, RuntimeConditionKind, RuntimeStatus,
+    RuntimeVersion, UnavailableCause,
+};
+use ports::pod_runtime::{PodRuntime, RuntimeFuture, RuntimeSignals};
+use ports::runtime_objects::{
+    CgroupDriver, ContainerConfig, ContainerRecord, ContainerState, ContainerUsage, ExecOutput,
+    FilesystemUsage, HandlerFeatures, ImageRecord, ImageSpec, LinuxResources, PullRequest,
+    RuntimeEventKind, RuntimePods, RuntimeSignal, SandboxConfig, SandboxRecord,
+};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::behaviour::{Behaviour, Fault};
+use crate::events::{Events, Stream};
+
+/// No call is answered at once: the work is done on half the way.
+const HALF_LATENCY: Duration = Duration::from_millis(2);
+
+/// Cheap to clone; all clones are one runtime.
+#[derive(Clone)]
+pub struct FakeRuntime {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    pub(crate) changed: Notify,
+    now: Box<dyn Fn() -> i64 + Send + Sync>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    sandboxes: BTreeMap<String, SandboxRecord>,
+    containers: BTreeMap<String, Made>,
+    images: BTreeMap<String, ImageRecord>,
+    pullable: bool,
+    behaviours: BTreeMap<String, Behaviour>,
+    execs: BTreeMap<String, ExecOutput>,
+    faults: BTreeMap<String, VecDeque<Fault>>,
+    calls: Vec<String>,
+    is_away: bool,
+    is_network_down: bool,
+    made: u32,
+    pub(crate) events: Events,
+}
+
+struct Made {
+    record: ContainerRecord,
+    uid: String,
+    behaviour: Behaviour,
+    exits_at: Option<(Instant, i32)>,
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Lets those containers end whose time has come.
+    pub(crate) fn pass_time(&mut self, shared: &Shared) {
+        let now = Instant::now();
+        for made in self.containers.values_mut() {
+            let Some((at, code)) = made.exits_at else { continue };
+            if at <= now {
+                end(made, code, (shared.now)());
+                self.events.push(RuntimeEventKind::Stopped, &made.record.id, &made.uid);
+            }
+        }
+    }
+
+    pub(crate) fn next_exit(&self) -> Option<Instant> {
+        self.containers.values().filter_map(|made| made.exits_at.map(|(at, _)| at)).min()
+    }
+}
+
+fn end(made: &mut Made, code: i32, now: i64) {
+    made.exits_at = None;
+    made.record.state = ContainerState::Exited;
+    made.record.exit_code = code;
+    made.record.finished_at = now;
+    made.record.reason = if code == 0 { "Completed" } else { "Error" }.to_owned();
+}
+
+impl FakeRuntime {
+    /// `now` is wall time in nanoseconds, as the agent's clock shows it.
+    pub fn new(now: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        let shared = Shared { state: Mutex::default(), changed: Notify::new(), now: Box::new(now) };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// What containers of this name do when they are started.
+    pub fn behave(&self, container: &str, behaviour: Behaviour) {
+        self.shared.state().behaviours.insert(container.to_owned(), behaviour);
+    }
+
+    /// What commands in containers of this name answer.
+    pub fn answer_exec(&self, container: &str, exit_code: i32, said: &str) {
+        let output = ExecOutput { exit_code, stdout: said.into(), ..ExecOutput::default() };
+        self.shared.state().execs.insert(container.to_owned(), output);
+    }
+
+    pub fn add_image(&self, name: &str) {
+        let record = ImageRecord {
+            id: format!("sha256:{name}"),
+            repo_tags: vec![name.to_owned()],
+            ..ImageRecord::default()
+        };
+        self.shared.state().images.insert(name.to_owned(), record);
+    }
+
+    /// Whether pulls find what they ask for.
+    pub fn let_pulls_succeed(&self, succeed: bool) {
+        self.shared.state().pullable = succeed;
+    }
+
+    /// The next call of this name (`run_sandbox`, `start_container`, …) has this fault.
+    pub fn spoil(&self, call: &str, fault: Fault) {
+        self.shared.state().faults.entry(call.to_owned()).or_default().push_back(fault);
+    }
+
+    pub fn be_away(&self, away: bool) {
+        let mut state = self.shared.state();
+        state.is_away = away;
+        let signal =
+            if away { RuntimeSignal::Lost("gone".to_owned()) } else { RuntimeSignal::Connected };
+        state.events.queue.push_back(signal);
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
+    pub fn lose_events(&self, lose: bool) {
+        self.shared.state().events.unkindness.loses_events = lose;
+    }
+
+    pub fn repeat_events(&self, repeat: bool) {
+        self.shared.state().events.unkindness.repeats_events = repeat;
+    }
+
+    pub fn have_no_stream(&self) {
+        self.shared.state().events.unkindness.has_no_stream = true;
+    }
+
+    pub fn take_network_down(&self, down: bool) {
+        self.shared.state().is_network_down = down;
+    }
+
+    /// Every running container of this name ends now.
+    pub fn crash(&self, container: &str, code: i32) {
+        let mut state = self.shared.state();
+        let now = (self.shared.now)();
+        let State { containers, events, .. } = &mut *state;
+        for made in containers.values_mut() {
+            if made.record.name == container && made.record.state == ContainerState::Running {
+                end(made, code, now);
+                events.push(RuntimeEventKind::Stopped, &made.record.id, &made.uid);
+            }
+        }
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
+    /// A sandbox that nobody of this test's agent made.
+    pub fn plant_sandbox(&self, record: SandboxRecord) {
+        self.shared.state().sandboxes.insert(record.id.clone(), record);
+    }
+
+    pub fn plant_container(&self, uid: &str, record: ContainerRecord) {
+        let behaviour = Behaviour::RunsForEver;
+        let made = Made { uid: uid.to_owned(), behaviour, exits_at: None, record };
+        self.shared.state().containers.insert(made.record.id.clone(), made);
+    }
+
+    /// Calls that change something, in order: `run_sandbox u1`, `start_container main#0`, …
+    pub fn calls(&self) -> Vec<String> {
+        self.shared.state().calls.clone()
+    }
+
+    pub fn containers(&self) -> Vec<ContainerRecord> {
+        let mut state = self.shared.state();
+        state.pass_time(&self.shared);
+        state.containers.values().map(|made| made.record.clone()).collect()
+    }
+
+    pub fn sandboxes(&self) -> Vec<SandboxRecord> {
+        self.shared.state().sandboxes.values().cloned().collect()
+    }
+
+    fn note(&self, call: String) {
+        self.shared.state().calls.push(call);
+    }
+
+    /// The faults of a call; the work is done by `work` where it is done at all.
+    async fn call<T>(
+        &self,
+        call: &'static str,
+        work: impl FnOnce(&mut State, i64) -> Result<T, ContainerRuntimeError>,
+    ) -> Result<T, ContainerRuntimeError> {
+        let fault = {
+            let mut state = self.shared.state();
+            if state.is_away {
+                return Err(ContainerRuntimeError::Unavailable {
+                    call,
+                    endpoint: "fake".to_owned(),
+                    cause: UnavailableCause::NobodyListens,
+                    message: "it is away".to_owned(),
+                });
+            }
+            state.faults.get_mut(call).and_then(VecDeque::pop_front)
+        };
+        match fault {
+            Some(Fault::Refuses(message)) => {
+                return Err(refused(call, message));
+            }
+            Some(Fault::Hangs) => std::future::pending::<()>().await,
+            Some(Fault::Panics) => panic!("the fake's {call} panics"),
+            Some(Fault::LosesAnswer) | None => {}
+        }
+        tokio::time::sleep(HALF_LATENCY).await;
+        let done = {
+            let mut state = self.shared.state();
+            state.pass_time(&self.shared);
+            work(&mut state, (self.shared.now)())
+        };
+        self.shared.changed.notify_one();
+        tokio::time::sleep(HALF_LATENCY).await;
+        match fault {
+            Some(Fault::LosesAnswer) => {
+                let limit = Duration::from_secs(1);
+                Err(ContainerRuntimeError::DeadlineExceeded { call, limit })
+            }
+            _ => done,
+        }
+    }
+}
+
+fn refused(call: &'static str, message: impl Into<String>) -> ContainerRuntimeError {
+    ContainerRuntimeError::Refused { call, code: "Unknown".to_owned(), message: message.into() }
+}
+
+fn not_found(call: &'static str, id: &str) -> ContainerRuntimeError {
+    ContainerRuntimeError::NotFound { call, message: id.to_owned() }
+}
+
+impl ContainerRuntime for FakeRuntime {
+    fn version(&self) -> PortFuture<'_, Result<RuntimeVersion, ContainerRuntimeError>> {
+        Box::pin(self.call("version", |_, _| {
+            Ok(RuntimeVersion {
+                runtime_name: "fake".to_owned(),
+                runtime_version: "1".to_owned(),
+                interface_version: "v1".to_owned(),
+            })
+        }))
+    }
+
+    fn status(&self) -> PortFuture<'_, Result<RuntimeStatus, ContainerRuntimeError>> {
+        Box::pin(self.call("status", |state, _| {
+            let condition = |kind, met| RuntimeCondition {
+                kind,
+                met,
+                reason: "Asked".to_owned(),
+                message: String::new(),
+            };
+            Ok(RuntimeStatus {
+                conditions: vec![
+                    condition(RuntimeConditionKind::RuntimeReady, true),
+                    condition(RuntimeConditionKind::NetworkReady, !state.is_network_down),
+                ],
+            })
+        }))
+    }
+}
+
+impl PodRuntime for FakeRuntime {
+    fn observe_all(&self) -> RuntimeFuture<'_, RuntimePods> {
+        Box::pin(self.call("observe_all", |state, _| {
+            Ok(RuntimePods {
+                sandboxes: state.sandboxes.values().cloned().collect(),
+                containers: state.containers.values().map(|made| made.record.clone()).collect(),
+                ..RuntimePods::default()
+            })
+        }))
+    }
+
+    fn observe_pod<'a>(&'a self, uid: &'a str) -> RuntimeFuture<'a, RuntimePods> {
+        Box::pin(self.call("observe_pod", move |state, _| {
+            let of_pod = |made: &&Made| made.uid == uid;
+            Ok(RuntimePods {
+                sandboxes: state.sandboxes.values().filter(|it| it.uid == uid).cloned().collect(),
+                containers: state
+                    .containers
+                    .values()
+                    .filter(of_pod)
+                    .map(|it| it.record.clone())
+                    .collect(),
+                ..RuntimePods::default()
+            })
+        }))
+    }
+
+    fn signals(&self) -> Box<dyn RuntimeSignals> {
+        Box::new(Stream { shared: self.shared.clone(), greeted: false })
+    }
+
+    fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> RuntimeFuture<'a, String> {
+        self.note(format!("run_sandbox {}", config.uid));
+        Box::pin(self.call("run_sandbox", move |state, now| {
+            state.made += 1;
+            let id = format!("sandbox-{}", state.made);
+            let host =
+                config.security.namespaces.network == ports::runtime_objects::NamespaceMode::Node;
+            let record = SandboxRecord {
+                id: id.clone(),
+                name: config.name.clone(),
+                namespace: config.namespace.clone(),
+                uid: config.uid.clone(),
+                attempt: config.attempt,
+                ready: true,
+                created_at: now,
+                ips: if host { Vec::new() } else { vec![format!("10.0.0.{}", state.made)] },
+                host_network: Some(host),
+                runtime_handler: config.runtime_handler.clone(),
+                labels: config.labels.clone(),
+                annotations: config.annotations.clone(),
+            };
+            state.sandboxes.insert(id.clone(), record);
+            state.events.push(RuntimeEventKind::Started, &id, &config.uid);
+            Ok(id)
+        }))
+    }
+
+    fn stop_sandbox<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
+        self.note(format!("stop_sandbox {id}"));
+        Box::pin(self.call("stop_sandbox", move |state, now| {
+            let Some(sandbox) = state.sandboxes.get_mut(id) else { return Ok(()) };
+            sandbox.ready = false;
+            sandbox.ips.clear();
+            let uid = sandbox.uid.clone();
+            for made in state.containers.values_mut() {
+                if made.record.sandbox_id == id && made.record.state == ContainerState::Running {
+                    end(made, 137, now);
+                }
+            }
+            state.events.push(RuntimeEventKind::Stopped, id, &uid);
+            Ok(())
+        }))
+    }
+
+    fn remove_sandbox<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
+        self.note(format!("remove_sandbox {id}"));
+        Box::pin(self.call("remove_sandbox", move |state, _| {
+            state.containers.retain(|_, made| made.record.sandbox_id != id);
+            if let Some(sandbox) = state.sandboxes.remove(id) {
+                state.events.push(RuntimeEventKind::Deleted, id, &sandbox.uid);
+            }
+            Ok(())
+        }))
+    }
+
+    fn create_container<'a>(
+        &'a self,
+        sandbox_id: &'a str,
+        config: &'a ContainerConfig,
+        sandbox: &'a SandboxConfig,
+    ) -> RuntimeFuture<'a, String> {
+        self.note(format!("create_container {}#{}", config.name, config.attempt));
+        Box::pin(self.call("create_container", move |state, now| {
+            let ready = state.sandboxes.get(sandbox_id).is_some_and(|it| it.ready);
+            if !ready {
+                return Err(not_found("create_container", sandbox_id));
+            }
+            let same = |made: &Made| {
+                made.record.sandbox_id == sandbox_id
+                    && made.record.name == config.name
+                    && made.record.attempt == config.attempt
+            };
+            if state.containers.values().any(same) {
+                return Err(refused("create_container", "the name is reserved"));
+            }
+            state.made += 1;
+            let id = format!("container-{}", state.made);
+            let record = ContainerRecord {
+                id: id.clone(),
+                sandbox_id: sandbox_id.to_owned(),
+                name: config.name.clone(),
+                attempt: config.attempt,
+                state: ContainerState::Created,
+                created_at: now,
+                image: config.image.user_specified_image.clone(),
+                image_ref: config.image.image.clone(),
+                image_id: config.image.image.clone(),
+                log_path: format!("{}/{}", sandbox.log_directory, config.log_path),
+                labels: config.labels.clone(),
+                annotations: config.annotations.clone(),
+                mounts: config.mounts.clone(),
+                ..ContainerRecord::default()
+            };
+            let behaviour = state.behaviours.get(&config.name).cloned();
+            let behaviour = behaviour.unwrap_or(Behaviour::RunsForEver);
+            let uid = sandbox.uid.clone();
+            state.events.push(RuntimeEventKind::Created, &id, &uid);
+            state.containers.insert(id.clone(), Made { record, uid, behaviour, exits_at: None });
+            Ok(id)
+        }))
+    }
+
+    fn start_container<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
+        Box::pin(self.call("start_container", move |state, now| {
+            let State { containers, calls, events, .. } = state;
+            let Some(made) = containers.get_mut(id) else {
+                return Err(not_found("start_container", id));
+            };
+            calls.push(format!("start_container {}#{}", made.record.name, made.record.attempt));
+            made.record.state = ContainerState::Running;
+            made.record.started_at = now;
+            if let Behaviour::Exits { after, code } = made.behaviour {
+                made.exits_at = Some((Instant::now() + after, code));
+            }
+            events.push(RuntimeEventKind::Started, id, &made.uid);
+            Ok(())
+        }))
+    }
+
+    fn stop_container<'a>(&'a self, id: &'a str, grace: Duration) -> RuntimeFuture<'a, ()> {
+        Box::pin(async move {
+            let ignores = {
+                let mut state = self.shared.state();
+                let State { containers, calls, .. } = &mut *state;
+                let made = containers.get(id);
+                let name = made.map(|made| made.record.name.clone()).unwrap_or_default();
+                calls.push(format!("stop_container {name} {}", grace.as_secs()));
+                made.is_some_and(|made| made.behaviour == Behaviour::IgnoresStop)
+            };
+            if ignores {
+                tokio::time::sleep(grace).await;
+            }
+            self.call("stop_container", move |state, now| {
+                let State { containers, events, .. } = state;
+                let Some(made) = containers.get_mut(id) else {
+                    return Err(not_found("stop_container", id));
+                };
+                if made.record.state == ContainerState::Running {
+                    end(made, if ignores { 137 } else { 143 }, now);
+                    events.push(RuntimeEventKind::Stopped, id, &made.uid);
+                }
+                Ok(())
+            })
+            .await
+        })
+    }
+
+    fn remove_container<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
+        Box::pin(self.call("remove_container", move |state, _| {
+            if let Some(made) = state.containers.remove(id) {
+                let record = &made.record;
+                state.calls.push(format!("remove_container {}#{}", record.name, record.attempt));
+                state.events.push(RuntimeEventKind::Deleted, id, &made.uid);
+            }
+            Ok(())
+        }))
+    }
+
+    fn update_container<'a>(
+        &'a self,
+        _id: &'a str,
+        _resources: &'a LinuxResources,
+    ) -> RuntimeFuture<'a, ()> {
+        Box::pin(self.call("update_container", |_, _| Ok(())))
+    }
+
+    fn reopen_log<'a>(&'a self, id: &'a str) -> RuntimeFuture<'a, ()> {
+        self.note(format!("reopen_log {id}"));
+        Box::pin(self.call("reopen_log", |_, _| Ok(())))
+    }
+
+    fn exec_sync<'a>(
+        &'a self,
+        id: &'a str,
+        command: &'a [String],
+        _limit: Duration,
+    ) -> RuntimeFuture<'a, ExecOutput> {
+        Box::pin(self.call("exec_sync", move |state, _| {
+            let running = state
+                .containers
+                .get(id)
+                .filter(|made| made.record.state == ContainerState::Running);
+            let Some(made) = running else { return Err(not_found("exec_sync", id)) };
+            let name = made.record.name.clone();
+            let answer = state.execs.get(&name).cloned().unwrap_or_default();
+            state.calls.push(format!("exec {name} {}", command.join(" ")));
+            Ok(answer)
+        }))
+    }
+
+    fn container_usage(&self) -> RuntimeFuture<'_, Vec<ContainerUsage>> {
+        Box::pin(self.call("container_usage", |_, _| Ok(Vec::new())))
+    }
+
+    fn image<'a>(&'a self, image: &'a ImageSpec) -> RuntimeFuture<'a, Option<ImageRecord>> {
+        Box::pin(self.call("image", move |state, _| {
+            let by_id = |record: &&ImageRecord| record.id == image.image;
+            let found = state.images.get(&image.image);
+            Ok(found.or_else(|| state.images.values().find(by_id)).cloned())
+        }))
+    }
+
+    fn images(&self) -> RuntimeFuture<'_, Vec<ImageRecord>> {
+        Box::pin(self.call("images", |state, _| Ok(state.images.values().cloned().collect())))
+    }
+
+    fn pull_image<'a>(&'a self, request: &'a PullRequest) -> RuntimeFuture<'a, String> {
+        self.note(format!("pull_image {}", request.image.image));
+        Box::pin(async move {
+            let name = &request.image.image;
+            let pulled = self
+                .call("pull_image", |state, _| match state.pullable {
+                    true => Ok(format!("sha256:{name}")),
+                    false => Err(refused("pull_image", format!("{name}: not found"))),
+                })
+                .await?;
+            self.add_image(name);
+            Ok(pulled)
+        })
+    }
+
+    fn remove_image<'a>(&'a self, image: &'a ImageSpec) -> RuntimeFuture<'a, ()> {
+        Box::pin(self.call("remove_image", move |state, _| {
+            state.images.remove(&image.image);
+            Ok(())
+        }))
+    }
+
+    fn image_filesystems(&self) -> RuntimeFuture<'_, (Vec<FilesystemUsage>, Vec<FilesystemUsage>)> {
+        Box::pin(self.call("image_filesystems", |_, _| Ok((Vec::new(), Vec::new()))))
+    }
+
+    fn cgroup_driver(&self) -> RuntimeFuture<'_, CgroupDriver> {
+        Box::pin(self.call("cgroup_driver", |_, _| Ok(CgroupDriver::Cgroupfs)))
+    }
+
+    fn handlers(&self) -> RuntimeFuture<'_, Vec<HandlerFeatures>> {
+        Box::pin(self.call("handlers", |_, _| Ok(vec![HandlerFeatures::default()])))
+    }
+
+    fn set_pod_cidr<'a>(&'a self, _cidr: &'a str) -> RuntimeFuture<'a, ()> {
+        Box::pin(self.call("set_pod_cidr", |_, _| Ok(())))
+    }
+}
