@@ -10,7 +10,6 @@ mod lifecycle;
 mod listing;
 mod next_step;
 mod output;
-mod table;
 
 use std::process::ExitCode;
 use std::time::Duration;

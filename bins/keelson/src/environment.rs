@@ -10,12 +10,20 @@ use std::ffi::OsString;
 pub(crate) struct Environment {
     pub(crate) no_color: Option<OsString>,
     pub(crate) service: ServiceEnvironment,
+    /// Host and port of the API server, as a pod finds them.
+    pub(crate) cluster_service: Option<(String, String)>,
+    /// Where a test wants the agent to die; without effect in a release build.
+    pub(crate) crash_at: Option<String>,
 }
 
 impl Environment {
     pub(crate) fn read() -> Environment {
         Environment {
             no_color: std::env::var_os("NO_COLOR"),
+            cluster_service: std::env::var("KUBERNETES_SERVICE_HOST")
+                .ok()
+                .zip(std::env::var("KUBERNETES_SERVICE_PORT").ok()),
+            crash_at: std::env::var("KEELSON_CRASH_AT").ok(),
             service: ServiceEnvironment {
                 notify_socket: std::env::var_os("NOTIFY_SOCKET"),
                 watchdog_usec: std::env::var_os("WATCHDOG_USEC"),

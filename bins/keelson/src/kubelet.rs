@@ -6,7 +6,11 @@
 //! code is 1. What can be served with less is served, with a warning.
 
 mod compose;
+mod host_texts;
 mod log_settings;
+mod machine;
+mod pod_parts;
+mod pod_settings;
 
 use crate::environment::Environment;
 use crate::{config_files, logging, terminal, version};
@@ -88,8 +92,8 @@ fn start(
 
 fn run_agent(config: &NodeConfig, environment: &Environment) -> ExitCode {
     warn!(
-        missing = "static pods, API server, node API on port 10250, volumes, devices, eviction",
-        "This agent does not start pods yet: it watches the container runtime and answers health checks"
+        missing = "API server, node API on port 10250, most kinds of volumes, devices, eviction",
+        "This agent runs static pods only"
     );
     match compose::run(config, environment) {
         Ok(ended) if ended.at_once => ExitCode::FAILURE,

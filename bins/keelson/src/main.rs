@@ -5,12 +5,16 @@
 
 mod check_config;
 mod config_files;
+mod cri;
 mod cri_client;
 mod doctor;
 mod environment;
 mod kubelet;
 mod logging;
+mod node_controller;
+mod node_pods;
 mod run_pods;
+mod table;
 mod terminal;
 mod version;
 
@@ -27,6 +31,8 @@ Examples:
   keelson doctor                                      what this machine can do for pods
   keelson check-config --config kubelet.yaml          what a kubelet would run with
   keelson kubelet --config kubelet.yaml               run the node agent
+  keelson node-controller --kubeconfig admin.conf     watch over the nodes of a cluster
+  keelson cri                                         serve the embedded runtime to any kubelet
   keelson cri-client ps                               containers of the runtime that is there
   keelson run examples/hello.yaml                     read pods, examine the machine (see there)
 
@@ -45,15 +51,32 @@ enum Verb {
     /// Run the node agent; takes the flags of the Kubernetes v1.36 kubelet
     #[command(disable_help_flag = true)]
     Kubelet(Raw),
+    /// Watch over the nodes of a cluster; takes the flags of kube-controller-manager
+    #[command(disable_help_flag = true)]
+    NodeController(Raw),
     /// Show the configuration that kubelet flags and files come to, and what is wrong with it
     #[command(disable_help_flag = true)]
     CheckConfig(Raw),
     /// Ask a container runtime over CRI: list, inspect, run, stop
     CriClient(cri_client::CriClientCommand),
+    /// Serve the embedded container runtime: CRI v1 for any kubelet or CRI client
+    Cri(cri::CriCommand),
+    /// Work with the images of the embedded runtime
+    Image(cri::ImageCommand),
     /// Examine what this machine can do for pods
     Doctor(doctor::DoctorCommand),
     /// Read pod manifests and examine the machine for them (starting containers is not built yet)
     Run(run_pods::RunCommand),
+    /// List the pods on this machine
+    Ps(node_pods::PsCommand),
+    /// Print what a container wrote
+    Logs(node_pods::LogsCommand),
+    /// Say why a pod is not where it should be, and what to do next
+    Explain(node_pods::ExplainCommand),
+    /// Show where the time of a pod's start went
+    Timeline(node_pods::TimelineCommand),
+    /// End a pod (of a manifest's pod it says which file to remove)
+    Stop(node_pods::StopCommand),
     /// Show the version
     Version,
 }
@@ -66,6 +89,10 @@ struct Raw {
 }
 
 fn main() -> ExitCode {
+    // A pod's supervisor and its init are this program under other names; nothing may come before.
+    if let Some(code) = pod_supervisor::supervisor::run_if_called() {
+        return code;
+    }
     let code = run();
     logging::finish();
     code
@@ -75,13 +102,16 @@ fn run() -> ExitCode {
     let environment = Environment::read();
     let working_directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    // These two verbs have parsers of their own; clap would trip over a kubelet's flags.
+    // These verbs have parsers of their own; clap would trip over a kubelet's flags.
     if called_kubelet(arguments.first()) {
         return kubelet::run(arguments.split_off(1), &environment, &working_directory);
     }
     match arguments.get(1).and_then(|verb| verb.to_str()) {
         Some("kubelet") => {
             return kubelet::run(arguments.split_off(2), &environment, &working_directory);
+        }
+        Some("node-controller") => {
+            return node_controller::run(arguments.split_off(2), &environment, &working_directory);
         }
         Some("check-config") => {
             return check_config::run(arguments.split_off(2), &working_directory);
@@ -103,10 +133,20 @@ fn run_verb(
 ) -> ExitCode {
     match verb {
         Verb::Kubelet(raw) => kubelet::run(raw.arguments, environment, working_directory),
+        Verb::NodeController(raw) => {
+            node_controller::run(raw.arguments, environment, working_directory)
+        }
         Verb::CheckConfig(raw) => check_config::run(raw.arguments, working_directory),
+        Verb::Cri(command) => command.run(),
+        Verb::Image(command) => command.run(),
         Verb::Doctor(command) => command.run(palette),
         Verb::Run(command) => command.run(palette),
-        Verb::CriClient(command) => run_cri_client(command),
+        Verb::CriClient(command) => run_async(command.run()),
+        Verb::Ps(command) => run_async(command.run()),
+        Verb::Logs(command) => run_async(command.run()),
+        Verb::Explain(command) => run_async(command.run()),
+        Verb::Timeline(command) => run_async(command.run()),
+        Verb::Stop(command) => run_async(command.run()),
         Verb::Version => {
             terminal::print(&version::own());
             ExitCode::SUCCESS
@@ -114,10 +154,10 @@ fn run_verb(
     }
 }
 
-fn run_cri_client(command: cri_client::CriClientCommand) -> ExitCode {
+/// Runs a verb that waits for somebody's answer.
+fn run_async(verb: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let outcome =
-        runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(command.run()));
+    let outcome = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(verb));
     outcome.unwrap_or_else(|error| {
         terminal::print_error(&format!("error: {error:#}"));
         ExitCode::FAILURE

@@ -4,20 +4,20 @@
 //! argument.
 
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(super) fn new(heads: &[&str]) -> Self {
+    pub(crate) fn new(heads: &[&str]) -> Self {
         Self { rows: vec![heads.iter().map(ToString::to_string).collect()] }
     }
 
-    pub(super) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.into());
     }
 
-    pub(super) fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
@@ -38,12 +38,12 @@ impl Table {
 }
 
 /// The first thirteen characters of an id, without the algorithm of a digest.
-pub(super) fn short_id(id: &str) -> String {
+pub(crate) fn short_id(id: &str) -> String {
     id.strip_prefix("sha256:").unwrap_or(id).chars().take(13).collect()
 }
 
 /// How long ago, in the largest unit that says something; both times in nanoseconds since 1970.
-pub(super) fn age(now: i64, then: i64) -> String {
+pub(crate) fn age(now: i64, then: i64) -> String {
     let seconds = now.saturating_sub(then).max(0) / 1_000_000_000;
     match seconds {
         0..120 => format!("{seconds}s"),
@@ -54,7 +54,7 @@ pub(super) fn age(now: i64, then: i64) -> String {
 }
 
 /// Bytes with a decimal unit and at most one place.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if bytes < 1_000 {
         return format!("{bytes}B");

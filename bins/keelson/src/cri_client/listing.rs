@@ -11,7 +11,7 @@ use cri_wire::v1;
 use prost::{Message, Name};
 
 use super::next_step::explain;
-use super::table::{Table, age, short_id, size};
+use crate::table::{Table, age, short_id, size};
 use super::{Format, json, output};
 
 /// Which containers a list has.

@@ -7,7 +7,7 @@ use cri_wire::v1;
 use ports::container_runtime::{ContainerRuntimeError, UnavailableCause};
 
 use super::lifecycle::Act;
-use super::table::{Table, age, short_id, size};
+use crate::table::{Table, age, short_id, size};
 use super::{CriClientCommand, Format, Question, json, listing, next_step};
 
 #[derive(Debug, Parser)]

@@ -4,6 +4,7 @@
 //! directory's before the shared lock file's, so that whoever waits for the file finds the
 //! directory free.
 
+use super::pod_parts::pod_parts;
 use crate::doctor::facts;
 use crate::environment::Environment;
 use anyhow::{Context, Result, ensure};
@@ -28,6 +29,9 @@ const WORKERS: usize = 2;
 const MOST_BLOCKING_THREADS: usize = 8;
 
 pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ended> {
+    if let Some(point) = &environment.crash_at {
+        node_agent::crash_points::arm(point);
+    }
     let process = std::process::id();
     let watchdog_time = environment.service.watchdog(process).context("watchdog")?;
     let user = rustix::process::getuid();
@@ -52,7 +56,7 @@ pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ende
         .context("cannot start the task runtime")?;
     let contended = (flags.exit_on_lock_contention).then_some(flags.lock_file.as_str());
     let ended = runtime.block_on(async {
-        let parts = agent_parts(config.settings(), environment, contended)?;
+        let parts = agent_parts(config, environment, contended).await?;
         anyhow::Ok(node_agent::run(AgentParts { watchdog_time, ..parts }).await)
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -97,8 +101,8 @@ fn set_limits(settings: &KubeletConfiguration) {
 }
 
 /// All parts but the watchdog's time. Needs a running tokio reactor.
-fn agent_parts(
-    settings: &KubeletConfiguration,
+async fn agent_parts(
+    config: &NodeConfig,
     environment: &Environment,
     contended: Option<&str>,
 ) -> Result<AgentParts> {
@@ -113,8 +117,11 @@ fn agent_parts(
         warn!(err = %unusable, "The service manager will hear nothing");
         None
     });
+    let settings = config.settings();
+    let runtime = Arc::new(runtime_client(settings)?);
     Ok(AgentParts {
-        runtime: Arc::new(runtime_client(settings)?),
+        pods: Some(pod_parts(config, &runtime).await?),
+        runtime,
         supervisor: supervisor.map(|socket| Arc::new(socket) as Arc<dyn ServiceSupervisor>),
         watchdog_time: None,
         health_endpoint: health_endpoint(settings),

@@ -20,7 +20,8 @@ pub(crate) fn report_panics() {
 fn report(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("a panic without a message");
     let location = info.location().map(ToString::to_string).unwrap_or_default();
-    let task = node_agent::current_task().unwrap_or("none");
+    let task = node_agent::current_task();
+    let task = task.as_deref().unwrap_or("none");
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
         error!(task, panic = message, location, stacktrace = %backtrace, "Observed a panic");

@@ -1,0 +1,86 @@
+//! The verbs `cri` (serve the embedded runtime on a socket) and `image` (bring images into it).
+//!
+//! Rule: the server's end touches no container; SIGTERM and SIGINT end it, and the next one takes
+//! over. Options are checked before anything is opened. Does not decide anything about pods.
+
+mod import;
+mod serve;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use cri_client::Endpoint;
+
+use crate::terminal;
+
+pub(crate) const DEFAULT_SOCKET: &str = "unix:///run/keelson/cri.sock";
+
+const CRI_EXAMPLES: &str = "\
+Examples:
+  keelson cri
+  keelson cri --listen unix:///tmp/k/cri.sock --root /tmp/k/root --state /tmp/k/state
+  keelson image import busybox.tar
+  keelson cri-client --runtime-endpoint unix:///run/keelson/cri.sock images";
+
+/// Serve the embedded container runtime: CRI v1 for any kubelet or CRI client
+#[derive(Debug, Args)]
+#[command(after_help = CRI_EXAMPLES)]
+pub(crate) struct CriCommand {
+    /// Where to listen
+    #[arg(long, value_name = "ENDPOINT", default_value = DEFAULT_SOCKET)]
+    listen: Endpoint,
+
+    /// What survives a reboot: images and records
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/keelson")]
+    root: PathBuf,
+
+    /// What does not: sockets, mounts, namespaces
+    #[arg(long, value_name = "DIR", default_value = "/run/keelson")]
+    state: PathBuf,
+
+    /// A JSON file of settings
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// How much to log: 0 says what matters, 4 every refused call
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
+    verbosity: u8,
+}
+
+/// Work with the images of the embedded runtime
+#[derive(Debug, Args)]
+pub(crate) struct ImageCommand {
+    #[command(subcommand)]
+    act: ImageAct,
+}
+
+#[derive(Debug, Subcommand)]
+enum ImageAct {
+    /// Import docker archives, OCI archives, OCI layouts or plain folders
+    Import(import::ImportCommand),
+}
+
+impl CriCommand {
+    pub(crate) fn run(self) -> ExitCode {
+        report(serve::run(self))
+    }
+}
+
+impl ImageCommand {
+    pub(crate) fn run(self) -> ExitCode {
+        match self.act {
+            ImageAct::Import(command) => report(command.run()),
+        }
+    }
+}
+
+fn report(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal::print_error(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

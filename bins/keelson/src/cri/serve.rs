@@ -1,0 +1,56 @@
+//! `keelson cri`: opens the runtime and serves it until a signal comes.
+
+use anyhow::{Context, Result};
+use container_runtime::{Runtime, Settings};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
+
+use super::CriCommand;
+use crate::logging::{self, LogFormat, LogSettings, Verbosity};
+
+/// Small: calls wait for others, they do not compute.
+const WORKERS: usize = 2;
+/// Disk and kernel work that may run at once.
+const BLOCKING: usize = 64;
+/// The supervisor as a program of its own, where it is installed beside this one.
+const SUPERVISOR: &str = "keelson-pod";
+
+pub(super) fn run(command: CriCommand) -> Result<()> {
+    logging::start(&LogSettings {
+        format: LogFormat::Text,
+        verbosity: Verbosity { level: command.verbosity.into(), files: Vec::new() },
+        split_stream: false,
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .max_blocking_threads(BLOCKING)
+        .enable_all()
+        .build()
+        .context("start the task runtime")?;
+    runtime.block_on(serve(command))
+}
+
+async fn serve(command: CriCommand) -> Result<()> {
+    let mut settings = Settings::new(command.root, command.state);
+    if let Some(path) = &command.config {
+        let text = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
+        settings = settings.with_file(&path.display().to_string(), &text)?;
+    }
+    if settings.supervisor.is_none() {
+        let own = std::env::current_exe().ok();
+        settings.supervisor =
+            own.and_then(|own| Some(own.parent()?.join(SUPERVISOR))).filter(|path| path.is_file());
+    }
+    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+    let runtime = Runtime::open(settings).await?;
+    info!(socket = %command.listen, "Serving the container runtime interface");
+    let end = async move {
+        tokio::select! {
+            _ = terminate.recv() => info!("SIGTERM: ending; pods go on"),
+            _ = interrupt.recv() => info!("SIGINT: ending; pods go on"),
+        }
+    };
+    runtime.serve(command.listen.socket(), end).await?;
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Which adapter serves which of the ports that running pods needs.
+//!
+//! Rule: wiring only. What a source cannot be made of is told, and the others serve.
+
+use super::host_texts::MachineTexts;
+use super::machine;
+use super::pod_settings::{Node, pod_settings};
+use crate::doctor::facts;
+use anyhow::{Context, Result};
+use cri_client::CriClient;
+use host_cgroups::{CgroupSetup, Driver, HostCgroups, KernelLog, Since};
+use host_files::{HostFolders, HostRecords};
+use host_volumes::HostVolumes;
+use local_socket::LocalSocket;
+use network_probe::NetworkTries;
+use node_agent::{PodParts, PodPorts};
+use node_config::{KubeletConfiguration, NodeConfig};
+use pod_model::GoDuration;
+use pod_sources::{FileSource, UrlSource};
+use ports::PodRuntime;
+use ports::container_runtime::ContainerRuntimeError;
+use ports::pod_host::MemoryKills;
+use ports::pod_sources::ManifestSource;
+use ports::runtime_objects::CgroupDriver;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{error, info, warn};
+
+/// Where people at this machine ask.
+const LOCAL_SOCKET: &str = "/run/keelson/agent.sock";
+/// Where log shippers look.
+const LOG_LINKS: &str = "/var/log/containers";
+const DEFAULT_CHECK: Duration = Duration::from_secs(20);
+/// As often as the reference asks before it starts.
+const DRIVER_ATTEMPTS: u32 = 3;
+const DRIVER_PAUSE: Duration = Duration::from_secs(2);
+
+pub(super) async fn pod_parts(config: &NodeConfig, runtime: &Arc<CriClient>) -> Result<PodParts> {
+    let settings = config.settings();
+    let root = Path::new(&config.flags().root_dir);
+    let folders = HostFolders::new(root, Path::new(&settings.pod_logs_dir), Path::new(LOG_LINKS));
+    let driver = cgroup_driver(runtime, settings).await;
+    let cgroups = CgroupSetup::detect(driver).context("cgroups of this machine")?;
+    let ports = PodPorts {
+        runtime: runtime.clone(),
+        folders: Arc::new(folders),
+        cgroups: Arc::new(HostCgroups::new(cgroups)),
+        volumes: Arc::new(HostVolumes::new(root, None)),
+        records: Arc::new(HostRecords::new(root)),
+        prober: Arc::new(NetworkTries::new()),
+        texts: Arc::new(MachineTexts),
+    };
+    let node = node(config);
+    info!(node = node.name, addresses = ?node.ips, "Running pods as a standalone node");
+    Ok(PodParts {
+        ports,
+        settings: pod_settings(config, &node),
+        sources: sources(settings),
+        memory_kills: memory_kills(),
+        events: None,
+        local: Some(Arc::new(LocalSocket::new(PathBuf::from(LOCAL_SOCKET)))),
+    })
+}
+
+/// The runtime knows best; where it cannot say, the configuration counts.
+async fn cgroup_driver(runtime: &CriClient, settings: &KubeletConfiguration) -> Driver {
+    for attempt in 1..=DRIVER_ATTEMPTS {
+        match runtime.cgroup_driver().await {
+            Ok(CgroupDriver::Cgroupfs) => return Driver::CgroupFs,
+            Ok(CgroupDriver::Systemd) => return Driver::Systemd,
+            Err(ContainerRuntimeError::Unimplemented { .. }) => break,
+            Err(error) => warn!(err = %error, "The container runtime does not tell its cgroup driver"),
+        }
+        if attempt < DRIVER_ATTEMPTS {
+            tokio::time::sleep(DRIVER_PAUSE).await;
+        }
+    }
+    let said = settings.cgroup_driver.as_str();
+    warn!(driver = said, "Using the cgroup driver of the configuration");
+    if said == "systemd" { Driver::Systemd } else { Driver::CgroupFs }
+}
+
+/// Without the kernel's messages a pod still knows that it was killed for memory, not who was.
+fn memory_kills() -> Option<Box<dyn MemoryKills>> {
+    match KernelLog::open(Since::TheOldest) {
+        Ok(log) => Some(Box::new(log)),
+        Err(error) => {
+            warn!(err = %error, "Processes that the kernel kills for memory will not be named");
+            None
+        }
+    }
+}
+
+fn node(config: &NodeConfig) -> Node {
+    let flags = config.flags();
+    let said: Vec<IpAddr> =
+        flags.node_ip.split(',').filter_map(|ip| ip.trim().parse().ok()).collect();
+    let said: Vec<IpAddr> = said.into_iter().filter(|ip| !ip.is_unspecified()).collect();
+    Node {
+        name: machine::node_name(&flags.hostname_override),
+        ips: if said.is_empty() { machine::addresses() } else { said },
+        machine: machine::read(Path::new("/")),
+        cgroup_v2: facts::for_start(Path::new("/")).unified_cgroups == Some(true),
+    }
+}
+
+fn sources(settings: &KubeletConfiguration) -> Vec<Box<dyn ManifestSource>> {
+    let check = |period: GoDuration| period.as_std().unwrap_or(DEFAULT_CHECK);
+    let mut sources: Vec<Box<dyn ManifestSource>> = Vec::new();
+    if !settings.static_pod_path.is_empty() {
+        let path = Path::new(&settings.static_pod_path);
+        info!(path = %path.display(), "Adding static pod path");
+        sources.push(Box::new(FileSource::new(path, check(settings.file_check_frequency))));
+    }
+    if !settings.static_pod_url.is_empty() {
+        let headers = settings.static_pod_url_header.iter();
+        let headers = headers.flat_map(|(name, values)| {
+            values.iter().map(move |value| (name.clone(), value.clone()))
+        });
+        let url = &settings.static_pod_url;
+        match UrlSource::new(url, headers.collect(), check(settings.http_check_frequency)) {
+            Ok(source) => sources.push(Box::new(source)),
+            Err(error) => error!(err = %error, "No pods come from staticPodURL"),
+        }
+    }
+    sources
+}

@@ -1,0 +1,236 @@
+//! What the configuration says about pods, as the agent wants it.
+//!
+//! Rule: words only; what the machine is comes in as a value.
+
+use super::machine::MachineSize;
+use container_setup::allocatable::{Reservations, enforced, told};
+use container_setup::cgroups::all_pods_limits;
+use container_setup::inputs::{
+    Gates, Machine, NodeDns, NodeFacts, NodeLimits, NodeSecurity, SwapBehavior,
+};
+use node_agent::{CgroupSettings, PodSettings, PullLimits};
+use node_config::feature_gates::Gate;
+use node_config::{KubeletConfiguration, NodeConfig};
+use node_policy::admission::NodeRoom;
+use node_policy::garbage::DeadLimits;
+use pod_desired::Reading;
+use pod_lifecycle::Settings;
+use pod_manifest::PodGates;
+use pod_model::pod::ResourceList;
+use pod_model::{GoDuration, Quantity, QuantityFormat, ThresholdValue};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The node as it is here.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) name: String,
+    /// First the main one.
+    pub(super) ips: Vec<IpAddr>,
+    pub(super) machine: MachineSize,
+    pub(super) cgroup_v2: bool,
+}
+
+pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> PodSettings {
+    let settings = config.settings();
+    let capacity = capacity(&node.machine);
+    let reservations = reservations(settings);
+    let allocatable = told(&capacity, &reservations);
+    let setup = setup(config, node, &allocatable);
+    let is_enforced = settings.enforce_node_allocatable.iter().any(|word| word == "pods");
+    let kept = if is_enforced { enforced(&capacity, &reservations) } else { capacity };
+    PodSettings {
+        reading: Reading { node_name: node.name.clone(), gates: pod_gates(config) },
+        lifecycle: lifecycle(config, node),
+        resolv_conf: settings.resolv_conf.clone(),
+        host_ips: node.ips.iter().map(ToString::to_string).collect(),
+        room: NodeRoom {
+            name: node.name.clone(),
+            labels: labels(config, node),
+            pods: max_pods(settings, &node.machine),
+            allocatable,
+        },
+        cgroups: CgroupSettings {
+            per_qos: settings.cgroups_per_qos,
+            root: parts(&settings.cgroup_root),
+            enforced: settings.cgroups_per_qos.then(|| all_pods_limits(&kept, &setup)),
+        },
+        pulls: PullLimits {
+            side_by_side: match (settings.serialize_image_pulls, settings.max_parallel_image_pulls) {
+                (true, _) => Some(1),
+                (false, most) => most.and_then(|most| usize::try_from(most).ok()),
+            },
+            per_second: u32::try_from(settings.registry_pull_qps).unwrap_or(0),
+            burst: u32::try_from(settings.registry_burst).unwrap_or(0),
+        },
+        dead: dead(config),
+        setup,
+    }
+}
+
+fn enabled(config: &NodeConfig, gate: Gate) -> bool {
+    config.gates().enabled(gate)
+}
+
+fn pod_gates(config: &NodeConfig) -> PodGates {
+    let on = |gate| enabled(config, gate);
+    PodGates {
+        cluster_trust_bundle_projection: on(Gate::ClusterTrustBundleProjection),
+        container_restart_rules: on(Gate::ContainerRestartRules),
+        container_stop_signals: on(Gate::ContainerStopSignals),
+        env_files: on(Gate::EnvFiles),
+        hostname_override: on(Gate::HostnameOverride),
+        pod_certificate_request: on(Gate::PodCertificateRequest),
+        pod_level_resources: on(Gate::PodLevelResources),
+        prevent_static_pod_api_references: on(Gate::PreventStaticPodAPIReferences),
+        restart_all_containers: on(Gate::RestartAllContainersOnContainerExits),
+        se_linux_mount: on(Gate::SELinuxMount),
+        ..PodGates::default()
+    }
+}
+
+fn lifecycle(config: &NodeConfig, node: &Node) -> Settings {
+    let default = Settings::default();
+    let said = config.settings().crash_loop_back_off.max_container_restart_period;
+    let longest = said.and_then(GoDuration::as_std);
+    let longest = longest.filter(|_| enabled(config, Gate::KubeletCrashLoopBackOffMax));
+    let (first, longest_otherwise) = if enabled(config, Gate::ReduceDefaultCrashLoopBackOffDecay) {
+        (Duration::from_secs(1), Duration::from_secs(60))
+    } else {
+        (default.base_restart_period, default.max_restart_period)
+    };
+    let max_restart_period = longest.unwrap_or(longest_otherwise);
+    Settings {
+        node_name: node.name.clone(),
+        max_restart_period,
+        base_restart_period: first.min(max_restart_period),
+        prefers_ipv6: node.ips.first().is_some_and(IpAddr::is_ipv6),
+        restart_rules: enabled(config, Gate::ContainerRestartRules),
+        restart_all: enabled(config, Gate::RestartAllContainersOnContainerExits),
+        ..default
+    }
+}
+
+fn setup(config: &NodeConfig, node: &Node, allocatable: &ResourceList) -> NodeFacts {
+    let settings = config.settings();
+    let flags = config.flags();
+    let machine = &node.machine;
+    let default = NodeLimits::default();
+    let period = settings.cpu_cfs_quota_period.as_std().map(|period| period.as_micros());
+    NodeFacts {
+        node_ips: node.ips.clone(),
+        pod_logs_directory: settings.pod_logs_dir.clone(),
+        dns: NodeDns {
+            cluster_servers: settings.cluster_dns.iter().filter_map(|ip| ip.parse().ok()).collect(),
+            cluster_domain: settings.cluster_domain.clone(),
+            resolver: None,
+        },
+        security: NodeSecurity {
+            seccomp_root: format!("{}/seccomp", flags.root_dir.trim_end_matches('/')),
+            seccomp_default: settings.seccomp_default || flags.seccomp_default,
+            selinux_enabled: machine.is_selinux_on,
+            thermal_throttle_paths: machine.thermal_throttle_paths.clone(),
+        },
+        machine: Machine {
+            cgroup_v2: node.cgroup_v2,
+            memory_bytes: machine.memory_bytes,
+            swap_bytes: machine.swap_bytes,
+            swap_controller: node.cgroup_v2,
+            page_bytes: machine.page_bytes,
+            huge_page_sizes: machine.huge_page_sizes.clone(),
+        },
+        limits: NodeLimits {
+            cpu_quota: settings.cpu_cfs_quota,
+            cpu_period: period.and_then(|it| i64::try_from(it).ok()).unwrap_or(default.cpu_period),
+            pod_pids: settings.pod_pids_limit,
+            single_process_oom_kill: settings
+                .single_process_oom_kill
+                .unwrap_or(default.single_process_oom_kill),
+            swap: match settings.memory_swap.swap_behavior.as_str() {
+                "LimitedSwap" => SwapBehavior::LimitedSwap,
+                _ => SwapBehavior::NoSwap,
+            },
+            memory_throttling_factor: settings
+                .memory_throttling_factor
+                .unwrap_or(default.memory_throttling_factor),
+            tiered_memory_reservation: settings.memory_reservation_policy == "TieredReservation",
+        },
+        allocatable: allocatable.clone(),
+        gates: Gates {
+            pod_level_resources: enabled(config, Gate::PodLevelResources),
+            memory_qos: enabled(config, Gate::MemoryQoS),
+            hostname_override: enabled(config, Gate::HostnameOverride),
+            container_stop_signals: enabled(config, Gate::ContainerStopSignals),
+            image_volume: enabled(config, Gate::ImageVolume),
+            env_files: enabled(config, Gate::EnvFiles),
+            custom_cpu_period: enabled(config, Gate::CustomCPUCFSQuotaPeriod),
+        },
+    }
+}
+
+fn capacity(machine: &MachineSize) -> ResourceList {
+    let whole = |amount, format| Quantity::from_units(amount, format);
+    [
+        ("cpu", whole(machine.processors, QuantityFormat::DecimalSi)),
+        ("memory", whole(machine.memory_bytes, QuantityFormat::BinarySi)),
+    ]
+    .into_iter()
+    .collect()
+}
+
+/// Amounts were judged when the configuration was read.
+fn amounts(said: &BTreeMap<String, String>) -> ResourceList {
+    let parsed = said.iter().filter_map(|(name, text)| Some((name, Quantity::parse(text).ok()?)));
+    parsed.collect()
+}
+
+fn reservations(settings: &KubeletConfiguration) -> Reservations {
+    let threshold = |signal: &str| {
+        let text = settings.eviction_hard.get(signal)?;
+        ThresholdValue::parse_threshold(text).ok().flatten()
+    };
+    Reservations {
+        system: amounts(&settings.system_reserved),
+        kube: amounts(&settings.kube_reserved),
+        eviction_memory: threshold("memory.available"),
+        eviction_storage: threshold("nodefs.available"),
+    }
+}
+
+fn max_pods(settings: &KubeletConfiguration, machine: &MachineSize) -> i64 {
+    let most = i64::from(settings.max_pods);
+    match i64::from(settings.pods_per_core) {
+        per_core if per_core > 0 => most.min(per_core.saturating_mul(machine.processors)),
+        _ => most,
+    }
+}
+
+fn labels(config: &NodeConfig, node: &Node) -> BTreeMap<String, String> {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let mut labels = config.flags().node_labels.clone();
+    for prefix in ["kubernetes.io", "beta.kubernetes.io"] {
+        labels.insert(format!("{prefix}/os"), "linux".to_owned());
+        labels.insert(format!("{prefix}/arch"), architecture.to_owned());
+    }
+    labels.insert("kubernetes.io/hostname".to_owned(), node.name.clone());
+    labels
+}
+
+fn dead(config: &NodeConfig) -> DeadLimits {
+    let flags = config.flags();
+    DeadLimits {
+        youngest: flags.minimum_container_ttl_duration.as_std().unwrap_or_default(),
+        per_container: usize::try_from(flags.maximum_dead_containers_per_container).ok(),
+        in_all: usize::try_from(flags.maximum_dead_containers).ok(),
+    }
+}
+
+/// `/a/b` as a list of names.
+fn parts(path: &str) -> Vec<String> {
+    path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}

@@ -1,0 +1,83 @@
+//! Which API server to talk to, and as whom: kubeconfig, `--master`, or a pod's surroundings.
+//!
+//! Rule: as client-go: a kubeconfig counts, the address of `--master` wins over its own; without
+//! both, the service account of the pod that this process runs in.
+
+use crate::config_files;
+use crate::environment::Environment;
+use anyhow::{Context, Result, anyhow, bail};
+use apiserver_client::access::{Impersonation, ServerAddress, Trust};
+use apiserver_client::{ApiClient, ClientOptions, ClusterAccess, RateLimit, parse_kubeconfig};
+use std::path::Path;
+use std::time::Duration;
+
+/// Where a pod finds its token and authority.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// The access that a kubeconfig file describes.
+pub(super) fn of_file(path: &str, working_directory: &Path) -> Result<ClusterAccess> {
+    let path = working_directory.join(path);
+    let file = config_files::read_file(&path).map_err(|error| anyhow!("{error}"))?;
+    Ok(parse_kubeconfig(&file.bytes, &path, None)?)
+}
+
+/// The access of the pod that this process runs in; none if it runs in no pod.
+pub(super) fn of_pod(environment: &Environment) -> Option<Result<ClusterAccess>> {
+    let (host, port) = environment.cluster_service.as_ref()?;
+    let folder = Path::new(SERVICE_ACCOUNT);
+    let namespace = std::fs::read_to_string(folder.join("namespace")).unwrap_or_default();
+    let access = ClusterAccess::in_cluster(host, port, folder, namespace.trim());
+    Some(access.map_err(|error| anyhow!("{error}")))
+}
+
+/// The access for the controllers themselves.
+pub(super) fn main(
+    kubeconfig: &str,
+    master: &str,
+    environment: &Environment,
+    working_directory: &Path,
+) -> Result<ClusterAccess> {
+    let address = |has_material: bool| {
+        ServerAddress::parse(master, has_material).map_err(|error| anyhow!("--master: {error}"))
+    };
+    match (kubeconfig, master) {
+        ("", "") => of_pod(environment)
+            .context("expected --kubeconfig or --master: this process runs in no pod")?,
+        ("", _) => Ok(ClusterAccess {
+            server: address(false)?,
+            trust: Trust::System,
+            tls_server_name: None,
+            certificate: None,
+            token: None,
+            exec: None,
+            impersonation: Impersonation::default(),
+            namespace: "default".to_owned(),
+        }),
+        (file, _) => {
+            let mut access = of_file(file, working_directory).context("--kubeconfig")?;
+            if !master.is_empty() {
+                access.server = address(true)?;
+            }
+            Ok(access)
+        }
+    }
+}
+
+/// A client with so many requests per second and at once; none for no limit.
+pub(super) fn client(access: ClusterAccess, rate: Option<(f32, u32)>) -> Result<ApiClient> {
+    let rate = match rate {
+        None => None,
+        Some((per_second, at_once)) if per_second > 0.0 => {
+            Some(RateLimit { per_second: f64::from(per_second), burst: at_once })
+        }
+        Some(_) => bail!("a rate of nothing"),
+    };
+    let options = ClientOptions {
+        user_agent: format!("keelson-node-controller/{}", env!("CARGO_PKG_VERSION")),
+        field_manager: "keelson-node-controller".to_owned(),
+        rate,
+        deadline: Duration::from_secs(10),
+        ..ClientOptions::default()
+    };
+    ApiClient::new(access, options).map_err(|error| anyhow!("{error}"))
+}

@@ -1,0 +1,249 @@
+//! The one place where adapters meet the node controller.
+//!
+//! Rule: wiring only. A port or socket that cannot be had is told and done without where nobody
+//! asked for it by name; the controllers themselves always run.
+
+use super::access;
+use super::pages::{LocalPages, PublicPages};
+use crate::environment::Environment;
+use anyhow::{Context, Result, anyhow};
+use apiserver_client::ApiClient;
+use cloud_nodes::{FileCloud, ProgramCloud};
+use controller_config::{CloudSource, NodeControllerConfig, Serving, TlsFloor};
+use host_process::end_signals::EndSignals;
+use node_api::{
+    CertificateSource, ListeningPort, LocalSocket, ReviewTimes, Reviews, SecurePort, TlsSettings,
+};
+use node_controller::{
+    ClusterRange, ControllerConfig, Enabled, HealthConfig, LeaderConfig, NodeController,
+    PodCleanupConfig, RangesConfig, SystemSurroundings,
+};
+use ports::{CloudProvider, ClusterApi, EndRequests};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{info, warn};
+
+const WORKERS: usize = 2;
+const MOST_BLOCKING_THREADS: usize = 8;
+/// Reviews are asked for as often as in upstream's delegated authentication.
+const REVIEW_RATE: (f32, u32) = (200.0, 400);
+
+/// Runs until a signal; says which.
+pub(super) fn run(
+    config: &NodeControllerConfig,
+    environment: &Environment,
+    working_directory: &Path,
+) -> Result<String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .max_blocking_threads(MOST_BLOCKING_THREADS)
+        .thread_name("keelson")
+        .enable_all()
+        .build()
+        .context("cannot start the task runtime")?;
+    let ended = runtime.block_on(serve(config, environment, working_directory));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
+}
+
+async fn serve(
+    config: &NodeControllerConfig,
+    environment: &Environment,
+    working_directory: &Path,
+) -> Result<String> {
+    let mut signals = EndSignals::listen(None).context("cannot listen for signals")?;
+    let connection = &config.connection;
+    let access =
+        access::main(&connection.kubeconfig, &connection.master, environment, working_directory)?;
+    let api: Arc<dyn ClusterApi> = Arc::new(access::client(access, connection.rate)?);
+    let controller = NodeController::new(
+        controller_config(config)?,
+        api,
+        cloud(config.cloud.as_ref()),
+        Arc::new(SystemSurroundings),
+    )?;
+    let port = match &config.serving {
+        Some(serving) => {
+            Some(secure_port(serving, &controller, environment, working_directory).await?)
+        }
+        None => None,
+    };
+    let socket = local_socket(config.local_socket.as_deref()).await;
+    let local_pages = Arc::new(LocalPages(controller.clone()));
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let run = controller.run(async {
+        // A sender that is dropped asks for the same.
+        let _ = ended.await;
+    });
+    let serve_port = async {
+        match port {
+            Some(port) => port.serve().await,
+            None => std::future::pending().await,
+        }
+    };
+    let serve_socket = async {
+        match socket {
+            Some(socket) => socket.serve(local_pages).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(run);
+    let reason = tokio::select! {
+        reason = signals.next() => reason,
+        () = &mut run => return Err(anyhow!("the controller ended by itself")),
+        () = serve_port => return Err(anyhow!("the secure port ended by itself")),
+        () = serve_socket => return Err(anyhow!("the local socket ended by itself")),
+    };
+    info!(reason = %reason, "Ending");
+    drop(end);
+    if tokio::time::timeout(config.shutdown_timeout, run).await.is_err() {
+        warn!(timeout = ?config.shutdown_timeout, "Not everything could be ended in time");
+    }
+    Ok(reason.to_string())
+}
+
+/// As the shell has it.
+fn controller_config(config: &NodeControllerConfig) -> Result<ControllerConfig> {
+    let (on, life) = (config.controllers, config.lifecycle);
+    let leader = match &config.leader {
+        None => None,
+        Some(leader) => Some(LeaderConfig {
+            namespace: leader.namespace.clone(),
+            name: leader.name.clone(),
+            identity: identity()?,
+            lease_duration: leader.lease,
+            renew_deadline: leader.renew,
+            retry_period: leader.retry,
+        }),
+    };
+    let ranges = config.ranges.as_ref().map(|ranges| RangesConfig {
+        cluster: ranges
+            .cluster
+            .iter()
+            .map(|(range, node_mask)| ClusterRange { range: *range, node_mask: *node_mask })
+            .collect(),
+        service: ranges.service.clone(),
+    });
+    Ok(ControllerConfig {
+        enabled: Enabled {
+            node_lifecycle: on.lifecycle,
+            taint_eviction: on.taint_eviction,
+            node_ipam: on.pod_ranges,
+            pod_cleanup: on.pod_cleanup,
+            cloud_node_lifecycle: on.cloud,
+            cloud_node: on.cloud,
+        },
+        health: HealthConfig {
+            monitor_period: life.monitor_period,
+            monitor_grace: life.monitor_grace,
+            startup_grace: life.startup_grace,
+            eviction_rate: f64::from(life.eviction_rate),
+            secondary_eviction_rate: f64::from(life.secondary_eviction_rate),
+            large_zone_above: usize::try_from(life.large_above).unwrap_or(usize::MAX),
+            unhealthy_zone_share: life.unhealthy_share,
+            ..HealthConfig::default()
+        },
+        pod_cleanup: PodCleanupConfig {
+            terminated_threshold: config
+                .terminated_pods
+                .map_or(0, |most| usize::try_from(most).unwrap_or(usize::MAX)),
+            ..PodCleanupConfig::default()
+        },
+        ranges,
+        leader,
+        toleration_comparisons: config.tolerations_compare,
+        ..ControllerConfig::default()
+    })
+}
+
+/// Host name and a random part, as client-go has it: no two processes have the same.
+fn identity() -> Result<String> {
+    let mut random = [0_u8; 16];
+    rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())
+        .context("no randomness for an identity")?;
+    let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Ok(format!("{host}_{random}"))
+}
+
+fn cloud(source: Option<&CloudSource>) -> Option<Arc<dyn CloudProvider>> {
+    Some(match source? {
+        CloudSource::File(path) => Arc::new(FileCloud::new(Path::new(path))),
+        CloudSource::Program(path) => Arc::new(ProgramCloud::new(Path::new(path))),
+    })
+}
+
+async fn secure_port(
+    serving: &Serving,
+    controller: &NodeController,
+    environment: &Environment,
+    working_directory: &Path,
+) -> Result<ListeningPort> {
+    let delegation = &serving.delegation;
+    let client = |flag: &str, file: Option<&String>| -> Result<Option<Arc<dyn ClusterApi>>> {
+        let access = match file {
+            Some(file) => access::of_file(file, working_directory).context(flag.to_owned())?,
+            None => match access::of_pod(environment) {
+                Some(access) => access.context(flag.to_owned())?,
+                None => return Ok(None),
+            },
+        };
+        let client: ApiClient = access::client(access, Some(REVIEW_RATE))?;
+        Ok(Some(Arc::new(client)))
+    };
+    let authentication =
+        client("--authentication-kubeconfig", delegation.authentication_kubeconfig.as_ref())?;
+    let authorization =
+        client("--authorization-kubeconfig", delegation.authorization_kubeconfig.as_ref())?;
+    if authorization.is_none() {
+        warn!(
+            "Without --authorization-kubeconfig only the paths that are open to all are answered"
+        );
+    }
+    let times = ReviewTimes {
+        token: delegation.token_lasts,
+        allowed: delegation.permission_lasts,
+        refused: delegation.refusal_lasts,
+    };
+    let source = match &serving.certificate {
+        Some((certificate, key)) => CertificateSource::Files {
+            certificate: working_directory.join(certificate),
+            key: working_directory.join(key),
+        },
+        None => CertificateSource::Made {
+            folder: serving.cert_dir.as_ref().map(|folder| working_directory.join(folder)),
+            names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
+        },
+    };
+    let port = SecurePort {
+        address: serving.address,
+        tls: TlsSettings {
+            source,
+            tls13_only: serving.tls_floor == TlsFloor::Tls13,
+            cipher_suites: serving.cipher_suites.clone(),
+            client_authorities: serving
+                .client_ca_file
+                .as_ref()
+                .map(|file| working_directory.join(file)),
+        },
+        open_paths: serving.open_paths.clone(),
+        authority_lookup: authentication.clone().filter(|_| delegation.look_up_authority),
+        reviews: Reviews::new(authentication, authorization, times),
+        pages: Arc::new(PublicPages(controller.clone())),
+    };
+    let listening = port.listen().await.map_err(|error| anyhow!("secure port: {error}"))?;
+    info!(address = ?serving.address, "Serving securely");
+    Ok(listening)
+}
+
+/// A convenience, so that its failure costs only itself.
+async fn local_socket(path: Option<&str>) -> Option<LocalSocket> {
+    match LocalSocket::listen(Path::new(path?)).await {
+        Ok(socket) => Some(socket),
+        Err(error) => {
+            warn!(err = error, "`explain` will not be answered");
+            None
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The verbs that ask the agent on this machine about its pods: ps, logs, explain, timeline, stop.
+//!
+//! Rule: one question over the local socket, one answer shown; every failure is one line that names
+//! the next step. Nothing is decided here: why a pod waits is the agent's word.
+
+mod ask;
+mod explain;
+mod find;
+mod list;
+mod logs;
+mod timeline;
+mod yaml;
+
+use anyhow::Result;
+use ask::Agent;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+pub(crate) use logs::LogsCommand;
+
+/// Where the agent listens for people at this machine.
+pub(crate) const SOCKET: &str = "/run/keelson/agent.sock";
+
+#[derive(Debug, Args)]
+struct Address {
+    /// The agent's local socket
+    #[arg(long, global = true, value_name = "PATH", default_value = SOCKET)]
+    socket: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Wide,
+    Json,
+    Yaml,
+}
+
+/// List the pods on this machine
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  keelson ps\n  keelson ps -o wide\n  keelson ps -o json")]
+pub(crate) struct PsCommand {
+    #[command(flatten)]
+    address: Address,
+    /// How to print them
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+/// Say why a pod is not where it should be, and what to do next
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  keelson explain web\n  keelson explain kube-system/etcd-node1"
+)]
+pub(crate) struct ExplainCommand {
+    #[command(flatten)]
+    address: Address,
+    /// NAME, NAMESPACE/NAME or the beginning of a UID
+    pod: String,
+}
+
+/// Show where the time of a pod's start went
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  keelson timeline web\n  keelson timeline web -o json")]
+pub(crate) struct TimelineCommand {
+    #[command(flatten)]
+    address: Address,
+    /// NAME, NAMESPACE/NAME or the beginning of a UID
+    pod: String,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+/// End a pod (of a manifest's pod it says which file to remove)
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  keelson stop web")]
+pub(crate) struct StopCommand {
+    #[command(flatten)]
+    address: Address,
+    /// NAME, NAMESPACE/NAME or the beginning of a UID
+    pod: String,
+}
+
+impl PsCommand {
+    pub(crate) async fn run(self) -> Result<ExitCode> {
+        let pods = Agent::at(&self.address.socket).pods().await?;
+        crate::terminal::print(&match self.output {
+            Format::Table => list::table(&pods, now(), false),
+            Format::Wide => list::table(&pods, now(), true),
+            Format::Json => list::as_list(&pods, json)?,
+            Format::Yaml => list::as_list(&pods, |value| Ok(yaml::write(value)))?,
+        });
+        for trouble in &pods.node.troubles {
+            crate::terminal::print_error(&format!("warning: {trouble}"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl ExplainCommand {
+    pub(crate) async fn run(self) -> Result<ExitCode> {
+        let agent = Agent::at(&self.address.socket);
+        let pods = agent.pods().await?;
+        let pod = find::pod(&pods, &self.pod)?;
+        let detail = agent.pod(&pod.uid).await?;
+        crate::terminal::print(&explain::text(&detail, &pods.node, now()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl TimelineCommand {
+    pub(crate) async fn run(self) -> Result<ExitCode> {
+        let agent = Agent::at(&self.address.socket);
+        let pods = agent.pods().await?;
+        let pod = find::pod(&pods, &self.pod)?;
+        let detail = agent.pod(&pod.uid).await?;
+        crate::terminal::print(&match self.output {
+            Format::Table | Format::Wide => timeline::table(&detail),
+            Format::Json => json(&serde_json::to_value(&detail.marks)?)?,
+            Format::Yaml => yaml::write(&serde_json::to_value(&detail.marks)?),
+        });
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl StopCommand {
+    pub(crate) async fn run(self) -> Result<ExitCode> {
+        let agent = Agent::at(&self.address.socket);
+        let pods = agent.pods().await?;
+        let pod = find::pod(&pods, &self.pod)?;
+        agent.stop(&pod.uid).await?;
+        crate::terminal::print(&format!("{}/{} is ending\n", pod.namespace, pod.name));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn json(value: &serde_json::Value) -> Result<String> {
+    Ok(format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// Nanoseconds since the epoch.
+fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    i64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

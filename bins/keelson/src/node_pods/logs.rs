@@ -1,0 +1,151 @@
+//! `keelson logs POD`: what a container wrote, also before a rotation, and as it goes on writing.
+//!
+//! Rule: the agent says where the log is and whether its container has ended; the file is read here.
+//! Output and errors of the container come out on the same two streams.
+
+use super::ask::Agent;
+use super::{Address, find};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use container_logs::{Entry, Follow, Selection, follow, read_logs};
+use pod_model::GoDuration;
+use pod_model::log_line::LogStream;
+use ports::ApiTime;
+use ports::local_api::{LocalContainer, LocalPod};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Print what a container wrote
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  keelson logs web\n  keelson logs web -c proxy -f --tail 20\n  keelson logs web --previous --since 10m"
+)]
+pub(crate) struct LogsCommand {
+    #[command(flatten)]
+    address: Address,
+    /// NAME, NAMESPACE/NAME or the beginning of a UID
+    pod: String,
+    /// Which container, if the pod has several
+    #[arg(short, long, value_name = "NAME")]
+    container: Option<String>,
+    /// Go on with what is written from now on
+    #[arg(short, long)]
+    follow: bool,
+    /// Only the last lines
+    #[arg(long, value_name = "LINES")]
+    tail: Option<usize>,
+    /// Only what is newer, for example 10m
+    #[arg(long, value_name = "DURATION")]
+    since: Option<GoDuration>,
+    /// Of the container before the last restart
+    #[arg(short, long)]
+    previous: bool,
+    /// Put the time before each line
+    #[arg(long)]
+    timestamps: bool,
+}
+
+impl LogsCommand {
+    pub(crate) async fn run(self) -> Result<ExitCode> {
+        let agent = Agent::at(&self.address.socket);
+        let pods = agent.pods().await?;
+        let pod = find::pod(&pods, &self.pod)?;
+        let container = choose(pod, self.container.as_deref(), self.previous)?;
+        let since =
+            self.since.map(|ago| ApiTime::from_nanos(super::now().saturating_sub(ago.as_nanos())));
+        let selection = Selection { tail: self.tail, since, stream: None };
+        let mut output = Output { timestamps: self.timestamps, is_in_line: [false; 2] };
+        let path = Path::new(&container.log_path);
+        if self.follow && !self.previous {
+            let mut following =
+                Following { output, agent, uid: pod.uid.clone(), container: container.id.clone() };
+            follow(path, &selection, &mut following).await?;
+        } else {
+            read_logs(path, &selection, &mut |entry| output.take(entry))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The container whose log is meant.
+fn choose<'a>(pod: &'a LocalPod, name: Option<&str>, previous: bool) -> Result<&'a LocalContainer> {
+    let mut names: Vec<&str> = pod.object["spec"]["containers"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|container| container["name"].as_str())
+        .collect();
+    if names.is_empty() {
+        names = pod.containers.iter().map(|container| container.name.as_str()).collect();
+        names.dedup();
+    }
+    let name = match (name, names.as_slice()) {
+        (Some(name), _) => name,
+        (None, [only]) => only,
+        (None, _) => {
+            bail!("{} has several containers; say -c with one of {}", pod.name, names.join(", "))
+        }
+    };
+    // Newest first for each name.
+    let mut lives = pod.containers.iter().filter(|container| container.name == name);
+    let life = if previous { lives.nth(1) } else { lives.next() };
+    match (life, previous) {
+        (Some(life), _) => Ok(life),
+        (None, true) => bail!("there is no earlier container {name} in {}", pod.name),
+        (None, false) => bail!(
+            "container {name} of {} has not started; see keelson explain {}",
+            pod.name,
+            pod.name
+        ),
+    }
+}
+
+struct Output {
+    timestamps: bool,
+    /// Whether a line has been begun, of output and of errors.
+    is_in_line: [bool; 2],
+}
+
+impl Output {
+    fn take(&mut self, entry: &Entry) -> ControlFlow<()> {
+        let which = usize::from(entry.stream == LogStream::Stderr);
+        let mut bytes = Vec::with_capacity(entry.text.len() + 40);
+        if self.timestamps && !self.is_in_line[which] {
+            bytes.extend_from_slice(entry.time.as_bytes());
+            bytes.push(b' ');
+        }
+        bytes.extend_from_slice(&entry.text);
+        if !entry.is_partial {
+            bytes.push(b'\n');
+        }
+        self.is_in_line[which] = entry.is_partial;
+        let written = match entry.stream {
+            LogStream::Stdout => std::io::stdout().lock().write_all(&bytes),
+            LogStream::Stderr => std::io::stderr().lock().write_all(&bytes),
+        };
+        // A reader that went away has seen enough.
+        if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+struct Following {
+    output: Output,
+    agent: Agent,
+    uid: String,
+    container: String,
+}
+
+impl Follow for Following {
+    fn take(&mut self, entry: &Entry) -> ControlFlow<()> {
+        self.output.take(entry)
+    }
+
+    /// Where the agent cannot be asked the log is followed on: it may only be restarting.
+    async fn has_ended(&mut self) -> bool {
+        let Ok(detail) = self.agent.pod(&self.uid).await.context("ask") else { return false };
+        let here = detail.pod.containers.iter().find(|container| container.id == self.container);
+        here.is_none_or(|container| container.state == "exited")
+    }
+}

@@ -1,0 +1,146 @@
+//! What people see, from answers of an agent made up here.
+
+use super::*;
+use ports::local_api::{
+    LocalEvent, LocalMark, LocalNode, LocalPod, LocalPodDetail, LocalPods, LocalWaiting,
+};
+use serde_json::json;
+
+fn pod(namespace: &str, name: &str, uid: &str, status: serde_json::Value) -> LocalPod {
+    LocalPod {
+        uid: uid.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        stage: "Running".to_owned(),
+        object: json!({
+            "spec": { "containers": [{ "name": "web" }] },
+            "status": status,
+        }),
+        ..LocalPod::default()
+    }
+}
+
+fn pods() -> LocalPods {
+    let running = json!({
+        "phase": "Running", "startTime": "1970-01-01T00:00:10Z", "podIP": "10.1.2.3",
+        "containerStatuses": [
+            { "name": "web", "ready": true, "restartCount": 2, "state": { "running": {} } }
+        ],
+    });
+    let crashing = json!({
+        "phase": "Running",
+        "containerStatuses": [
+            { "name": "web", "ready": false, "restartCount": 7,
+              "state": { "waiting": { "reason": "CrashLoopBackOff" } } }
+        ],
+    });
+    LocalPods {
+        node: LocalNode { node_name: "Node1".to_owned(), ..LocalNode::default() },
+        pods: vec![
+            pod("default", "web-node1", "aaaa1111", running),
+            pod("other", "web-node1", "aaaa2222", crashing.clone()),
+            pod("default", "db-node1", "bbbb3333", crashing),
+        ],
+    }
+}
+
+#[test]
+fn the_table_says_where_each_pod_is() {
+    let table = list::table(&pods(), 70_000_000_000, false);
+    let lines: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"]);
+    assert_eq!(lines[1], ["default", "web-node1", "1/1", "Running", "2", "60s"]);
+    assert_eq!(lines[2], ["other", "web-node1", "0/1", "CrashLoopBackOff", "7", "-"]);
+    let wide = list::table(&pods(), 70_000_000_000, true);
+    assert!(wide.contains("10.1.2.3") && wide.contains("aaaa2222"), "{wide}");
+}
+
+#[test]
+fn a_pod_is_found_by_any_name_that_means_only_it() {
+    let pods = pods();
+    let uid = |wanted: &str| find::pod(&pods, wanted).map(|pod| pod.uid.clone());
+    for (wanted, expected) in [
+        ("db-node1", "bbbb3333"),
+        ("db", "bbbb3333"),
+        ("default/web", "aaaa1111"),
+        ("other/web-node1", "aaaa2222"),
+        ("bbbb", "bbbb3333"),
+        ("aaaa2222", "aaaa2222"),
+    ] {
+        assert_eq!(uid(wanted).ok().as_deref(), Some(expected), "{wanted}");
+    }
+    for (wanted, told) in [
+        ("web", "default/web-node1"),
+        ("aaaa", "say NAMESPACE/NAME"),
+        ("nothing", "there are default/web-node1"),
+        ("bbb", "no pod named bbb"),
+    ] {
+        let refused = uid(wanted).expect_err(wanted).to_string();
+        assert!(refused.contains(told), "{wanted}: {refused}");
+    }
+}
+
+#[test]
+fn an_explanation_begins_with_the_reason_and_the_next_step() {
+    let mut detail = LocalPodDetail { pod: pods().pods.remove(1), ..LocalPodDetail::default() };
+    detail.pod.waiting_on = Some(LocalWaiting {
+        why: "container web ended 7 times; it starts again in 40 s".to_owned(),
+        next_step: "keelson logs other/web-node1 --previous".to_owned(),
+    });
+    detail.events = (0..20)
+        .map(|number| LocalEvent {
+            kind: "Warning".to_owned(),
+            reason: "BackOff".to_owned(),
+            message: format!("number {number}"),
+            count: 3,
+            ..LocalEvent::default()
+        })
+        .collect();
+    let text = explain::text(&detail, &LocalNode::default(), 0);
+    let mut lines = text.lines();
+    assert_eq!(
+        lines.next(),
+        Some("other/web-node1: container web ended 7 times; it starts again in 40 s")
+    );
+    assert_eq!(lines.next(), Some("next: keelson logs other/web-node1 --previous"));
+    assert!(text.contains("BackOff (x3): number 19") && !text.contains("number 11"), "{text}");
+    detail.pod.waiting_on = None;
+    assert!(explain::text(&detail, &LocalNode::default(), 0).contains("where it should be"));
+}
+
+#[test]
+fn a_timeline_tells_each_step_and_what_it_took() {
+    let mark = |at: i64, what: &str, container: &str, attempt| LocalMark {
+        at: at * 1_000_000,
+        what: what.to_owned(),
+        container: container.to_owned(),
+        attempt,
+    };
+    let detail = LocalPodDetail {
+        marks: vec![
+            mark(1_000, "seen", "", 0),
+            mark(1_002, "sandboxBegan", "", 0),
+            mark(1_082, "sandboxRan", "", 0),
+            mark(1_200, "started", "web", 1),
+        ],
+        ..LocalPodDetail::default()
+    };
+    let text = timeline::table(&detail);
+    assert!(text.contains("82.0 ms       +80.0 ms    sandbox ran"), "{text}");
+    assert!(text.contains("200.0 ms      +118.0 ms   started         web (restart 1)"), "{text}");
+}
+
+#[test]
+fn yaml_reads_back_as_what_it_was() {
+    let value = json!({
+        "plain": "text", "path": "/a/b.c", "odd": "a: b", "yes": "no", "number-like": "1.5",
+        "number": 1.5, "nothing": null, "empty": {}, "none": [], "deep": [
+            { "a": 1, "b": ["x", ["y", {"z": true}], "line\nbreak"] }, [], "", "- x"
+        ],
+    });
+    let text = yaml::write(&value);
+    let origin = document::problem::Origin::File { path: "test.yaml".into(), line: 0, column: 0 };
+    let read = document::parse(text.as_bytes(), &origin).expect(&text);
+    assert_eq!(read.root.to_json(), value, "{text}");
+}
