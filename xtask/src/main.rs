@@ -11,6 +11,7 @@ mod goldens;
 mod house_rules;
 mod layers;
 mod licences;
+mod node_controller;
 mod purity;
 mod release;
 mod tally;
@@ -44,8 +45,11 @@ enum Verb {
     Test,
     /// Tests on real parts (root needed); a word narrows them down
     Real { filter: Option<String> },
-    /// Memory, CPU and start-up beside the reference kubelet, in one run
-    Bench,
+    /// Memory, CPU and times beside the reference, in one run
+    Bench {
+        #[arg(value_enum, default_value = "agent")]
+        subject: verbs::BenchSubject,
+    },
     /// The kill tests again and again
     Soak {
         /// How many kills each test does
@@ -92,7 +96,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Check => checks::command(),
         Verb::Test => test_run::command(),
         Verb::Real { filter } => test_run::real_command(filter.as_deref()),
-        Verb::Bench => verbs::bench(),
+        Verb::Bench { subject } => verbs::bench(subject),
         Verb::Soak { kills } => verbs::soak(kills),
         Verb::Fuzz { target, runs } => fuzz::command(target.as_deref(), runs),
         Verb::Conformance { subject } => verbs::conformance(subject),

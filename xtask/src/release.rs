@@ -15,7 +15,15 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 /// The promise that stands in SPECIFICATION.md.
 const LARGEST_BINARY_KIB: u64 = 6 * 1024;
 
+/// The cryptography (aws-lc) is C, and must be compiled for the same C library as all else.
+const COMPILER: &str = "musl-gcc";
+
 pub(crate) fn command() -> Result<()> {
+    let compiler = Command::new(COMPILER).arg("--version").output();
+    ensure!(
+        compiler.is_ok_and(|output| output.status.success()),
+        "{COMPILER} is missing: install Debian's musl-tools (./dev setup does)"
+    );
     eprintln!("==> building for {TARGET}, which takes a few minutes");
     workspace::run(&mut workspace::cargo(&[
         "build",

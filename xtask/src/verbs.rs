@@ -33,6 +33,18 @@ pub(crate) enum Subject {
     Defaults,
     /// Generated pods: verdict and defaults beside a real API server's
     Pods,
+    /// The node controller beside kube-controller-manager on one script of events
+    NodeController,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum BenchSubject {
+    /// The agent without pods: start, memory, idle CPU
+    Agent,
+    /// Static pods: 30 and 110 of them, one by one, crashes, removal
+    Pods,
+    /// The node controller beside kube-controller-manager, with hollow nodes
+    NodeController,
 }
 
 pub(crate) fn parts_for_landing() -> Result<()> {
@@ -53,6 +65,7 @@ pub(crate) fn machine(payload: &Path, swap_mib: u32) -> Result<()> {
 pub(crate) fn conformance(subject: Subject) -> Result<()> {
     parts::command(LANDING_PARTS)?;
     match subject {
+        Subject::NodeController => crate::node_controller::conformance(),
         Subject::Config => real_program("config-cases", &[]),
         Subject::Pods => in_bed("pod-differential", &["20000".into(), "97".into()]),
         Subject::Defaults => {
@@ -67,10 +80,15 @@ pub(crate) fn conformance(subject: Subject) -> Result<()> {
     }
 }
 
-pub(crate) fn bench() -> Result<()> {
+pub(crate) fn bench(subject: BenchSubject) -> Result<()> {
     parts::command(REFERENCE_PARTS)?;
     crate::release::command()?;
-    in_bed("bench", &[crate::release::binary()?.into_os_string()])
+    let program = match subject {
+        BenchSubject::Agent => "bench",
+        BenchSubject::Pods => "pod-bench",
+        BenchSubject::NodeController => return crate::node_controller::bench(),
+    };
+    in_bed(program, &[crate::release::binary()?.into_os_string()])
 }
 
 /// A program of tests/real that needs a bed around it.

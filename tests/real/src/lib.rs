@@ -1,5 +1,8 @@
 //! Tests on real parts: they need root, and build the parts they use.
 
 pub mod config_cases;
+pub mod container_setup;
+pub mod node_controller;
 pub mod pod_differential;
+pub mod standalone;
 pub mod version_only_runtime;

@@ -5,7 +5,9 @@
 
 mod agent;
 mod beds;
+mod container_setup;
 mod containerd;
 mod control_plane;
+mod node_controller;
 mod reference_kubelet;
 mod registry;

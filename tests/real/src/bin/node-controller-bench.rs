@@ -1,0 +1,79 @@
+//! `cargo xtask bench node-controller`: the node controller beside kube-controller-manager with the
+//! same controllers only, both on one control plane with hollow nodes, one after the other. Memory
+//! by smaps, CPU time by the kernel, after a burst; time from a node's last sign of life to Unknown.
+//! Then the same with 5 000 nodes whose leases are replayed. Prints tables with ratios.
+//!
+//! Runs inside a bed: `bed run -- node-controller-bench KEELSON [NODES]`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use node_testkit::bed;
+use real_tests::node_controller::cluster::{Cluster, Subject};
+use real_tests::node_controller::hollow::{Hollow, NodeForm};
+use real_tests::node_controller::load::{Load, Numbers};
+use real_tests::node_controller::replay;
+
+const LIVE_NODES: usize = 1_000;
+const REPLAYED_NODES: usize = 5_000;
+const ZONES: usize = 4;
+const PODS_PER_NODE: usize = 3;
+/// A kubelet's.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+fn main() -> Result<()> {
+    let bed = bed::enter_role(None)?.context("to be run in a bed: cargo xtask bench")?;
+    let mut arguments = std::env::args_os().skip(1);
+    let keelson =
+        arguments.next().context("usage: node-controller-bench KEELSON [LIVE [REPLAYED]]")?;
+    let mut count = |default: usize| -> Result<usize> {
+        let text = arguments.next().map(|text| text.to_string_lossy().into_owned());
+        text.map_or(Ok(default), |text| text.parse().context("a number of nodes"))
+    };
+    let (live, replayed) = (count(LIVE_NODES)?, count(REPLAYED_NODES)?);
+    let subjects = [Subject::Keelson(PathBuf::from(keelson)), Subject::Reference];
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    if live > 0 {
+        let [ours, theirs] = runtime.block_on(run_live(&bed, &subjects, live))?;
+        print_table(&format!("{live} live hollow nodes"), &ours, &theirs);
+    }
+    if replayed > 0 {
+        // The next cluster begins empty.
+        let _ = std::fs::remove_dir_all(bed.folder().join("control-plane"));
+        let [ours, theirs] = runtime.block_on(replay::run(&bed, &subjects, replayed))?;
+        print_table(&format!("{replayed} nodes by replayed watches"), &ours, &theirs);
+    }
+    Ok(())
+}
+
+async fn run_live(bed: &bed::Bed, subjects: &[Subject; 2], count: usize) -> Result<[Numbers; 2]> {
+    let cluster = Cluster::start(bed)?;
+    let hollow = Hollow::new(cluster.client.clone(), HEARTBEAT);
+    let beating = tokio::spawn(hollow.clone().beat());
+    let forms = (0..count)
+        .map(|number| NodeForm::in_zone(&format!("n{number}"), &format!("z{}", number % ZONES)));
+    eprintln!("making {count} nodes");
+    hollow.register(forms.collect()).await?;
+    let load = Load::new(&cluster, hollow, ZONES);
+    load.make_pods(count, PODS_PER_NODE).await?;
+    let mut numbers = Vec::new();
+    for subject in subjects {
+        numbers.push(load.measure(bed, &cluster, subject).await.context(subject.name())?);
+    }
+    beating.abort();
+    let numbers: Result<[Numbers; 2], _> = numbers.try_into();
+    numbers.ok().context("two subjects")
+}
+
+fn print_table(title: &str, ours: &Numbers, theirs: &Numbers) {
+    println!("\n{title}");
+    println!("{:<44} {:>10} {:>10} {:<4} {:>7}", "", "keelson", "reference", "", "ratio");
+    for (ours, theirs) in ours.rows().iter().zip(theirs.rows()) {
+        let ratio = ours.value / theirs.value;
+        println!(
+            "{:<44} {:>10.1} {:>10.1} {:<4} {:>7.3}",
+            ours.name, ours.value, theirs.value, ours.unit, ratio
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! The node controller beside the real kube-controller-manager on the same script of events, in a
+//! bed: `bed run -- node-controller-conformance KEELSON [LIST]`. Prints every difference and fails
+//! unless they are exactly those of the checked-in list.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use node_testkit::bed;
+use real_tests::node_controller::cluster::Subject;
+use real_tests::node_controller::comparison::{differences, known, verdict};
+use real_tests::node_controller::script;
+
+fn main() -> Result<()> {
+    let bed = bed::enter_role(None)?.context("to be run in a bed: cargo xtask conformance")?;
+    let keelson =
+        std::env::args_os().nth(1).context("usage: node-controller-conformance KEELSON")?;
+    let version = node_testkit::parts::version("kube-controller-manager")?;
+    let list = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("goldens/node-controller-differences-{version}.txt"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ours = runtime.block_on(script::run(&bed, &Subject::Keelson(PathBuf::from(keelson))))?;
+    // The next cluster begins empty.
+    std::fs::remove_dir_all(bed.folder().join("control-plane"))?;
+    let theirs = runtime.block_on(script::run(&bed, &Subject::Reference))?;
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        let seconds = |record: &script::PhaseRecord| {
+            record.noticed.map_or("-".to_owned(), |time| format!("{:.1} s", time.as_secs_f64()))
+        };
+        println!(
+            "{:<36} changes {:>4} and {:>4}, silence noticed after {:>6} and {:>6}",
+            ours.name,
+            ours.entries.len(),
+            theirs.entries.len(),
+            seconds(ours),
+            seconds(theirs)
+        );
+    }
+    let found = differences(&ours, &theirs);
+    for difference in &found {
+        println!("difference: {difference}");
+    }
+    let text = std::fs::read_to_string(&list).with_context(|| list.display().to_string())?;
+    let wrong = verdict(&found, &known(&text));
+    ensure!(wrong.is_empty(), "{}:\n{wrong}", list.display());
+    println!("{} phases, {} differences, all of them known", ours.len(), found.len());
+    Ok(())
+}

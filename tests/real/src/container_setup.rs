@@ -1,0 +1,149 @@
+//! What a runtime is told about pods: by the reference kubelet, and by us.
+//!
+//! The rule it keeps: both speak over the wire to the same recording runtime, so that the decisions
+//! and the client are compared in one go. What depends on the machine (its memory, its page sizes)
+//! is noted beside the recording; what depends on chance (times, random names, the order of the
+//! reference's maps) is taken out of both. Nothing else is.
+
+mod ours;
+pub mod pods;
+pub mod recorder;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use cri_wire::v1;
+use serde::{Deserialize, Serialize};
+
+pub use ours::{record, waiting};
+
+/// Where things are on the machine that was recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    pub root: String,
+    pub logs: String,
+}
+
+/// What the machine is, as far as it shows in what a runtime is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineNote {
+    pub memory_bytes: i64,
+    pub huge_page_sizes: Vec<String>,
+    pub thermal_throttle_paths: Vec<String>,
+    pub cgroup_v2: bool,
+    pub swap_controller: bool,
+}
+
+impl MachineNote {
+    /// The machine that this runs on.
+    pub fn here() -> Result<Self> {
+        let meminfo = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
+        let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+        let kilobytes: i64 = total
+            .and_then(|rest| rest.split_whitespace().next())
+            .and_then(|number| number.parse().ok())
+            .context("/proc/meminfo: no MemTotal")?;
+        let cgroup_v2 = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+        let memsw = Path::new("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes");
+        Ok(Self {
+            memory_bytes: kilobytes * 1024,
+            huge_page_sizes: huge_page_sizes()?,
+            thermal_throttle_paths: thermal_throttle_paths()?,
+            cgroup_v2,
+            swap_controller: !cgroup_v2 && memsw.exists(),
+        })
+    }
+}
+
+fn names_in(folder: &str) -> Result<Vec<String>> {
+    if !Path::new(folder).exists() {
+        return Ok(Vec::new());
+    }
+    let entries = fs::read_dir(folder).with_context(|| folder.to_owned())?;
+    let mut names = Vec::new();
+    for entry in entries {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn huge_page_sizes() -> Result<Vec<String>> {
+    let names = names_in("/sys/kernel/mm/hugepages")?;
+    let sizes = names.iter().filter_map(|name| {
+        let kilobytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let sizes = [(1 << 20, "GB"), (1 << 10, "MB"), (1, "KB")];
+        let (unit, word) = sizes.into_iter().find(|(unit, _)| kilobytes.is_multiple_of(*unit))?;
+        Some(format!("{}{word}", kilobytes / unit))
+    });
+    Ok(sizes.collect())
+}
+
+fn thermal_throttle_paths() -> Result<Vec<String>> {
+    let folder = "/sys/devices/system/cpu";
+    let mut numbers: Vec<u32> = names_in(folder)?
+        .iter()
+        .filter_map(|name| name.strip_prefix("cpu")?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    let paths = numbers.into_iter().map(|cpu| format!("{folder}/cpu{cpu}/thermal_throttle"));
+    Ok(paths.filter(|path| Path::new(path).exists()).collect())
+}
+
+/// One recording, as it is kept in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recording {
+    pub machine: MachineNote,
+    /// What the runtime was told, by pod and then by sandbox or container.
+    pub told: BTreeMap<String, BTreeMap<String, Vec<String>>>,
+    /// Why containers wait that cannot be set up, by pod.
+    pub waiting: BTreeMap<String, String>,
+}
+
+/// What was told about one pod, without what depends on chance.
+pub fn without_chance(
+    mut sandbox: v1::PodSandboxConfig,
+    containers: Vec<v1::ContainerConfig>,
+    places: &Places,
+) -> BTreeMap<String, Vec<String>> {
+    for name in ["kubernetes.io/config.hash", "kubernetes.io/config.seen"] {
+        sandbox.annotations.remove(name);
+    }
+    if let Some(dns) = &mut sandbox.dns_config {
+        dns.options.sort();
+    }
+    let mut told = BTreeMap::from([("sandbox".to_owned(), lines(&sandbox, places))]);
+    for mut container in containers {
+        container.envs.sort_by(|one, other| one.key.cmp(&other.key));
+        // In the order of the kernel's folder, which is none.
+        if let Some(resources) = container.linux.as_mut().and_then(|it| it.resources.as_mut()) {
+            resources.hugepage_limits.sort_by(|one, other| one.page_size.cmp(&other.page_size));
+        }
+        for mount in &mut container.mounts {
+            if let Some((folder, _)) = mount.host_path.rsplit_once('/')
+                && folder.contains("/containers/")
+            {
+                mount.host_path = format!("{folder}/<random>");
+            }
+        }
+        let name = container.metadata.clone().unwrap_or_default().name;
+        let env: Vec<String> = container
+            .envs
+            .drain(..)
+            .map(|entry| format!("env {}={}", entry.key, String::from_utf8_lossy(&entry.value)))
+            .collect();
+        told.insert(name, [env, lines(&container, places)].concat());
+    }
+    told
+}
+
+/// One line a value; values that say nothing are left out.
+fn lines(value: &impl std::fmt::Debug, places: &Places) -> Vec<String> {
+    let text =
+        format!("{value:#?}").replace(&places.root, "<root>").replace(&places.logs, "<logs>");
+    let empty = [": \"\",", ": [],", ": {},", ": None,", ": false,", ": 0,"];
+    let lines = text.lines().filter(|line| !empty.iter().any(|end| line.ends_with(end)));
+    lines.map(ToOwned::to_owned).collect()
+}

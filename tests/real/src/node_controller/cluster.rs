@@ -1,0 +1,106 @@
+//! A control plane without node controllers, and one of the two controllers beside it.
+//!
+//! Rule: both controllers get the same flags and the same rights to act; ours gets them from the
+//! example that is delivered with it, so that the example is tried, too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use apiserver_client::{ApiClient, ClientOptions, parse_kubeconfig};
+use node_testkit::bed::Bed;
+use node_testkit::parts;
+use node_testkit::start::{ControlPlane, Running};
+
+/// Whose controllers run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// This binary.
+    Keelson(PathBuf),
+    /// The real kube-controller-manager, with the same controllers only.
+    Reference,
+}
+
+impl Subject {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Keelson(_) => "keelson",
+            Self::Reference => "reference",
+        }
+    }
+}
+
+/// The four controllers, by their names there and here.
+pub const CONTROLLERS: &str = "node-lifecycle-controller,taint-eviction-controller,\
+    node-ipam-controller,pod-garbage-collector-controller";
+
+/// The user that the example of rights names.
+const USER: &str = "keelson-node-controller";
+
+/// A cluster without nodes.
+#[derive(Debug)]
+pub struct Cluster {
+    pub plane: ControlPlane,
+    /// As the administrator, at no limited rate.
+    pub client: ApiClient,
+    /// The kubeconfig that both subjects get instead of their own.
+    pub through: Option<PathBuf>,
+}
+
+impl Cluster {
+    /// Starts it. Needs tokio.
+    ///
+    /// # Errors
+    /// When a part does not come up.
+    pub fn start(bed: &Bed) -> Result<Self> {
+        let plane = ControlPlane::start_with(bed, ControlPlane::WITHOUT_NODE_CONTROLLERS)?;
+        let rights =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/node-controller/rbac.yaml");
+        plane.kubectl(&["apply", "--filename", &rights.to_string_lossy()])?;
+        let client = client_of(plane.admin_kubeconfig())?;
+        Ok(Self { plane, client, through: None })
+    }
+
+    /// Starts a subject's controllers with these flags, and waits until its process stands.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn controller(&self, bed: &Bed, subject: &Subject, flags: &[String]) -> Result<Running> {
+        let own = match subject {
+            Subject::Keelson(_) => self.plane.user_kubeconfig(USER)?,
+            Subject::Reference => self.plane.admin_kubeconfig().to_owned(),
+        };
+        let kubeconfig = self.through.as_ref().unwrap_or(&own);
+        let mut command = match subject {
+            Subject::Keelson(binary) => {
+                let mut command = Command::new(binary);
+                let socket = bed.folder().join("explain.sock");
+                command
+                    .arg("node-controller")
+                    .arg(format!("--explain-socket={}", socket.display()));
+                command
+            }
+            Subject::Reference => {
+                let name = "kube-controller-manager";
+                Command::new(parts::program(name, name)?)
+            }
+        };
+        command.arg(format!("--kubeconfig={}", kubeconfig.display()));
+        command.arg(format!("--controllers={CONTROLLERS}")).arg("--secure-port=0").args(flags);
+        Running::start(bed, &format!("{}-controller", subject.name()), &mut command)
+    }
+}
+
+/// A client at no limited rate.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn client_of(kubeconfig: &Path) -> Result<ApiClient> {
+    let bytes = fs::read(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
+    let access = parse_kubeconfig(&bytes, kubeconfig, None)?;
+    let options =
+        ClientOptions { rate: None, deadline: Duration::from_secs(30), ..ClientOptions::default() };
+    ApiClient::new(access, options).map_err(|problem| anyhow!(problem))
+}

@@ -1,0 +1,149 @@
+//! What two runs of the script have in common and where they differ.
+//!
+//! Rule: per phase and node, the same changes as often; over all phases, what always comes before
+//! what in the reference's run never comes after it in ours; silence is noticed no later. Events
+//! count by what they say, not how often or when. A difference is one line of text without times,
+//! so that a list of them can be kept; one that is not in the list fails, and so does one in the
+//! list that is no longer there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::recorder::Entry;
+use super::script::PhaseRecord;
+
+/// How much later than the reference one may notice: what two runs differ by anyway.
+const TOLERANCE: Duration = Duration::from_millis(500);
+/// An order that was seen less often is no rule.
+const LEAST_SIGHTINGS: usize = 5;
+
+type Counts = BTreeMap<String, usize>;
+
+/// All differences, each a line.
+pub fn differences(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (our, their) in ours.iter().zip(theirs) {
+        let (mine, reference) = (by_node(&our.entries), by_node(&their.entries));
+        let nodes: BTreeSet<&String> = mine.keys().chain(reference.keys()).collect();
+        for node in nodes {
+            let empty = Counts::new();
+            let mine = mine.get(node).unwrap_or(&empty);
+            let reference = reference.get(node).unwrap_or(&empty);
+            let all: BTreeSet<&String> = mine.keys().chain(reference.keys()).collect();
+            for what in all {
+                let counts = (mine.get(what).copied(), reference.get(what).copied());
+                let words = match counts {
+                    (Some(ours), Some(theirs)) if ours == theirs => continue,
+                    (Some(_), None) => "only here".to_owned(),
+                    (None, Some(_)) => "only in the reference".to_owned(),
+                    (ours, theirs) => format!(
+                        "{} here, {} in the reference",
+                        ours.unwrap_or(0),
+                        theirs.unwrap_or(0)
+                    ),
+                };
+                found.insert(format!("{} | {what} | {words}", our.name));
+            }
+        }
+        if let (Some(ours), Some(theirs)) = (our.noticed, their.noticed)
+            && ours > theirs + TOLERANCE
+        {
+            found.insert(format!("{} | silence is noticed later than in the reference", our.name));
+        }
+    }
+    found.extend(order(ours, theirs));
+    found
+}
+
+/// How often each change was made, node by node. Events count once.
+fn by_node(entries: &[Entry]) -> BTreeMap<String, Counts> {
+    let mut nodes: BTreeMap<String, Counts> = BTreeMap::new();
+    for entry in entries {
+        // What is said about each node in turn is one difference, not fifteen.
+        let what = match is_event(&entry.what) {
+            true => entry.what.replace(&entry.node, "NODE"),
+            false => entry.what.clone(),
+        };
+        let count = nodes.entry(entry.node.clone()).or_default().entry(what);
+        let count = count.or_default();
+        *count = if is_event(&entry.what) { 1 } else { *count + 1 };
+    }
+    nodes
+}
+
+fn is_event(what: &str) -> bool {
+    what.starts_with("event") || what.contains(" event ")
+}
+
+/// How often the first of two changes came first, and how often the second did.
+type Sightings = BTreeMap<(String, String), usize>;
+
+fn sightings(records: &[PhaseRecord]) -> Sightings {
+    let mut found = Sightings::new();
+    for record in records.iter().filter(|record| record.ordered) {
+        let mut nodes: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
+        for entry in record.entries.iter().filter(|entry| !is_event(&entry.what)) {
+            nodes.entry(&entry.node).or_default().push(entry);
+        }
+        for entries in nodes.values() {
+            // Only what happens once in a phase has an order.
+            let once: Vec<&&Entry> = entries
+                .iter()
+                .filter(|it| entries.iter().filter(|other| other.what == it.what).count() == 1)
+                .collect();
+            for (at, first) in once.iter().enumerate() {
+                for second in once.iter().skip(at + 1).filter(|it| it.version > first.version) {
+                    *found.entry((first.what.clone(), second.what.clone())).or_default() += 1;
+                }
+            }
+        }
+    }
+    found
+}
+
+fn order(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> BTreeSet<String> {
+    let (mine, reference) = (sightings(ours), sightings(theirs));
+    let mut found = BTreeSet::new();
+    for ((first, second), seen) in &reference {
+        let turned = (second.clone(), first.clone());
+        let rule = *seen >= LEAST_SIGHTINGS && !reference.contains_key(&turned);
+        if rule && mine.contains_key(&turned) {
+            found.insert(format!("order | {first} | before | {second} | in the reference"));
+        }
+    }
+    found
+}
+
+/// The list of known differences: one per line, with its reason behind ` # `. Lines that begin with
+/// `#` are comments.
+pub fn known(text: &str) -> BTreeMap<String, String> {
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| {
+            let (difference, reason) = line.split_once(" # ").unwrap_or((line, ""));
+            (difference.trim().to_owned(), reason.trim().to_owned())
+        })
+        .collect()
+}
+
+/// What is wrong with the list, given what was found; empty if nothing is.
+pub fn verdict(found: &BTreeSet<String>, known: &BTreeMap<String, String>) -> String {
+    let mut text = String::new();
+    for difference in found.iter().filter(|it| !known.contains_key(*it)) {
+        let _ = writeln!(text, "not in the list: {difference}");
+    }
+    for (difference, reason) in known {
+        if !found.contains(difference) {
+            let _ = writeln!(text, "in the list, but not there any more: {difference}");
+        }
+        if reason.is_empty() {
+            let _ = writeln!(text, "in the list without a reason: {difference}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+use super::*;
+use tokio::time::Instant;
+
+fn record(changes: &[(&str, &str)]) -> PhaseRecord {
+    let entries = changes.iter().zip(1..).map(|((node, what), version)| Entry {
+        version,
+        at: Instant::now(),
+        node: (*node).to_owned(),
+        what: (*what).to_owned(),
+    });
+    PhaseRecord { name: "p", entries: entries.collect(), noticed: None, ordered: true }
+}
+
+#[test]
+fn missing_and_additional_changes_are_found_and_events_count_once() {
+    let ours = [record(&[("n", "a"), ("n", "event x"), ("n", "event x"), ("n", "c")])];
+    let theirs = [record(&[("n", "a"), ("n", "a"), ("n", "b"), ("n", "event x")])];
+    let found: Vec<String> = differences(&ours, &theirs).into_iter().collect();
+    assert_eq!(
+        found,
+        [
+            "p | a | 1 here, 2 in the reference",
+            "p | b | only in the reference",
+            "p | c | only here"
+        ]
+    );
+    assert!(differences(&ours, &ours).is_empty());
+}
+
+#[test]
+fn an_order_that_always_holds_must_hold_here() {
+    let nodes = ["1", "2", "3", "4", "5"];
+    let straight: Vec<(&str, &str)> = nodes.iter().flat_map(|n| [(*n, "a"), (*n, "b")]).collect();
+    let turned: Vec<(&str, &str)> = nodes.iter().flat_map(|n| [(*n, "b"), (*n, "a")]).collect();
+    let found = differences(&[record(&turned)], &[record(&straight)]);
+    assert_eq!(
+        found.into_iter().collect::<Vec<_>>(),
+        ["order | a | before | b | in the reference"]
+    );
+    // Where the reference has it both ways there is no rule.
+    let both: Vec<(&str, &str)> =
+        straight.iter().chain(&[("6", "b"), ("6", "a")]).copied().collect();
+    let mixed: Vec<(&str, &str)> =
+        turned.iter().chain(&[("6", "a"), ("6", "b")]).copied().collect();
+    assert!(differences(&[record(&mixed)], &[record(&both)]).is_empty());
+}
+
+#[test]
+fn silence_must_be_noticed_in_time() {
+    let mut ours = record(&[]);
+    let mut theirs = record(&[]);
+    (ours.noticed, theirs.noticed) = (Some(Duration::from_secs(9)), Some(Duration::from_secs(7)));
+    assert_eq!(differences(&[ours.clone()], &[theirs.clone()]).len(), 1);
+    assert!(differences(&[theirs], &[ours]).is_empty());
+}
+
+#[test]
+fn the_list_fails_when_stale_and_without_reasons() {
+    let known = known("# stamp\na | b # because\nc | d\n");
+    let found = BTreeSet::from(["a | b".to_owned(), "e".to_owned()]);
+    let verdict = verdict(&found, &known);
+    assert!(verdict.contains("not in the list: e\n"), "{verdict}");
+    assert!(verdict.contains("not there any more: c | d\n"), "{verdict}");
+    assert!(verdict.contains("without a reason: c | d\n"), "{verdict}");
+    assert!(!verdict.contains("a | b"), "{verdict}");
+}

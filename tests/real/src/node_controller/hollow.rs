@@ -1,0 +1,274 @@
+//! Hollow nodes: nodes that are only a Node object, a status and a lease.
+//!
+//! Rule: they do exactly what a kubelet's heartbeat does as an API server sees it (a lease renewed
+//! every period, a status when something changed), from one process with few tasks, so that a
+//! thousand of them cost the machine as little as they can. They run no pods. On command they fall
+//! silent and speak again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use apiserver_client::ApiClient;
+use ports::cluster_api::{ObjectPath, Patch, PatchKind};
+use ports::cluster_objects::{Lease, LeaseSpec, ObjectMeta};
+use ports::{ApiTime, ClusterApi, ClusterApiError};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const LEASE_NAMESPACE: &str = "kube-node-lease";
+/// Requests under way at once.
+const AT_ONCE: usize = 24;
+/// How finely the renewals of a period are spread.
+const SLICES: u32 = 20;
+
+/// One node's heart.
+#[derive(Debug, Clone)]
+struct Heart {
+    beats: bool,
+    /// When the lease was last renewed.
+    last: Option<Instant>,
+}
+
+/// A crowd of hollow nodes. Clones are the same crowd.
+#[derive(Debug, Clone)]
+pub struct Hollow {
+    client: ApiClient,
+    period: Duration,
+    hearts: Arc<Mutex<BTreeMap<String, Heart>>>,
+}
+
+/// What a node is made with.
+#[derive(Debug, Clone, Default)]
+pub struct NodeForm {
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    /// Whether it posts a status and has a lease; a node without never spoke.
+    pub speaks: bool,
+}
+
+impl NodeForm {
+    /// A speaking node of a zone.
+    pub fn in_zone(name: &str, zone: &str) -> Self {
+        let labels = [
+            ("kubernetes.io/hostname", name),
+            ("kubernetes.io/os", "linux"),
+            ("kubernetes.io/arch", "amd64"),
+            ("topology.kubernetes.io/region", "r"),
+            ("topology.kubernetes.io/zone", zone),
+        ];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Self { name: name.to_owned(), labels: labels.into(), speaks: true }
+    }
+}
+
+/// Now, as the API writes times.
+pub fn now() -> ApiTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    ApiTime::from_nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+impl Hollow {
+    /// Nobody yet; leases will be renewed once in a period.
+    pub fn new(client: ApiClient, period: Duration) -> Self {
+        Self { client, period, hearts: Arc::default() }
+    }
+
+    /// Makes nodes, many at once.
+    ///
+    /// # Errors
+    /// When the API server refuses one.
+    pub async fn register(&self, forms: Vec<NodeForm>) -> Result<()> {
+        let turns = Arc::new(Semaphore::new(AT_ONCE));
+        let mut tasks = JoinSet::new();
+        for form in forms {
+            let (this, turns) = (self.clone(), turns.clone());
+            tasks.spawn(async move {
+                let _turn = turns.acquire().await?;
+                this.register_one(form).await
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done??;
+        }
+        Ok(())
+    }
+
+    async fn register_one(&self, form: NodeForm) -> Result<()> {
+        let NodeForm { name, labels, speaks } = form;
+        let body = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+        });
+        let path = ObjectPath::node(&name);
+        self.client.create(&path, body.to_string().into_bytes()).await.context("make a node")?;
+        if !speaks {
+            return Ok(());
+        }
+        self.post(&name, &READY).await?;
+        let lease = Lease {
+            metadata: ObjectMeta {
+                name: name.clone(),
+                namespace: LEASE_NAMESPACE.to_owned(),
+                ..ObjectMeta::default()
+            },
+            spec: LeaseSpec {
+                holder_identity: Some(name.clone()),
+                lease_duration_seconds: Some(40),
+                renew_time: Some(now()),
+                ..LeaseSpec::default()
+            },
+        };
+        match self.client.create_lease(&lease).await {
+            Ok(_) | Err(ClusterApiError::AlreadyExists { .. }) => {}
+            Err(error) => return Err(error).context("make a lease"),
+        }
+        self.hearts().insert(name, Heart { beats: true, last: Some(Instant::now()) });
+        Ok(())
+    }
+
+    fn hearts(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Heart>> {
+        self.hearts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Posts conditions, as a kubelet does; those that are not named stay.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub async fn post(&self, node: &str, conditions: &[(&str, &str)]) -> Result<()> {
+        let time = now().to_seconds_text();
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|(kind, status)| {
+                let reason = if *kind == "Ready" { "KubeletPosts" } else { "KubeletHas" };
+                json!({"type": kind, "status": status, "reason": reason, "message": "hollow",
+                    "lastHeartbeatTime": time, "lastTransitionTime": time})
+            })
+            .collect();
+        let body = json!({"status": {
+            "conditions": conditions,
+            "capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+        }});
+        let patch = Patch {
+            kind: PatchKind::StrategicMerge,
+            subresource: Some("status".into()),
+            body: body.to_string().into_bytes(),
+        };
+        self.client.patch(&ObjectPath::node(node), patch).await.context("post a status")?;
+        Ok(())
+    }
+
+    /// These fall silent. Tells when each was last heard.
+    pub fn silence(&self, nodes: &[&str]) -> BTreeMap<String, Instant> {
+        let mut hearts = self.hearts();
+        let mut last = BTreeMap::new();
+        for node in nodes {
+            if let Some(heart) = hearts.get_mut(*node) {
+                heart.beats = false;
+                last.extend(heart.last.map(|at| ((*node).to_owned(), at)));
+            }
+        }
+        last
+    }
+
+    /// These speak again: a lease at once, and a status that says that all is well.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub async fn speak(&self, nodes: &[&str]) -> Result<()> {
+        for node in nodes {
+            if let Some(heart) = self.hearts().get_mut(*node) {
+                heart.beats = true;
+            }
+        }
+        for node in nodes {
+            self.renew((*node).to_owned()).await?;
+            self.post(node, &READY).await?;
+        }
+        Ok(())
+    }
+
+    /// Those that beat, of one of so many shares of all.
+    pub(super) fn share(&self, share: u32, of: u32) -> Vec<String> {
+        let hearts = self.hearts();
+        let all = hearts.iter().skip(share as usize).step_by(of as usize);
+        all.filter(|(_, heart)| heart.beats).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Its heartbeat was sent by other means.
+    pub(super) fn heard(&self, node: &str) {
+        if let Some(heart) = self.hearts().get_mut(node) {
+            heart.last = Some(Instant::now());
+        }
+    }
+
+    /// How many there are that beat.
+    pub fn beating(&self) -> usize {
+        self.hearts().values().filter(|heart| heart.beats).count()
+    }
+
+    async fn renew(&self, node: String) -> Result<(), ClusterApiError> {
+        let body = json!({"spec": {"renewTime": now().to_micros_text()}});
+        let patch = Patch {
+            kind: PatchKind::Merge,
+            subresource: None,
+            body: body.to_string().into_bytes(),
+        };
+        self.client.patch(&ObjectPath::lease(LEASE_NAMESPACE, &node), patch).await?;
+        if let Some(heart) = self.hearts().get_mut(&node) {
+            heart.last = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Renews leases for ever, spread over the period.
+    pub async fn beat(self) {
+        let turns = Arc::new(Semaphore::new(AT_ONCE));
+        let mut slices = tokio::time::interval(self.period / SLICES);
+        let mut tasks = JoinSet::new();
+        loop {
+            slices.tick().await;
+            while tasks.try_join_next().is_some() {}
+            let due: Vec<String> = self
+                .hearts()
+                .iter()
+                .filter(|(_, heart)| heart.beats && heart.is_due(self.period))
+                .map(|(name, _)| name.clone())
+                .collect();
+            // What is due within one slice, and no more: the rest comes in the next.
+            let share = self.hearts().len().div_ceil(SLICES as usize) * 2;
+            for node in due.into_iter().take(share.max(1)) {
+                if let Some(heart) = self.hearts().get_mut(&node) {
+                    heart.last = Some(Instant::now());
+                }
+                let (this, turns) = (self.clone(), turns.clone());
+                tasks.spawn(async move {
+                    if let Ok(_turn) = turns.acquire().await
+                        && let Err(error) = this.renew(node).await
+                    {
+                        eprintln!("hollow: {error}");
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl Heart {
+    fn is_due(&self, period: Duration) -> bool {
+        self.last.is_none_or(|last| last.elapsed() + period / SLICES / 2 >= period)
+    }
+}
+
+/// All is well.
+pub const READY: [(&str, &str); 5] = [
+    ("Ready", "True"),
+    ("MemoryPressure", "False"),
+    ("DiskPressure", "False"),
+    ("PIDPressure", "False"),
+    ("NetworkUnavailable", "False"),
+];

@@ -1,0 +1,192 @@
+//! The load under which both controllers are measured: a crowd that lives, a burst of silence, and
+//! one node whose silence is timed.
+//!
+//! Rule: the same for both, on the same control plane, one after the other; the crowd is well before
+//! each begins.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use apiserver_client::ApiClient;
+use node_testkit::bed::Bed;
+use node_testkit::start::Running;
+use ports::ClusterApi;
+use ports::cluster_api::{ObjectPath, Patch, PatchKind};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::cluster::{Cluster, Subject};
+use super::hollow::Hollow;
+use super::measure::{cpu_time, memory};
+
+/// Until everything is listed and quiet.
+const SETTLE: Duration = Duration::from_secs(45);
+/// Over which CPU time is taken while nothing but heartbeats happens.
+const STEADY: Duration = Duration::from_secs(90);
+/// Every so many nodes one falls silent in the burst.
+const BURST_SHARE: usize = 20;
+/// By default a node may be silent for 50 s.
+const NOTICE_WITHIN: Duration = Duration::from_secs(90);
+
+/// What was measured.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Numbers {
+    pub pss_kib: f64,
+    pub private_dirty_kib: f64,
+    pub start_cpu_ms: f64,
+    pub steady_cpu_ms: f64,
+    pub burst_cpu_ms: f64,
+    pub noticed_s: f64,
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    pub name: &'static str,
+    pub value: f64,
+    pub unit: &'static str,
+}
+
+impl Numbers {
+    pub fn rows(&self) -> Vec<Row> {
+        let row = |name, value, unit| Row { name, value, unit };
+        vec![
+            row("PSS after the burst", self.pss_kib, "KiB"),
+            row("Private_Dirty after the burst", self.private_dirty_kib, "KiB"),
+            row("CPU time, start and first lists", self.start_cpu_ms, "ms"),
+            row("CPU time, heartbeats only, 90 s", self.steady_cpu_ms, "ms"),
+            row("CPU time, burst: 1 of 20 silent and back", self.burst_cpu_ms, "ms"),
+            row("last sign of life to Unknown, slowest", self.noticed_s, "s"),
+        ]
+    }
+}
+
+/// A crowd and its pods.
+pub struct Load {
+    client: ApiClient,
+    hollow: Hollow,
+    zones: usize,
+}
+
+impl Load {
+    pub fn new(cluster: &Cluster, hollow: Hollow, zones: usize) -> Self {
+        Self { client: cluster.client.clone(), hollow, zones }
+    }
+
+    /// Pods on every node, running and ready, that bear a lost node for five minutes.
+    ///
+    /// # Errors
+    /// When the API server refuses one.
+    pub async fn make_pods(&self, nodes: usize, each: usize) -> Result<()> {
+        let mut tasks = JoinSet::new();
+        for number in 0..nodes * each {
+            if tasks.len() >= 24 {
+                tasks.join_next().await.context("a task")???;
+            }
+            let client = self.client.clone();
+            tasks.spawn(async move { make_pod(&client, number, number % nodes).await });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done??;
+        }
+        Ok(())
+    }
+
+    /// Starts a subject, measures it, stops it.
+    ///
+    /// # Errors
+    /// When it ends, or does not notice silence.
+    pub async fn measure(
+        &self,
+        bed: &Bed,
+        cluster: &Cluster,
+        subject: &Subject,
+    ) -> Result<Numbers> {
+        eprintln!("{}: starting beside {} nodes", subject.name(), self.hollow.beating());
+        let mut controller = cluster.controller(bed, subject, &[])?;
+        let process = controller.process_id();
+        sleep(SETTLE).await;
+        let started = cpu_time(process)?;
+        eprintln!("{}: heartbeats only", subject.name());
+        sleep(STEADY).await;
+        let steady = cpu_time(process)?;
+        eprintln!("{}: burst", subject.name());
+        let noticed = self.burst(&mut controller).await?;
+        let burst = cpu_time(process)?;
+        let memory = memory(process)?;
+        controller.stop();
+        let millis = |time: Duration| time.as_secs_f64() * 1000.0;
+        Ok(Numbers {
+            pss_kib: memory.pss as f64,
+            private_dirty_kib: memory.private_dirty as f64,
+            start_cpu_ms: millis(started),
+            steady_cpu_ms: millis(steady.saturating_sub(started)),
+            burst_cpu_ms: millis(burst.saturating_sub(steady)),
+            noticed_s: noticed.as_secs_f64(),
+        })
+    }
+
+    /// Some fall silent, are noticed, and come back. Tells how long the slowest took to be noticed.
+    async fn burst(&self, controller: &mut Running) -> Result<Duration> {
+        let count = self.hollow.beating();
+        // Not a multiple of the zones, so that all zones have some.
+        let step =
+            if BURST_SHARE.is_multiple_of(self.zones) { BURST_SHARE + 1 } else { BURST_SHARE };
+        let names: Vec<String> = (0..count).step_by(step).map(|it| format!("n{it}")).collect();
+        let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
+        let last = self.hollow.silence(&nodes);
+        let began = Instant::now();
+        let mut slowest = Duration::ZERO;
+        let mut waiting: Vec<&str> = nodes.clone();
+        // A look at each every few tenths costs the API server little, and the subject nothing.
+        while !waiting.is_empty() {
+            ensure!(controller.is_alive()?, "the controller has ended");
+            if began.elapsed() > NOTICE_WITHIN {
+                bail!("{} of {} silent nodes were not noticed", waiting.len(), nodes.len());
+            }
+            let mut still = Vec::new();
+            for node in waiting {
+                if self.is_unknown(node).await? {
+                    let heard = last.get(node).context("when it was last heard")?;
+                    slowest = slowest.max(heard.elapsed());
+                } else {
+                    still.push(node);
+                }
+            }
+            waiting = still;
+            sleep(Duration::from_millis(200)).await;
+        }
+        self.hollow.speak(&nodes).await?;
+        sleep(Duration::from_secs(15)).await;
+        Ok(slowest)
+    }
+
+    async fn is_unknown(&self, node: &str) -> Result<bool> {
+        let stored = self.client.read(&ObjectPath::node(node)).await?;
+        let object: Value = serde_json::from_slice(&stored.json)?;
+        let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        Ok(conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "Unknown"))
+    }
+}
+
+/// A pod as small as they come.
+async fn make_pod(client: &ApiClient, number: usize, node: usize) -> Result<()> {
+    let name = format!("p{number}");
+    let body = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "nodeName": format!("n{node}"), "automountServiceAccountToken": false,
+            "containers": [{"name": "c", "image": "registry.example/some/image:v1.2.3",
+                "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}],
+        },
+    });
+    let path = ObjectPath::pod("default", &name);
+    client.create(&path, body.to_string().into_bytes()).await?;
+    let ready = json!({"type": "Ready", "status": "True"});
+    let body = json!({"status": {"phase": "Running", "conditions": [ready]}});
+    let body = body.to_string().into_bytes();
+    let patch = Patch { kind: PatchKind::StrategicMerge, subresource: Some("status".into()), body };
+    client.patch(&path, patch).await?;
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! What a process costs, from the kernel.
+//!
+//! Rule: memory by smaps_rollup (PSS and Private_Dirty), CPU time by stat; never a sampled share.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// The kernel's clock ticks per second.
+const TICKS: u64 = 100;
+
+/// Memory in KiB.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    pub pss: u64,
+    pub private_dirty: u64,
+}
+
+/// What a process holds now.
+///
+/// # Errors
+/// When it is gone.
+pub fn memory(process: u32) -> Result<Memory> {
+    let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup"))
+        .with_context(|| format!("memory of process {process}"))?;
+    let kib = |field: &str| -> Result<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(field));
+        let number = line.and_then(|rest| rest.split_whitespace().next());
+        number.with_context(|| field.to_owned())?.parse().with_context(|| field.to_owned())
+    };
+    Ok(Memory { pss: kib("Pss:")?, private_dirty: kib("Private_Dirty:")? })
+}
+
+/// User and system time so far, of all threads.
+///
+/// # Errors
+/// When it is gone.
+pub fn cpu_time(process: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))
+        .with_context(|| format!("CPU time of process {process}"))?;
+    let fields: Vec<&str> =
+        stat.rsplit(") ").next().context("its fields")?.split_whitespace().collect();
+    let ticks = |at: usize| -> Result<u64> { Ok(fields.get(at).context("a field")?.parse()?) };
+    Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 1000 / TICKS))
+}

@@ -1,0 +1,248 @@
+//! Writes down what happens to nodes, pods and events, in the order of the API server's versions.
+//!
+//! Rule: changes only, in words that two runs can have in common: no times, no ids, no versions.
+//! What the nodes themselves post is written down like everything else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use apiserver_client::{ApiClient, Watch};
+use ports::cluster_api::{Resource, Selection};
+use ports::cluster_objects::{ApiObject, Identity, Node, ObjectMeta, Pod};
+use ports::{FeedEvent, ObjectFeed as _};
+use serde::Deserialize;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The API server's version after the change: orders changes of all kinds.
+    pub version: u64,
+    pub at: Instant,
+    /// The node that it is about, or whose pod it is about.
+    pub node: String,
+    /// What changed, in words.
+    pub what: String,
+}
+
+/// An event object, as far as it is compared.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EventObject {
+    metadata: ObjectMeta,
+    involved_object: About,
+    reason: String,
+    message: String,
+    #[serde(rename = "type")]
+    kind: String,
+    source: Source,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct About {
+    kind: String,
+    name: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Source {
+    component: String,
+}
+
+impl ApiObject for EventObject {
+    const RESOURCE: Resource = Resource::EVENTS;
+    fn identity(&self) -> Identity<'_> {
+        Identity {
+            namespace: &self.metadata.namespace,
+            name: &self.metadata.name,
+            uid: &self.metadata.uid,
+            resource_version: &self.metadata.resource_version,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    entries: Vec<Entry>,
+    nodes: BTreeMap<String, BTreeSet<String>>,
+    pods: BTreeMap<String, (String, BTreeSet<String>)>,
+}
+
+/// Watches and writes. Ends when it is dropped.
+#[derive(Debug)]
+pub struct Recorder {
+    book: Arc<Mutex<Book>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Recorder {
+    /// Begins to watch everything.
+    pub fn start(client: &ApiClient) -> Self {
+        let book = Arc::new(Mutex::new(Book::default()));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(follow(client.clone(), book.clone(), Book::node));
+        tasks.spawn(follow(client.clone(), book.clone(), Book::pod));
+        tasks.spawn(follow(client.clone(), book.clone(), Book::event));
+        Self { book, _tasks: tasks }
+    }
+
+    /// Waits until nothing has changed for `quiet`, but at least for `least` and at most for
+    /// `most`; returns all changes since the last cut, in the order of their versions.
+    pub async fn cut(&self, least: Duration, quiet: Duration, most: Duration) -> Vec<Entry> {
+        let began = Instant::now();
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let newest = self.book().entries.last().map_or(began, |entry| entry.at);
+            let settled = began.elapsed() >= least && newest.max(began).elapsed() >= quiet;
+            if settled || began.elapsed() >= most {
+                break;
+            }
+        }
+        let mut entries = std::mem::take(&mut self.book().entries);
+        entries.sort_by_key(|entry| entry.version);
+        entries
+    }
+
+    /// What has changed since the last cut, without ending it.
+    pub fn so_far(&self) -> Vec<Entry> {
+        self.book().entries.clone()
+    }
+
+    fn book(&self) -> std::sync::MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hands every change of one kind to the book.
+async fn follow<T: ApiObject>(
+    client: ApiClient,
+    book: Arc<Mutex<Book>>,
+    write: fn(&mut Book, &T, bool),
+) {
+    let mut feed: Watch<T> = Watch::start(&client, Selection::default());
+    loop {
+        let event = feed.next().await;
+        let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            FeedEvent::Listed(page) => page.iter().for_each(|it| write(&mut book, it, true)),
+            FeedEvent::Applied(object) => write(&mut book, &object, true),
+            FeedEvent::Deleted(object) => write(&mut book, &object, false),
+            _ => {}
+        }
+    }
+}
+
+impl Book {
+    fn put(&mut self, version: &str, node: &str, what: String) {
+        let version = version.parse().unwrap_or(0);
+        self.entries.push(Entry { version, at: Instant::now(), node: node.to_owned(), what });
+    }
+
+    fn node(&mut self, node: &Node, there: bool) {
+        let (name, version) = (&node.metadata.name, &node.metadata.resource_version);
+        if !there {
+            self.nodes.remove(name);
+            self.put(version, name, "node gone".to_owned());
+            return;
+        }
+        let facts = node_facts(node);
+        let before = self.nodes.insert(name.clone(), facts.clone()).unwrap_or_default();
+        for change in changes(&before, &facts) {
+            self.put(version, name, change);
+        }
+    }
+
+    fn pod(&mut self, pod: &Pod, there: bool) {
+        let (name, version) = (&pod.metadata.name, &pod.metadata.resource_version);
+        let node = pod.spec.node_name.clone();
+        // Names of pods are `role-node`; the role is what two nodes have in common.
+        let role = name.split('-').next().unwrap_or(name);
+        if !there {
+            self.pods.remove(name);
+            self.put(version, &node, format!("pod {role} gone"));
+            return;
+        }
+        let facts = pod_facts(pod);
+        let before = self.pods.insert(name.clone(), (node.clone(), facts.clone()));
+        for change in changes(&before.unwrap_or_default().1, &facts) {
+            self.put(version, &node, format!("pod {role} {change}"));
+        }
+    }
+
+    fn event(&mut self, event: &EventObject, there: bool) {
+        if !there {
+            return;
+        }
+        let name = &event.involved_object.name;
+        let node = match event.involved_object.kind.as_str() {
+            "Node" => name.clone(),
+            "Pod" => name.split_once('-').map_or(name.clone(), |(_, node)| node.to_owned()),
+            _ => return,
+        };
+        let role = match event.involved_object.kind.as_str() {
+            "Pod" => format!("pod {} ", name.split('-').next().unwrap_or(name)),
+            _ => String::new(),
+        };
+        let EventObject { kind, reason, message, source, .. } = event;
+        let what = format!("{role}event {kind} {reason} by {}: {message}", source.component);
+        self.put(&event.metadata.resource_version, &node, what);
+    }
+}
+
+fn changes(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Vec<String> {
+    let gone = before.difference(after).map(|fact| format!("-{fact}"));
+    // A condition that changed is told by its new state alone.
+    let gone = gone.filter(|fact| !fact.starts_with("-condition"));
+    gone.chain(after.difference(before).map(|fact| format!("+{fact}"))).collect()
+}
+
+const NODE_CONDITIONS: [&str; 5] =
+    ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"];
+
+fn node_facts(node: &Node) -> BTreeSet<String> {
+    let mut facts = BTreeSet::new();
+    for taint in &node.spec.taints {
+        let timed = if taint.time_added.is_some() { "" } else { " without time" };
+        facts.insert(format!("taint {}={}:{}{timed}", taint.key, taint.value, taint.effect));
+    }
+    for it in &node.status.conditions {
+        if NODE_CONDITIONS.contains(&it.kind.as_str()) {
+            facts.insert(format!(
+                "condition {}={} {} {}",
+                it.kind, it.status, it.reason, it.message
+            ));
+        }
+    }
+    if !node.spec.pod_cidrs.is_empty() {
+        facts.insert(format!("{} pod ranges", node.spec.pod_cidrs.len()));
+    }
+    for label in ["beta.kubernetes.io/os", "beta.kubernetes.io/arch"] {
+        if let Some(value) = node.metadata.labels.get(label) {
+            facts.insert(format!("label {label}={value}"));
+        }
+    }
+    facts
+}
+
+fn pod_facts(pod: &Pod) -> BTreeSet<String> {
+    let mut facts = BTreeSet::new();
+    for it in &pod.status.conditions {
+        if matches!(it.kind.as_str(), "Ready" | "DisruptionTarget") {
+            facts.insert(format!(
+                "condition {}={} {} {}",
+                it.kind, it.status, it.reason, it.message
+            ));
+        }
+    }
+    if pod.metadata.deletion_timestamp.is_some() {
+        facts.insert("terminating".to_owned());
+    }
+    if !pod.status.phase.is_empty() {
+        facts.insert(format!("condition phase={}", pod.status.phase));
+    }
+    facts
+}

@@ -1,0 +1,198 @@
+//! An agent that stands alone: ours or the reference, with a folder of manifests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use node_testkit::bed::Bed;
+use node_testkit::parts;
+use node_testkit::start::get;
+
+const HEALTH: ([u8; 4], u16) = ([127, 0, 0, 1], 10248);
+
+/// Which agent, and how to start it.
+#[derive(Debug, Clone)]
+pub struct Kind {
+    pub name: &'static str,
+    pub command: Vec<String>,
+    pub environment: Vec<(String, String)>,
+}
+
+impl Kind {
+    pub fn keelson(program: &Path) -> Self {
+        let command = vec![program.display().to_string(), "kubelet".to_owned()];
+        Self { name: "keelson", command, environment: Vec::new() }
+    }
+
+    pub fn reference() -> Result<Self> {
+        let program = parts::program("kubelet", "kubelet")?;
+        let command = vec![program.display().to_string()];
+        Ok(Self { name: "reference", command, environment: Vec::new() })
+    }
+}
+
+/// Where an agent keeps what it has, and more of its configuration. Two agents with one home
+/// follow each other on it, never at once.
+#[derive(Debug, Clone)]
+pub struct Home {
+    folder: PathBuf,
+    endpoint: String,
+    more: String,
+}
+
+impl Home {
+    pub fn new(bed: &Bed, name: &str, endpoint: &str) -> Result<Self> {
+        let folder = bed.make_folder(&format!("node-{name}"))?;
+        fs::create_dir_all(folder.join("manifests"))?;
+        Ok(Self { folder, endpoint: endpoint.to_owned(), more: String::new() })
+    }
+
+    /// More lines of configuration.
+    #[must_use]
+    pub fn with(mut self, lines: &str) -> Self {
+        self.more.push_str(lines);
+        self
+    }
+
+    pub fn manifests(&self) -> PathBuf {
+        self.folder.join("manifests")
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.folder.join("root")
+    }
+}
+
+/// Memory in KiB.
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    pub pss: u64,
+    pub private_dirty: u64,
+}
+
+pub struct Agent {
+    process: Child,
+    manifests: PathBuf,
+    program: String,
+}
+
+impl Agent {
+    /// Starts it and waits until it calls itself healthy.
+    pub fn start(bed: &Bed, kind: &Kind, home: &Home) -> Result<Self> {
+        let manifests = home.manifests();
+        let config = home.folder.join(format!("{}.yaml", kind.name));
+        let text = configuration(&home.endpoint, &manifests);
+        fs::write(&config, format!("{text}{}", home.more))?;
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(bed.logs().join(format!("node-{}.log", kind.name)))?;
+        let (program, rest) = kind.command.split_first().context("a program")?;
+        let mut process = Command::new(program)
+            .args(rest)
+            .arg(format!("--config={}", config.display()))
+            .arg(format!("--root-dir={}", home.root().display()))
+            .args(["--hostname-override=node"])
+            .envs(kind.environment.iter().cloned())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("start {program}"))?;
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(60) {
+            if get(HEALTH.into(), "/healthz").is_ok_and(|answer| answer.status == 200) {
+                return Ok(Self { process, manifests, program: program.clone() });
+            }
+            ensure!(process.try_wait()?.is_none(), "{} ended before it was healthy", kind.name);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        process.kill()?;
+        bail!("{} was not healthy within a minute", kind.name)
+    }
+
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.process.try_wait()?.is_some())
+    }
+
+    /// What one of our own verbs prints about its pods.
+    pub fn ask(&self, arguments: &[&str]) -> Result<String> {
+        let output = Command::new(&self.program).args(arguments).output()?;
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success(), "keelson {arguments:?}: {} {words}", output.status);
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Our agent's pods as a v1 List.
+    pub fn pods(&self) -> Result<serde_json::Value> {
+        serde_json::from_str(&self.ask(&["ps", "-o", "json"])?).context("keelson ps -o json")
+    }
+
+    /// Puts a manifest into the folder whole, as a careful administrator does.
+    pub fn place(&self, name: &str, text: &str) -> Result<()> {
+        let hidden = self.manifests.join(format!(".{name}"));
+        fs::write(&hidden, text)?;
+        fs::rename(&hidden, self.manifests.join(format!("{name}.yaml")))
+            .context(hidden.display().to_string())
+    }
+
+    pub fn withdraw(&self, name: &str) -> Result<()> {
+        let path = self.manifests.join(format!("{name}.yaml"));
+        fs::remove_file(&path).with_context(|| path.display().to_string())
+    }
+
+    pub fn withdraw_all(&self) -> Result<()> {
+        for entry in fs::read_dir(&self.manifests)? {
+            fs::remove_file(entry?.path())?;
+        }
+        Ok(())
+    }
+
+    pub fn memory(&self) -> Result<Memory> {
+        let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.process.id()))?;
+        let kib = |field: &str| -> Result<u64> {
+            let line = text.lines().find_map(|line| line.strip_prefix(field));
+            let number = line.and_then(|rest| rest.split_whitespace().next());
+            number.context("a field of smaps_rollup")?.parse().context("a number of KiB")
+        };
+        Ok(Memory { pss: kib("Pss:")?, private_dirty: kib("Private_Dirty:")? })
+    }
+
+    /// User and system time of all its threads so far.
+    pub fn cpu_time(&self) -> Result<Duration> {
+        // Nanoseconds of the scheduler, thread by thread: clock ticks would be too coarse for us.
+        let mut total = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
+            let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
+            let first = text.split_whitespace().next().context("a field of schedstat")?;
+            total += first.parse::<u64>()?;
+        }
+        Ok(Duration::from_nanos(total))
+    }
+
+    /// Kills it where it stands.
+    pub fn end(mut self) -> Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+}
+
+fn configuration(endpoint: &str, manifests: &Path) -> String {
+    format!(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
+         authentication: {{webhook: {{enabled: false}}, anonymous: {{enabled: true}}}}\n\
+         authorization: {{mode: AlwaysAllow}}\nfailCgroupV1: false\nfailSwapOn: false\n\
+         maxPods: 250\nmakeIPTablesUtilChains: false\ncgroupDriver: cgroupfs\n\
+         evictionHard: {{memory.available: 1Mi, nodefs.available: 1%, imagefs.available: 1%}}\n\
+         containerRuntimeEndpoint: {endpoint}\nstaticPodPath: {}\n",
+        manifests.display()
+    )
+}

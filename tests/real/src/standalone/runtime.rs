@@ -1,0 +1,211 @@
+//! The runtime's side: what it knows of the pods, and the bare calls without any agent.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use cri_client::{CallLimits, CriClient};
+use cri_wire::v1;
+
+const POD_NAME: &str = "io.kubernetes.pod.name";
+const LOOK_EVERY: Duration = Duration::from_millis(4);
+
+pub struct Runtime {
+    tasks: tokio::runtime::Runtime,
+    client: CriClient,
+}
+
+/// One container as the runtime tells of it; times in nanoseconds since the epoch.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub id: String,
+    pub pod: String,
+    pub attempt: u32,
+    pub started_at: i64,
+    pub finished_at: i64,
+}
+
+pub fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+impl Runtime {
+    pub fn connect(endpoint: &str) -> Result<Self> {
+        let tasks = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let client = {
+            let _entered = tasks.enter();
+            CriClient::connect(&endpoint.parse()?, None, CallLimits::default())
+        };
+        Ok(Self { tasks, client })
+    }
+
+    /// All containers of pods whose name begins so, with their times.
+    pub fn containers(&self, prefix: &str) -> Result<Vec<Seen>> {
+        self.tasks.block_on(async {
+            let listed = self.client.list_containers(v1::ListContainersRequest::default()).await?;
+            let mut seen = Vec::new();
+            for container in listed.containers {
+                let pod = container.labels.get(POD_NAME).cloned().unwrap_or_default();
+                if !pod.starts_with(prefix) {
+                    continue;
+                }
+                let request = v1::ContainerStatusRequest {
+                    container_id: container.id.clone(),
+                    ..Default::default()
+                };
+                let Ok(answer) = self.client.container_status(request).await else { continue };
+                let status = answer.status.context("a status")?;
+                let attempt = status.metadata.map_or(0, |metadata| metadata.attempt);
+                seen.push(Seen {
+                    id: container.id,
+                    pod,
+                    attempt,
+                    started_at: status.started_at,
+                    finished_at: status.finished_at,
+                });
+            }
+            Ok(seen)
+        })
+    }
+
+    /// Waits until so many containers of these pods have started (at the attempt given).
+    pub fn wait_started(&self, prefix: &str, count: usize, attempt: u32) -> Result<Vec<Seen>> {
+        let begun = Instant::now();
+        loop {
+            // Listing is cheap, statuses are not: only when enough are there.
+            // A runtime that has just been restarted may not answer yet.
+            if self.running(prefix).is_ok_and(|running| running >= count) {
+                let started: Vec<Seen> = self
+                    .containers(prefix)?
+                    .into_iter()
+                    .filter(|seen| seen.attempt >= attempt && seen.started_at > 0)
+                    .collect();
+                if started.len() >= count {
+                    return Ok(started);
+                }
+            }
+            if begun.elapsed() > Duration::from_secs(300) {
+                bail!("{count} containers of {prefix}* did not start within 5 minutes");
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn running(&self, prefix: &str) -> Result<usize> {
+        self.tasks.block_on(async {
+            let listed = self.client.list_containers(v1::ListContainersRequest::default()).await?;
+            let ours = listed.containers.iter().filter(|container| {
+                container.labels.get(POD_NAME).is_some_and(|pod| pod.starts_with(prefix))
+            });
+            Ok(ours.count())
+        })
+    }
+
+    /// Waits until no sandbox of these pods is ready any more.
+    pub fn wait_gone(&self, prefix: &str) -> Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(300) {
+            let ready = self.tasks.block_on(async {
+                let request = v1::ListPodSandboxRequest::default();
+                let listed = self.client.list_pod_sandbox(request).await?;
+                anyhow::Ok(listed.items.iter().any(|sandbox| {
+                    let name = sandbox.metadata.as_ref().map_or("", |metadata| &metadata.name);
+                    name.starts_with(prefix)
+                        && sandbox.state == v1::PodSandboxState::SandboxReady as i32
+                }))
+            })?;
+            if !ready {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        bail!("pods {prefix}* were not gone within 5 minutes")
+    }
+
+    /// Ends and removes all sandboxes of these pods, whoever made them.
+    pub fn remove_all(&self) -> Result<()> {
+        self.tasks.block_on(async {
+            let listed = self.client.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?;
+            for sandbox in listed.items {
+                let stop = v1::StopPodSandboxRequest { pod_sandbox_id: sandbox.id.clone() };
+                self.client.stop_pod_sandbox(stop).await?;
+                let remove = v1::RemovePodSandboxRequest { pod_sandbox_id: sandbox.id };
+                self.client.remove_pod_sandbox(remove).await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The calls that any agent must make for a pod on the host's network, and nothing else.
+    /// Answers with the time of all three and of the last two.
+    pub fn bare_pod(
+        &self,
+        name: &str,
+        image: &str,
+        log_root: &str,
+    ) -> Result<(Duration, Duration)> {
+        let sandbox = bare_sandbox(name, log_root);
+        self.tasks.block_on(async {
+            let begun = Instant::now();
+            let run =
+                v1::RunPodSandboxRequest { config: Some(sandbox.clone()), ..Default::default() };
+            let id = self.client.run_pod_sandbox(run).await?.pod_sandbox_id;
+            let made = Instant::now();
+            let create = v1::CreateContainerRequest {
+                pod_sandbox_id: id,
+                config: Some(bare_container(image)),
+                sandbox_config: Some(sandbox),
+            };
+            let container = self.client.create_container(create).await?.container_id;
+            let start = v1::StartContainerRequest { container_id: container };
+            self.client.start_container(start).await?;
+            Ok((begun.elapsed(), made.elapsed()))
+        })
+    }
+}
+
+fn bare_sandbox(name: &str, log_root: &str) -> v1::PodSandboxConfig {
+    let node = v1::NamespaceMode::Node as i32;
+    v1::PodSandboxConfig {
+        metadata: Some(v1::PodSandboxMetadata {
+            name: name.to_owned(),
+            uid: name.to_owned(),
+            namespace: "default".to_owned(),
+            attempt: 0,
+        }),
+        log_directory: format!("{log_root}/{name}"),
+        labels: [(POD_NAME.to_owned(), name.to_owned())].into(),
+        linux: Some(v1::LinuxPodSandboxConfig {
+            cgroup_parent: "/bare".to_owned(),
+            security_context: Some(v1::LinuxSandboxSecurityContext {
+                namespace_options: Some(v1::NamespaceOption {
+                    network: node,
+                    ..Default::default()
+                }),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn bare_container(image: &str) -> v1::ContainerConfig {
+    let node = v1::NamespaceMode::Node as i32;
+    v1::ContainerConfig {
+        metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt: 0 }),
+        image: Some(v1::ImageSpec { image: image.to_owned(), ..Default::default() }),
+        log_path: "main.log".to_owned(),
+        linux: Some(v1::LinuxContainerConfig {
+            security_context: Some(v1::LinuxContainerSecurityContext {
+                namespace_options: Some(v1::NamespaceOption {
+                    network: node,
+                    ..Default::default()
+                }),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}

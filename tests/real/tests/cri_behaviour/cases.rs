@@ -1,0 +1,44 @@
+//! The table, by topic.
+
+mod containers;
+mod execs;
+mod image_cases;
+mod isolation;
+mod lists;
+mod logs;
+mod networks;
+mod observing;
+mod sandboxes;
+mod streams;
+
+use crate::support::Case;
+
+/// `name` of the case from the function that it is.
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        pub(super) const CASES: &[crate::support::Case] = &[
+            $(crate::support::Case {
+                name: stringify!($name),
+                run: |cri| Box::pin($name(cri)),
+            }),*
+        ];
+    };
+}
+pub(crate) use cases;
+
+pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
+    [
+        sandboxes::CASES,
+        containers::CASES,
+        lists::CASES,
+        logs::CASES,
+        execs::CASES,
+        isolation::CASES,
+        networks::CASES,
+        image_cases::CASES,
+        observing::CASES,
+        streams::CASES,
+    ]
+    .into_iter()
+    .flatten()
+}

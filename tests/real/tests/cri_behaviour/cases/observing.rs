@@ -1,0 +1,157 @@
+//! What a runtime says of itself: versions, conditions, statistics, events.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use cri_wire::v1;
+use cri_wire::v1::ContainerEventType as Kind;
+use tonic::Code;
+
+use super::cases;
+use crate::support::{Cri, code};
+
+cases![
+    version_is_told,
+    status_is_ready,
+    status_lists_handlers,
+    runtime_config_names_a_driver,
+    runtime_config_can_be_updated,
+    stats_of_a_container,
+    stats_of_unknown_are_not_found,
+    stats_list_has_running_ones_only,
+    stats_list_by_sandbox,
+    stats_of_a_pod,
+    events_tell_a_life,
+];
+
+async fn version_is_told(cri: &Cri) -> Result<()> {
+    let version = cri.rt().version(v1::VersionRequest::default()).await?.into_inner();
+    ensure!(version.version == "0.1.0" && version.runtime_api_version == "v1", "{version:?}");
+    ensure!(!version.runtime_name.is_empty() && !version.runtime_version.is_empty());
+    Ok(())
+}
+
+async fn status_is_ready(cri: &Cri) -> Result<()> {
+    let status = cri.rt().status(v1::StatusRequest { verbose: false }).await?.into_inner();
+    let conditions = status.status.unwrap_or_default().conditions;
+    for kind in ["RuntimeReady", "NetworkReady"] {
+        let ready = conditions.iter().any(|one| one.r#type == kind && one.status);
+        ensure!(ready, "{kind}: {conditions:?}");
+    }
+    Ok(())
+}
+
+async fn status_lists_handlers(cri: &Cri) -> Result<()> {
+    let status = cri.rt().status(v1::StatusRequest { verbose: false }).await?.into_inner();
+    let names: Vec<&str> = status.runtime_handlers.iter().map(|one| &*one.name).collect();
+    ensure!(names.contains(&"") && names.contains(&"test-handler"), "{names:?}");
+    let first = status.runtime_handlers.first().and_then(|one| one.features);
+    ensure!(first.is_some_and(|features| features.user_namespaces), "{first:?}");
+    Ok(())
+}
+
+async fn runtime_config_names_a_driver(cri: &Cri) -> Result<()> {
+    let config = cri.rt().runtime_config(v1::RuntimeConfigRequest {}).await?.into_inner();
+    ensure!(config.linux.is_some_and(|linux| linux.cgroup_driver() == v1::CgroupDriver::Cgroupfs));
+    Ok(())
+}
+
+async fn runtime_config_can_be_updated(cri: &Cri) -> Result<()> {
+    let network = v1::NetworkConfig { pod_cidr: "10.99.0.0/24".to_owned() };
+    let runtime_config = Some(v1::RuntimeConfig { network_config: Some(network) });
+    cri.rt().update_runtime_config(v1::UpdateRuntimeConfigRequest { runtime_config }).await?;
+    Ok(())
+}
+
+async fn stats_of_a_container(cri: &Cri) -> Result<()> {
+    let running = cri.running("dd if=/dev/zero of=/file bs=1M count=3; sleep 100").await?;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let request = v1::ContainerStatsRequest { container_id: running.id.clone() };
+    let stats = cri.rt().container_stats(request).await?.into_inner().stats.unwrap_or_default();
+    ensure!(stats.attributes.is_some_and(|of| of.id == running.id));
+    let cpu = stats.cpu.unwrap_or_default();
+    ensure!(cpu.timestamp > 0 && cpu.usage_core_nano_seconds.is_some_and(|used| used.value > 0));
+    let memory = stats.memory.unwrap_or_default();
+    ensure!(memory.working_set_bytes.is_some_and(|used| used.value > 0), "{memory:?}");
+    ensure!(stats.writable_layer.is_some());
+    Ok(())
+}
+
+async fn stats_of_unknown_are_not_found(cri: &Cri) -> Result<()> {
+    let request = v1::ContainerStatsRequest { container_id: "unknown".to_owned() };
+    ensure!(code(cri.rt().container_stats(request).await)? == Code::NotFound);
+    let request = v1::PodSandboxStatsRequest { pod_sandbox_id: "unknown".to_owned() };
+    ensure!(code(cri.rt().pod_sandbox_stats(request).await)? == Code::NotFound);
+    Ok(())
+}
+
+async fn stats_list_has_running_ones_only(cri: &Cri) -> Result<()> {
+    let running = cri.running("sleep 100").await?;
+    cri.create(&running.sandbox, &running.pod, &cri.container("true")).await?;
+    let request = v1::ListContainerStatsRequest { filter: None };
+    let list = cri.rt().list_container_stats(request).await?.into_inner().stats;
+    let with_cpu: Vec<_> = list.iter().filter(|one| one.cpu.is_some()).collect();
+    ensure!(with_cpu.len() == 1, "{} with numbers", with_cpu.len());
+    Ok(())
+}
+
+async fn stats_list_by_sandbox(cri: &Cri) -> Result<()> {
+    let running = cri.running("sleep 100").await?;
+    cri.running("sleep 100").await?;
+    let filter =
+        v1::ContainerStatsFilter { pod_sandbox_id: running.sandbox.clone(), ..Default::default() };
+    let request = v1::ListContainerStatsRequest { filter: Some(filter) };
+    let list = cri.rt().list_container_stats(request).await?.into_inner().stats;
+    let ids: Vec<String> =
+        list.into_iter().filter_map(|one| one.attributes).map(|of| of.id).collect();
+    ensure!(ids == [running.id], "{ids:?}");
+    Ok(())
+}
+
+async fn stats_of_a_pod(cri: &Cri) -> Result<()> {
+    let running = cri.running_as(cri.networked_pod(), cri.container("sleep 100")).await?;
+    let request = v1::PodSandboxStatsRequest { pod_sandbox_id: running.sandbox.clone() };
+    let stats = cri.rt().pod_sandbox_stats(request).await?.into_inner().stats.unwrap_or_default();
+    let linux = stats.linux.context("no statistics")?;
+    ensure!(linux.containers.len() == 1, "{:?}", linux.containers.len());
+    let link = linux.network.and_then(|network| network.default_interface);
+    ensure!(link.is_some_and(|link| link.name == "eth0"), "the pod's link");
+    Ok(())
+}
+
+async fn events_tell_a_life(cri: &Cri) -> Result<()> {
+    let mut runtime = cri.rt();
+    let (sender, mut told) = tokio::sync::mpsc::channel(64);
+    let listening = tokio::spawn(async move {
+        let mut stream = runtime.get_container_events(v1::GetEventsRequest {}).await?.into_inner();
+        while let Some(event) = stream.message().await? {
+            if sender.send(event).await.is_err() {
+                break;
+            }
+        }
+        Ok::<_, tonic::Status>(())
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let running = cri.running("true").await?;
+    cri.until_ended(&running.id).await?;
+    cri.remove(&running.id).await?;
+    cri.remove_pod(&running.sandbox).await?;
+    let mut of_container = Vec::new();
+    let mut of_sandbox = Vec::new();
+    while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(2), told.recv()).await {
+        let kind = event.container_event_type();
+        if event.container_id == running.id {
+            of_container.push(kind);
+        } else if event.container_id == running.sandbox {
+            of_sandbox.push(kind);
+        }
+    }
+    listening.abort();
+    use Kind::{
+        ContainerCreatedEvent as Created, ContainerDeletedEvent as Deleted,
+        ContainerStartedEvent as Started, ContainerStoppedEvent as Stopped,
+    };
+    ensure!(of_container == [Created, Started, Stopped, Deleted], "{of_container:?}");
+    ensure!(of_sandbox == [Created, Started, Stopped, Deleted], "{of_sandbox:?}");
+    Ok(())
+}

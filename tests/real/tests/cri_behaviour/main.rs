@@ -1,0 +1,93 @@
+//! How a CRI runtime behaves: one table of cases, run on containerd and on the embedded runtime.
+//!
+//! Rule: a case asserts what the CRI text or containerd's answers demand, and is the same for both.
+//! Where a runtime differs, `differences.rs` says so with the reason; a difference that is not
+//! listed fails, and so does a listed one that no longer exists.
+
+mod cases;
+mod differences;
+mod server;
+mod support;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use node_testkit::bed::{Bed, Test};
+use node_testkit::images;
+use node_testkit::start::{Containerd, ContainerdOptions};
+
+use differences::Which;
+use support::Cri;
+
+/// One case may take this long; a runtime that hangs must not take the others with it.
+const ONE_CASE: Duration = Duration::from_secs(60);
+const ALL_CASES: Duration = Duration::from_secs(900);
+
+#[test]
+fn containerd_behaves() -> Result<()> {
+    let archives = support::archives()?;
+    Test::new().needs(Containerd::NEEDS).deadline(ALL_CASES).run(|bed| {
+        let options = ContainerdOptions {
+            sandbox_image: Some(images::PAUSE.to_owned()),
+            test_handler: true,
+            ..ContainerdOptions::default()
+        };
+        let containerd = Containerd::start(bed, &options)?;
+        for archive in archives.of(bed)? {
+            containerd.import(&archive)?;
+        }
+        run_all(bed, &containerd.socket(), Which::Containerd)
+    })
+}
+
+#[test]
+fn keelson_behaves() -> Result<()> {
+    let archives = support::archives()?;
+    let programs = server::build()?;
+    Test::new().deadline(ALL_CASES).run(|bed| {
+        let keelson = server::Keelson::start(bed, &programs)?;
+        for archive in archives.of(bed)? {
+            keelson.import(&archive)?;
+        }
+        run_all(bed, &keelson.socket(), Which::Keelson)
+    })
+}
+
+/// Runs the table; every case is told, and every one that is not as listed.
+fn run_all(bed: &Bed, socket: &std::path::Path, which: Which) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let wanted = std::env::var("KEELSON_CASE").ok();
+    let mut wrong = Vec::new();
+    let mut passed = 0;
+    for case in cases::all() {
+        if wanted.as_deref().is_some_and(|wanted| !case.name.contains(wanted)) {
+            continue;
+        }
+        let begun = Instant::now();
+        let outcome = runtime.block_on(async {
+            let cri = Cri::connect(socket, bed.folder(), case.name).await?;
+            let run = tokio::time::timeout(ONE_CASE, (case.run)(&cri)).await;
+            let outcome = run.unwrap_or_else(|_| bail!("not done after {ONE_CASE:?}"));
+            cri.clean().await;
+            outcome
+        });
+        let listed = differences::reason(which, case.name);
+        let took = begun.elapsed().as_millis();
+        match (&outcome, listed) {
+            (Ok(()), None) => passed += 1,
+            (Err(error), Some(reason)) => {
+                println!("differs  {} ({took} ms): {error:#}; listed: {reason}", case.name);
+                continue;
+            }
+            (Ok(()), Some(_)) => wrong.push(format!("{}: listed as a difference, but is none", case.name)),
+            (Err(error), None) => wrong.push(format!("{}: {error:#}", case.name)),
+        }
+        let word = if outcome.is_ok() { "passed" } else { "FAILED" };
+        println!("{word}   {} ({took} ms)", case.name);
+    }
+    println!("{passed} cases passed");
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    bail!("{} cases are not as expected:\n{}", wrong.len(), wrong.join("\n"))
+}

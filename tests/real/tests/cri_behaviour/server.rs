@@ -1,0 +1,89 @@
+//! The embedded runtime as a server: the built binary with a static supervisor, in a bed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use node_testkit::bed::Bed;
+use node_testkit::programs;
+use node_testkit::start::Running;
+
+const READY: Duration = Duration::from_secs(30);
+
+/// What a test of the runtime needs, built before its bed.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    keelson: PathBuf,
+    supervisor: PathBuf,
+}
+
+pub(crate) fn build() -> Result<Programs> {
+    let keelson = programs::build("keelson", "keelson")?;
+    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let folder = keelson.ancestors().nth(2).context("the binary is in no target folder")?;
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--package", "pod-supervisor", "--bin", "keelson-pod"]);
+    cargo.args(["--no-default-features", "--target", &target, "--target-dir"]).arg(folder);
+    let status = cargo.status().context("run cargo")?;
+    ensure!(status.success(), "cargo could not build the supervisor: {status}");
+    Ok(Programs { keelson, supervisor: folder.join(target).join("debug/keelson-pod") })
+}
+
+/// `keelson cri`, answering.
+#[derive(Debug)]
+pub(crate) struct Keelson {
+    running: Running,
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+impl Keelson {
+    pub(crate) fn start(bed: &Bed, programs: &Programs) -> Result<Self> {
+        let folder = bed.make_folder("k")?;
+        let config = folder.join("cri.json");
+        let text = serde_json::json!({
+            "version": 1,
+            "supervisor": programs.supervisor,
+            "cni": { "configurations": folder.join("net.d"), "results": folder.join("cni") },
+            "handlers": ["test-handler", "runc"],
+        });
+        fs::write(&config, text.to_string())?;
+        let mut command = Command::new(&programs.keelson);
+        command
+            .args(["cri", "-v", "4", "--listen", &format!("unix://{}/cri.sock", folder.display())])
+            .arg("--root")
+            .arg(folder.join("root"))
+            .arg("--state")
+            .arg(folder.join("state"))
+            .arg("--config")
+            .arg(&config);
+        let running = Running::start(bed, "keelson-cri", &mut command)?;
+        let program = programs.keelson.clone();
+        let mut keelson = Self { running, program, folder };
+        let socket = keelson.socket();
+        keelson.running.wait_until("answer", READY, || {
+            ensure!(socket.exists(), "no socket yet");
+            Ok(())
+        })?;
+        Ok(keelson)
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.join("cri.sock")
+    }
+
+    pub(crate) fn import(&self, archive: &Path) -> Result<()> {
+        let output = Command::new(&self.program)
+            .args(["image", "import", "--address"])
+            .arg(format!("unix://{}", self.socket().display()))
+            .arg(archive)
+            .output()
+            .context("run keelson image import")?;
+        if !output.status.success() {
+            bail!("import: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! Each rule once: silence, taints, pods that go, out of service, clean-up, ranges.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use node_testkit::bed::Test;
+use node_testkit::programs;
+use node_testkit::start::ControlPlane;
+use ports::cluster_api::ObjectPath;
+use serde_json::json;
+
+use crate::stage::{GRACE, Stage, bears, seconds};
+
+const RANGES: &[&str] = &[
+    "--allocate-node-cidrs",
+    "--cluster-cidr=10.244.0.0/20,fd00:10:244::/60",
+    "--node-cidr-mask-size-ipv4=24",
+    "--node-cidr-mask-size-ipv6=64",
+    "--service-cluster-ip-range=10.244.0.0/24",
+    "--terminated-pod-gc-threshold=2",
+];
+
+const NODES: [&str; 6] = ["n0", "n1", "n2", "n3", "n4", "n5"];
+
+#[test]
+fn every_rule_on_a_real_api_server() -> Result<()> {
+    let keelson = programs::build("keelson", "keelson")?;
+    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(8)).run(|bed| {
+        let stage = Stage::new(bed, &keelson)?;
+        stage.join(&NODES, "a")?;
+        stage.run_pod("orphan", "n9", &bears(None))?;
+        let mut controller = stage.controller("controller", RANGES)?;
+        let began = Instant::now();
+        ranges(&stage).context("ranges")?;
+        silence_and_return(&stage).context("silence and return")?;
+        pressure_and_cordon(&stage).context("pressure and cordon")?;
+        controller = tolerations_survive(&stage, controller).context("tolerations survive")?;
+        out_of_service(&stage).context("out of service")?;
+        ended_pods(&stage).context("ended pods")?;
+        stage.until("the orphan is gone", seconds(90), || Ok(stage.pod("orphan")?.is_none()))?;
+        ensure!(began.elapsed() > seconds(40), "the quarantine was kept");
+        ensure!(controller.is_alive()?, "it lives");
+        let log = std::fs::read_to_string(controller.log())?;
+        ensure!(!log.contains("panicked"), "{log}");
+        Ok(())
+    })
+}
+
+fn ranges(stage: &Stage<'_>) -> Result<()> {
+    let of = |name: &str| anyhow::Ok(stage.node(name)?.spec.pod_cidrs);
+    stage.until("all have ranges", seconds(20), || {
+        NODES.iter().try_fold(true, |all, name| Ok(all && of(name)?.len() == 2))
+    })?;
+    let mut all = BTreeSet::new();
+    for name in NODES {
+        all.extend(of(name)?);
+    }
+    ensure!(all.len() == 12, "{all:?}");
+    ensure!(!all.contains("10.244.0.0/24"), "the service range is left out");
+    // What a node that goes leaves behind is given out again in its turn, never twice at a time.
+    stage.delete_node("n5")?;
+    stage.join(&["n5"], "a")?;
+    stage.until("the new one has ranges", seconds(10), || Ok(of("n5")?.len() == 2))?;
+    let mut all = BTreeSet::new();
+    for name in NODES {
+        all.extend(of(name)?);
+    }
+    ensure!(all.len() == 12, "{all:?}");
+    Ok(())
+}
+
+fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
+    stage.run_pod("soon", "n1", &bears(Some(3)))?;
+    stage.run_pod("never", "n1", &bears(None))?;
+    stage.run_pod("elsewhere", "n2", &json!([]))?;
+    let heard = stage.hollow.silence(&["n1"]);
+    let heard = heard.get("n1").context("n1 beats")?.into_std();
+    stage.until("Unknown", seconds(30), || Ok(stage.ready("n1")? == "Unknown"))?;
+    let took = heard.elapsed();
+    ensure!(took >= GRACE && took < GRACE + seconds(4), "noticed after {took:?}");
+    let node = stage.node("n1")?;
+    for condition in node.status.conditions.iter().filter(|it| it.kind != "NetworkUnavailable") {
+        ensure!(condition.reason == "NodeStatusUnknown", "{condition:?}");
+        ensure!(condition.message == "Kubelet stopped posting node status.", "{condition:?}");
+    }
+    stage.until("given up", seconds(5), || {
+        Ok(stage.taints("n1")? == ["unreachable:NoExecute", "unreachable:NoSchedule"])
+    })?;
+    let condition = |pod: &str, kind: &str| -> Result<Option<(String, String)>> {
+        let pod = stage.pod(pod)?.context("the pod is there")?;
+        let found = pod.status.conditions.into_iter().find(|it| it.kind == kind);
+        Ok(found.map(|it| (it.status, it.reason)))
+    };
+    stage.until("marked", seconds(5), || {
+        Ok(condition("never", "Ready")?.is_some_and(|it| it.0 == "False"))
+    })?;
+    let took = stage.until("sent away", seconds(10), || Ok(!stage.is_kept("soon")?))?;
+    ensure!(took >= Duration::from_millis(500), "not before its time: {took:?}");
+    let expected = ("True".to_owned(), "DeletionByTaintManager".to_owned());
+    ensure!(condition("soon", "DisruptionTarget")? == Some(expected), "the condition");
+    let told = stage.reasons("soon")?;
+    ensure!(told.contains("TaintManagerEviction"), "{told}");
+    let told = stage.reasons("n1")?;
+    ensure!(told.contains("RegisteredNode") && told.contains("NodeNotReady"), "{told}");
+
+    stage.runtime.block_on(stage.hollow.speak(&["n1"]))?;
+    stage.until("well again", seconds(5), || Ok(stage.taints("n1")?.is_empty()))?;
+    ensure!(stage.is_kept("never")? && stage.is_kept("elsewhere")?, "the others stay");
+    for name in ["n0", "n2", "n3", "n4"] {
+        ensure!(stage.ready(name)? == "True" && stage.taints(name)?.is_empty(), "{name}");
+    }
+    Ok(())
+}
+
+fn pressure_and_cordon(stage: &Stage<'_>) -> Result<()> {
+    stage.runtime.block_on(stage.hollow.post("n2", &[("DiskPressure", "True")]))?;
+    stage.cluster.plane.kubectl(&["cordon", "n2"])?;
+    stage.until("tainted", seconds(5), || {
+        Ok(stage.taints("n2")? == ["disk-pressure:NoSchedule", "unschedulable:NoSchedule"])
+    })?;
+    stage.runtime.block_on(stage.hollow.post("n2", &[("DiskPressure", "False")]))?;
+    stage.cluster.plane.kubectl(&["uncordon", "n2"])?;
+    stage.until("free", seconds(5), || Ok(stage.taints("n2")?.is_empty()))?;
+    Ok(())
+}
+
+/// The time of a toleration goes on while no controller runs.
+fn tolerations_survive(
+    stage: &Stage<'_>,
+    mut controller: node_testkit::start::Running,
+) -> Result<node_testkit::start::Running> {
+    stage.run_pod("later", "n3", &bears(Some(25)))?;
+    stage.hollow.silence(&["n3"]);
+    stage.until("given up", seconds(20), || Ok(stage.taints("n3")?.len() == 2))?;
+    let tainted = Instant::now();
+    std::thread::sleep(seconds(2));
+    controller.kill()?;
+    std::thread::sleep(seconds(6));
+    let controller = stage.controller("controller-2", RANGES)?;
+    stage.until("sent away", seconds(40), || Ok(!stage.is_kept("later")?))?;
+    let after = tainted.elapsed();
+    ensure!(after >= seconds(23) && after < seconds(32), "sent away after {after:?}");
+    stage.runtime.block_on(stage.hollow.speak(&["n3"]))?;
+    stage.until("well again", seconds(5), || Ok(stage.taints("n3")?.is_empty()))?;
+    Ok(controller)
+}
+
+fn out_of_service(stage: &Stage<'_>) -> Result<()> {
+    stage.run_pod("db", "n4", &bears(Some(1)))?;
+    stage.hollow.silence(&["n4"]);
+    stage.until("sent away", seconds(40), || Ok(!stage.is_kept("db")?))?;
+    std::thread::sleep(seconds(2));
+    ensure!(stage.pod("db")?.is_some(), "nobody confirms its end: it is stuck");
+    stage.taint("n4", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")?;
+    stage.until("freed", seconds(30), || Ok(stage.pod("db")?.is_none()))?;
+    stage.taint("n4", "node.kubernetes.io/out-of-service-")?;
+    stage.runtime.block_on(stage.hollow.speak(&["n4"]))?;
+    stage.until("well again", seconds(5), || Ok(stage.taints("n4")?.is_empty()))?;
+    Ok(())
+}
+
+fn ended_pods(stage: &Stage<'_>) -> Result<()> {
+    for name in ["job-0", "job-1", "job-2", "job-3"] {
+        stage.run_pod(name, "n0", &bears(None))?;
+        let ended = json!({"status": {"phase": "Succeeded"}});
+        stage.patch(&ObjectPath::pod("default", name), true, &ended)?;
+        // Ages differ by whole seconds.
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+    stage.until("the oldest are gone", seconds(40), || {
+        Ok(stage.pod("job-0")?.is_none() && stage.pod("job-1")?.is_none())
+    })?;
+    ensure!(stage.is_kept("job-2")? && stage.is_kept("job-3")?, "as many as may stay");
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! A real control plane, hollow nodes and our controller, and the questions that the tests ask.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use node_testkit::bed::Bed;
+use node_testkit::start::Running;
+use ports::ClusterApi as _;
+use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind};
+use ports::cluster_objects::{Lease, Node, Pod};
+use real_tests::node_controller::cluster::Cluster;
+use real_tests::node_controller::hollow::{Hollow, NodeForm, now};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+pub(crate) const GRACE: Duration = Duration::from_secs(6);
+/// How often hollow nodes are heard.
+const BEAT: Duration = Duration::from_secs(1);
+const USER: &str = "keelson-node-controller";
+
+/// Flags that make everything quick.
+pub(crate) const QUICK: &[&str] = &[
+    "--node-monitor-period=1s",
+    "--node-monitor-grace-period=6s",
+    "--node-startup-grace-period=8s",
+    "--node-eviction-rate=5",
+    "--kube-api-qps=200",
+    "--kube-api-burst=400",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-retry-period=1s",
+];
+
+pub(crate) struct Stage<'a> {
+    bed: &'a Bed,
+    keelson: PathBuf,
+    pub(crate) cluster: Cluster,
+    pub(crate) hollow: Hollow,
+    pub(crate) runtime: Runtime,
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn new(bed: &'a Bed, keelson: &Path) -> Result<Self> {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let cluster = runtime.block_on(async { Cluster::start(bed) })?;
+        let hollow = Hollow::new(cluster.client.clone(), BEAT);
+        runtime.spawn(hollow.clone().beat());
+        Ok(Self { bed, keelson: keelson.to_owned(), cluster, hollow, runtime })
+    }
+
+    pub(crate) fn join(&self, nodes: &[&str], zone: &str) -> Result<()> {
+        let forms = nodes.iter().map(|name| NodeForm::in_zone(name, zone)).collect();
+        self.runtime.block_on(self.hollow.register(forms))
+    }
+
+    /// Starts a controller; its name tells its log and its socket from others'.
+    pub(crate) fn controller(&self, name: &str, flags: &[&str]) -> Result<Running> {
+        let kubeconfig = self.cluster.plane.user_kubeconfig(USER)?;
+        let mut command = Command::new(&self.keelson);
+        command
+            .arg("node-controller")
+            .arg("--secure-port=0")
+            .arg(format!("--explain-socket={}", self.socket(name).display()))
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .args(QUICK)
+            .args(flags);
+        Running::start(self.bed, name, &mut command)
+    }
+
+    fn socket(&self, name: &str) -> PathBuf {
+        self.bed.folder().join(format!("{name}.sock"))
+    }
+
+    pub(crate) fn node(&self, name: &str) -> Result<Node> {
+        self.read(&ObjectPath::node(name))
+    }
+
+    pub(crate) fn pod(&self, name: &str) -> Result<Option<Pod>> {
+        match self.runtime.block_on(self.cluster.client.read(&ObjectPath::pod("default", name))) {
+            Ok(stored) => Ok(Some(serde_json::from_slice(&stored.json)?)),
+            Err(ports::ClusterApiError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&self, path: &ObjectPath) -> Result<T> {
+        let stored = self.runtime.block_on(self.cluster.client.read(path))?;
+        Ok(serde_json::from_slice(&stored.json)?)
+    }
+
+    pub(crate) fn lease(&self, namespace: &str, name: &str) -> Result<Lease> {
+        Ok(self.runtime.block_on(self.cluster.client.read_lease(namespace, name))?)
+    }
+
+    pub(crate) fn holder(&self) -> String {
+        let lease = self.lease("kube-system", "keelson-node-controller");
+        lease.ok().and_then(|lease| lease.spec.holder_identity).unwrap_or_default()
+    }
+
+    pub(crate) fn ready(&self, name: &str) -> Result<String> {
+        let node = self.node(name)?;
+        let ready = node.status.conditions.into_iter().find(|it| it.kind == "Ready");
+        Ok(ready.context("no Ready condition")?.status)
+    }
+
+    /// Taints as `key:effect`, without the usual prefix, sorted.
+    pub(crate) fn taints(&self, name: &str) -> Result<Vec<String>> {
+        let node = self.node(name)?;
+        let mut taints: Vec<String> = node
+            .spec
+            .taints
+            .iter()
+            .map(|taint| {
+                let key = taint.key.trim_start_matches("node.kubernetes.io/");
+                format!("{key}:{}", taint.effect)
+            })
+            .collect();
+        taints.sort();
+        Ok(taints)
+    }
+
+    /// A pod on a node, which says that it is ready; as if a kubelet ran it.
+    pub(crate) fn run_pod(&self, name: &str, node: &str, tolerations: &Value) -> Result<()> {
+        let path = ObjectPath::pod("default", name);
+        let body = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "nodeName": node,
+                "terminationGracePeriodSeconds": 3600,
+                "containers": [{"name": "c", "image": "nothing"}],
+                "tolerations": tolerations,
+            },
+        });
+        let client = &self.cluster.client;
+        self.runtime.block_on(client.create(&path, body.to_string().into_bytes()))?;
+        let at = now().to_seconds_text();
+        let status = json!({"status": {"phase": "Running", "conditions": [
+            {"type": "Ready", "status": "True", "lastTransitionTime": at},
+        ]}});
+        self.patch(&path, true, &status)
+    }
+
+    pub(crate) fn patch(&self, path: &ObjectPath, status: bool, body: &Value) -> Result<()> {
+        let patch = Patch {
+            kind: PatchKind::StrategicMerge,
+            subresource: status.then_some("status".into()),
+            body: body.to_string().into_bytes(),
+        };
+        self.runtime.block_on(self.cluster.client.patch(path, patch))?;
+        Ok(())
+    }
+
+    /// Adds a taint as a person would.
+    pub(crate) fn taint(&self, node: &str, taint: &str) -> Result<()> {
+        self.cluster.plane.kubectl(&["taint", "nodes", node, taint]).map(|_| ())
+    }
+
+    pub(crate) fn delete_node(&self, name: &str) -> Result<()> {
+        let path = ObjectPath::node(name);
+        Ok(self.runtime.block_on(self.cluster.client.delete(&path, Deletion::default()))?)
+    }
+
+    /// Whether a pod is there and nobody asked for its end.
+    pub(crate) fn is_kept(&self, name: &str) -> Result<bool> {
+        let pod = self.pod(name)?;
+        Ok(pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_none()))
+    }
+
+    /// Reasons of events about an object.
+    pub(crate) fn reasons(&self, name: &str) -> Result<String> {
+        let selector = format!("--field-selector=involvedObject.name={name}");
+        let path = "jsonpath={range .items[*]}{.reason}{\"\\n\"}{end}";
+        let plane = &self.cluster.plane;
+        plane.kubectl(&["get", "events", "--all-namespaces", &selector, "--output", path])
+    }
+
+    /// Waits until it holds; how long that took.
+    pub(crate) fn until(
+        &self,
+        what: &str,
+        limit: Duration,
+        holds: impl Fn() -> Result<bool>,
+    ) -> Result<Duration> {
+        let began = Instant::now();
+        loop {
+            // A question that fails meanwhile is asked again: the API server may be away.
+            let answer = holds();
+            if matches!(answer, Ok(true)) {
+                return Ok(began.elapsed());
+            }
+            if began.elapsed() > limit {
+                bail!("{what}: not within {limit:?}; the last answer was {answer:?}");
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Sees that it holds for all of that time.
+    pub(crate) fn stays(
+        &self,
+        what: &str,
+        span: Duration,
+        holds: impl Fn() -> Result<bool>,
+    ) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < span {
+            ensure!(holds()?, "{what}: no longer after {:?}", began.elapsed());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// Tolerates every taint that sends away for so long.
+pub(crate) fn bears(seconds: Option<i64>) -> Value {
+    let mut all = json!({"operator": "Exists", "effect": "NoExecute"});
+    if let Some(seconds) = seconds {
+        all["tolerationSeconds"] = json!(seconds);
+    }
+    json!([all])
+}

@@ -1,0 +1,33 @@
+//! Verbs of the node controller: the side-by-side with kube-controller-manager, and the benchmark.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use node_testkit::parts;
+
+use crate::{release, workspace};
+
+/// What both need.
+const PARTS: &[&str] = &["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
+
+/// The same script of events for both, and their differences beside the checked-in list.
+pub(crate) fn conformance() -> Result<()> {
+    parts::command(PARTS)?;
+    workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
+    in_bed("node-controller-conformance", workspace::built("keelson")?.into_os_string())
+}
+
+/// Memory, CPU and the time to notice, with a release build.
+pub(crate) fn bench() -> Result<()> {
+    parts::command(PARTS)?;
+    release::command()?;
+    workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
+    in_bed("node-controller-bench", release::binary()?.into_os_string())
+}
+
+fn in_bed(program: &str, keelson: OsString) -> Result<()> {
+    let mut command = std::process::Command::new(workspace::built("bed")?);
+    command.args(["run", "--name", program, "--deadline", "45m", "--"]);
+    command.arg(workspace::built(program)?).arg(keelson);
+    workspace::run(command.current_dir(workspace::root()))
+}
