@@ -11,8 +11,8 @@ use cri_wire::v1;
 use prost::{Message, Name};
 
 use super::next_step::explain;
-use crate::table::{Table, age, short_id, size};
 use super::{Format, json, output};
+use crate::table::{Table, age, short_id, size};
 
 /// Which containers a list has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use cri_wire::v1;
 use ports::container_runtime::{ContainerRuntimeError, UnavailableCause};
 
 use super::lifecycle::Act;
-use crate::table::{Table, age, short_id, size};
 use super::{CriClientCommand, Format, Question, json, listing, next_step};
+use crate::table::{Table, age, short_id, size};
 
 #[derive(Debug, Parser)]
 #[command(name = "cri-client")]

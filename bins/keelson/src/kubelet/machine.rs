@@ -131,10 +131,7 @@ mod tests {
         let found = read(root.path());
         assert_eq!((found.processors, found.memory_bytes, found.swap_bytes), (2, 2 << 20, 0));
         assert_eq!(found.huge_page_sizes, ["1GB", "2MB"]);
-        assert_eq!(
-            found.thermal_throttle_paths,
-            ["/sys/devices/system/cpu/cpu0/thermal_throttle"]
-        );
+        assert_eq!(found.thermal_throttle_paths, ["/sys/devices/system/cpu/cpu0/thermal_throttle"]);
         let nothing = read(&root.path().join("none"));
         let least = MachineSize { processors: 1, page_bytes: 4096, ..MachineSize::default() };
         assert_eq!(nothing, least);

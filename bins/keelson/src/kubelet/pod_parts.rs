@@ -71,7 +71,9 @@ async fn cgroup_driver(runtime: &CriClient, settings: &KubeletConfiguration) -> 
             Ok(CgroupDriver::Cgroupfs) => return Driver::CgroupFs,
             Ok(CgroupDriver::Systemd) => return Driver::Systemd,
             Err(ContainerRuntimeError::Unimplemented { .. }) => break,
-            Err(error) => warn!(err = %error, "The container runtime does not tell its cgroup driver"),
+            Err(error) => {
+                warn!(err = %error, "The container runtime does not tell its cgroup driver")
+            }
         }
         if attempt < DRIVER_ATTEMPTS {
             tokio::time::sleep(DRIVER_PAUSE).await;

@@ -57,7 +57,8 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> PodSettings {
             enforced: settings.cgroups_per_qos.then(|| all_pods_limits(&kept, &setup)),
         },
         pulls: PullLimits {
-            side_by_side: match (settings.serialize_image_pulls, settings.max_parallel_image_pulls) {
+            side_by_side: match (settings.serialize_image_pulls, settings.max_parallel_image_pulls)
+            {
                 (true, _) => Some(1),
                 (false, most) => most.and_then(|most| usize::try_from(most).ok()),
             },

@@ -24,8 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
-const WORKERS: usize = 2;
-const MOST_BLOCKING_THREADS: usize = 8;
+const MOST_BLOCKING_THREADS: usize = 4;
 /// Reviews are asked for as often as in upstream's delegated authentication.
 const REVIEW_RATE: (f32, u32) = (200.0, 400);
 
@@ -35,8 +34,9 @@ pub(super) fn run(
     environment: &Environment,
     working_directory: &Path,
 ) -> Result<String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
+    // One thread: a heartbeat is a few microseconds of work that passes through three tasks, and
+    // handing it from thread to thread would cost more than all of them.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(MOST_BLOCKING_THREADS)
         .thread_name("keelson")
         .enable_all()

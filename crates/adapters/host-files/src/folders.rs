@@ -60,14 +60,27 @@ impl HostFolders {
         Self { places: Arc::new(places), apart: Apart::new("pod-folders", MOST_CALLS, LIMIT) }
     }
 
-    fn call<'a, T, F>(&'a self, what: &'static str, call: F) -> HostFuture<'a, T>
+    pub(crate) fn call<'a, T, F>(&'a self, what: &'static str, call: F) -> HostFuture<'a, T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Places) -> Result<T, Trouble> + Send + 'static,
+    {
+        self.call_within(LIMIT, what, call)
+    }
+
+    pub(crate) fn call_within<'a, T, F>(
+        &'a self,
+        limit: Duration,
+        what: &'static str,
+        call: F,
+    ) -> HostFuture<'a, T>
     where
         T: Send + 'static,
         F: FnOnce(&Places) -> Result<T, Trouble> + Send + 'static,
     {
         let places = self.places.clone();
         Box::pin(async move {
-            match self.apart.run(move || call(&places)).await {
+            match self.apart.run_within(limit, move || call(&places)).await {
                 Ok(done) => done.map_err(|trouble| of_trouble(&trouble)),
                 Err(error) => Err(of_apart(what, &error)),
             }

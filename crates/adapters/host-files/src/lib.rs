@@ -7,6 +7,7 @@
 
 mod failure;
 mod folders;
+mod log_files;
 mod logs;
 mod records;
 

@@ -14,6 +14,7 @@ pub mod event_sink;
 pub mod health;
 pub mod host_texts;
 pub mod local_api;
+pub mod log_files;
 pub mod pod_host;
 pub mod pod_runtime;
 pub mod pod_sources;
@@ -33,6 +34,7 @@ pub use event_sink::{EventSink, PodOccurrence};
 pub use health::{HealthCheck, HealthChecks, HealthEndpoint, HealthEndpointError};
 pub use host_texts::HostTexts;
 pub use local_api::{LocalApi, LocalEndpoint};
+pub use log_files::LogFiles;
 pub use pod_runtime::{PodRuntime, RuntimeSignals};
 pub use service_supervisor::{ServiceState, ServiceSupervisor, ServiceSupervisorError};
 

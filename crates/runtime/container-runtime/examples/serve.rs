@@ -27,7 +27,10 @@ fn main() -> ExitCode {
             let end = async {
                 let _ = tokio::signal::ctrl_c().await;
             };
-            runtime.serve(&folder.join("cri.sock"), end).await.map_err(|failure| failure.to_string())
+            runtime
+                .serve(&folder.join("cri.sock"), end)
+                .await
+                .map_err(|failure| failure.to_string())
         })
     });
     match served {

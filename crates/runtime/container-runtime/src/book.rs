@@ -43,7 +43,7 @@ pub(crate) struct Container {
     pub(crate) id: String,
     pub(crate) sandbox_id: String,
     record: Mutex<ContainerRecord>,
-    pub(crate) activity: Mutex<Activity>,
+    activity: Mutex<Activity>,
     /// True once its exit is on the disk.
     ended: watch::Sender<bool>,
     /// The stop signal goes out once, however often a stop is asked for.
@@ -109,10 +109,6 @@ impl Container {
 
     pub(crate) fn record(&self) -> ContainerRecord {
         locked(&self.record).clone()
-    }
-
-    pub(crate) fn activity(&self) -> Activity {
-        *locked(&self.activity)
     }
 
     /// Holds the first process of a running container.
@@ -194,7 +190,8 @@ impl Book {
     }
 
     pub(crate) fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>> {
-        identity::find("sandbox", &locked(&self.entries).sandboxes, id).map(|(_, it)| Arc::clone(it))
+        identity::find("sandbox", &locked(&self.entries).sandboxes, id)
+            .map(|(_, it)| Arc::clone(it))
     }
 
     pub(crate) fn container(&self, id: &str) -> Result<Arc<Container>> {

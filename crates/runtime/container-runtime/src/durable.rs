@@ -23,27 +23,27 @@ const SPOILED: &str = ".spoiled-";
 const LARGEST: u64 = 64 << 20;
 
 /// What a folder of records holds.
-pub trait Kept: prost::Message + Default {
+pub(crate) trait Kept: prost::Message + Default {
     const KIND: &'static str;
     const VERSION: u32;
 }
 
 /// A folder of records of one kind.
 #[derive(Debug, Clone)]
-pub struct Shelf {
+pub(crate) struct Shelf {
     folder: PathBuf,
 }
 
 /// What reading a whole shelf gave.
 #[derive(Debug)]
-pub struct Shelved<T> {
+pub(crate) struct Shelved<T> {
     pub records: Vec<(String, T)>,
     /// What did not read and was set aside, as sentences.
     pub spoiled: Vec<String>,
 }
 
 impl Shelf {
-    pub fn open(folder: &Path) -> Result<Self> {
+    pub(crate) fn open(folder: &Path) -> Result<Self> {
         make_folder(folder)?;
         for entry in names_in(folder)? {
             if entry.starts_with(UNFINISHED) {
@@ -53,7 +53,7 @@ impl Shelf {
         Ok(Self { folder: folder.to_owned() })
     }
 
-    pub fn put<T: Kept>(&self, id: &str, record: &T) -> Result<()> {
+    pub(crate) fn put<T: Kept>(&self, id: &str, record: &T) -> Result<()> {
         let mut bytes = format!("keelson {} {}\n", T::KIND, T::VERSION).into_bytes();
         record
             .encode(&mut bytes)
@@ -61,13 +61,13 @@ impl Shelf {
         write_whole(&self.folder.join(id), &bytes)
     }
 
-    pub fn take_away(&self, id: &str) -> Result<()> {
+    pub(crate) fn take_away(&self, id: &str) -> Result<()> {
         remove_file(&self.folder.join(id))?;
         sync_folder(&self.folder)
     }
 
     /// Every record. Only a newer version is an error: then nothing may be touched.
-    pub fn all<T: Kept>(&self) -> Result<Shelved<T>> {
+    pub(crate) fn all<T: Kept>(&self) -> Result<Shelved<T>> {
         let mut shelved = Shelved { records: Vec::new(), spoiled: Vec::new() };
         for id in names_in(&self.folder)?.into_iter().filter(|name| !name.starts_with('.')) {
             let path = self.folder.join(&id);
@@ -118,7 +118,7 @@ fn read<T: Kept>(path: &Path) -> Result<std::result::Result<T, String>> {
 }
 
 /// Makes a private folder, and its parents, if missing.
-pub fn make_folder(path: &Path) -> Result<()> {
+pub(crate) fn make_folder(path: &Path) -> Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o711)
@@ -126,12 +126,11 @@ pub fn make_folder(path: &Path) -> Result<()> {
         .doing(format!("making the folder {}", path.display()))
 }
 
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let beside = folder.join(format!("{UNFINISHED}{}", identity::fresh()?));
     let written = (|| {
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         file.write_all(bytes)?;
         file.sync_data()?;
         fs::rename(&beside, path)
@@ -143,14 +142,14 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     sync_folder(folder)
 }
 
-pub fn sync_folder(path: &Path) -> Result<()> {
+pub(crate) fn sync_folder(path: &Path) -> Result<()> {
     File::open(path)
         .and_then(|folder| folder.sync_all())
         .doing(format!("syncing {}", path.display()))
 }
 
 /// One that is gone is fine.
-pub fn remove_file(path: &Path) -> Result<()> {
+pub(crate) fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(error).doing(format!("removing {}", path.display()))
@@ -161,7 +160,7 @@ pub fn remove_file(path: &Path) -> Result<()> {
 
 /// One that is gone is fine. Never crosses into what may still be mounted below: the caller has
 /// unmounted it.
-pub fn remove_tree(path: &Path) -> Result<()> {
+pub(crate) fn remove_tree(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(error).doing(format!("removing {}", path.display()))
@@ -171,7 +170,7 @@ pub fn remove_tree(path: &Path) -> Result<()> {
 }
 
 /// The names in a folder, sorted; a missing one is empty.
-pub fn names_in(folder: &Path) -> Result<Vec<String>> {
+pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other.doing(format!("listing {}", folder.display()))?,

@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 const BACKLOG: usize = 1024;
 
 #[derive(Debug, Clone)]
-pub struct Events {
+pub(crate) struct Events {
     sender: broadcast::Sender<v1::ContainerEventResponse>,
 }
 
@@ -27,16 +27,16 @@ impl Default for Events {
 }
 
 impl Events {
-    pub fn send(&self, event: v1::ContainerEventResponse) {
+    pub(crate) fn send(&self, event: v1::ContainerEventResponse) {
         // Nobody may be listening.
         let _ = self.sender.send(event);
     }
 
-    pub fn is_heard(&self) -> bool {
+    pub(crate) fn is_heard(&self) -> bool {
         self.sender.receiver_count() > 0
     }
 
-    pub fn listen(&self) -> BoxStream<v1::ContainerEventResponse> {
+    pub(crate) fn listen(&self) -> BoxStream<v1::ContainerEventResponse> {
         let mut events = self.sender.subscribe();
         let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(async move {

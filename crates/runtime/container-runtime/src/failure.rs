@@ -74,7 +74,7 @@ impl From<image_store::Error> for Failure {
 }
 
 /// Says what was being done when something failed.
-pub trait Doing<T> {
+pub(crate) trait Doing<T> {
     fn doing(self, what: impl fmt::Display) -> Result<T>;
 }
 

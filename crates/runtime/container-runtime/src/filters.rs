@@ -10,7 +10,7 @@ use cri_wire::v1;
 #[cfg(test)]
 mod tests;
 
-pub fn labels_match(
+pub(crate) fn labels_match(
     labels: &BTreeMap<String, String>,
     selector: &BTreeMap<String, String>,
 ) -> bool {
@@ -18,13 +18,17 @@ pub fn labels_match(
 }
 
 /// `id` is whole where it was the start of one.
-pub fn sandbox_matches(sandbox: &v1::PodSandbox, filter: &v1::PodSandboxFilter, id: &str) -> bool {
+pub(crate) fn sandbox_matches(
+    sandbox: &v1::PodSandbox,
+    filter: &v1::PodSandboxFilter,
+    id: &str,
+) -> bool {
     (id.is_empty() || sandbox.id == id)
         && filter.state.as_ref().is_none_or(|wanted| wanted.state == sandbox.state)
         && labels_match(&sandbox.labels, &filter.label_selector)
 }
 
-pub fn container_matches(
+pub(crate) fn container_matches(
     container: &v1::Container,
     filter: &v1::ContainerFilter,
     (id, sandbox_id): (&str, &str),

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 mod tests;
 
 /// An id that nobody else has.
-pub fn fresh() -> Result<String> {
+pub(crate) fn fresh() -> Result<String> {
     let mut bytes = [0_u8; 32];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|error| Failure::from(error).while_doing("random bytes for an id"))?;
@@ -20,7 +20,7 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// The entry whose id is `id` or starts with it, if there is exactly one.
-pub fn find<'a, T>(
+pub(crate) fn find<'a, T>(
     kind: &str,
     entries: &'a BTreeMap<String, T>,
     id: &str,

@@ -16,8 +16,8 @@ use image_store::{ImageRecord, Limits, Platform, Store};
 use crate::clock::nanoseconds;
 use crate::failure::{Failure, Result, blocking};
 
-pub use pulls::{PullProgress, PullRequest, Puller};
-pub(crate) use views::{short_name, user_of};
+pub(crate) use pulls::{PullProgress, PullRequest, Puller};
+pub(crate) use views::short_name;
 
 #[cfg(test)]
 mod tests;

@@ -19,9 +19,8 @@ use netlink::Socket;
 use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::records::{NetworkKind, NetworkRecord, SandboxRecord};
 
-pub use addresses::Subnet;
-pub use built_in::{BuiltIn, BuiltInSettings};
-pub use cni::{Cni, CniSettings};
+pub(crate) use built_in::{BuiltIn, BuiltInSettings};
+pub(crate) use cni::{Cni, CniSettings};
 
 /// The name of a pod's link inside its namespace.
 pub(crate) const INSIDE: &str = "eth0";
@@ -34,13 +33,13 @@ impl From<netlink::Error> for Failure {
 
 /// What the network needs to know of a pod.
 #[derive(Debug, Clone)]
-pub struct PodNetwork {
+pub(crate) struct PodNetwork {
     pub sandbox: String,
     pub config: v1::PodSandboxConfig,
 }
 
 impl PodNetwork {
-    pub fn of(record: &SandboxRecord) -> Self {
+    pub(crate) fn of(record: &SandboxRecord) -> Self {
         Self { sandbox: record.id.clone(), config: record.config.clone().unwrap_or_default() }
     }
 
@@ -52,7 +51,7 @@ impl PodNetwork {
 
 /// Both ways, and which of them is used for new pods.
 #[derive(Debug)]
-pub struct Network {
+pub(crate) struct Network {
     cni: Cni,
     built_in: Arc<BuiltIn>,
     folder: PathBuf,
@@ -60,19 +59,23 @@ pub struct Network {
 
 impl Network {
     /// `folder` is where namespaces are pinned.
-    pub fn new(folder: PathBuf, cni: CniSettings, built_in: BuiltInSettings) -> Result<Self> {
+    pub(crate) fn new(
+        folder: PathBuf,
+        cni: CniSettings,
+        built_in: BuiltInSettings,
+    ) -> Result<Self> {
         crate::durable::make_folder(&folder)?;
         let built_in = Arc::new(BuiltIn::new(built_in)?);
         Ok(Self { cni: Cni::new(cni), built_in, folder })
     }
 
     /// Where the namespace of a sandbox is pinned.
-    pub fn namespace_path(&self, sandbox: &str) -> PathBuf {
+    pub(crate) fn namespace_path(&self, sandbox: &str) -> PathBuf {
         self.folder.join(sandbox)
     }
 
     /// Whether pods can get a network now; otherwise why not.
-    pub async fn readiness(&self) -> std::result::Result<(), String> {
+    pub(crate) async fn readiness(&self) -> std::result::Result<(), String> {
         match self.cni.configuration().await {
             Ok(Some(configuration)) => self.cni.readiness(&configuration).await,
             Ok(None) => self.built_in.readiness(),
@@ -81,7 +84,7 @@ impl Network {
     }
 
     /// Which way a new pod's network is made, with everything that undoing it needs.
-    pub async fn plan(&self, pod: &PodNetwork) -> Result<NetworkRecord> {
+    pub(crate) async fn plan(&self, pod: &PodNetwork) -> Result<NetworkRecord> {
         let namespace = self.namespace_path(&pod.sandbox).display().to_string();
         let record = NetworkRecord { namespace, ..Default::default() };
         match self.cni.configuration().await? {
@@ -100,7 +103,7 @@ impl Network {
 
     /// Does what the plan says; the record then has the addresses. When it fails, what was done is
     /// undone as far as it can be, and the record still says what may be left.
-    pub async fn set_up(
+    pub(crate) async fn set_up(
         &self,
         pod: &PodNetwork,
         mut record: NetworkRecord,
@@ -133,7 +136,7 @@ impl Network {
     }
 
     /// Undoes everything, also what was only planned. The namespace's name goes too.
-    pub async fn tear_down(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
+    pub(crate) async fn tear_down(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
         let path = PathBuf::from(&record.namespace);
         match record.kind() {
             NetworkKind::Cni => {
@@ -155,7 +158,7 @@ impl Network {
     }
 
     /// At start: adopts the networks of these pods and takes down what belongs to none.
-    pub async fn adopt(&self, pods: Vec<(PodNetwork, NetworkRecord)>) -> Result<()> {
+    pub(crate) async fn adopt(&self, pods: Vec<(PodNetwork, NetworkRecord)>) -> Result<()> {
         let known: Vec<String> = pods.iter().map(|(pod, _)| pod.sandbox.clone()).collect();
         for name in crate::durable::names_in(&self.folder)? {
             if !known.contains(&name) {

@@ -9,7 +9,7 @@ use cri_wire::v1;
 use crate::durable::Kept;
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct SandboxRecord {
+pub(crate) struct SandboxRecord {
     #[prost(string, tag = "1")]
     pub id: String,
     #[prost(message, optional, tag = "2")]
@@ -50,7 +50,7 @@ pub enum SandboxStage {
 
 /// What was done to the network for a sandbox; written before it is done, so that it can be undone.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct NetworkRecord {
+pub(crate) struct NetworkRecord {
     /// Where the network namespace is pinned.
     #[prost(string, tag = "1")]
     pub namespace: String,
@@ -83,7 +83,7 @@ pub enum NetworkKind {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct ContainerRecord {
+pub(crate) struct ContainerRecord {
     #[prost(string, tag = "1")]
     pub id: String,
     #[prost(string, tag = "2")]

@@ -36,8 +36,8 @@ use crate::failure::{Doing as _, Failure, Result};
 use crate::images::{Images, Puller};
 use crate::network::Network;
 use crate::settings::Settings;
-use crate::streams::Streams;
 use crate::specification::{Abilities, Machine, PodPlaces, capabilities};
+use crate::streams::Streams;
 
 /// The embedded runtime. Clones are the same one.
 #[derive(Clone)]
@@ -91,7 +91,8 @@ impl Runtime {
         &self,
         change: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        match tokio::spawn(change).await {
+        // Boxed by the caller's side: changes are large futures.
+        match tokio::spawn(Box::pin(change)).await {
             Ok(outcome) => outcome,
             Err(error) => Err(Failure::new(tonic::Code::Internal, format!("a task: {error}"))),
         }
@@ -129,8 +130,7 @@ fn supervisor_program(settings: &Settings) -> Result<Program> {
 }
 
 fn look_at_machine(hierarchy: &Hierarchy) -> Result<Machine> {
-    let status =
-        std::fs::read_to_string("/proc/self/status").doing("reading /proc/self/status")?;
+    let status = std::fs::read_to_string("/proc/self/status").doing("reading /proc/self/status")?;
     let set = capabilities::own_bounding_set(&status);
     let may_lower_score = capabilities::has(set, "SYS_RESOURCE");
     let own_score = std::fs::read_to_string("/proc/self/oom_score_adj")
@@ -156,10 +156,7 @@ fn look_at_machine(hierarchy: &Hierarchy) -> Result<Machine> {
         apparmor,
         selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
         unified_cgroups: unified,
-        abilities: Abilities {
-            swap,
-            huge_pages: root.folder(Controller::HugeTlb).is_some(),
-        },
+        abilities: Abilities { swap, huge_pages: root.folder(Controller::HugeTlb).is_some() },
     })
 }
 

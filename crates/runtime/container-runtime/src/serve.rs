@@ -66,10 +66,7 @@ struct Incoming(UnixListener);
 impl Stream for Incoming {
     type Item = std::io::Result<Connected>;
 
-    fn poll_next(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Self::Item>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         match self.0.poll_accept(context) {
             Poll::Ready(Ok((stream, _))) => {
                 Poll::Ready(Some(Ok(Connected(AnyAuthority::new(stream)))))

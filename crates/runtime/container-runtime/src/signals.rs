@@ -3,7 +3,6 @@
 use cri_wire::v1;
 
 pub(crate) const TERMINATE: i32 = 15;
-pub(crate) const KILL: i32 = 9;
 
 /// By number; 32 and 33 belong to the C library.
 const NAMES: [(&str, i32); 33] = [

@@ -29,13 +29,13 @@ use crate::failure::{Failure, Result};
 
 pub(crate) use image_files::ImageFiles;
 pub(crate) use mount_table::MountTable;
-pub use pod::{PodPlaces, cgroup_of, pod_spec};
-pub use resources::Abilities;
+pub(crate) use pod::{PodPlaces, cgroup_of, pod_spec};
+pub(crate) use resources::Abilities;
 pub(crate) use users::{Identity, Tables};
 
 /// What this machine and this server can do; looked at once.
 #[derive(Debug, Clone)]
-pub struct Machine {
+pub(crate) struct Machine {
     pub hostname: String,
     /// The server's own bounding set: more cannot be given.
     pub capabilities: u64,
@@ -50,7 +50,7 @@ pub struct Machine {
 
 /// What a container is made of, beside what was asked.
 #[derive(Debug)]
-pub struct Ingredients<'a> {
+pub(crate) struct Ingredients<'a> {
     pub id: &'a str,
     pub config: &'a v1::ContainerConfig,
     pub sandbox: &'a v1::PodSandboxConfig,
@@ -65,7 +65,7 @@ pub struct Ingredients<'a> {
 }
 
 /// The container as the supervisor takes it, and who it runs as.
-pub fn container_spec(
+pub(crate) fn container_spec(
     machine: &Machine,
     given: &Ingredients<'_>,
 ) -> Result<(ContainerSpec, Identity)> {
@@ -162,9 +162,8 @@ fn check(
         ));
     }
     let resources = given.config.linux.as_ref().and_then(|linux| linux.resources.as_ref());
-    let huge = resources.is_some_and(|resources| {
-        resources.hugepage_limits.iter().any(|limit| limit.limit > 0)
-    });
+    let huge = resources
+        .is_some_and(|resources| resources.hugepage_limits.iter().any(|limit| limit.limit > 0));
     if huge && !machine.abilities.huge_pages {
         tracing::warn!(container = given.id, "no hugetlb controller: huge page limits are not set");
     }
@@ -242,7 +241,10 @@ fn namespaces(
 }
 
 /// Files that the pod's containers share, unless the caller mounts something there.
-fn shared_files(given: &Ingredients<'_>, security: &v1::LinuxContainerSecurityContext) -> Vec<v1::Mount> {
+fn shared_files(
+    given: &Ingredients<'_>,
+    security: &v1::LinuxContainerSecurityContext,
+) -> Vec<v1::Mount> {
     let shm = match given.pod_namespaces.ipc() {
         v1::NamespaceMode::Node => PathBuf::from("/dev/shm"),
         _ => given.places.shared_memory(),

@@ -144,10 +144,10 @@ impl Runtime {
 
     /// An address to reach a pod's ports at.
     pub fn port_forward(&self, request: v1::PortForwardRequest) -> Result<String> {
-        let sandbox = self.book.sandbox(&request.pod_sandbox_id).doing(format!(
-            "failed to find sandbox {:?}",
-            request.pod_sandbox_id
-        ))?;
+        let sandbox = self
+            .book
+            .sandbox(&request.pod_sandbox_id)
+            .doing(format!("failed to find sandbox {:?}", request.pod_sandbox_id))?;
         if sandbox.record().stage() != crate::records::SandboxStage::Ready {
             return Err(Failure::plain("sandbox container is not running"));
         }

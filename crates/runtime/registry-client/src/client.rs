@@ -62,11 +62,18 @@ pub struct HostSettings {
 pub enum Credentials {
     #[default]
     None,
-    Password { user: String, password: String },
+    Password {
+        user: String,
+        password: String,
+    },
     /// Exchanged for a token at the token service.
-    Identity { token: String },
+    Identity {
+        token: String,
+    },
     /// Sent as it is.
-    Token { token: String },
+    Token {
+        token: String,
+    },
 }
 
 impl std::fmt::Debug for Credentials {
@@ -339,7 +346,8 @@ impl Client {
         if place.base.secure && !address.secure {
             return Err(Error::Answer {
                 what: place.base.origin(),
-                why: "its token service speaks plain HTTP, which would show the password".to_owned(),
+                why: "its token service speaks plain HTTP, which would show the password"
+                    .to_owned(),
             });
         }
         let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", place.repository));

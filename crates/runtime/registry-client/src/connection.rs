@@ -41,12 +41,7 @@ pub(crate) struct Ask {
 
 impl Ask {
     pub(crate) fn get(address: Address) -> Self {
-        Self {
-            method: hyper::Method::GET,
-            address,
-            headers: HeaderMap::new(),
-            body: Bytes::new(),
-        }
+        Self { method: hyper::Method::GET, address, headers: HeaderMap::new(), body: Bytes::new() }
     }
 }
 
@@ -88,10 +83,8 @@ impl Answered {
     /// The whole body, if it has at most so many bytes.
     pub(crate) async fn all(&mut self, what: &str, limit: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        while let Some(part) = self
-            .next()
-            .await
-            .map_err(|why| Error::Connection { what: what.to_owned(), why })?
+        while let Some(part) =
+            self.next().await.map_err(|why| Error::Connection { what: what.to_owned(), why })?
         {
             if bytes.len() + part.len() > limit {
                 let why = format!("the answer exceeds {limit} bytes");

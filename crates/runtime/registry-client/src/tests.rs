@@ -77,8 +77,8 @@ fn answer(mut stream: TcpStream, kept: &Mutex<Vec<Heard>>, script: &Script) {
 }
 
 fn response(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
-    let mut bytes =
-        format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n", body.len()).into_bytes();
+    let mut bytes = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n", body.len())
+        .into_bytes();
     bytes.extend_from_slice(body);
     bytes
 }
@@ -108,10 +108,13 @@ fn password() -> Credentials {
 #[tokio::test]
 async fn a_tag_resolves_to_what_was_sent_not_to_what_was_said() {
     let peer = Peer::start(|_| {
-        response("200 OK", "content-type: application/x; q\r\ndocker-content-digest: lie\r\n", MANIFEST)
+        response(
+            "200 OK",
+            "content-type: application/x; q\r\ndocker-content-digest: lie\r\n",
+            MANIFEST,
+        )
     });
-    let resolved =
-        client(&[]).resolve(&peer.name("a/b:1"), &Credentials::None).await.unwrap();
+    let resolved = client(&[]).resolve(&peer.name("a/b:1"), &Credentials::None).await.unwrap();
     assert_eq!(resolved.descriptor.digest, Digest::of(MANIFEST));
     assert_eq!(resolved.descriptor.media_type, "application/x");
     assert!(peer.heard()[0].line.starts_with("GET /v2/a/b/manifests/1 "), "{:?}", peer.heard());
@@ -142,8 +145,7 @@ async fn a_token_is_fetched_once_and_the_password_goes_only_to_the_token_service
             return response("200 OK", "", MANIFEST);
         }
         let realm = format!("http://{}/token?x=1", heard.header("host"));
-        let challenge =
-            format!("www-authenticate: Bearer realm=\"{realm}\",service=\"s v\"\r\n");
+        let challenge = format!("www-authenticate: Bearer realm=\"{realm}\",service=\"s v\"\r\n");
         response("401 Unauthorized", &challenge, b"")
     });
     let client = client(&[]);
@@ -165,9 +167,7 @@ async fn a_token_is_fetched_once_and_the_password_goes_only_to_the_token_service
 async fn an_identity_token_is_exchanged_by_a_form() {
     let peer = Peer::start(|heard| match heard.line.starts_with("POST /token ") {
         true => response("200 OK", "", br#"{"access_token":"xyz"}"#),
-        false if heard.header("authorization") == "Bearer xyz" => {
-            response("200 OK", "", MANIFEST)
-        }
+        false if heard.header("authorization") == "Bearer xyz" => response("200 OK", "", MANIFEST),
         false => {
             let challenge = format!(
                 "www-authenticate: Bearer realm=\"http://{}/token\"\r\n",

@@ -160,11 +160,7 @@ impl Filter {
         Ok(true)
     }
 
-    fn header_frame(
-        &mut self,
-        frame: &Frame<'_>,
-        output: &mut Vec<u8>,
-    ) -> Result<(), FilterError> {
+    fn header_frame(&mut self, frame: &Frame<'_>, output: &mut Vec<u8>) -> Result<(), FilterError> {
         let mut open = match (self.open.take(), frame.kind) {
             (None, HEADERS) => opened(frame)?,
             (Some(mut open), CONTINUATION) if open.stream == frame.stream => {

@@ -70,9 +70,7 @@ impl GroupName {
     pub fn from_path(path: &str, driver: Driver) -> Result<Self, NameError> {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         match driver {
-            Driver::CgroupFs => {
-                parts.try_fold(Self::root(), |name, part| name.child(part))
-            }
+            Driver::CgroupFs => parts.try_fold(Self::root(), |name, part| name.child(part)),
             Driver::Systemd => {
                 let Some(last) = parts.next_back() else { return Ok(Self::root()) };
                 let stem = last

@@ -94,13 +94,29 @@ pub enum Transport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
     Family(Family),
-    From { network: IpAddr, prefix: u8, is: bool },
-    To { network: IpAddr, prefix: u8, is: bool },
+    From {
+        network: IpAddr,
+        prefix: u8,
+        is: bool,
+    },
+    To {
+        network: IpAddr,
+        prefix: u8,
+        is: bool,
+    },
     /// The destination is an address of this machine.
     ToThisMachine,
-    Port { transport: Transport, port: u16 },
-    CameBy { link: String },
-    LeavesBy { link: String, is: bool },
+    Port {
+        transport: Transport,
+        port: u16,
+    },
+    CameBy {
+        link: String,
+    },
+    LeavesBy {
+        link: String,
+        is: bool,
+    },
     /// The destination was translated before.
     WasForwarded,
 }
@@ -109,7 +125,10 @@ pub enum Condition {
 pub enum Effect {
     Drop,
     /// Sends it to another address and port.
-    ForwardTo { address: IpAddr, port: u16 },
+    ForwardTo {
+        address: IpAddr,
+        port: u16,
+    },
     /// Gives it the address of the link that it leaves by.
     Masquerade,
 }
@@ -137,11 +156,8 @@ impl Socket {
 
     /// Removes a table; one that is gone is fine.
     pub fn remove_table(&mut self, table: &str) -> Result<()> {
-        let parts = vec![
-            batch(BATCH_BEGIN),
-            new_table(table),
-            message(DELETE_TABLE, 0).text(1, table),
-        ];
+        let parts =
+            vec![batch(BATCH_BEGIN), new_table(table), message(DELETE_TABLE, 0).text(1, table)];
         match self.commit(&format!("removing the firewall table {table}"), parts) {
             Err(error) if error.errno() == Some(Errno::NOENT) => Ok(()),
             other => other,
@@ -150,8 +166,8 @@ impl Socket {
 
     /// Whether the table is there.
     pub fn has_table(&mut self, table: &str) -> Result<bool> {
-        let message =
-            Writer::new(SUBSYSTEM | GET_TABLE, REQUEST | ACKNOWLEDGE, &fixed(INET, 0)).text(1, table);
+        let message = Writer::new(SUBSYSTEM | GET_TABLE, REQUEST | ACKNOWLEDGE, &fixed(INET, 0))
+            .text(1, table);
         match self.ask(&format!("looking for the firewall table {table}"), message) {
             Ok(_) => Ok(true),
             Err(Error::Refused { cause: Errno::NOENT, .. }) => Ok(false),

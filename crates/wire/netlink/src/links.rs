@@ -200,7 +200,8 @@ fn read(bytes: &[u8]) -> Result<Link> {
             MASTER => link.master = Some(u32_at(value, 0).map_err(wrong)?),
             INFORMATION => {
                 let inside = attributes(value).map_err(wrong)?;
-                let name = inside.iter().find(|(kind, _)| *kind == KIND).map(|(_, name)| text(name));
+                let name =
+                    inside.iter().find(|(kind, _)| *kind == KIND).map(|(_, name)| text(name));
                 link.kind = name.map(|name| match name.as_str() {
                     "bridge" => LinkKind::Bridge,
                     "veth" => LinkKind::Pair,

@@ -175,11 +175,12 @@ pub fn in_namespace<T: Send>(
 ) -> Result<T> {
     let doing = "entering a network namespace";
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, move || {
-            move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))
-                .map_err(|cause| Error::Refused { doing: doing.to_owned(), cause })?;
-            work()
-        });
+        let thread =
+            std::thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, move || {
+                move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))
+                    .map_err(|cause| Error::Refused { doing: doing.to_owned(), cause })?;
+                work()
+            });
         let thread = thread.map_err(|error| Error::Invalid {
             doing: doing.to_owned(),
             why: format!("no thread: {error}"),

@@ -44,12 +44,8 @@ pub const WEBSOCKET_PROTOCOLS: &[Protocol] = &[
 ];
 
 /// On SPDY, newest first.
-pub const SPDY_PROTOCOLS: &[&str] = &[
-    "v4.channel.k8s.io",
-    "v3.channel.k8s.io",
-    "v2.channel.k8s.io",
-    "channel.k8s.io",
-];
+pub const SPDY_PROTOCOLS: &[&str] =
+    &["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io"];
 
 const fn protocol(
     name: &'static str,
@@ -119,7 +115,11 @@ mod tests {
         for name in ["v4.channel.k8s.io", "v4.base64.channel.k8s.io"] {
             let protocol = agree(&texts(&[name])).unwrap();
             let message = write(protocol, STDERR, b"\xff\x00text");
-            assert_eq!(read(protocol, &message), Some((STDERR, b"\xff\x00text".to_vec())), "{name}");
+            assert_eq!(
+                read(protocol, &message),
+                Some((STDERR, b"\xff\x00text".to_vec())),
+                "{name}"
+            );
         }
         let coded = agree(&texts(&["base64.channel.k8s.io"])).unwrap();
         assert_eq!(read(coded, b"1aGk="), Some((1, b"hi".to_vec())));

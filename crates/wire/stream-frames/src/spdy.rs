@@ -48,17 +48,46 @@ pub enum SpdyError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
     /// A peer opens a stream.
-    Open { stream: u32, headers: Headers, end: bool },
+    Open {
+        stream: u32,
+        headers: Headers,
+        end: bool,
+    },
     /// The answer to that.
-    Accept { stream: u32, headers: Headers, end: bool },
-    Data { stream: u32, bytes: Vec<u8>, end: bool },
-    Reset { stream: u32, status: u32 },
-    Ping { id: u32 },
-    GoAway { last: u32, status: u32 },
-    MoreHeaders { stream: u32, headers: Headers, end: bool },
-    Window { stream: u32, more: u32 },
+    Accept {
+        stream: u32,
+        headers: Headers,
+        end: bool,
+    },
+    Data {
+        stream: u32,
+        bytes: Vec<u8>,
+        end: bool,
+    },
+    Reset {
+        stream: u32,
+        status: u32,
+    },
+    Ping {
+        id: u32,
+    },
+    GoAway {
+        last: u32,
+        status: u32,
+    },
+    MoreHeaders {
+        stream: u32,
+        headers: Headers,
+        end: bool,
+    },
+    Window {
+        stream: u32,
+        more: u32,
+    },
     /// Settings, and kinds that nobody uses.
-    Other { kind: u16 },
+    Other {
+        kind: u16,
+    },
 }
 
 /// From bytes to frames.
@@ -75,11 +104,10 @@ impl Decoder {
     }
 
     /// The next whole frame.
-    pub fn next(&mut self) -> Result<Option<Frame>, SpdyError> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, SpdyError> {
         let Some(header) = self.held.first_chunk::<HEADER>() else { return Ok(None) };
-        let length = usize::from(header[5]) << 16
-            | usize::from(header[6]) << 8
-            | usize::from(header[7]);
+        let length =
+            usize::from(header[5]) << 16 | usize::from(header[6]) << 8 | usize::from(header[7]);
         if length > LARGEST_FRAME {
             return Err(SpdyError::TooLarge(length));
         }

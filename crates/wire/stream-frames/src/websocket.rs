@@ -86,7 +86,7 @@ impl Decoder {
     }
 
     /// The next whole message.
-    pub fn next(&mut self) -> Result<Option<Message>, WebSocketError> {
+    pub fn next_message(&mut self) -> Result<Option<Message>, WebSocketError> {
         while let Some(frame) = self.frame()? {
             if let Some(message) = self.take(frame)? {
                 return Ok(Some(message));
@@ -143,7 +143,8 @@ impl Decoder {
         }
         let Some(whole) = self.held.get(start..start + 4 + length) else { return Ok(None) };
         let (mask, masked) = whole.split_at(4);
-        let payload = masked.iter().zip(mask.iter().cycle()).map(|(byte, key)| byte ^ key).collect();
+        let payload =
+            masked.iter().zip(mask.iter().cycle()).map(|(byte, key)| byte ^ key).collect();
         self.held.drain(..start + 4 + length);
         Ok(Some(Frame { last, kind, payload }))
     }

@@ -86,9 +86,10 @@ pub struct PhaseRecord {
 }
 
 impl Phase {
-    /// Where the script itself does several things, their order is the script's.
+    /// Where the script itself does several things, their order is the script's; and pods that a
+    /// taint sends away at once go in any order.
     fn is_ordered(&self) -> bool {
-        let own = |act: &Act| matches!(act, Act::Speak(_) | Act::Ended(..));
+        let own = |act: &Act| matches!(act, Act::Speak(_) | Act::Ended(..) | Act::Taint(..));
         !self.acts.iter().any(own)
     }
 

@@ -130,6 +130,13 @@ impl Agent {
         Ok(String::from_utf8(output.stdout)?)
     }
 
+    /// What one of our verbs says to people beside its answer: warnings.
+    pub fn warnings(&self, arguments: &[&str]) -> Result<String> {
+        let output = Command::new(&self.program).args(arguments).output()?;
+        ensure!(output.status.success(), "keelson {arguments:?}: {}", output.status);
+        Ok(String::from_utf8(output.stderr)?)
+    }
+
     /// Our agent's pods as a v1 List.
     pub fn pods(&self) -> Result<serde_json::Value> {
         serde_json::from_str(&self.ask(&["ps", "-o", "json"])?).context("keelson ps -o json")
@@ -146,6 +153,11 @@ impl Agent {
     pub fn withdraw(&self, name: &str) -> Result<()> {
         let path = self.manifests.join(format!("{name}.yaml"));
         fs::remove_file(&path).with_context(|| path.display().to_string())
+    }
+
+    /// The program itself, to be started with one of its other verbs.
+    pub fn program(&self) -> &str {
+        &self.program
     }
 
     pub fn withdraw_all(&self) -> Result<()> {

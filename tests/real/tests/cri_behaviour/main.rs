@@ -55,7 +55,8 @@ fn keelson_behaves() -> Result<()> {
 
 /// Runs the table; every case is told, and every one that is not as listed.
 fn run_all(bed: &Bed, socket: &std::path::Path, which: Which) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let wanted = std::env::var("KEELSON_CASE").ok();
     let mut wrong = Vec::new();
     let mut passed = 0;
@@ -79,7 +80,9 @@ fn run_all(bed: &Bed, socket: &std::path::Path, which: Which) -> Result<()> {
                 println!("differs  {} ({took} ms): {error:#}; listed: {reason}", case.name);
                 continue;
             }
-            (Ok(()), Some(_)) => wrong.push(format!("{}: listed as a difference, but is none", case.name)),
+            (Ok(()), Some(_)) => {
+                wrong.push(format!("{}: listed as a difference, but is none", case.name))
+            }
             (Err(error), None) => wrong.push(format!("{}: {error:#}", case.name)),
         }
         let word = if outcome.is_ok() { "passed" } else { "FAILED" };

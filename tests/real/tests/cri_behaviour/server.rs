@@ -22,10 +22,11 @@ pub(crate) struct Programs {
 pub(crate) fn build() -> Result<Programs> {
     let keelson = programs::build("keelson", "keelson")?;
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-    let folder = keelson.ancestors().nth(2).context("the binary is in no target folder")?;
+    let folder =
+        keelson.ancestors().nth(2).context("the binary is in no target folder")?.to_owned();
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--package", "pod-supervisor", "--bin", "keelson-pod"]);
-    cargo.args(["--no-default-features", "--target", &target, "--target-dir"]).arg(folder);
+    cargo.args(["--no-default-features", "--target", &target, "--target-dir"]).arg(&folder);
     let status = cargo.status().context("run cargo")?;
     ensure!(status.success(), "cargo could not build the supervisor: {status}");
     Ok(Programs { keelson, supervisor: folder.join(target).join("debug/keelson-pod") })

@@ -122,7 +122,8 @@ impl Cri {
 
     /// Everything that the case left is removed; it may have failed half-way.
     pub(crate) async fn clean(&self) {
-        let Ok(list) = self.rt().list_pod_sandbox(v1::ListPodSandboxRequest::default()).await else {
+        let Ok(list) = self.rt().list_pod_sandbox(v1::ListPodSandboxRequest::default()).await
+        else {
             return;
         };
         for sandbox in list.into_inner().items {
@@ -175,10 +176,8 @@ impl Cri {
     }
 
     pub(crate) async fn run(&self, pod: &v1::PodSandboxConfig) -> Result<String> {
-        let request = v1::RunPodSandboxRequest {
-            config: Some(pod.clone()),
-            runtime_handler: String::new(),
-        };
+        let request =
+            v1::RunPodSandboxRequest { config: Some(pod.clone()), runtime_handler: String::new() };
         let answer = self.rt().run_pod_sandbox(request).await.context("RunPodSandbox")?;
         Ok(answer.into_inner().pod_sandbox_id)
     }
@@ -323,11 +322,8 @@ impl Cri {
         command: &[&str],
         timeout: i64,
     ) -> Result<v1::ExecSyncResponse, Status> {
-        let request = v1::ExecSyncRequest {
-            container_id: id.to_owned(),
-            cmd: texts(command),
-            timeout,
-        };
+        let request =
+            v1::ExecSyncRequest { container_id: id.to_owned(), cmd: texts(command), timeout };
         Ok(self.rt().exec_sync(request).await?.into_inner())
     }
 }

@@ -1,7 +1,15 @@
-//! The agent as a black box beside containerd and the reference kubelet: killed, adopted from,
-//! adopted by, and left without a runtime.
+//! The agent as a black box beside containerd and the reference kubelet: what it runs and how, and
+//! what becomes of pods when it is killed, adopted from, adopted by, or left without a runtime.
 
 mod adoption;
+mod clean_up;
+mod desk;
 mod kills;
+mod life;
 mod node;
+mod probes;
+mod resources;
 mod runtime_restarts;
+mod sources;
+mod volumes;
+mod world;

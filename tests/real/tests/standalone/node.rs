@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use node_testkit::bed::Bed;
 use node_testkit::start::{Containerd, ContainerdOptions};
 use node_testkit::{images, programs};
-use real_tests::standalone::agent::Kind;
+use real_tests::standalone::agent::{Agent, Home, Kind};
 use real_tests::standalone::runtime::{Runtime, Seen};
+use serde_json::Value;
 
 /// The images must be made before the bed begins: it has no way to what they are made from.
 pub(crate) fn archives() -> Result<Vec<PathBuf>> {
@@ -84,4 +85,158 @@ pub(crate) fn status(pods: &serde_json::Value, name: &str) -> Result<serde_json:
     let items = pods["items"].as_array().context("items")?;
     let found = items.iter().find(|pod| pod["metadata"]["name"] == name);
     Ok(found.with_context(|| format!("no pod {name} in {pods}"))?["status"].clone())
+}
+
+/// A standalone node of one test: containerd, the agent, and how it was started.
+pub(crate) struct Node<'a> {
+    pub(crate) bed: &'a Bed,
+    pub(crate) containerd: Containerd,
+    pub(crate) runtime: Runtime,
+    pub(crate) home: Home,
+    pub(crate) agent: Agent,
+    kind: Kind,
+}
+
+impl<'a> Node<'a> {
+    pub(crate) fn start(
+        bed: &'a Bed,
+        kind: &Kind,
+        archives: &[PathBuf],
+        configuration: &str,
+    ) -> Result<Self> {
+        let (containerd, runtime) = containerd(bed, archives)?;
+        let home = Home::new(bed, "own", &containerd.endpoint())?.with(configuration);
+        let agent = Agent::start(bed, kind, &home)?;
+        Ok(Self { bed, containerd, runtime, home, agent, kind: kind.clone() })
+    }
+
+    /// Kills the agent, does something without it, and starts the next one.
+    pub(crate) fn restart_agent(self, meanwhile: impl FnOnce(&Home) -> Result<()>) -> Result<Self> {
+        let Self { bed, containerd, runtime, home, agent, kind } = self;
+        agent.end()?;
+        meanwhile(&home)?;
+        let agent = Agent::start(bed, &kind, &home)?;
+        Ok(Self { bed, containerd, runtime, home, agent, kind })
+    }
+
+    pub(crate) fn place(&self, name: &str, spec: &str) -> Result<()> {
+        self.agent.place(name, &manifest(name, spec))
+    }
+
+    /// The whole pod of that manifest, if the agent has it.
+    pub(crate) fn pod(&self, name: &str) -> Result<Option<Value>> {
+        let pods = self.agent.pods()?;
+        let items = pods["items"].as_array().context("items")?;
+        let full = format!("{name}-node");
+        Ok(items.iter().find(|pod| pod["metadata"]["name"] == *full).cloned())
+    }
+
+    /// Waits until something of a pod holds; answers with the pod.
+    pub(crate) fn until(
+        &self,
+        what: &str,
+        name: &str,
+        holds: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let begun = Instant::now();
+        let mut last = None;
+        while begun.elapsed() < PATIENCE {
+            last = self.pod(name)?;
+            match last {
+                Some(pod) if holds(&pod) => return Ok(pod),
+                _ => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+        let explained = self.agent.ask(&["explain", name]).unwrap_or_else(|error| error.to_string());
+        bail!("{name}: {what}: not within {PATIENCE:?}\n{explained}\n{last:#?}")
+    }
+
+    pub(crate) fn until_ready(&self, name: &str) -> Result<Value> {
+        self.until("ready", name, is_ready)
+    }
+
+    pub(crate) fn until_phase(&self, name: &str, phase: &str) -> Result<Value> {
+        self.until(phase, name, |pod| pod["status"]["phase"] == phase)
+    }
+
+    /// Waits until the agent has no such pod any more.
+    pub(crate) fn until_gone(&self, name: &str) -> Result<()> {
+        wait_for(&format!("{name} is gone"), PATIENCE, || Ok(self.pod(name)?.is_none()))
+    }
+
+    /// What `explain` says, once it says this.
+    pub(crate) fn until_explained(&self, name: &str, words: &str) -> Result<String> {
+        let mut last = String::new();
+        let told = wait_for(&format!("explain {name} says {words:?}"), PATIENCE, || {
+            last = self.agent.ask(&["explain", name]).unwrap_or_default();
+            Ok(last.contains(words))
+        });
+        told.with_context(|| format!("it says: {last}"))?;
+        Ok(last)
+    }
+
+    /// Runs a shell script in a pod's container and answers with its output.
+    pub(crate) fn shell(&self, pod: &Value, container: &str, script: &str) -> Result<String> {
+        let id = container_id(pod, container)?;
+        let endpoint = self.containerd.endpoint();
+        let mut words = vec!["cri-client", "--runtime-endpoint", endpoint.as_str(), "exec"];
+        words.extend([id.as_str(), "sh", "-c", script]);
+        self.agent.ask(&words)
+    }
+
+    /// Ends the agent and removes what is left in the runtime.
+    pub(crate) fn end(self) -> Result<()> {
+        self.agent.end()?;
+        self.runtime.remove_all()
+    }
+}
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A pod from the lines of its specification, in which `BUSYBOX` stands for the image.
+pub(crate) fn manifest(name: &str, spec: &str) -> String {
+    let spec = spec.trim_matches('\n').replace("BUSYBOX", images::BUSYBOX);
+    format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n{spec}\n")
+}
+
+pub(crate) fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "True")
+}
+
+/// The status of one container, init containers included.
+pub(crate) fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
+    let lists = ["initContainerStatuses", "containerStatuses"];
+    let all = lists.iter().filter_map(|list| pod["status"][*list].as_array()).flatten();
+    all.into_iter().find(|status| status["name"] == name).unwrap_or(&Value::Null)
+}
+
+/// Without the runtime's name before it.
+pub(crate) fn container_id(pod: &Value, name: &str) -> Result<String> {
+    let id = container(pod, name)["containerID"].as_str();
+    let id = id.and_then(|id| id.split("//").nth(1));
+    Ok(id.with_context(|| format!("no container id of {name} in {pod:#}"))?.to_owned())
+}
+
+pub(crate) fn restarts(pod: &Value, name: &str) -> u64 {
+    container(pod, name)["restartCount"].as_u64().unwrap_or_default()
+}
+
+pub(crate) fn uid(pod: &Value) -> Result<String> {
+    Ok(pod["metadata"]["uid"].as_str().context("a uid")?.to_owned())
+}
+
+/// What one of our verbs says when it refuses.
+pub(crate) fn refused(agent: &Agent, arguments: &[&str]) -> Result<String> {
+    match agent.ask(arguments) {
+        Ok(said) => bail!("keelson {arguments:?} did not refuse: {said}"),
+        Err(error) => Ok(error.to_string()),
+    }
+}
+
+/// Whether a text has every one of these words.
+pub(crate) fn ensure_has(text: &str, words: &[&str]) -> Result<()> {
+    let missing: Vec<&&str> = words.iter().filter(|word| !text.contains(**word)).collect();
+    ensure!(missing.is_empty(), "{missing:?} not in:\n{text}");
+    Ok(())
 }

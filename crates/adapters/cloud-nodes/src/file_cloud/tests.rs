@@ -1,3 +1,5 @@
+//! A cloud in a file: read, changed, broken, too large.
+
 use super::*;
 
 const HEAD: &str = "apiVersion: keelson/v1\nkind: MachineList\n";

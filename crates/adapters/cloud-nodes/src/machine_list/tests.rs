@@ -1,3 +1,5 @@
+//! Lists of machines as a cloud writes them, and what is wrong with them.
+
 use super::*;
 
 fn origin() -> Origin {

@@ -1,3 +1,5 @@
+//! A cloud behind a program: answers, failures, hanging, floods.
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;

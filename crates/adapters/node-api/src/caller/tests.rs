@@ -1,3 +1,5 @@
+//! Who calls, by certificate and by token.
+
 use super::*;
 use rcgen::{CertificateParams, DnType, KeyPair};
 

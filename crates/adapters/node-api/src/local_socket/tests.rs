@@ -1,3 +1,5 @@
+//! The local socket: who may ask, and what is answered.
+
 use super::*;
 use ports::PortFuture;
 

@@ -1,3 +1,5 @@
+//! The port with TLS: what is open to all, what needs leave.
+
 use super::*;
 use crate::review::ReviewTimes;
 use crate::serving_certificate::CertificateSource;

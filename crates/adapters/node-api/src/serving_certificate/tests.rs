@@ -1,3 +1,5 @@
+//! Certificates given, made and kept.
+
 use super::*;
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -39,11 +39,7 @@ pub enum FlagValue {
 }
 
 /// Reads one use of a flag on top of its earlier uses. The error says what was expected.
-pub fn absorb(
-    kind: Kind,
-    earlier: Option<FlagValue>,
-    text: &str,
-) -> Result<FlagValue, String> {
+pub fn absorb(kind: Kind, earlier: Option<FlagValue>, text: &str) -> Result<FlagValue, String> {
     match kind {
         Kind::Bool | Kind::Version => parse_bool(text).map(FlagValue::Bool),
         Kind::Int32 => {

@@ -40,7 +40,8 @@ pub(super) fn parse_integer(text: &str, smallest: i64, largest: i64) -> Result<i
 pub(super) fn parse_float(text: &str) -> Result<f64, String> {
     let expected = || "expected a number, such as 0.1".to_owned();
     // Rust also reads words such as "inf" and "nan".
-    let plain = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
+    let plain =
+        text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
     match text.parse::<f64>() {
         Ok(number) if plain && number.is_finite() => Ok(number),
         _ => Err(expected()),

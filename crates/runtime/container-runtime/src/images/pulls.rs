@@ -98,7 +98,10 @@ impl Puller {
     /// Pulls, or waits for the same pull. Gives the image's id.
     pub async fn pull(&self, store: &Arc<Store>, request: PullRequest) -> Result<String> {
         let name = Reference::parse(&request.image).map_err(|error| {
-            Failure::invalid(format!("failed to parse image reference {:?}: {error}", request.image))
+            Failure::invalid(format!(
+                "failed to parse image reference {:?}: {error}",
+                request.image
+            ))
         })?;
         let credentials = credentials(request.auth.as_ref(), name.registry())?;
         let mut outcome = self.join(store, (name, credentials));
@@ -230,8 +233,6 @@ fn credentials(auth: Option<&v1::AuthConfig>, registry: &str) -> Result<Credenti
 fn is_for(server: &str, registry: &str) -> bool {
     let host = server.split_once("://").map_or(server, |(_, rest)| rest);
     let host = host.split('/').next().unwrap_or_default();
-    let hub = |host: &str| {
-        matches!(host, "docker.io" | "index.docker.io" | "registry-1.docker.io")
-    };
+    let hub = |host: &str| matches!(host, "docker.io" | "index.docker.io" | "registry-1.docker.io");
     host == registry || (hub(host) && hub(registry))
 }

@@ -1,6 +1,6 @@
 //! The small decisions; the calls themselves are tried on the real server.
 
-use super::*;
+use super::views::user_of;
 
 #[test]
 fn the_user_of_an_image_is_a_number_or_a_name() {

@@ -24,7 +24,7 @@ pub(super) fn image(store: &Store, record: &ImageRecord) -> Result<v1::Image> {
 }
 
 /// What an image wants to run as: a number, or else a name.
-pub(crate) fn user_of(user: &str) -> (Option<i64>, String) {
+pub(super) fn user_of(user: &str) -> (Option<i64>, String) {
     let user = user.split(':').next().unwrap_or_default();
     match user.parse::<i64>() {
         Ok(uid) => (Some(uid), String::new()),

@@ -28,7 +28,9 @@ impl FromStr for Subnet {
         let prefix: u8 = prefix.parse().map_err(|_| wrong())?;
         let (bits, most) = if address.is_ipv4() { (32, 30) } else { (128, 126) };
         if prefix > most {
-            return Err(format!("{text:?} has no room for pods; expected a prefix of {most} or less"));
+            return Err(format!(
+                "{text:?} has no room for pods; expected a prefix of {most} or less"
+            ));
         }
         let subnet = Self { network: address, prefix };
         let network = subnet.at(0);

@@ -61,7 +61,7 @@ pub(crate) struct Member {
 }
 
 #[derive(Debug)]
-pub struct BuiltIn {
+pub(crate) struct BuiltIn {
     settings: BuiltInSettings,
     members: Mutex<Members>,
 }
@@ -73,7 +73,7 @@ struct Members {
 }
 
 impl BuiltIn {
-    pub fn new(settings: BuiltInSettings) -> Result<Self> {
+    pub(crate) fn new(settings: BuiltInSettings) -> Result<Self> {
         if settings.subnets.is_empty() {
             return Err(Failure::invalid("the built-in network has no range of addresses"));
         }
@@ -261,9 +261,10 @@ pub(crate) fn host_ports(pod: &PodNetwork) -> Result<Vec<HostPort>> {
         .map(|mapping| {
             let host_address = match mapping.host_ip.as_str() {
                 "" | "0.0.0.0" | "::" => None,
-                text => Some(text.parse().map_err(|_| {
-                    Failure::invalid(format!("host_ip {text:?} is no address"))
-                })?),
+                text => Some(
+                    text.parse()
+                        .map_err(|_| Failure::invalid(format!("host_ip {text:?} is no address")))?,
+                ),
             };
             Ok(HostPort {
                 transport: match mapping.protocol() {

@@ -49,12 +49,12 @@ impl Default for CniSettings {
 }
 
 #[derive(Debug)]
-pub struct Cni {
+pub(crate) struct Cni {
     settings: CniSettings,
 }
 
 impl Cni {
-    pub fn new(settings: CniSettings) -> Self {
+    pub(crate) fn new(settings: CniSettings) -> Self {
         Self { settings }
     }
 

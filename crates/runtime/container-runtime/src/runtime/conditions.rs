@@ -41,11 +41,14 @@ impl Runtime {
                 user_namespaces: true,
             }),
         };
-        let names = ["", "keelson"].into_iter().chain(self.settings.handlers.iter().map(String::as_str));
+        let names =
+            ["", "keelson"].into_iter().chain(self.settings.handlers.iter().map(String::as_str));
         let mut runtime_handlers: Vec<_> = names.map(handler).collect();
         runtime_handlers.sort_by(|one, other| one.name.cmp(&other.name));
         v1::StatusResponse {
-            status: Some(v1::RuntimeStatus { conditions: vec![condition("RuntimeReady"), network] }),
+            status: Some(v1::RuntimeStatus {
+                conditions: vec![condition("RuntimeReady"), network],
+            }),
             info: if verbose { self.info() } else { BTreeMap::new() },
             runtime_handlers,
             features: Some(v1::RuntimeFeatures {

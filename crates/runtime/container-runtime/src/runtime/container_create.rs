@@ -28,7 +28,7 @@ pub(super) const SPECIFICATION: &str = "specification";
 impl Runtime {
     pub async fn create_container(&self, request: v1::CreateContainerRequest) -> Result<String> {
         let runtime = self.clone();
-        self.to_its_end(async move { runtime.create(request).await }).await
+        self.to_its_end(async move { Box::pin(runtime.create(request)).await }).await
     }
 
     async fn create(&self, request: v1::CreateContainerRequest) -> Result<String> {
@@ -71,7 +71,8 @@ impl Runtime {
         };
         record.image_id = image.id.to_string();
         record.log_path = log_path(&sandbox_config, &config);
-        record.stop_signal = signals::of_stop(config.stop_signal(), &image_config.config.stop_signal);
+        record.stop_signal =
+            signals::of_stop(config.stop_signal(), &image_config.config.stop_signal);
         record.resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
         let container = match self.book.add_container(record).await {
             Ok(container) => container,
@@ -94,11 +95,8 @@ impl Runtime {
 
     async fn image_of(&self, config: &v1::ContainerConfig) -> Result<(ImageRecord, ImageConfig)> {
         let name = config.image.as_ref().map(|image| image.image.clone()).unwrap_or_default();
-        let image = self
-            .images
-            .resolve(&name)
-            .await
-            .doing(format!("failed to resolve image {name:?}"))?;
+        let image =
+            self.images.resolve(&name).await.doing(format!("failed to resolve image {name:?}"))?;
         let record = image.clone();
         let config = self.images.with_store(move |store| Ok(store.image_config(&record)?)).await?;
         Ok((image, config))

@@ -47,23 +47,24 @@ impl Runtime {
             .container(id)
             .doing(format!("an error occurred when try to find container {id:?}"))?;
         let runtime = self.clone();
-        self.to_its_end(async move { runtime.start(&container).await }).await
+        self.to_its_end(async move { Box::pin(runtime.start(&container)).await }).await
     }
 
     async fn start(&self, container: &Arc<Container>) -> Result<()> {
-        let busy = begin(container, Activity::Starting, |activity, stage| match (activity, stage) {
-            (Activity::Starting, _) => {
-                Err(Failure::plain("container is already in starting state"))
-            }
-            (Activity::Removing, _) => {
-                Err(Failure::plain("container is in removing state, can't be started"))
-            }
-            (_, ContainerStage::Created) => Ok(()),
-            (_, stage) => {
-                Err(Failure::plain(format!("container is in {} state", state_name(stage))))
-            }
-        })
-        .doing(format!("failed to set starting state for container {:?}", container.id))?;
+        let busy =
+            begin(container, Activity::Starting, |activity, stage| match (activity, stage) {
+                (Activity::Starting, _) => {
+                    Err(Failure::plain("container is already in starting state"))
+                }
+                (Activity::Removing, _) => {
+                    Err(Failure::plain("container is in removing state, can't be started"))
+                }
+                (_, ContainerStage::Created) => Ok(()),
+                (_, stage) => {
+                    Err(Failure::plain(format!("container is in {} state", state_name(stage))))
+                }
+            })
+            .doing(format!("failed to set starting state for container {:?}", container.id))?;
         let outcome = self.start_now(container).await;
         if let Err(failure) = &outcome {
             let message = failure.text.clone();
@@ -90,7 +91,10 @@ impl Runtime {
             .sandbox(&container.sandbox_id)
             .doing(format!("sandbox {:?} not found", container.sandbox_id))?;
         if sandbox.record().stage() != SandboxStage::Ready {
-            return Err(Failure::plain(format!("sandbox container {:?} is not running", sandbox.id)));
+            return Err(Failure::plain(format!(
+                "sandbox container {:?} is not running",
+                sandbox.id
+            )));
         }
         self.check_target(&container.record())?;
         let supervisor = sandbox.reachable()?;
@@ -150,7 +154,8 @@ impl Runtime {
             return Ok(());
         }
         let wrong = |why: String| Failure::plain(format!("invalid target container: {why}"));
-        let target = self.book.container(&options.target_id).map_err(|failure| wrong(failure.text))?;
+        let target =
+            self.book.container(&options.target_id).map_err(|failure| wrong(failure.text))?;
         if target.sandbox_id != record.sandbox_id {
             return Err(wrong(format!("{:?} is in another sandbox", target.id)));
         }
@@ -165,7 +170,7 @@ impl Runtime {
     pub async fn stop_container(&self, id: &str, timeout: i64) -> Result<()> {
         let Some(container) = known(self.book.container(id))? else { return Ok(()) };
         let runtime = self.clone();
-        self.to_its_end(async move { runtime.stop(&container, timeout).await }).await
+        self.to_its_end(async move { Box::pin(runtime.stop(&container, timeout)).await }).await
     }
 
     pub(super) async fn stop(&self, container: &Arc<Container>, timeout: i64) -> Result<()> {
@@ -235,26 +240,27 @@ impl Runtime {
     pub async fn remove_container(&self, id: &str) -> Result<()> {
         let Some(container) = known(self.book.container(id))? else { return Ok(()) };
         let runtime = self.clone();
-        self.to_its_end(async move { runtime.remove(&container).await }).await
+        self.to_its_end(async move { Box::pin(runtime.remove(&container)).await }).await
     }
 
     pub(super) async fn remove(&self, container: &Arc<Container>) -> Result<()> {
         self.stop(container, 0)
             .await
             .doing(format!("failed to forcibly stop container {:?}", container.id))?;
-        let busy = begin(container, Activity::Removing, |activity, stage| match (activity, stage) {
-            (Activity::Starting, _) => {
-                Err(Failure::plain("container is in starting state, can't be removed"))
-            }
-            (Activity::Removing, _) => {
-                Err(Failure::plain("container is already in removing state"))
-            }
-            (_, ContainerStage::Started) => {
-                Err(Failure::plain("container is still running, to stop first"))
-            }
-            _ => Ok(()),
-        })
-        .doing(format!("failed to set removing state for container {:?}", container.id))?;
+        let busy =
+            begin(container, Activity::Removing, |activity, stage| match (activity, stage) {
+                (Activity::Starting, _) => {
+                    Err(Failure::plain("container is in starting state, can't be removed"))
+                }
+                (Activity::Removing, _) => {
+                    Err(Failure::plain("container is already in removing state"))
+                }
+                (_, ContainerStage::Started) => {
+                    Err(Failure::plain("container is still running, to stop first"))
+                }
+                _ => Ok(()),
+            })
+            .doing(format!("failed to set removing state for container {:?}", container.id))?;
         self.book
             .change_container(container, |record| {
                 // A kill from here on is finished by the next start.

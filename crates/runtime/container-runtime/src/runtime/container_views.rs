@@ -24,9 +24,7 @@ pub(super) fn state_of(record: &ContainerRecord) -> v1::ContainerState {
         ContainerStage::Started => v1::ContainerState::ContainerRunning,
         ContainerStage::Exited => v1::ContainerState::ContainerExited,
         // Being removed: what it was before.
-        ContainerStage::Removing if record.finished_at == 0 => {
-            v1::ContainerState::ContainerCreated
-        }
+        ContainerStage::Removing if record.finished_at == 0 => v1::ContainerState::ContainerCreated,
         ContainerStage::Removing => v1::ContainerState::ContainerExited,
         ContainerStage::Unknown => v1::ContainerState::ContainerUnknown,
     }
@@ -100,10 +98,8 @@ impl Runtime {
             (_, reason, _) => reason.to_owned(),
         };
         let config = record.config.unwrap_or_default();
-        let shown = image.and_then(short_name).map(|image| v1::ImageSpec {
-            image,
-            ..Default::default()
-        });
+        let shown =
+            image.and_then(short_name).map(|image| v1::ImageSpec { image, ..Default::default() });
         let reference = image.and_then(|image| image.digests.first().cloned());
         v1::ContainerStatus {
             id: record.id,

@@ -130,10 +130,7 @@ impl Runtime {
             .doing("failed to exec in container")
     }
 
-    async fn exec_and_collect(
-        &self,
-        request: v1::ExecSyncRequest,
-    ) -> Result<v1::ExecSyncResponse> {
+    async fn exec_and_collect(&self, request: v1::ExecSyncRequest) -> Result<v1::ExecSyncResponse> {
         let running = self.running(&request.container_id)?;
         let process = self.exec_process(&running.container.id, request.cmd, false).await?;
         let exec = identity::fresh()?;
@@ -166,11 +163,8 @@ impl Runtime {
             over_sender.send_replace(true);
             exit
         };
-        let (exit, stdout, stderr) = tokio::join!(
-            ending,
-            collect(output, over.clone()),
-            collect(errors, over)
-        );
+        let (exit, stdout, stderr) =
+            tokio::join!(ending, collect(output, over.clone()), collect(errors, over));
         guard.disarm();
         let exit = exit.map_err(|_| {
             Failure::new(Code::Unavailable, "the pod's supervisor ended before the command")

@@ -108,8 +108,7 @@ fn resolver(dns: &v1::DnsConfig) -> Result<String> {
 /// Unmounts everything at and below a folder of ours, then removes it.
 pub(super) fn remove_with_mounts(path: &Path) -> Result<()> {
     let table = fs::read_to_string("/proc/self/mountinfo").doing("reading the mount table")?;
-    let mut places: Vec<&str> =
-        table.lines().filter_map(|line| line.split(' ').nth(4)).collect();
+    let mut places: Vec<&str> = table.lines().filter_map(|line| line.split(' ').nth(4)).collect();
     // The innermost first.
     places.sort_by_key(|place| std::cmp::Reverse(place.len()));
     for place in places.into_iter().map(Path::new).filter(|place| place.starts_with(path)) {
@@ -135,7 +134,8 @@ mod tests {
             searches: texts(&["a.svc", "svc"]),
             options: texts(&["ndots:5"]),
         };
-        let expected = "search a.svc svc\nnameserver 10.0.0.10\nnameserver 10.0.0.11\noptions ndots:5\n";
+        let expected =
+            "search a.svc svc\nnameserver 10.0.0.10\nnameserver 10.0.0.11\noptions ndots:5\n";
         assert_eq!(resolver(&dns).unwrap(), expected);
         let odd = v1::DnsConfig { servers: texts(&["1.1.1.1\nx"]), ..Default::default() };
         assert!(resolver(&odd).is_err());

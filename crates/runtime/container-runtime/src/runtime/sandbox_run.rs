@@ -23,7 +23,7 @@ use crate::specification::pod_spec;
 impl Runtime {
     pub async fn run_pod_sandbox(&self, request: v1::RunPodSandboxRequest) -> Result<String> {
         let runtime = self.clone();
-        self.to_its_end(async move { runtime.run_sandbox(request).await }).await
+        self.to_its_end(async move { Box::pin(runtime.run_sandbox(request)).await }).await
     }
 
     async fn run_sandbox(&self, request: v1::RunPodSandboxRequest) -> Result<String> {
@@ -32,9 +32,8 @@ impl Runtime {
             return Err(Failure::plain("sandbox config must include metadata"));
         }
         let id = identity::fresh()?;
-        self.check_handler(&request.runtime_handler).doing(format!(
-            "unable to get OCI runtime for sandbox {id:?}"
-        ))?;
+        self.check_handler(&request.runtime_handler)
+            .doing(format!("unable to get OCI runtime for sandbox {id:?}"))?;
         let record = SandboxRecord {
             id: id.clone(),
             config: Some(config),
@@ -85,9 +84,11 @@ impl Runtime {
         let spec = pod_spec(id, &config, &pin)?;
         let with_network = !spec.network_pin.is_empty();
         if with_network {
-            let plan = self.network.plan(&pod).await.doing(format!(
-                "failed to setup network for sandbox {id:?}"
-            ))?;
+            let plan = self
+                .network
+                .plan(&pod)
+                .await
+                .doing(format!("failed to setup network for sandbox {id:?}"))?;
             self.book.change_sandbox(sandbox, |record| record.network = Some(plan)).await?;
         }
         self.make_pod_files(id, &config).await?;

@@ -15,14 +15,14 @@ impl Runtime {
     pub async fn stop_pod_sandbox(&self, id: &str) -> Result<()> {
         let Some(sandbox) = known(self.book.sandbox(id))? else { return Ok(()) };
         let runtime = self.clone();
-        self.to_its_end(async move { runtime.stop_sandbox(&sandbox).await }).await
+        self.to_its_end(async move { Box::pin(runtime.stop_sandbox(&sandbox)).await }).await
     }
 
     /// Stops and removes a pod with its containers. An unknown id is fine.
     pub async fn remove_pod_sandbox(&self, id: &str) -> Result<()> {
         let Some(sandbox) = known(self.book.sandbox(id))? else { return Ok(()) };
         let runtime = self.clone();
-        self.to_its_end(async move { runtime.remove_sandbox(&sandbox).await }).await
+        self.to_its_end(async move { Box::pin(runtime.remove_sandbox(&sandbox)).await }).await
     }
 
     async fn stop_sandbox(&self, sandbox: &Arc<Sandbox>) -> Result<()> {

@@ -64,9 +64,7 @@ impl Runtime {
             state,
             created_at: record.created_at,
             network: Some(network),
-            linux: Some(v1::LinuxPodSandboxStatus {
-                namespaces: Some(v1::Namespace { options }),
-            }),
+            linux: Some(v1::LinuxPodSandboxStatus { namespaces: Some(v1::Namespace { options }) }),
             labels: config.labels,
             annotations: config.annotations,
             runtime_handler: record.runtime_handler,
@@ -95,8 +93,7 @@ fn sandbox_info(sandbox: &Sandbox) -> BTreeMap<String, String> {
     let record = sandbox.record();
     let pid = sandbox.supervisor().map_or(0, |supervisor| supervisor.pid);
     let network = record.network.clone().unwrap_or_default();
-    let result: serde_json::Value =
-        serde_json::from_slice(&network.cni_result).unwrap_or_default();
+    let result: serde_json::Value = serde_json::from_slice(&network.cni_result).unwrap_or_default();
     let text = json!({
         "pid": pid,
         "processStatus": if pid == 0 { "deleted" } else { "running" },

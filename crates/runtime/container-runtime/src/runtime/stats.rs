@@ -132,9 +132,8 @@ impl Runtime {
             let labels = record.config.as_ref().map(|config| &config.labels);
             let wanted = (id.is_empty() || container.id == id)
                 && (sandbox.is_empty() || container.sandbox_id == sandbox)
-                && labels.is_none_or(|labels| {
-                    filters::labels_match(labels, &filter.label_selector)
-                });
+                && labels
+                    .is_none_or(|labels| filters::labels_match(labels, &filter.label_selector));
             if wanted && state_of(&record) == v1::ContainerState::ContainerRunning {
                 // One that ends just now is left out.
                 all.extend(self.stats_of(&container).await.ok());
@@ -225,9 +224,8 @@ impl Runtime {
             let record = sandbox.record();
             let labels = record.config.as_ref().map(|config| &config.labels);
             let wanted = (id.is_empty() || sandbox.id == id)
-                && labels.is_none_or(|labels| {
-                    filters::labels_match(labels, &filter.label_selector)
-                });
+                && labels
+                    .is_none_or(|labels| filters::labels_match(labels, &filter.label_selector));
             if wanted && record.stage() == SandboxStage::Ready {
                 all.extend(self.stats_of_pod(&sandbox).await.ok());
             }
@@ -245,11 +243,7 @@ impl Runtime {
         }
         let config = record.config.clone().unwrap_or_default();
         let parent = config.linux.as_ref().map(|linux| linux.cgroup_parent.clone());
-        let group = match parent.filter(|parent| !parent.is_empty()) {
-            Some(parent) => Some(parent),
-            None => None,
-        };
-        let stats = match group {
+        let stats = match parent.filter(|parent| !parent.is_empty()) {
             Some(path) => self.group_stats(&path).await.unwrap_or_default(),
             None => Stats::default(),
         };

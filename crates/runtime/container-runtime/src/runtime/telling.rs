@@ -46,10 +46,8 @@ impl Runtime {
         let changed = self
             .book
             .change_container(&container, |record| {
-                let over = matches!(
-                    record.stage(),
-                    ContainerStage::Exited | ContainerStage::Removing
-                );
+                let over =
+                    matches!(record.stage(), ContainerStage::Exited | ContainerStage::Removing);
                 if !over {
                     record.started_at = pick(record.started_at, state.started_at);
                     record.finished_at = pick(exit.finished_at, nanoseconds());
@@ -92,9 +90,7 @@ impl Runtime {
                 _ => self.lost(&container).await?,
             }
         }
-        self.book
-            .change_sandbox(sandbox, |record| record.set_stage(SandboxStage::Stopped))
-            .await?;
+        self.book.change_sandbox(sandbox, |record| record.set_stage(SandboxStage::Stopped)).await?;
         self.tell(&sandbox.id, &sandbox.id, Kind::ContainerStoppedEvent);
         Ok(())
     }
@@ -133,7 +129,8 @@ impl Runtime {
                     record.finished_at = nanoseconds();
                     record.exit_code = UNKNOWN_EXIT;
                     record.reason = "Unknown".to_owned();
-                    record.message = "the pod's supervisor ended; the exit code is not known".into();
+                    record.message =
+                        "the pod's supervisor ended; the exit code is not known".into();
                 }
                 running
             })

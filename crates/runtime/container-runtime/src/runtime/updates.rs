@@ -20,11 +20,12 @@ impl Runtime {
         request: v1::UpdateContainerResourcesRequest,
     ) -> Result<()> {
         let runtime = self.clone();
-        self.to_its_end(async move { runtime.update(request).await }).await
+        self.to_its_end(async move { Box::pin(runtime.update(request)).await }).await
     }
 
     async fn update(&self, request: v1::UpdateContainerResourcesRequest) -> Result<()> {
-        let container = self.book.container(&request.container_id).doing("failed to find container")?;
+        let container =
+            self.book.container(&request.container_id).doing("failed to find container")?;
         let record = container.record();
         if record.stage() == ContainerStage::Removing {
             return Err(Failure::plain(format!(
@@ -35,9 +36,7 @@ impl Runtime {
         let Some(update) = request.linux else { return Ok(()) };
         let limits = resources::limits(&update, self.machine.abilities);
         if state_of(&record) == v1::ContainerState::ContainerRunning {
-            self.apply(&record.cgroup, limits.clone())
-                .await
-                .doing("failed to update resources")?;
+            self.apply(&record.cgroup, limits.clone()).await.doing("failed to update resources")?;
         }
         let merged = resources::merged(record.resources.as_ref(), &update);
         let all = resources::limits(&merged, self.machine.abilities);
@@ -59,10 +58,8 @@ impl Runtime {
 
     /// Writes limits to a group.
     async fn apply(&self, path: &str, limits: LimitsSpec) -> Result<()> {
-        let group = self
-            .hierarchy
-            .group(path)
-            .map_err(|error| Failure::plain(error.to_string()))?;
+        let group =
+            self.hierarchy.group(path).map_err(|error| Failure::plain(error.to_string()))?;
         blocking(move || {
             group.apply(&limits.to_limits()).map_err(|error| Failure::plain(error.to_string()))
         })
@@ -74,10 +71,7 @@ impl Runtime {
         &self,
         request: v1::UpdatePodSandboxResourcesRequest,
     ) -> Result<()> {
-        let sandbox = self
-            .book
-            .sandbox(&request.pod_sandbox_id)
-            .doing("failed to find sandbox")?;
+        let sandbox = self.book.sandbox(&request.pod_sandbox_id).doing("failed to find sandbox")?;
         let _turn = sandbox.turn.lock().await;
         if sandbox.record().stage() != SandboxStage::Ready {
             return Err(Failure::plain(format!("sandbox {:?} is not ready", sandbox.id)));

@@ -121,9 +121,8 @@ pub(super) fn of(security: &v1::LinuxContainerSecurityContext, all: u64) -> Resu
 fn bits<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<u64> {
     let mut set = 0;
     for name in names {
-        set |= bit(name).ok_or_else(|| {
-            Failure::plain(format!("unknown capability to {what}: {name:?}"))
-        })?;
+        set |= bit(name)
+            .ok_or_else(|| Failure::plain(format!("unknown capability to {what}: {name:?}")))?;
     }
     Ok(set)
 }

@@ -15,7 +15,8 @@ use crate::failure::{Doing as _, Failure, Result};
 /// A folder of devices may hold this many; more is no folder of devices.
 const MOST: usize = 4096;
 /// Never copied from the host: they are the container's own.
-const OWN: &[&str] = &["pts", "shm", "fd", "mqueue", "console", ".lxc", ".lxd-mounts", ".udev"];
+const OWN: &[&str] =
+    &["ptmx", "pts", "shm", "fd", "mqueue", "console", ".lxc", ".lxd-mounts", ".udev"];
 
 #[derive(Debug, Default)]
 pub(super) struct Devices {
@@ -34,8 +35,8 @@ pub(super) fn asked(list: &[v1::Device]) -> Result<Devices> {
                 device.host_path
             )));
         }
-        let source = fs::canonicalize(&device.host_path)
-            .doing(format!("device {}", device.host_path))?;
+        let source =
+            fs::canonicalize(&device.host_path).doing(format!("device {}", device.host_path))?;
         let mut found = Vec::new();
         if source.is_dir() {
             collect(&source, Path::new(&device.container_path), &mut found)?;
@@ -132,7 +133,8 @@ mod tests {
 
     #[test]
     fn what_is_no_device_is_refused() {
-        for (host, permissions) in [("/dev/nowhere", ""), ("/proc/version", ""), ("/dev/null", "x")] {
+        for (host, permissions) in [("/dev/nowhere", ""), ("/proc/version", ""), ("/dev/null", "x")]
+        {
             assert!(asked(&[device(host, permissions)]).is_err(), "{host}");
         }
     }

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 
 use image_store::OverlayOptions;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen,
@@ -21,13 +21,13 @@ const LARGEST: u64 = 8 << 20;
 
 /// An image's files, read-only.
 #[derive(Debug)]
-pub struct ImageFiles {
+pub(crate) struct ImageFiles {
     root: OwnedFd,
 }
 
 impl ImageFiles {
     /// The lower layers of a view: what the image itself has.
-    pub fn open(overlay: &OverlayOptions) -> Result<Self> {
+    pub(crate) fn open(overlay: &OverlayOptions) -> Result<Self> {
         let root = match overlay.lower.as_slice() {
             [] => return Err(Failure::plain("the image has no layer")),
             [only] => {
@@ -46,7 +46,11 @@ impl ImageFiles {
                         fsconfig_set_flag(&context, "userxattr")?;
                     }
                     fsconfig_create(&context)?;
-                    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_RDONLY)
+                    fsmount(
+                        &context,
+                        FsMountFlags::FSMOUNT_CLOEXEC,
+                        MountAttrFlags::MOUNT_ATTR_RDONLY,
+                    )
                 })();
                 mounted.doing("mounting the image's layers")?
             }
@@ -61,10 +65,9 @@ impl ImageFiles {
     }
 
     /// A text file of the image; none when it is not there.
-    pub fn read(&self, path: &str) -> Result<Option<String>> {
+    pub(crate) fn read(&self, path: &str) -> Result<Option<String>> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let _ = CWD;
         let file = match openat2(&self.root, path, flags, Mode::empty(), resolve) {
             Ok(file) => file,
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
@@ -85,5 +88,38 @@ impl ImageFiles {
             return Err(Failure::plain(format!("{path} of the image has over {LARGEST} bytes")));
         }
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_image_never_leads_out_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("etc")).unwrap();
+        std::fs::write(at("etc/passwd"), "root:x:0:0\n").unwrap();
+        std::os::unix::fs::symlink("/proc/self/environ", at("etc/out")).unwrap();
+        std::os::unix::fs::symlink("../../../../../../etc/hostname", at("etc/up")).unwrap();
+        std::os::unix::fs::symlink("loop", at("etc/loop")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at("etc/pipe"),
+            FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        std::fs::File::create(at("etc/large")).unwrap().set_len(LARGEST + 1).unwrap();
+        let files = ImageFiles::of_folder(folder.path());
+        assert_eq!(files.read("etc/passwd").unwrap().as_deref(), Some("root:x:0:0\n"));
+        for missing in ["etc/out", "etc/up", "etc/loop", "etc/none", "etc/passwd/x"] {
+            assert_eq!(files.read(missing).unwrap(), None, "{missing}");
+        }
+        for refused in ["etc/pipe", "etc/large", "etc"] {
+            assert!(files.read(refused).is_err(), "{refused}");
+        }
     }
 }

@@ -31,8 +31,7 @@ impl MountTable {
             .filter_map(|line| {
                 let mut words = line.split(' ').skip(4);
                 let place = PathBuf::from(unescaped(words.next()?));
-                let optional: Vec<&str> =
-                    words.skip(1).take_while(|word| *word != "-").collect();
+                let optional: Vec<&str> = words.skip(1).take_while(|word| *word != "-").collect();
                 let has = |tag: &str| optional.iter().any(|word| word.starts_with(tag));
                 let sharing = match (has("shared:"), has("master:")) {
                     (true, _) => Sharing::Shared,

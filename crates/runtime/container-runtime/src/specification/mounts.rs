@@ -143,8 +143,8 @@ pub(super) fn prepare_source(mount: &v1::Mount, table: &MountTable) -> Result<Pa
         }
         Err(error) => return Err(error).doing(format!("failed to stat {:?}", mount.host_path)),
     }
-    let source = fs::canonicalize(path)
-        .doing(format!("failed to resolve symlink {:?}", mount.host_path))?;
+    let source =
+        fs::canonicalize(path).doing(format!("failed to resolve symlink {:?}", mount.host_path))?;
     let shared = match mount.propagation() {
         v1::MountPropagation::PropagationPrivate => return Ok(source),
         v1::MountPropagation::PropagationBidirectional => true,

@@ -14,32 +14,32 @@ const OWN_PARENT: &str = "/keelson";
 
 /// Where the files of one sandbox are.
 #[derive(Debug, Clone)]
-pub struct PodPlaces {
+pub(crate) struct PodPlaces {
     folder: PathBuf,
 }
 
 impl PodPlaces {
-    pub fn new(folder: &Path) -> Self {
+    pub(crate) fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    pub fn hostname(&self) -> PathBuf {
+    pub(crate) fn hostname(&self) -> PathBuf {
         self.folder.join("hostname")
     }
 
-    pub fn hosts(&self) -> PathBuf {
+    pub(crate) fn hosts(&self) -> PathBuf {
         self.folder.join("hosts")
     }
 
-    pub fn resolver(&self) -> PathBuf {
+    pub(crate) fn resolver(&self) -> PathBuf {
         self.folder.join("resolv.conf")
     }
 
-    pub fn shared_memory(&self) -> PathBuf {
+    pub(crate) fn shared_memory(&self) -> PathBuf {
         self.folder.join("shm")
     }
 }
@@ -62,7 +62,7 @@ pub(super) fn same_user_namespace(
 }
 
 /// The group of one container.
-pub fn cgroup_of(sandbox: &v1::PodSandboxConfig, id: &str) -> CgroupSpec {
+pub(crate) fn cgroup_of(sandbox: &v1::PodSandboxConfig, id: &str) -> CgroupSpec {
     let parent = sandbox.linux.as_ref().map(|linux| linux.cgroup_parent.as_str());
     let parent = parent.filter(|parent| !parent.is_empty()).unwrap_or(OWN_PARENT);
     let last = parent.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -95,7 +95,7 @@ fn slice_path(slice: &str) -> String {
 }
 
 /// The pod's namespaces. `pin` is where its network namespace gets its name.
-pub fn pod_spec(id: &str, config: &v1::PodSandboxConfig, pin: &Path) -> Result<PodSpec> {
+pub(crate) fn pod_spec(id: &str, config: &v1::PodSandboxConfig, pin: &Path) -> Result<PodSpec> {
     let linux = config.linux.clone().unwrap_or_default();
     let security = linux.security_context.unwrap_or_default();
     let options = security.namespace_options.unwrap_or_default();
@@ -148,11 +148,9 @@ pub fn pod_spec(id: &str, config: &v1::PodSandboxConfig, pin: &Path) -> Result<P
 /// upstream: containerd parseUsernsIDs takes one range for users and one for groups.
 fn mappings(wish: &v1::UserNamespace) -> Result<IdMappings> {
     let ranges = |what: &str, list: &[v1::IdMapping]| match list {
-        [one] if one.length > 0 => Ok(vec![IdRange {
-            inside: one.container_id,
-            outside: one.host_id,
-            count: one.length,
-        }]),
+        [one] if one.length > 0 => {
+            Ok(vec![IdRange { inside: one.container_id, outside: one.host_id, count: one.length }])
+        }
         _ => Err(Failure::plain(format!(
             "user namespace configuration: expected one {what} mapping with a length, got {}",
             list.len()

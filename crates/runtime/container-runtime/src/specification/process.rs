@@ -40,7 +40,8 @@ fn arguments(config: &v1::ContainerConfig, image: &ImageRunConfig) -> Result<Vec
         if !empty {
             words.clone_from(&image.entrypoint);
         }
-        words.extend(if config.args.is_empty() { &image.cmd } else { &config.args }.iter().cloned());
+        words
+            .extend(if config.args.is_empty() { &image.cmd } else { &config.args }.iter().cloned());
     } else {
         words.extend(config.args.iter().cloned());
     }

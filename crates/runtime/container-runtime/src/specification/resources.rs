@@ -10,14 +10,14 @@ mod tests;
 
 /// What the machine's groups can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Abilities {
+pub(crate) struct Abilities {
     /// Swap can be limited.
     pub swap: bool,
     pub huge_pages: bool,
 }
 
 /// Zero and empty mean: leave it as it is.
-pub fn limits(resources: &v1::LinuxContainerResources, abilities: Abilities) -> LimitsSpec {
+pub(crate) fn limits(resources: &v1::LinuxContainerResources, abilities: Abilities) -> LimitsSpec {
     let unsigned = |value: i64| u64::try_from(value).ok().filter(|value| *value != 0);
     let text = |value: &String| (!value.is_empty()).then(|| value.clone());
     let number = |value: i64| (value != 0).then_some(value);
@@ -46,7 +46,7 @@ pub fn limits(resources: &v1::LinuxContainerResources, abilities: Abilities) -> 
 }
 
 /// Resources after an update: what the update does not name stays.
-pub fn merged(
+pub(crate) fn merged(
     old: Option<&v1::LinuxContainerResources>,
     update: &v1::LinuxContainerResources,
 ) -> v1::LinuxContainerResources {

@@ -42,8 +42,8 @@ pub(super) fn filter(
         Wanted::Default => default_profile(bounding),
         Wanted::File(path) => read_profile(&path)?,
     };
-    let program =
-        compile(&profile).map_err(|error| Failure::plain(format!("the seccomp profile: {error}")))?;
+    let program = compile(&profile)
+        .map_err(|error| Failure::plain(format!("the seccomp profile: {error}")))?;
     let mut bytes = Vec::with_capacity(program.instructions().len() * 8);
     for instruction in program.instructions() {
         bytes.extend_from_slice(&instruction.code.to_ne_bytes());
@@ -227,7 +227,7 @@ fn action(name: &str, errno: Option<u16>) -> std::result::Result<Action, String>
 
 fn rule(document: DocumentRule) -> std::result::Result<Rule, String> {
     let conditions: std::result::Result<Vec<Condition>, String> =
-        document.args.unwrap_or_default().into_iter().map(condition).collect();
+        document.args.unwrap_or_default().iter().map(condition).collect();
     Ok(Rule {
         syscalls: document.names,
         action: action(&document.action, document.errno_ret)?,
@@ -235,7 +235,7 @@ fn rule(document: DocumentRule) -> std::result::Result<Rule, String> {
     })
 }
 
-fn condition(document: DocumentArgument) -> std::result::Result<Condition, String> {
+fn condition(document: &DocumentArgument) -> std::result::Result<Condition, String> {
     let value = document.value;
     let comparison = match document.op.as_str() {
         "SCMP_CMP_EQ" => Comparison::Equal(value),
@@ -244,9 +244,7 @@ fn condition(document: DocumentArgument) -> std::result::Result<Condition, Strin
         "SCMP_CMP_LE" => Comparison::LessOrEqual(value),
         "SCMP_CMP_GT" => Comparison::Greater(value),
         "SCMP_CMP_GE" => Comparison::GreaterOrEqual(value),
-        "SCMP_CMP_MASKED_EQ" => {
-            Comparison::MaskedEqual { mask: value, value: document.value_two }
-        }
+        "SCMP_CMP_MASKED_EQ" => Comparison::MaskedEqual { mask: value, value: document.value_two },
         other => return Err(format!("the comparison {other:?} is unknown")),
     };
     Ok(Condition { argument: document.index, comparison })

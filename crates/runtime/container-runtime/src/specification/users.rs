@@ -13,13 +13,13 @@ mod tests;
 
 /// The image's own tables.
 #[derive(Debug, Clone, Default)]
-pub struct Tables {
+pub(crate) struct Tables {
     pub passwd: Option<String>,
     pub group: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     pub uid: u32,
     pub gid: u32,
     /// Sorted; has `gid` in it.
@@ -58,21 +58,20 @@ impl Tables {
     }
 
     fn user_by_name(&self, name: &str) -> Result<User<'_>> {
-        self.users()
-            .find(|user| user.name == name)
-            .ok_or_else(|| Failure::plain(format!("user {name:?} is not in the image's /etc/passwd")))
+        self.users().find(|user| user.name == name).ok_or_else(|| {
+            Failure::plain(format!("user {name:?} is not in the image's /etc/passwd"))
+        })
     }
 
     fn group_by_name(&self, name: &str) -> Result<u32> {
-        self.groups()
-            .find(|(known, ..)| *known == name)
-            .map(|(_, gid, _)| gid)
-            .ok_or_else(|| Failure::plain(format!("group {name:?} is not in the image's /etc/group")))
+        self.groups().find(|(known, ..)| *known == name).map(|(_, gid, _)| gid).ok_or_else(|| {
+            Failure::plain(format!("group {name:?} is not in the image's /etc/group"))
+        })
     }
 }
 
 /// `user[:group]`, each a number or a name; empty where neither pod nor image says anything.
-pub fn user_text(
+pub(super) fn user_text(
     security: &v1::LinuxContainerSecurityContext,
     image_user: &str,
 ) -> Result<String> {
@@ -93,7 +92,7 @@ pub fn user_text(
 }
 
 /// Resolves the user and all of its groups.
-pub fn resolve(
+pub(super) fn resolve(
     security: &v1::LinuxContainerSecurityContext,
     image_user: &str,
     tables: &Tables,

@@ -121,12 +121,7 @@ async fn exec(
     })
 }
 
-async fn attach(
-    runtime: &Runtime,
-    container: &str,
-    has: Has,
-    session: Session,
-) -> Result<Ending> {
+async fn attach(runtime: &Runtime, container: &str, has: Has, session: Session) -> Result<Ending> {
     let running: Running = runtime.running(container)?;
     let (stdio, ends) = pipes(has)?;
     running.supervisor.client.attach(&running.container.id, stdio).await?;
@@ -277,27 +272,25 @@ async fn copy_terminal(
     over: watch::Receiver<bool>,
 ) -> Left {
     let Ok(terminal) = Terminal::new(master) else { return Left::Command };
-    let terminal = Arc::new(terminal);
-    let writing = Arc::clone(&terminal);
+    let (reader, mut writer, resizer) = terminal.split();
     let feeding = async move {
         while let Some(event) = input.recv().await {
             match event {
                 Input::Stdin(bytes) if has.stdin => {
-                    if writing.write_all(&bytes).await.is_err() {
+                    if writer.write_all(&bytes).await.is_err() {
                         return Left::Command;
                     }
                 }
-                Input::Resize(size) => writing.resize(size),
+                Input::Resize(size) => resizer.resize(size),
                 // The end of input is typed.
                 Input::StdinEnd => {
-                    let _ = writing.write_all(&[4]).await;
+                    let _ = writer.write_all(&[4]).await;
                 }
                 Input::Stdin(_) => {}
             }
         }
         Left::Client
     };
-    let reader = terminal.reader();
     let draining = async {
         drain(Some(reader), Channel::Stdout, &output, over).await;
         Left::Command

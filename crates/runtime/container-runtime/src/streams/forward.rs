@@ -97,7 +97,7 @@ pub(super) async fn over_spdy(runtime: &Runtime, request: &v1::PortForwardReques
     let mut part = vec![0; 32 * 1024];
     loop {
         loop {
-            let frame = match decoder.next() {
+            let frame = match decoder.next_frame() {
                 Ok(None) => break,
                 Ok(Some(frame)) => frame,
                 Err(error) => {
@@ -123,8 +123,7 @@ pub(super) async fn over_spdy(runtime: &Runtime, request: &v1::PortForwardReques
                     if let Some((data, error, port)) = ready {
                         let (sender, receiver) = mpsc::channel(QUEUE);
                         inputs.insert(data, sender);
-                        let (runtime, sandbox) =
-                            (runtime.clone(), request.pod_sandbox_id.clone());
+                        let (runtime, sandbox) = (runtime.clone(), request.pod_sandbox_id.clone());
                         let writer = Arc::clone(&writer);
                         tokio::spawn(async move {
                             let streams = (data, error);
@@ -147,7 +146,8 @@ pub(super) async fn over_spdy(runtime: &Runtime, request: &v1::PortForwardReques
                     inputs.remove(&stream);
                 }
                 Frame::Ping { id } => {
-                    if !writer.lock().await.send(&Frame::Ping { id }).await {
+                    let answered = writer.lock().await.send(&Frame::Ping { id }).await;
+                    if !answered {
                         return;
                     }
                 }
@@ -163,7 +163,6 @@ pub(super) async fn over_spdy(runtime: &Runtime, request: &v1::PortForwardReques
 }
 
 /// None: the stream is refused. Inside: the pair that is now whole.
-#[expect(clippy::type_complexity, reason = "two questions in one answer")]
 fn place(
     pairs: &mut HashMap<String, Pair>,
     stream: u32,
@@ -224,9 +223,9 @@ async fn forward(
             tokio::join!(feeding, draining);
             None
         }
-        Err(failure) => Some(format!(
-            "error forwarding port {port} to pod {sandbox}, uid : {failure}"
-        )),
+        Err(failure) => {
+            Some(format!("error forwarding port {port} to pod {sandbox}, uid : {failure}"))
+        }
     };
     let mut writer = writer.lock().await;
     if trouble.is_some() {
@@ -283,7 +282,7 @@ pub(super) async fn over_websocket(
         let mut decoder = websocket::Decoder::default();
         let mut part = vec![0; 32 * 1024];
         loop {
-            while let Ok(Some(message)) = decoder.next() {
+            while let Ok(Some(message)) = decoder.next_message() {
                 let (Message::Binary(bytes) | Message::Text(bytes)) = message else {
                     if matches!(message, Message::Close(_)) {
                         return;
@@ -309,11 +308,14 @@ pub(super) async fn over_websocket(
     }
 }
 
+/// What comes for a port, and where its channel's messages go.
+type Ends = (mpsc::Receiver<Vec<u8>>, mpsc::Sender<(u8, Vec<u8>)>);
+
 async fn channel_to_port(
     runtime: &Runtime,
     (sandbox, port): (&str, u16),
     channel: u8,
-    (mut input, output): (mpsc::Receiver<Vec<u8>>, mpsc::Sender<(u8, Vec<u8>)>),
+    (mut input, output): Ends,
 ) {
     let stream = match runtime.connect_to_pod(sandbox, port).await {
         Ok(stream) => stream,

@@ -81,9 +81,9 @@ impl Ending {
     pub(super) fn plain(&self) -> Option<String> {
         match self {
             Self::Success => None,
-            Self::ExitCode(code) => Some(format!(
-                "command terminated with non-zero exit code: exit status {code}"
-            )),
+            Self::ExitCode(code) => {
+                Some(format!("command terminated with non-zero exit code: exit status {code}"))
+            }
             Self::Failed(why) => Some(why.clone()),
         }
     }

@@ -91,7 +91,7 @@ async fn open(socket: Socket, has: Has, version: u8) -> Result<Opened, String> {
         }
         decoder.push(&part[..read]);
         let mut answer = Vec::new();
-        while let Some(frame) = decoder.next().map_err(|error| error.to_string())? {
+        while let Some(frame) = decoder.next_frame().map_err(|error| error.to_string())? {
             let reply = match &frame {
                 Frame::Open { stream, headers, .. } => match role(headers) {
                     Some(role) if !roles.contains_key(&role) => {
@@ -128,7 +128,7 @@ async fn read(
     }
     loop {
         loop {
-            match decoder.next() {
+            match decoder.next_frame() {
                 Ok(None) => break,
                 Ok(Some(frame)) => {
                     if !take(frame, &by_stream, (&input, &urgent)).await {
@@ -157,8 +157,8 @@ async fn take(
     match frame {
         Frame::Data { stream, bytes, end } => match roles.get(&stream) {
             Some(Role::Stdin) => {
-                let sent = bytes.is_empty()
-                    || input.send(Input::Stdin(Bytes::from(bytes))).await.is_ok();
+                let sent =
+                    bytes.is_empty() || input.send(Input::Stdin(Bytes::from(bytes))).await.is_ok();
                 sent && (!end || input.send(Input::StdinEnd).await.is_ok())
             }
             Some(Role::Resize) => {

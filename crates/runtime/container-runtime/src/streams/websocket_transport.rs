@@ -35,7 +35,7 @@ async fn read(
     let mut part = vec![0; 32 * 1024];
     loop {
         loop {
-            match decoder.next() {
+            match decoder.next_message() {
                 Ok(None) => break,
                 Ok(Some(message)) => {
                     if !take(message, protocol, has, (&input, &urgent)).await {
@@ -74,9 +74,7 @@ async fn take(
     let Some((channel, content)) = channels::read(protocol, &bytes) else { return true };
     let event = match channel {
         // An empty message on the channel is not its end.
-        channels::STDIN if has.stdin && !content.is_empty() => {
-            Input::Stdin(Bytes::from(content))
-        }
+        channels::STDIN if has.stdin && !content.is_empty() => Input::Stdin(Bytes::from(content)),
         channels::RESIZE if has.tty => {
             for size in sizes(&content) {
                 if input.send(Input::Resize(size)).await.is_err() {

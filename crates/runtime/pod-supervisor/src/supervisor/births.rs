@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::protocol::{ContainerState, Exec, ExecState, FailureKind, Phase, Told};
 
+use super::chores::Then;
 use super::streams::{Start, Streams};
 use super::{Asker, BIRTH, Container, ExecProcess, Pod, Supervisor, now, records};
 
@@ -416,11 +417,12 @@ impl Supervisor {
                     if let Some(pidfd) = &container.pidfd {
                         let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
                     }
+                    records::forget(&self.folder, &id);
                     if let Some(group) = self.group_of(&container) {
-                        self.remove_group(&group, None);
+                        let then = Then::Refuse(asker, kind, message.to_owned());
+                        return self.remove_group(&group, then);
                     }
                 }
-                records::forget(&self.folder, &id);
             }
             Subject::Exec { id } => {
                 if let Some(exec) = self.execs.remove(&id) {

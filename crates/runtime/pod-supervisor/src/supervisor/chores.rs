@@ -21,8 +21,17 @@ const LEAVE: Duration = Duration::from_secs(10);
 
 pub(super) struct Chore {
     pub(super) socket: OwnedFd,
-    /// A container whose deletion this is.
-    deletes: Option<String>,
+    then: Then,
+}
+
+/// What comes after a chore.
+pub(super) enum Then {
+    Nothing,
+    /// The container's deletion goes on.
+    Forget(String),
+    /// Whoever asked for what was half made hears why it was not made: not before it is gone, so that
+    /// the same can be asked for again.
+    Refuse(Asker, FailureKind, String),
 }
 
 impl Supervisor {
@@ -33,11 +42,11 @@ impl Supervisor {
             return;
         }
         let helper = in_helper(|_reporter| drop(group.kill()));
-        self.add_chore(None, helper);
+        self.add_chore(Then::Nothing, helper);
     }
 
-    /// Kills and removes a group; with the container's id, its deletion goes on afterwards.
-    pub(super) fn remove_group(&mut self, group: &Cgroup, deletes: Option<String>) {
+    /// Kills and removes a group.
+    pub(super) fn remove_group(&mut self, group: &Cgroup, then: Then) {
         let helper = in_helper(|reporter| {
             let outcome = group.kill().and_then(|()| group.remove_within(LEAVE));
             if let Err(error) = outcome {
@@ -45,15 +54,15 @@ impl Supervisor {
                 let _ = reporter.failed(&trouble);
             }
         });
-        self.add_chore(deletes, helper);
+        self.add_chore(then, helper);
     }
 
-    fn add_chore(&mut self, deletes: Option<String>, helper: io::Result<(OwnedFd, i32)>) {
+    fn add_chore(&mut self, then: Then, helper: io::Result<(OwnedFd, i32)>) {
         match helper {
-            Ok((socket, _)) => self.chores.push(Chore { socket, deletes }),
+            Ok((socket, _)) => self.chores.push(Chore { socket, then }),
             Err(error) => {
                 let message = format!("starting a helper: {error}");
-                self.finish_chore(deletes, Some(message));
+                self.finish_chore(then, Some(message));
             }
         }
     }
@@ -65,22 +74,28 @@ impl Supervisor {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => at += 1,
                 Ok(Some(Report::Failed(trouble))) => {
                     let chore = self.chores.remove(at);
-                    self.finish_chore(chore.deletes, Some(trouble.message));
+                    self.finish_chore(chore.then, Some(trouble.message));
                 }
                 _ => {
                     let chore = self.chores.remove(at);
-                    self.finish_chore(chore.deletes, None);
+                    self.finish_chore(chore.then, None);
                 }
             }
         }
     }
 
-    fn finish_chore(&mut self, deletes: Option<String>, trouble: Option<String>) {
-        let Some(id) = deletes else {
-            if let Some(trouble) = trouble {
-                eprintln!("keelson-pod: {trouble}");
+    fn finish_chore(&mut self, then: Then, trouble: Option<String>) {
+        let id = match then {
+            Then::Forget(id) => id,
+            other => {
+                if let Some(trouble) = trouble {
+                    eprintln!("keelson-pod: {trouble}");
+                }
+                if let Then::Refuse(asker, kind, message) = other {
+                    self.connections.refuse(asker, kind, message);
+                }
+                return;
             }
-            return;
         };
         match trouble {
             None => self.forget_container(&id),
@@ -134,7 +149,7 @@ impl Supervisor {
         container.streams = None;
         let Some(container) = self.containers.get(id) else { return };
         match self.group_of(container) {
-            Some(group) => self.remove_group(&group, Some(id.to_owned())),
+            Some(group) => self.remove_group(&group, Then::Forget(id.to_owned())),
             None => self.forget_container(id),
         }
     }
@@ -146,7 +161,7 @@ impl Supervisor {
         let group = self.hierarchy.as_ref().and_then(|hierarchy| hierarchy.group(path).ok());
         let Some(group) = group else { return };
         if kill && group.exists_somewhere() {
-            return self.remove_group(&group, None);
+            return self.remove_group(&group, Then::Nothing);
         }
         if group.remove().is_err()
             && let Some(container) = self.containers.get_mut(&exec.state.container)

@@ -71,9 +71,8 @@ pub(super) fn effect(writer: Writer, effect: &Effect) -> Writer {
     match effect {
         Effect::Drop => expression(writer, "immediate", |data| {
             // Register 0 is the verdict's.
-            data.network_number(1, 0).nested(2, |data| {
-                data.nested(2, |verdict| verdict.network_number(1, 0))
-            })
+            data.network_number(1, 0)
+                .nested(2, |data| data.nested(2, |verdict| verdict.network_number(1, 0)))
         }),
         Effect::Masquerade => expression(writer, "masq", |data| data),
         Effect::ForwardTo { address, port } => {

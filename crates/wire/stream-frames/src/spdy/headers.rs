@@ -15,7 +15,12 @@ pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
     pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        Self(pairs.into_iter().map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect())
+        Self(
+            pairs
+                .into_iter()
+                .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+                .collect(),
+        )
     }
 
     /// The first value of a name.

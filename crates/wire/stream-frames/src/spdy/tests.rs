@@ -30,7 +30,7 @@ fn what_is_written_reads_back_in_any_pieces() {
         let mut found = Vec::new();
         for part in bytes.chunks(piece) {
             decoder.push(part);
-            while let Some(frame) = decoder.next().unwrap() {
+            while let Some(frame) = decoder.next_frame().unwrap() {
                 found.push(frame);
             }
         }
@@ -59,7 +59,7 @@ fn large_data_is_split_and_ends_once() {
     Encoder::default().write(&frame, &mut bytes).unwrap();
     let mut decoder = Decoder::default();
     decoder.push(&bytes);
-    let ends: Vec<(usize, bool)> = std::iter::from_fn(|| decoder.next().unwrap())
+    let ends: Vec<(usize, bool)> = std::iter::from_fn(|| decoder.next_frame().unwrap())
         .map(|frame| match frame {
             Frame::Data { bytes, end, .. } => (bytes.len(), end),
             other => panic!("{other:?}"),
@@ -80,7 +80,7 @@ fn wrong_frames_end_the_connection() {
     ] {
         let mut decoder = Decoder::default();
         decoder.push(bytes);
-        assert_eq!(decoder.next(), Err(expected), "{bytes:02x?}");
+        assert_eq!(decoder.next_frame(), Err(expected), "{bytes:02x?}");
     }
 }
 
@@ -94,7 +94,7 @@ fn a_block_that_grows_without_end_is_refused() {
     assert!(bytes.len() < 100_000, "it compresses well");
     let mut decoder = Decoder::default();
     decoder.push(&bytes);
-    assert_eq!(decoder.next(), Err(SpdyError::Headers));
+    assert_eq!(decoder.next_frame(), Err(SpdyError::Headers));
 }
 
 proptest::proptest! {
@@ -102,7 +102,7 @@ proptest::proptest! {
     fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
         let mut decoder = Decoder::default();
         decoder.push(&bytes);
-        while let Ok(Some(_)) = decoder.next() {}
+        while let Ok(Some(_)) = decoder.next_frame() {}
     }
 
     #[test]
@@ -111,6 +111,6 @@ proptest::proptest! {
         control(kind.into(), false, &payload, &mut bytes);
         let mut decoder = Decoder::default();
         decoder.push(&bytes);
-        let _ = decoder.next();
+        let _ = decoder.next_frame();
     }
 }

@@ -25,7 +25,7 @@ fn decoded(bytes: &[u8], piece: usize) -> Result<Vec<Message>, WebSocketError> {
     let mut found = Vec::new();
     for part in bytes.chunks(piece) {
         decoder.push(part);
-        while let Some(message) = decoder.next()? {
+        while let Some(message) = decoder.next_message()? {
             found.push(message);
         }
     }
@@ -86,9 +86,9 @@ fn what_breaks_the_rules_is_told() {
 fn pieces_may_not_pile_up() {
     let mut decoder = Decoder::default();
     decoder.push(&masked(0x02, &vec![0; 10 << 20]));
-    assert_eq!(decoder.next(), Ok(None));
+    assert_eq!(decoder.next_message(), Ok(None));
     decoder.push(&masked(0x00, &vec![0; 10 << 20]));
-    assert_eq!(decoder.next(), Err(WebSocketError::TooLarge));
+    assert_eq!(decoder.next_message(), Err(WebSocketError::TooLarge));
 }
 
 #[test]

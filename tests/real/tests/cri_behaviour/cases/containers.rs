@@ -236,8 +236,7 @@ async fn until_said(running: &crate::support::Running, text: &str) -> Result<()>
 }
 
 async fn container_stop_kills_after_its_grace(cri: &Cri) -> Result<()> {
-    let running =
-        cri.running("trap '' TERM; echo ready; while true; do sleep 0.05; done").await?;
+    let running = cri.running("trap '' TERM; echo ready; while true; do sleep 0.05; done").await?;
     until_said(&running, "ready").await?;
     let begun = std::time::Instant::now();
     cri.stop(&running.id, 1).await?;
@@ -247,8 +246,7 @@ async fn container_stop_kills_after_its_grace(cri: &Cri) -> Result<()> {
 }
 
 async fn container_stop_without_grace_kills_at_once(cri: &Cri) -> Result<()> {
-    let running =
-        cri.running("trap 'exit 42' TERM; while true; do sleep 0.05; done").await?;
+    let running = cri.running("trap 'exit 42' TERM; while true; do sleep 0.05; done").await?;
     cri.stop(&running.id, 0).await?;
     ensure!(cri.status(&running.id).await?.exit_code == 137);
     Ok(())

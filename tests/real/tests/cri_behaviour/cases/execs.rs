@@ -62,8 +62,9 @@ async fn exec_in_ended_container_is_refused(cri: &Cri) -> Result<()> {
 
 async fn exec_sees_the_containers_files_and_processes(cri: &Cri) -> Result<()> {
     let running = cri.running("echo mine > /mark; exec sleep 1234").await?;
-    let answer =
-        cri.exec(&running.id, &["sh", "-c", "cat /mark; tr '\\0' ' ' < /proc/1/cmdline"], 10).await?;
+    let answer = cri
+        .exec(&running.id, &["sh", "-c", "cat /mark; tr '\\0' ' ' < /proc/1/cmdline"], 10)
+        .await?;
     let said = String::from_utf8_lossy(&answer.stdout).into_owned();
     ensure!(said == "mine\nsleep 1234 ", "{said:?}");
     Ok(())
@@ -107,8 +108,9 @@ async fn exec_at_its_limit_kills_the_whole_tree(cri: &Cri) -> Result<()> {
 
 async fn exec_output_is_capped_at_sixteen_mebibytes(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 100").await?;
-    let answer =
-        cri.exec(&running.id, &["sh", "-c", "head -c 15000000 /dev/zero; echo end >&2"], 60).await?;
+    let answer = cri
+        .exec(&running.id, &["sh", "-c", "head -c 15000000 /dev/zero; echo end >&2"], 60)
+        .await?;
     ensure!(answer.stdout.len() == 15_000_000 && answer.stderr == b"end\n");
     Ok(())
 }

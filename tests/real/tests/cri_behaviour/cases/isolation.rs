@@ -117,8 +117,7 @@ async fn user_is_shown_in_the_status(cri: &Cri) -> Result<()> {
     security(&mut config).supplemental_groups = vec![500];
     let running = cri.running_as(cri.pod(), config).await?;
     let user = cri.status(&running.id).await?.user.and_then(|user| user.linux);
-    let expected =
-        v1::LinuxContainerUser { uid: 1234, gid: 8, supplemental_groups: vec![8, 500] };
+    let expected = v1::LinuxContainerUser { uid: 1234, gid: 8, supplemental_groups: vec![8, 500] };
     ensure!(user.as_ref() == Some(&expected), "{user:?}");
     Ok(())
 }
@@ -229,7 +228,8 @@ async fn no_new_privileges_is_set(cri: &Cri) -> Result<()> {
 }
 
 async fn masked_paths_are_empty(cri: &Cri) -> Result<()> {
-    let mut config = cri.container("wc -c < /proc/meminfo; ls /proc/scsi /proc/acpi 2>/dev/null | wc -l");
+    let mut config =
+        cri.container("wc -c < /proc/meminfo; ls /proc/scsi /proc/acpi 2>/dev/null | wc -l");
     security(&mut config).masked_paths =
         vec!["/proc/meminfo".to_owned(), "/proc/not-there".to_owned()];
     let said = output(cri, config).await?;
@@ -300,13 +300,19 @@ async fn mount_over_another_is_seen(cri: &Cri) -> Result<()> {
 }
 
 async fn mount_bidirectional_of_a_private_mount_is_refused(cri: &Cri) -> Result<()> {
+    let place = cri.folder.join("plain");
+    std::fs::create_dir_all(&place)?;
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("none", &place, "tmpfs", flags, None)?;
+    rustix::mount::mount_change(&place, rustix::mount::MountPropagationFlags::PRIVATE)?;
     let mut config = mounted(cri, "true", "plain", "/data");
     config.mounts[0].set_propagation(v1::MountPropagation::PropagationBidirectional);
     refused(cri, config).await
 }
 
 async fn device_is_there_and_usable(cri: &Cri) -> Result<()> {
-    let mut config = cri.container("head -c 3 /dev/nothing | wc -c; test -c /dev/nothing && echo device");
+    let mut config =
+        cri.container("head -c 3 /dev/nothing | wc -c; test -c /dev/nothing && echo device");
     config.devices.push(v1::Device {
         host_path: "/dev/zero".to_owned(),
         container_path: "/dev/nothing".to_owned(),
@@ -328,10 +334,7 @@ async fn pid_namespace_of_the_pod(cri: &Cri) -> Result<()> {
     let mut first = cri.container("exec sleep 7777");
     let mut second = cri.container("sleep 0.2; ps | grep -c '[s]leep 7777'");
     for config in [&mut first, &mut second] {
-        security(config)
-            .namespace_options
-            .get_or_insert_default()
-            .set_pid(v1::NamespaceMode::Pod);
+        security(config).namespace_options.get_or_insert_default().set_pid(v1::NamespaceMode::Pod);
     }
     let running = cri.running_as(pod.clone(), first).await?;
     let id = cri.create(&running.sandbox, &pod, &second).await?;
@@ -374,7 +377,8 @@ fn limited(cri: &Cri, script: &str, resources: v1::LinuxContainerResources) -> v
 }
 
 /// The container's own value on either version of the groups.
-const MEMORY: &str = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null";
+const MEMORY: &str =
+    "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null";
 const SHARES: &str = "cat /sys/fs/cgroup/cpu.weight /sys/fs/cgroup/cpu/cpu.shares 2>/dev/null";
 
 async fn memory_limit_is_set(cri: &Cri) -> Result<()> {
@@ -393,7 +397,8 @@ async fn cpu_shares_are_set(cri: &Cri) -> Result<()> {
 }
 
 async fn shared_files_are_mounted(cri: &Cri) -> Result<()> {
-    let said = output(cri, cri.container("cat /etc/hostname; test -s /etc/hosts && echo hosts")).await?;
+    let said =
+        output(cri, cri.container("cat /etc/hostname; test -s /etc/hosts && echo hosts")).await?;
     ensure!(said == "pod-host\nhosts\n", "{said:?}");
     Ok(())
 }

@@ -139,7 +139,10 @@ async fn log_of_a_terminal_is_one_stream(cri: &Cri) -> Result<()> {
 async fn log_is_appended_to(cri: &Cri) -> Result<()> {
     let pod = cri.pod();
     let config = cri.container("echo new");
-    std::fs::write(cri.folder.join(&config.log_path), "2020-01-01T00:00:00.000000000Z stdout F old\n")?;
+    std::fs::write(
+        cri.folder.join(&config.log_path),
+        "2020-01-01T00:00:00.000000000Z stdout F old\n",
+    )?;
     let running = cri.running_as(pod, config).await?;
     cri.until_ended(&running.id).await?;
     ensure!(running.output()? == "old\nnew\n", "{}", running.output()?);

@@ -56,8 +56,7 @@ async fn sandbox_status_shows_what_was_asked(cri: &Cri) -> Result<()> {
 
 async fn sandbox_needs_metadata(cri: &Cri) -> Result<()> {
     let pod = v1::PodSandboxConfig { metadata: None, ..cri.pod() };
-    let request =
-        v1::RunPodSandboxRequest { config: Some(pod), runtime_handler: String::new() };
+    let request = v1::RunPodSandboxRequest { config: Some(pod), runtime_handler: String::new() };
     ensure!(code(cri.rt().run_pod_sandbox(request).await)? == Code::Unknown);
     Ok(())
 }
@@ -65,8 +64,7 @@ async fn sandbox_needs_metadata(cri: &Cri) -> Result<()> {
 async fn sandbox_name_is_taken_once(cri: &Cri) -> Result<()> {
     let pod = cri.pod();
     cri.run(&pod).await?;
-    let request =
-        v1::RunPodSandboxRequest { config: Some(pod), runtime_handler: String::new() };
+    let request = v1::RunPodSandboxRequest { config: Some(pod), runtime_handler: String::new() };
     let refused = cri.rt().run_pod_sandbox(request).await;
     let Err(status) = refused else { anyhow::bail!("it was made twice") };
     ensure!(status.code() == Code::Unknown, "{status}");

@@ -91,7 +91,8 @@ async fn websocket(url: &str, protocol: &str) -> Result<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let reading = stream.read_to_end(&mut bytes);
     let _ = tokio::time::timeout(std::time::Duration::from_secs(5), reading).await;
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
+    let end =
+        bytes.windows(4).position(|four| four == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     Ok((head, bytes[end..].to_vec()))
 }

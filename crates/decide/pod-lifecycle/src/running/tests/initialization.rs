@@ -85,7 +85,7 @@ const ONE_AFTER_THE_OTHER: &[Row] = &[
     ),
     (
         "one that failed is of no interest once the pod has begun",
-        "pod: Never init:one app:web\nseen: s0; one#0 exited 1; web#0 running",
+        "pod: Always init:one app:web\nseen: s0; one#0 exited 1; web#0 running",
         "do:",
     ),
     (

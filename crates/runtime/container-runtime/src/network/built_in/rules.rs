@@ -36,7 +36,8 @@ pub(super) fn of<'a>(
         conditions: vec![Condition::CameBy { link: bridge.to_owned() }, loopback],
         effect: Effect::Drop,
     };
-    let guard_chain = Chain { translates: false, ..chain("guard", Hook::Prerouting, -300, vec![guard]) };
+    let guard_chain =
+        Chain { translates: false, ..chain("guard", Hook::Prerouting, -300, vec![guard]) };
     Ruleset {
         chains: vec![
             guard_chain,

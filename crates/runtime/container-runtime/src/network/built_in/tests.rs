@@ -25,7 +25,8 @@ fn pods_get_addresses_in_turn_and_ports_once() {
     assert_eq!((link.as_str(), &addresses[..]), ("keela0000000000", &["10.88.0.2".to_owned()][..]));
     let (_, addresses) = network.reserve(&pod("b", &[(8080, 80, "10.0.0.9")])).unwrap_or_default();
     assert!(addresses.is_empty(), "the port is taken on every address");
-    let (_, addresses) = network.reserve(&pod("c", &[(0, 80, ""), (8081, 80, "10.0.0.9")])).unwrap();
+    let (_, addresses) =
+        network.reserve(&pod("c", &[(0, 80, ""), (8081, 80, "10.0.0.9")])).unwrap();
     assert_eq!(addresses, ["10.88.0.3"]);
     assert!(network.reserve(&pod("d", &[(8081, 1, "10.0.0.8")])).is_ok(), "another address");
 }

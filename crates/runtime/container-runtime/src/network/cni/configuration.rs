@@ -45,7 +45,8 @@ impl Entry {
         let wanted: Map<String, Value> = capabilities
             .iter()
             .filter(|(name, _)| {
-                asked.as_ref().and_then(|asked| asked.get(name.as_str())) == Some(&Value::Bool(true))
+                asked.as_ref().and_then(|asked| asked.get(name.as_str()))
+                    == Some(&Value::Bool(true))
             })
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();

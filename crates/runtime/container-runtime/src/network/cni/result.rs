@@ -29,7 +29,8 @@ pub(crate) fn addresses_of(result: &[u8], link: &str) -> Result<Vec<String>> {
     for old in ["ip4", "ip6"] {
         addresses.extend(address(value.get(old).and_then(|part| part.get("ip"))));
     }
-    let Some(main) = addresses.iter().position(IpAddr::is_ipv4).or((!addresses.is_empty()).then_some(0))
+    let Some(main) =
+        addresses.iter().position(IpAddr::is_ipv4).or((!addresses.is_empty()).then_some(0))
     else {
         return Err(Failure::plain(format!("the CNI result has no address for {link}")));
     };
@@ -45,7 +46,8 @@ fn address(value: Option<&Value>) -> Option<IpAddr> {
 /// An address belongs to the pod's link unless it says that it belongs to another.
 fn belongs(result: &Value, entry: &Value, link: &str) -> bool {
     let Some(index) = entry.get("interface").and_then(Value::as_u64) else { return true };
-    let interface = usize::try_from(index).ok().and_then(|index| result.get("interfaces")?.get(index));
+    let interface =
+        usize::try_from(index).ok().and_then(|index| result.get("interfaces")?.get(index));
     let Some(interface) = interface else { return false };
     let text = |name: &str| interface.get(name).and_then(Value::as_str).unwrap_or_default();
     text("name") == link && !text("sandbox").is_empty()

@@ -140,7 +140,11 @@ async fn add_passes_results_on_and_delete_goes_backwards() {
         )
     };
     plugin(folder.path(), "first", &script("first", r#"{"ips":[{"address":"10.1.0.2/24"}]}"#));
-    plugin(folder.path(), "second", &script("second", r#"{"ips":[{"address":"10.1.0.2/24"}],"x":1}"#));
+    plugin(
+        folder.path(),
+        "second",
+        &script("second", r#"{"ips":[{"address":"10.1.0.2/24"}],"x":1}"#),
+    );
     let cni = Cni::new(settings(folder.path()));
     let mut record = record(LIST);
     record.cni_result = cni.add(&pod(), &record).await.unwrap();

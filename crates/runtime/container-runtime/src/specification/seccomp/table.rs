@@ -376,19 +376,63 @@ pub(super) const EVERYONE: &[&str] = &[
 #[cfg(target_arch = "x86_64")]
 pub(super) const MACHINE: &[&str] = &["arch_prctl", "modify_ldt"];
 #[cfg(target_arch = "aarch64")]
-pub(super) const MACHINE: &[&str] = &["arm_fadvise64_64", "arm_sync_file_range", "sync_file_range2", "breakpoint", "cacheflush", "set_tls"];
+pub(super) const MACHINE: &[&str] = &[
+    "arm_fadvise64_64",
+    "arm_sync_file_range",
+    "sync_file_range2",
+    "breakpoint",
+    "cacheflush",
+    "set_tls",
+];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) const MACHINE: &[&str] = &[];
 
 /// Allowed to who may have a capability, by the capability's name.
 pub(super) const CAPABLE: &[(&str, &[&str])] = &[
     ("DAC_READ_SEARCH", &["open_by_handle_at"]),
-    ("SYS_ADMIN", &["bpf", "clone", "clone3", "fanotify_init", "fsconfig", "fsmount", "fsopen", "fspick", "lookup_dcookie", "mount", "mount_setattr", "move_mount", "open_tree", "perf_event_open", "quotactl", "quotactl_fd", "setdomainname", "sethostname", "setns", "syslog", "umount", "umount2", "unshare"]),
+    (
+        "SYS_ADMIN",
+        &[
+            "bpf",
+            "clone",
+            "clone3",
+            "fanotify_init",
+            "fsconfig",
+            "fsmount",
+            "fsopen",
+            "fspick",
+            "lookup_dcookie",
+            "mount",
+            "mount_setattr",
+            "move_mount",
+            "open_tree",
+            "perf_event_open",
+            "quotactl",
+            "quotactl_fd",
+            "setdomainname",
+            "sethostname",
+            "setns",
+            "syslog",
+            "umount",
+            "umount2",
+            "unshare",
+        ],
+    ),
     ("SYS_BOOT", &["reboot"]),
     ("SYS_CHROOT", &["chroot"]),
     ("SYS_MODULE", &["delete_module", "init_module", "finit_module"]),
     ("SYS_PACCT", &["acct"]),
-    ("SYS_PTRACE", &["kcmp", "pidfd_getfd", "process_madvise", "process_vm_readv", "process_vm_writev", "ptrace"]),
+    (
+        "SYS_PTRACE",
+        &[
+            "kcmp",
+            "pidfd_getfd",
+            "process_madvise",
+            "process_vm_readv",
+            "process_vm_writev",
+            "ptrace",
+        ],
+    ),
     ("SYS_RAWIO", &["iopl", "ioperm"]),
     ("SYS_TIME", &["settimeofday", "stime", "clock_settime", "clock_settime64"]),
     ("SYS_TTY_CONFIG", &["vhangup"]),

@@ -5,7 +5,8 @@ use super::*;
 fn tables() -> Tables {
     Tables {
         passwd: Some(
-            "root:x:0:0:root:/root:/bin/sh\nbroken line\nweb:x:1000:1001::/home/web:/bin/sh\n".into(),
+            "root:x:0:0:root:/root:/bin/sh\nbroken line\nweb:x:1000:1001::/home/web:/bin/sh\n"
+                .into(),
         ),
         group: Some("root:x:0:\nweb:x:1001:\nextra:x:50000:web,other\nstaff:x:60:other\n".into()),
     }
@@ -48,13 +49,18 @@ fn supplemental_groups_join_or_stand_alone() {
 #[test]
 fn homes_come_from_the_table() {
     let home = |user| resolve(&security(Some(user), None), "", &tables()).unwrap().home;
-    assert_eq!((home(0).as_str(), home(1000).as_str(), home(77).as_str()), ("/root", "/home/web", "/"));
+    assert_eq!(
+        (home(0).as_str(), home(1000).as_str(), home(77).as_str()),
+        ("/root", "/home/web", "/")
+    );
 }
 
 #[test]
 fn what_cannot_be_resolved_is_an_error() {
-    let by_name =
-        v1::LinuxContainerSecurityContext { run_as_username: "nobody".into(), ..Default::default() };
+    let by_name = v1::LinuxContainerSecurityContext {
+        run_as_username: "nobody".into(),
+        ..Default::default()
+    };
     for (security, image) in [
         (by_name, ""),
         (security(None, None), "ghost"),

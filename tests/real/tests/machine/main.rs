@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::Test;
 use node_testkit::machine::{self, Payload};
-use node_testkit::parts;
+use node_testkit::{images, parts};
 
 const SWAP_MB: u32 = 256;
-/// Any status but those that shells and emulators give by themselves.
+/// What the script ends with. Any status but those that shells and emulators give by themselves.
 const STATUS: i32 = 7;
 
 /// Each fact is one line `name: value`; the payload ends with its own status only when it got that far.
@@ -56,8 +56,10 @@ echo "agent: $(systemctl is-active keelson)"
 echo "agent status: $(systemctl show keelson --property=StatusText --value)"
 systemctl stop keelson
 echo "agent result: $(systemctl show keelson --property=Result --value)"
-exit 7
+systemctl stop containerd
 "#;
+
+const PODS: &str = include_str!("pods.sh");
 
 /// The programs that the payload finds in `/payload/bin`.
 fn programs(keelson: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
@@ -73,17 +75,29 @@ fn programs(keelson: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
     parts.chain([Ok((PathBuf::from("bin/keelson"), keelson.to_owned()))]).collect()
 }
 
+/// Image archives that the payload finds in `/payload/images`.
+fn archives() -> Result<Vec<(PathBuf, PathBuf)>> {
+    let sandbox = images::pause()?.named(images::CONTAINERD_PAUSE);
+    [("pause.tar", sandbox), ("busybox.tar", images::busybox()?)]
+        .into_iter()
+        .map(|(name, image)| Ok((PathBuf::from("images").join(name), image.oci_archive()?)))
+        .collect()
+}
+
 #[test]
 fn one_boot_shows_all() -> Result<()> {
     // Built before the bed, which has no network.
     let machine = machine::ensure()?;
     let keelson = node_testkit::programs::build("keelson", "keelson")?;
-    Test::new().deadline(Duration::from_secs(420)).needs(&["containerd", "runc"]).run(|_bed| {
+    let archives = archives()?;
+    Test::new().deadline(Duration::from_secs(720)).needs(&["containerd", "runc"]).run(|_bed| {
+        let busybox = images::BUSYBOX;
+        let script = format!("{SCRIPT}\nBUSYBOX={busybox}\n{PODS}\nexit {STATUS}\n");
         let payload = Payload {
-            files: programs(&keelson)?,
-            script: Some(SCRIPT.to_owned()),
+            files: programs(&keelson)?.into_iter().chain(archives).collect(),
+            script: Some(script),
             swap_mb: SWAP_MB,
-            deadline: Duration::from_secs(400),
+            deadline: Duration::from_secs(700),
             ..Payload::default()
         };
         let outcome = machine.run_into(&payload, &mut std::io::stdout())?;
@@ -119,6 +133,24 @@ fn one_boot_shows_all() -> Result<()> {
         ensure!(fact("agent")? == "active", "the agent is not running:\n{output}");
         ensure!(fact("agent status")?.contains("container runtime"), "{output}");
         ensure!(fact("agent result")? == "success", "the agent did not end cleanly:\n{output}");
+        for driver in ["systemd", "cgroupfs"] {
+            for (name, expected) in [
+                ("status", "2"),
+                ("pod memory.max", "33554432"),
+                ("pod cpu.max", "10000 100000"),
+                ("pod pids.max", "77"),
+                ("container memory.max", "33554432"),
+                ("container cpu.max", "10000 100000"),
+                ("killed agent", "same container"),
+                ("containers left", "0"),
+            ] {
+                let told = fact(&format!("{driver} {name}"))?;
+                ensure!(
+                    told == expected,
+                    "{driver} {name} is {told:?}, not {expected:?}:\n{output}"
+                );
+            }
+        }
         Ok(())
     })
 }
