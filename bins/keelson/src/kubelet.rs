@@ -9,7 +9,7 @@ mod compose;
 mod host_texts;
 mod log_settings;
 mod machine;
-mod pod_parts;
+pub(crate) mod pod_parts;
 mod pod_settings;
 
 use crate::environment::Environment;

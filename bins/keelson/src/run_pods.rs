@@ -1,55 +1,73 @@
-//! `keelson run FILE…`: will run pod manifests on this machine with the embedded runtime.
+//! `keelson run FILE…`: runs pods on this machine with the embedded runtime, until they have ended
+//! or are no longer wanted.
 //!
-//! Rule: nothing is pretended. What exists does real work (the manifests are read and checked, the
-//! machine is examined for what pods need) and then one sentence says that containers are not
-//! started yet, with an exit code of its own.
+//! Rule: the agent and the runtime are the same as those of `keelson kubelet` and `keelson cri`;
+//! here they live in one process, and the manifests come from the command line. What the containers
+//! write goes to the terminal. Ctrl-C ends the pods within their grace; a second one leaves.
 
+mod attend;
+mod compose;
 mod manifest;
+mod source;
 mod split;
 
 use crate::config_files;
-use crate::doctor::{self, Verdict};
 use crate::terminal::{self, Colour, Palette};
 use manifest::PodManifest;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The manifests are fine and the machine is too, but starting containers does not exist yet.
-const NOT_BUILT: u8 = 3;
+const EXAMPLES: &str = "\
+Examples:
+  keelson run pod.yaml
+  keelson run --import busybox.tar pod.yaml
+  keelson run --import docker.io/library/hello:1=./rootfs hello.yaml
+  cat pod.yaml | keelson run -
 
+The exit code is 0 when all pods succeeded, else that of the first container that failed.";
+
+/// Run pods on this machine with the embedded runtime
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct RunCommand {
-    /// Pod manifests, YAML (one or more documents) or JSON
+    /// Pod manifests, YAML (one or more documents) or JSON; `-` for standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+
+    /// Images to bring in first: archives, OCI layouts, or NAME=FOLDER
+    #[arg(long, value_name = "IMAGE")]
+    import: Vec<String>,
+
+    /// What survives a reboot: images and records
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/keelson")]
+    root: PathBuf,
+
+    /// What does not: sockets, mounts, namespaces
+    #[arg(long, value_name = "DIR", default_value = "/run/keelson")]
+    state: PathBuf,
+
+    /// Say what the agent and the runtime do
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 impl RunCommand {
     pub(crate) fn run(&self, palette: Palette) -> ExitCode {
         let (pods, errors) = self.read_all();
-        for pod in &pods {
-            terminal::print(&describe(pod, palette));
-        }
         for error in &errors {
             terminal::print_error(&format!("error: {error}"));
         }
         if !errors.is_empty() {
             return ExitCode::FAILURE;
         }
-        let findings: Vec<doctor::Finding> = doctor::examine()
-            .into_iter()
-            .filter(|finding| finding.name != "container runtime")
-            .collect();
-        terminal::print(&format!("\n{}", doctor::table(&findings, palette)));
-        if findings.iter().any(|finding| finding.verdict == Verdict::Missing) {
-            terminal::print_error("error: this machine lacks what is marked as missing above");
-            return ExitCode::FAILURE;
+        for pod in &pods {
+            terminal::print_error(describe(pod, palette).trim_end());
         }
-        terminal::print_error(
-            "not built yet: keelson does not start containers by itself so far, so nothing was \
-             started; `keelson cri-client` talks to a runtime that is there",
-        );
-        ExitCode::from(NOT_BUILT)
+        compose::run(self, &pods).unwrap_or_else(|error| {
+            terminal::print_error(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        })
     }
 
     fn read_all(&self) -> (Vec<PodManifest>, Vec<String>) {
@@ -61,12 +79,31 @@ impl RunCommand {
                 Err(found) => errors.extend(found),
             }
         }
+        for (at, pod) in pods.iter().enumerate() {
+            let same = |other: &&PodManifest| {
+                (&other.namespace, &other.name) == (&pod.namespace, &pod.name)
+            };
+            if let Some(first) = pods.iter().take(at).find(same) {
+                let (namespace, name) = (&pod.namespace, &pod.name);
+                errors.push(format!(
+                    "{}: {namespace}/{name} is in {} already",
+                    pod.place, first.place
+                ));
+            }
+        }
         (pods, errors)
     }
 }
 
 /// All pods of one file, or everything that is wrong with it.
 fn read(path: &Path) -> Result<Vec<PodManifest>, Vec<String>> {
+    if path.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        let limit = u64::try_from(pod_manifest::MAX_MANIFEST_BYTES).unwrap_or(u64::MAX);
+        let read = std::io::stdin().lock().take(limit + 1).read_to_end(&mut bytes);
+        read.map_err(|error| vec![format!("standard input: {error}")])?;
+        return manifest::pods("standard input", &bytes);
+    }
     let file = config_files::read_file(path).map_err(|error| vec![error])?;
     manifest::pods(&file.path, &file.bytes)
 }

@@ -3,6 +3,7 @@
 //! Rule: read beneath `root`, so that a folder of files stands for a machine in tests; what cannot
 //! be read is absent or zero, never invented. The node's addresses are asked of the kernel's routes.
 
+use container_setup::sysctls::kernel_version;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
@@ -14,6 +15,9 @@ pub(super) struct MachineSize {
     pub(super) huge_page_sizes: Vec<String>,
     pub(super) thermal_throttle_paths: Vec<String>,
     pub(super) is_selinux_on: bool,
+    pub(super) is_app_armor_on: bool,
+    /// The first two numbers of the kernel's release.
+    pub(super) kernel: Option<(u32, u32)>,
     pub(super) page_bytes: i64,
 }
 
@@ -27,6 +31,9 @@ pub(super) fn read(root: &Path) -> MachineSize {
         huge_page_sizes: huge_page_sizes(root),
         thermal_throttle_paths: thermal_throttle_paths(root),
         is_selinux_on: root.join("sys/fs/selinux/enforce").exists(),
+        is_app_armor_on: root.join("sys/kernel/security/apparmor").exists()
+            && text("sys/module/apparmor/parameters/enabled").starts_with('Y'),
+        kernel: kernel_version(&text("proc/sys/kernel/osrelease")),
         page_bytes: page_bytes(&std::fs::read(root.join("proc/self/auxv")).unwrap_or_default()),
     }
 }
@@ -128,8 +135,13 @@ mod tests {
         }
         write("sys/devices/system/cpu/cpu0/thermal_throttle/x", "");
         write("sys/devices/system/cpu/cpufreq/x", "");
+        write("sys/module/apparmor/parameters/enabled", "Y\n");
+        write("proc/sys/kernel/osrelease", "6.8.0-45-generic\n");
+        assert!(!read(root.path()).is_app_armor_on, "the kernel's own files are not there");
+        write("sys/kernel/security/apparmor/profiles", "");
         let found = read(root.path());
         assert_eq!((found.processors, found.memory_bytes, found.swap_bytes), (2, 2 << 20, 0));
+        assert_eq!((found.kernel, found.is_app_armor_on), (Some((6, 8)), true));
         assert_eq!(found.huge_page_sizes, ["1GB", "2MB"]);
         assert_eq!(found.thermal_throttle_paths, ["/sys/devices/system/cpu/cpu0/thermal_throttle"]);
         let nothing = read(&root.path().join("none"));

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use cri_client::CriClient;
 use host_cgroups::{CgroupSetup, Driver, HostCgroups, KernelLog, Since};
 use host_files::{HostFolders, HostRecords};
-use host_volumes::HostVolumes;
+use host_volumes::{HostVolumes, StepProgram};
 use local_socket::LocalSocket;
 use network_probe::NetworkTries;
 use node_agent::{PodParts, PodPorts};
@@ -37,31 +37,41 @@ const DEFAULT_CHECK: Duration = Duration::from_secs(20);
 const DRIVER_ATTEMPTS: u32 = 3;
 const DRIVER_PAUSE: Duration = Duration::from_secs(2);
 
-pub(super) async fn pod_parts(config: &NodeConfig, runtime: &Arc<CriClient>) -> Result<PodParts> {
+pub(crate) async fn pod_parts(config: &NodeConfig, runtime: &Arc<CriClient>) -> Result<PodParts> {
     let settings = config.settings();
     let root = Path::new(&config.flags().root_dir);
     let folders = HostFolders::new(root, Path::new(&settings.pod_logs_dir), Path::new(LOG_LINKS));
+    let folders = Arc::new(folders);
     let driver = cgroup_driver(runtime, settings).await;
     let cgroups = CgroupSetup::detect(driver).context("cgroups of this machine")?;
     let ports = PodPorts {
         runtime: runtime.clone(),
-        folders: Arc::new(folders),
+        folders: folders.clone(),
         cgroups: Arc::new(HostCgroups::new(cgroups)),
-        volumes: Arc::new(HostVolumes::new(root, None)),
+        volumes: Arc::new(HostVolumes::new(root, Some(step_program()))),
         records: Arc::new(HostRecords::new(root)),
         prober: Arc::new(NetworkTries::new()),
         texts: Arc::new(MachineTexts),
+        logs: folders,
     };
     let node = node(config);
     info!(node = node.name, addresses = ?node.ips, "Running pods as a standalone node");
     Ok(PodParts {
         ports,
-        settings: pod_settings(config, &node),
+        settings: pod_settings(config, &node)?,
         sources: sources(settings),
         memory_kills: memory_kills(),
         events: None,
         local: Some(Arc::new(LocalSocket::new(PathBuf::from(LOCAL_SOCKET)))),
     })
+}
+
+/// This very program, even after its file was replaced by a newer one.
+fn step_program() -> StepProgram {
+    StepProgram {
+        program: PathBuf::from("/proc/self/exe"),
+        arguments: vec![crate::HOST_VOLUME_STEP.into()],
+    }
 }
 
 /// The runtime knows best; where it cannot say, the configuration counts.

@@ -3,24 +3,28 @@
 //! Rule: words only; what the machine is comes in as a value.
 
 use super::machine::MachineSize;
+use anyhow::{Context, Result};
 use container_setup::allocatable::{Reservations, enforced, told};
-use container_setup::cgroups::all_pods_limits;
+use container_setup::cgroups::{all_pods_limits, reserved_limits};
 use container_setup::inputs::{
     Gates, Machine, NodeDns, NodeFacts, NodeLimits, NodeSecurity, SwapBehavior,
 };
-use node_agent::{CgroupSettings, PodSettings, PullLimits};
+use node_agent::{CgroupSettings, LogRotation, PodSettings, PullLimits, ReservedCgroup};
 use node_config::feature_gates::Gate;
 use node_config::{KubeletConfiguration, NodeConfig};
-use node_policy::admission::NodeRoom;
+use node_policy::admission::{AllowedSysctls, NodeAbilities, NodeRoom};
 use node_policy::garbage::DeadLimits;
+use node_policy::log_rotation::LogLimits;
 use pod_desired::Reading;
 use pod_lifecycle::Settings;
 use pod_manifest::PodGates;
 use pod_model::pod::ResourceList;
-use pod_model::{GoDuration, Quantity, QuantityFormat, ThresholdValue};
+use pod_model::{GoDuration, LogSizeLimit, Quantity, QuantityFormat, ThresholdValue};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
+
+const LOG_LOOK: Duration = Duration::from_secs(10);
 
 /// The node as it is here.
 #[derive(Debug, Clone)]
@@ -32,7 +36,7 @@ pub(super) struct Node {
     pub(super) cgroup_v2: bool,
 }
 
-pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> PodSettings {
+pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettings> {
     let settings = config.settings();
     let capacity = capacity(&node.machine);
     let reservations = reservations(settings);
@@ -40,7 +44,7 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> PodSettings {
     let setup = setup(config, node, &allocatable);
     let is_enforced = settings.enforce_node_allocatable.iter().any(|word| word == "pods");
     let kept = if is_enforced { enforced(&capacity, &reservations) } else { capacity };
-    PodSettings {
+    Ok(PodSettings {
         reading: Reading { node_name: node.name.clone(), gates: pod_gates(config) },
         lifecycle: lifecycle(config, node),
         resolv_conf: settings.resolv_conf.clone(),
@@ -55,6 +59,7 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> PodSettings {
             per_qos: settings.cgroups_per_qos,
             root: parts(&settings.cgroup_root),
             enforced: settings.cgroups_per_qos.then(|| all_pods_limits(&kept, &setup)),
+            reserved: reserved(settings, &setup),
         },
         pulls: PullLimits {
             side_by_side: match (settings.serialize_image_pulls, settings.max_parallel_image_pulls)
@@ -66,8 +71,59 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> PodSettings {
             burst: u32::try_from(settings.registry_burst).unwrap_or(0),
         },
         dead: dead(config),
+        abilities: abilities(config, node)?,
+        logs: log_rotation(settings),
         setup,
-    }
+    })
+}
+
+fn abilities(config: &NodeConfig, node: &Node) -> Result<NodeAbilities> {
+    let patterns = &config.settings().allowed_unsafe_sysctls;
+    let sysctls = AllowedSysctls::new(node.machine.kernel, patterns);
+    Ok(NodeAbilities {
+        sysctls: sysctls.map_err(anyhow::Error::msg).context("allowedUnsafeSysctls")?,
+        app_armor: node.machine.is_app_armor_on,
+        // Asked of the runtime.
+        strict_groups: false,
+        pod_level_resources: enabled(config, Gate::PodLevelResources),
+    })
+}
+
+/// None where the size is negative: logs grow without end.
+fn log_rotation(settings: &KubeletConfiguration) -> Option<LogRotation> {
+    let Ok(LogSizeLimit::Bytes(size)) = LogSizeLimit::parse(&settings.container_log_max_size)
+    else {
+        return None;
+    };
+    let count = |number: i32| usize::try_from(number).unwrap_or(0);
+    Some(LogRotation {
+        limits: LogLimits { size, files: count(settings.container_log_max_files) },
+        workers: count(settings.container_log_max_workers),
+        interval: settings.container_log_monitor_interval.as_std().unwrap_or(LOG_LOOK),
+    })
+}
+
+/// The cgroups of others that `enforceNodeAllocatable` names, with what is reserved in them.
+fn reserved(settings: &KubeletConfiguration, setup: &NodeFacts) -> Vec<ReservedCgroup> {
+    let levels = settings.enforce_node_allocatable.iter().filter_map(|level| {
+        let (side, only_compressible) = match level.strip_suffix("-compressible") {
+            Some(side) => (side, true),
+            None => (level.as_str(), false),
+        };
+        let (path, amounts) = match side {
+            "system-reserved" => {
+                (&settings.system_reserved_cgroup, amounts(&settings.system_reserved))
+            }
+            "kube-reserved" => (&settings.kube_reserved_cgroup, amounts(&settings.kube_reserved)),
+            _ => return None,
+        };
+        Some(ReservedCgroup {
+            level: level.clone(),
+            path: path.clone(),
+            limits: reserved_limits(&amounts, only_compressible, setup),
+        })
+    });
+    levels.collect()
 }
 
 fn enabled(config: &NodeConfig, gate: Gate) -> bool {

@@ -9,7 +9,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
-use ports::local_api::{LocalPodDetail, LocalPods, LocalRefusal, LocalStopped};
+use ports::local_api::{LocalPodDetail, LocalPods, LocalRefusal, LocalStopped, LocalVersion};
 use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,13 @@ impl Agent {
 
     pub(super) async fn pod(&self, uid: &str) -> Result<LocalPodDetail> {
         self.ask(Method::GET, &format!("/v1/pods/{uid}")).await
+    }
+
+    /// Waits until something is newer than that version.
+    pub(super) async fn changed(&self, since: u64) -> Result<u64> {
+        let path = format!("/v1/changes/{since}");
+        let answer: LocalVersion = self.exchange(Method::GET, &path).await?;
+        Ok(answer.version)
     }
 
     pub(super) async fn stop(&self, uid: &str) -> Result<LocalStopped> {

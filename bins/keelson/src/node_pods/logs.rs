@@ -5,9 +5,9 @@
 
 use super::ask::Agent;
 use super::{Address, find};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use container_logs::{Entry, Follow, Selection, follow, read_logs};
+use container_logs::{Entry, Selection, follow, read_logs};
 use pod_model::GoDuration;
 use pod_model::log_line::LogStream;
 use ports::ApiTime;
@@ -16,6 +16,10 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// After an agent that did not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Print what a container wrote
 #[derive(Debug, Args)]
@@ -59,9 +63,8 @@ impl LogsCommand {
         let mut output = Output { timestamps: self.timestamps, is_in_line: [false; 2] };
         let path = Path::new(&container.log_path);
         if self.follow && !self.previous {
-            let mut following =
-                Following { output, agent, uid: pod.uid.clone(), container: container.id.clone() };
-            follow(path, &selection, &mut following).await?;
+            let ended = has_ended(&agent, &pod.uid, &container.id);
+            follow(path, &selection, &mut |entry| output.take(entry), ended).await?;
         } else {
             read_logs(path, &selection, &mut |entry| output.take(entry))?;
         }
@@ -130,22 +133,23 @@ impl Output {
     }
 }
 
-struct Following {
-    output: Output,
-    agent: Agent,
-    uid: String,
-    container: String,
-}
-
-impl Follow for Following {
-    fn take(&mut self, entry: &Entry) -> ControlFlow<()> {
-        self.output.take(entry)
-    }
-
-    /// Where the agent cannot be asked the log is followed on: it may only be restarting.
-    async fn has_ended(&mut self) -> bool {
-        let Ok(detail) = self.agent.pod(&self.uid).await.context("ask") else { return false };
-        let here = detail.pod.containers.iter().find(|container| container.id == self.container);
-        here.is_none_or(|container| container.state == "exited")
+/// Returns when the container has ended. While the agent cannot be asked the log is followed on: it
+/// may only be restarting.
+async fn has_ended(agent: &Agent, uid: &str, container: &str) {
+    let mut version = 0;
+    loop {
+        if let Ok(detail) = agent.pod(uid).await {
+            let here = detail.pod.containers.iter().find(|one| one.id == container);
+            if here.is_none_or(|one| one.state == "exited") {
+                return;
+            }
+        }
+        match agent.changed(version).await {
+            Ok(newer) => version = newer,
+            Err(_) => {
+                version = 0;
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+        }
     }
 }

@@ -1,11 +1,13 @@
-//! The little of a pod manifest that this verb shows: names, containers, images.
+//! The pods of a manifest file: each document whole, and the little of it that is shown.
 //!
-//! Rule: an error names file, line, field and what was expected, on one line; all errors of a file
-//! come together. The whole of a pod's specification is not checked here yet.
+//! Rule: strict, as an API server would be: an unknown field is an error. An error names file,
+//! line, field and what was expected, on one line; all errors of a file come together.
 
 use super::split;
 use node_config::document::{self, Node, Value};
 use node_config::{Origin, Problem};
+use pod_manifest::static_pod::SourceKind;
+use pod_manifest::{PodGates, StaticPodSource, Strictness, read_static_pods};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PodManifest {
@@ -14,6 +16,8 @@ pub(crate) struct PodManifest {
     /// File and line.
     pub(crate) place: String,
     pub(crate) containers: Vec<Container>,
+    /// The document, with as many empty lines before it as in the file.
+    pub(crate) text: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +48,10 @@ pub(crate) fn pods(path: &str, bytes: &[u8]) -> Result<Vec<PodManifest>, Vec<Str
             Ok(parsed) => {
                 problems.extend(parsed.repeated_keys);
                 match pod(&parsed.root) {
-                    Ok(pod) => pods.push(pod),
+                    Ok(pod) => {
+                        problems.extend(judge(&text, &origin));
+                        pods.push(PodManifest { text, ..pod });
+                    }
                     Err(found) => problems.extend(found),
                 }
             }
@@ -56,6 +63,18 @@ pub(crate) fn pods(path: &str, bytes: &[u8]) -> Result<Vec<PodManifest>, Vec<Str
     } else {
         Err(problems.iter().map(ToString::to_string).collect())
     }
+}
+
+/// What an API server would have against it, and what a pod without one may not refer to.
+fn judge(text: &str, origin: &Origin) -> Vec<Problem> {
+    let source = StaticPodSource {
+        node_name: "node",
+        kind: SourceKind::File,
+        strictness: Strictness::Strict,
+        gates: PodGates::default(),
+    };
+    let read = read_static_pods(text.as_bytes(), origin, &source);
+    read.problems.into_iter().filter(Problem::is_error).collect()
 }
 
 fn pod(root: &Node) -> Result<PodManifest, Vec<Problem>> {
@@ -86,6 +105,7 @@ fn pod(root: &Node) -> Result<PodManifest, Vec<Problem>> {
             namespace: namespace.unwrap_or("default").to_owned(),
             place: root.origin.to_string(),
             containers: found,
+            text: String::new(),
         });
     }
     Err(problems)

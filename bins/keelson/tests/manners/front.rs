@@ -238,34 +238,40 @@ fn the_examples_of_the_project_are_good() {
     let shown = run(&["check-config", "--config", &format!("{examples}/kubelet.yaml")]);
     assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
     assert_eq!(text(&shown.stderr), "");
-    let pods = run(&["run", &format!("{examples}/hello.yaml")]);
-    let words = text(&pods.stdout);
-    assert!(words.starts_with("pod default/hello"), "{words}");
-    assert!(words.contains("container hello  image busybox:1.37"), "{words}");
+    let folder = tempfile::tempdir().unwrap();
+    // Read and shown before anything is opened: here the root is a file, and nothing can start.
+    let root = folder.path().join("root");
+    fs::write(&root, "").unwrap();
+    let web = format!("{examples}/web.yaml");
+    let pods = run(&["run", "--root", root.to_str().unwrap(), &web]);
+    let words = text(&pods.stderr);
+    assert!(words.starts_with("pod default/web"), "{words}");
+    assert!(words.contains("container web  image localhost/keelson/web:1"), "{words}");
+    assert_eq!(pods.status.code(), Some(1), "{words}");
+    assert!(words.contains("error: ") && words.contains("root/agent"), "{words}");
 }
 
 #[test]
-fn run_reads_manifests_and_pretends_nothing() {
+fn run_refuses_bad_manifests_before_it_does_anything() {
     let folder = tempfile::tempdir().unwrap();
     let good = folder.path().join("good.yaml");
     let bad = folder.path().join("bad.yaml");
-    fs::write(&good, "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: i}]}\n").unwrap();
-    fs::write(&bad, "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}\n")
-        .unwrap();
-    let refused = run(&["run", good.to_str().unwrap(), bad.to_str().unwrap()]);
-    assert_eq!(refused.status.code(), Some(1));
-    let words = text(&refused.stderr);
-    assert!(words.starts_with(&format!("error: {}:4: spec.containers", bad.display())), "{words}");
-
-    let usable = run(&["doctor"]).status.success();
-    let started = run(&["run", good.to_str().unwrap()]);
-    let words = text(&started.stderr);
-    if usable {
-        assert_eq!(started.status.code(), Some(3), "{words}");
-        assert!(words.starts_with("not built yet: "), "{words}");
+    let odd = folder.path().join("odd.yaml");
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:";
+    fs::write(&good, format!("{pod} [{{name: c, image: i}}]\n")).unwrap();
+    fs::write(&bad, format!("{pod} []\n")).unwrap();
+    fs::write(&odd, format!("{pod} [{{name: c, image: i, comand: [x]}}]\n")).unwrap();
+    for (files, expected) in [
+        (vec![&good, &bad], format!("error: {}:5: spec.containers", bad.display())),
+        (vec![&odd], format!("error: {}:5: spec.containers[0].comand", odd.display())),
+        (vec![&good, &good], format!("error: {}:1: default/a is in", good.display())),
+    ] {
+        let files: Vec<&str> = files.iter().map(|file| file.to_str().unwrap()).collect();
+        let refused = run(&[&["run", "--root", "/nonexistent/root"], files.as_slice()].concat());
+        let words = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{words}");
+        assert!(words.starts_with(&expected), "{words}");
         assert_eq!(words.lines().count(), 1, "{words}");
-    } else {
-        assert_eq!(started.status.code(), Some(1), "{words}");
     }
 }
 

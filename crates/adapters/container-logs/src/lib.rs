@@ -9,7 +9,7 @@ mod follow;
 mod read;
 
 pub use files::{LogFile, log_files};
-pub use follow::{Follow, follow};
+pub use follow::follow;
 pub use read::{Entry, MOST_LINE_BYTES, Selection, read_logs};
 
 /// Why a log cannot be read.

@@ -30,6 +30,8 @@ impl ContainerRuntime for CriClient {
     fn status(&self) -> PortFuture<'_, Result<RuntimeStatus, ContainerRuntimeError>> {
         Box::pin(async move {
             let answer = CriClient::status(self, v1::StatusRequest { verbose: false }).await?;
+            let strict_groups =
+                answer.features.is_some_and(|features| features.supplemental_groups_policy);
             let conditions = answer.status.unwrap_or_default().conditions;
             let conditions = conditions.into_iter().map(|condition| RuntimeCondition {
                 kind: condition.r#type.into(),
@@ -37,7 +39,7 @@ impl ContainerRuntime for CriClient {
                 reason: condition.reason,
                 message: condition.message,
             });
-            Ok(RuntimeStatus { conditions: conditions.collect() })
+            Ok(RuntimeStatus { conditions: conditions.collect(), strict_groups })
         })
     }
 }

@@ -67,6 +67,20 @@ impl CgroupSetup {
         group.apply(&self.limits(words, limits)).map_err(|error| of_cgroup(&error))
     }
 
+    fn limit_existing(&self, path: &str, limits: &CgroupLimits) -> Result<(), HostError> {
+        let name = GroupName::from_path(path, self.driver)
+            .map_err(|error| HostError::Lasting(error.to_string()))?;
+        let group = self.group(&name)?;
+        if name.words().is_empty() || !group.exists_somewhere() {
+            return Err(HostError::Lasting(format!("there is no cgroup {}", group.path())));
+        }
+        if self.driver == Driver::Systemd {
+            slices::limit(&self.systemd, &name, limits, self.unified())
+                .map_err(|error| of_unit(&error))?;
+        }
+        group.apply(&self.limits(name.words(), limits)).map_err(|error| of_cgroup(&error))
+    }
+
     fn limits(&self, words: &[String], limits: &CgroupLimits) -> Limits {
         let mut huge_pages = Vec::new();
         if self.hierarchy.controllers().contains(&Controller::HugeTlb) {
@@ -209,6 +223,11 @@ impl PodCgroups for HostCgroups {
     fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
         let limits = limits.clone();
         self.call(name, move |setup, name| setup.apply(name, &limits))
+    }
+
+    fn limit_existing<'a>(&'a self, path: &'a str, limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
+        let (path, limits) = (path.to_owned(), limits.clone());
+        self.call(&[], move |setup, _| setup.limit_existing(&path, &limits))
     }
 
     fn remove<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, ()> {

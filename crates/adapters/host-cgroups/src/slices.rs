@@ -49,6 +49,20 @@ pub(crate) fn make(
     Ok(())
 }
 
+/// Sets limits at a slice that is there.
+pub(crate) fn limit(
+    places: &[Address],
+    name: &GroupName,
+    limits: &CgroupLimits,
+    unified: bool,
+) -> Result<(), UnitError> {
+    let limits = limit_properties(limits, unified);
+    if limits.is_empty() {
+        return Ok(());
+    }
+    Systemd::connect(places, LIMIT)?.set_properties(&name.slice(), &limits)
+}
+
 /// Stops a slice with all that is in it. One that is gone is no error.
 pub(crate) fn remove(places: &[Address], name: &GroupName) -> Result<(), UnitError> {
     let mut systemd = Systemd::connect(places, LIMIT)?;

@@ -4,7 +4,7 @@
 //! wrong method 405; refusals of the agent have their own status and say why.
 
 use hyper::{Method, StatusCode};
-use ports::local_api::{LocalApi, LocalRefusal};
+use ports::local_api::{LocalApi, LocalRefusal, LocalVersion};
 use serde::Serialize;
 
 /// An answer, before it is put on the wire.
@@ -23,6 +23,15 @@ pub(crate) async fn answer(api: &dyn LocalApi, method: &Method, path: &str) -> R
         (["v1", "pods", uid], true) => match api.pod(uid) {
             Some(detail) => json(StatusCode::OK, &detail),
             None => refusal(&LocalRefusal::NotFound { message: format!("no pod has UID {uid}") }),
+        },
+        (["v1", "changes", since], true) => match since.parse() {
+            Ok(since) => {
+                json(StatusCode::OK, &LocalVersion { version: api.changed(since).await })
+            }
+            Err(_) => {
+                let message = format!("{since:?}: expected a number, the last version seen");
+                refusal(&LocalRefusal::NotFound { message })
+            }
         },
         (["v1", "pods", uid, "stop"], false) if method == Method::POST => {
             match api.stop(uid).await {

@@ -59,6 +59,8 @@ struct Source {
     was_heard: bool,
     /// By name. What is here has been told, or was saved by an earlier agent.
     files: BTreeMap<String, File>,
+    /// Why it could not be read the last time.
+    trouble: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -87,6 +89,7 @@ impl Manifests {
             has_spoken: false,
             was_heard: false,
             files: BTreeMap::new(),
+            trouble: None,
         };
         Self {
             reading,
@@ -130,18 +133,18 @@ impl Manifests {
     /// Takes in what source number `at` tells.
     pub fn tell(&mut self, at: usize, telling: &SourceTelling) -> Taken {
         let mut taken = Taken::default();
+        let trouble = match telling {
+            SourceTelling::Unreachable(why) => {
+                Some(format!("{why}; pods that this source told of before are kept"))
+            }
+            SourceTelling::All(_) => None,
+        };
+        taken.notices.extend(trouble.clone().map(Notice::Error));
         if let Some(source) = self.sources.get_mut(at) {
             source.was_heard = true;
+            source.trouble = trouble;
         }
-        let files = match telling {
-            SourceTelling::Unreachable(why) => {
-                taken.notices.push(Notice::Error(format!(
-                    "{why}; pods that this source told of before are kept"
-                )));
-                return taken;
-            }
-            SourceTelling::All(files) => files,
-        };
+        let SourceTelling::All(files) = telling else { return taken };
         for file in files {
             self.take_file(at, file, &mut taken);
         }
@@ -221,10 +224,12 @@ impl Manifests {
         self.sources.iter().all(|source| source.has_spoken)
     }
 
-    /// What is wrong with manifests at the moment.
+    /// What is wrong with sources and manifests at the moment.
     pub fn troubles(&self) -> Vec<String> {
+        let sources = self.sources.iter().filter_map(|source| source.trouble.clone());
         let files = self.sources.iter().flat_map(|source| source.files.values());
-        files.filter_map(|file| file.trouble.clone()).chain(self.quarrels.iter().cloned()).collect()
+        let files = files.filter_map(|file| file.trouble.clone());
+        sources.chain(files).chain(self.quarrels.iter().cloned()).collect()
     }
 
     /// The pods to run, one per full name and per UID, in order of source and manifest. Second, what

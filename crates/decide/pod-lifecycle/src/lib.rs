@@ -15,13 +15,16 @@
 //!
 //! How a worker uses it (the seam that the shell builds on; change it only by agreement):
 //!
-//! 1. `PodMemory::recover` once, then for each change of wish, observation, facts, or at `wake_at`:
-//!    `plan`, then `absorb(Happening::Planned(&plan))`, then for each action
-//!    `absorb(Happening::Began(&action))` and carry it out; an action whose key is in flight has
-//!    `replaces` set: abort the running one first.
-//! 2. `absorb(Happening::Ended { .. })` when it is over, then observe the pod again (always) and
-//!    `absorb(Happening::Observed(&observed))`.
-//! 3. Where `Told::save` is `BeforeGoingOn`, the memory is on disk before the next action begins.
+//! 1. `PodMemory::recover` once (with an observation), then for each change of wish, observation or
+//!    facts, and at `wake_at`: `plan`, then `absorb(Happening::Planned(&plan))`, then for each
+//!    action `absorb(Happening::Began(&action))` and carry it out.
+//! 2. `absorb(Happening::Ended { .. })` when it is over; then observe the pod again, always, and
+//!    `absorb(Happening::Observed(&observed))`. The observation's `as_of` is when the look was
+//!    begun, and is later than the end of the action.
+//! 3. An action with `replaces` comes while another of its key is in flight: abort that one first,
+//!    and send no `Ended` for it.
+//! 4. Where `Told::save` is `BeforeGoingOn`, the memory is on disk before the next action begins.
+//! 5. Probe results go to `absorb`; whoever probes stops what is no longer in `Wants::probes`.
 
 mod action;
 mod back_off;

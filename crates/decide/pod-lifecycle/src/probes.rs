@@ -24,7 +24,7 @@ pub(crate) fn wanted(scene: &Scene<'_>, status: &PodStatus) -> Vec<ProbeWant> {
             continue;
         }
         let Some(record) = scene.lineup.latest(&container.name) else { continue };
-        if record.state != ContainerState::Running {
+        if record.state != ContainerState::Running || scene.is_in_post_start(container, record) {
             continue;
         }
         let memory = scene.memory(&container.name);

@@ -125,10 +125,25 @@ impl<'a> Scene<'a> {
 
     pub(crate) fn has_started(&self, container: &Container, record: &ContainerRecord) -> bool {
         record.state == ContainerState::Running
+            && !self.is_in_post_start(container, record)
             && (container.startup_probe.is_none()
                 || self
                     .memory(&container.name)
                     .is_some_and(|memory| memory.startup_passed.as_deref() == Some(&*record.id)))
+    }
+
+    /// Whether its postStart hook has not ended yet: until then it does not count as running, and
+    /// no probe asks it (upstream: startContainer returns after the hook).
+    pub(crate) fn is_in_post_start(&self, container: &Container, record: &ContainerRecord) -> bool {
+        let hook = container.lifecycle.as_ref().and_then(|each| each.post_start.as_ref());
+        let flight = self.view.memory.is_busy_with_container(&container.name);
+        hook.is_some()
+            && record.state == ContainerState::Running
+            && flight.is_some_and(|flight| {
+                matches!(flight.action, Action::StartContainer { attempt, .. }
+                    if attempt == restart_count(record))
+                    && record.created_at >= flight.began_at.nanos()
+            })
     }
 
     pub(crate) fn is_ready(&self, container: &Container, record: &ContainerRecord) -> bool {

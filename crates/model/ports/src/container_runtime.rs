@@ -30,6 +30,8 @@ pub struct RuntimeVersion {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RuntimeStatus {
     pub conditions: Vec<RuntimeCondition>,
+    /// Whether it knows the policy `Strict` of supplemental groups.
+    pub strict_groups: bool,
 }
 
 impl RuntimeStatus {

@@ -5,6 +5,7 @@
 //! for the end that serves.
 //!
 //! Over the local socket: `GET /v1/node` answers [`LocalNode`], `GET /v1/pods` [`LocalPods`],
+//! `GET /v1/changes/VERSION` waits for something newer and answers [`LocalVersion`],
 //! `GET /v1/pods/UID` [`LocalPodDetail`], `POST /v1/pods/UID/stop` [`LocalStopped`]; a refusal is a
 //! status of 4xx and a [`LocalRefusal`].
 
@@ -120,6 +121,13 @@ pub struct LocalMark {
     pub attempt: u32,
 }
 
+/// Something changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LocalVersion {
+    pub version: u64,
+}
+
 /// The pod will end.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -146,6 +154,9 @@ pub trait LocalApi: Send + Sync {
     fn pods(&self) -> LocalPods;
     fn pod(&self, uid: &str) -> Option<LocalPodDetail>;
     fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>>;
+    /// Waits until what is shown is newer than version `since`; answers with its version. The
+    /// first version is 0.
+    fn changed(&self, since: u64) -> PortFuture<'_, u64>;
 }
 
 /// Serves the agent to people at this machine.

@@ -86,6 +86,9 @@ pub struct CgroupLimits {
 pub trait PodCgroups: Send + Sync {
     /// Makes the cgroup and its parents and sets the limits.
     fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()>;
+    /// Sets limits at a cgroup of somebody else's, named as the configuration names it
+    /// (`/system.slice`, `/system`); refuses where it is not there.
+    fn limit_existing<'a>(&'a self, path: &'a str, limits: &'a CgroupLimits) -> HostFuture<'a, ()>;
     /// Ends what still runs in it and removes it with all beneath.
     fn remove<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, ()>;
     /// The last parts of the children's names, in the reference's form.

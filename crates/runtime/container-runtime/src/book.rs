@@ -217,7 +217,10 @@ impl Book {
         let mut entries = locked(&self.entries);
         if let Some(other) = entries.names.get(name) {
             let shown = name.split_once('/').map_or(name, |(_, shown)| shown);
-            return Err(Failure::plain(format!("name {shown:?} is reserved for {other:?}")));
+            return Err(Failure::new(
+                tonic::Code::FailedPrecondition,
+                format!("name {shown:?} is reserved for {other:?}"),
+            ));
         }
         entries.names.insert(name.to_owned(), id.to_owned());
         Ok(())

@@ -29,8 +29,9 @@ pub(crate) fn find<'a, T>(
         return Ok((id, entry));
     }
     let missing = || Failure::not_found(format!("{kind} {id:?} is not found"));
+    // The reference runtime's word; clients that send nothing have made a mistake.
     if id.is_empty() {
-        return Err(missing());
+        return Err(Failure::plain(format!("the id of a {kind} can't be empty")));
     }
     let mut matching = entries.range(id.to_owned()..).take_while(|(key, _)| key.starts_with(id));
     match (matching.next(), matching.next()) {

@@ -143,13 +143,7 @@ impl Images {
 fn found(store: &Store, name: &str) -> Result<Option<ImageRecord>> {
     match store.image(name) {
         Ok(record) => Ok(Some(record)),
-        Err(image_store::Error::ImageMissing(_)) => {
-            // What could never name an image is the caller's mistake.
-            image_store::Reference::parse(name).map_err(|error| {
-                Failure::plain(format!("can not resolve {name:?} locally: {error}"))
-            })?;
-            Ok(None)
-        }
+        Err(image_store::Error::ImageMissing(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

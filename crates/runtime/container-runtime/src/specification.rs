@@ -79,7 +79,7 @@ pub(crate) fn container_spec(
         name => name,
     };
     let process = process::of(given.config, given.image, (hostname, &identity.home))?;
-    let capabilities = capabilities::of(security, machine.capabilities)?;
+    let capabilities = capabilities::of(security, machine.capabilities);
     let seccomp = seccomp::filter(security, capabilities.bounding)?;
     let oom = linux.resources.as_ref().map(|resources| {
         let wanted = i32::try_from(resources.oom_score_adj).unwrap_or_default();

@@ -3,7 +3,7 @@
 //! Rule: a pod that an earlier agent started is admitted again, whatever has changed since; a new
 //! one is judged with all that are here. What was decided holds until the pod is gone.
 
-use node_policy::admission::{NodeRoom, Verdict, judge};
+use node_policy::admission::{NodeAbilities, NodeRoom, Verdict, judge_all};
 use pod_lifecycle::Admission;
 use pod_model::pod::Pod;
 use std::collections::BTreeMap;
@@ -16,23 +16,31 @@ type Decided = BTreeMap<String, (Arc<Pod>, watch::Sender<Admission>)>;
 #[derive(Clone)]
 pub(crate) struct Admissions {
     room: Arc<NodeRoom>,
+    abilities: Arc<NodeAbilities>,
     known: Arc<Mutex<Decided>>,
     /// Changes whenever the set of admitted pods does.
     changes: Arc<watch::Sender<u64>>,
 }
 
 impl Admissions {
-    pub(crate) fn new(room: NodeRoom) -> Self {
+    /// What the runtime can do of `abilities` is said with each pod.
+    pub(crate) fn new(room: NodeRoom, abilities: NodeAbilities) -> Self {
         let changes = Arc::new(watch::Sender::new(0));
-        Self { room: Arc::new(room), known: Arc::default(), changes }
+        Self {
+            room: Arc::new(room),
+            abilities: Arc::new(abilities),
+            known: Arc::default(),
+            changes,
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Decided> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides about a pod, unless that was done. `was_here`: an earlier agent had admitted it.
-    pub(crate) fn decide(&self, pod: &Arc<Pod>, was_here: bool) {
+    /// Decides about a pod, unless that was done. `was_here`: an earlier agent had admitted it;
+    /// `strict_groups`: whether the runtime knows them.
+    pub(crate) fn decide(&self, pod: &Arc<Pod>, was_here: bool, strict_groups: bool) {
         let uid = pod.metadata.uid.to_string();
         let mut known = self.known();
         if let Some((present, _)) = known.get_mut(&uid) {
@@ -44,7 +52,8 @@ impl Admissions {
             .filter(|(_, admission)| *admission.borrow() == Admission::Admitted)
             .map(|(other, _)| &**other)
             .collect();
-        let admission = match judge(pod, &self.room, &others) {
+        let abilities = NodeAbilities { strict_groups, ..(*self.abilities).clone() };
+        let admission = match judge_all(pod, &self.room, &abilities, &others) {
             _ if was_here => Admission::Admitted,
             Verdict::Admitted => Admission::Admitted,
             Verdict::Rejected { reason, message } => Admission::Rejected { reason, message },

@@ -9,6 +9,7 @@ use pod_model::pod::status::PodStatus;
 use ports::{ApiTime, EventSink, PodOccurrence};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
 use tracing::info;
 
 mod answers;
@@ -64,12 +65,15 @@ struct Shared {
     pods: Mutex<BTreeMap<String, PodEntry>>,
     sources: Mutex<SourcesState>,
     sink: Option<Arc<dyn EventSink>>,
+    /// Grows with every change.
+    version: watch::Sender<u64>,
 }
 
 impl Board {
     /// Events also go to `sink`, where there is one.
     pub(crate) fn new(sink: Option<Arc<dyn EventSink>>) -> Self {
-        let shared = Shared { pods: Mutex::default(), sources: Mutex::default(), sink };
+        let version = watch::Sender::new(0);
+        let shared = Shared { pods: Mutex::default(), sources: Mutex::default(), sink, version };
         Self { shared: Arc::new(shared) }
     }
 
@@ -77,32 +81,51 @@ impl Board {
         self.shared.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes the pods, and says so.
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, PodEntry>) -> T) -> T {
+        let changed = change(&mut self.pods());
+        self.shared.version.send_modify(|version| *version += 1);
+        changed
+    }
+
+    /// Waits until there is something newer than that version.
+    pub(crate) async fn changed(&self, since: u64) -> u64 {
+        let mut version = self.shared.version.subscribe();
+        let newer = version.wait_for(|version| *version > since).await;
+        newer.map_or(since, |version| *version)
+    }
+
     /// The pod is there from now on; what is known of it already stays.
     pub(crate) fn put(&self, pod: &Arc<Pod>, origin: &PodOrigin) {
-        let mut pods = self.pods();
-        let entry = pods.entry(pod.metadata.uid.to_string()).or_default();
-        entry.pod = pod.clone();
-        entry.origin = origin.clone();
+        self.change(|pods| {
+            let entry = pods.entry(pod.metadata.uid.to_string()).or_default();
+            entry.pod = pod.clone();
+            entry.origin = origin.clone();
+        });
     }
 
     pub(crate) fn keep_only(&self, stays: impl Fn(&str) -> bool) {
-        self.pods().retain(|uid, _| stays(uid));
+        self.change(|pods| pods.retain(|uid, _| stays(uid)));
     }
 
     pub(crate) fn wait(&self, uid: &str, waiting: Waiting) {
-        if let Some(entry) = self.pods().get_mut(uid) {
-            entry.waiting = Some(waiting);
-        }
+        self.change(|pods| {
+            if let Some(entry) = pods.get_mut(uid) {
+                entry.waiting = Some(waiting);
+            }
+        });
     }
 
     /// What the newest plan says, and what is being done.
     pub(crate) fn show(&self, uid: &str, plan: &PodPlan, doing: Vec<String>) {
-        if let Some(entry) = self.pods().get_mut(uid) {
-            entry.stage = Some(plan.stage);
-            entry.status = Some(plan.status.clone());
-            entry.waiting.clone_from(&plan.waiting_on);
-            entry.doing = doing;
-        }
+        self.change(|pods| {
+            if let Some(entry) = pods.get_mut(uid) {
+                entry.stage = Some(plan.stage);
+                entry.status = Some(plan.status.clone());
+                entry.waiting.clone_from(&plan.waiting_on);
+                entry.doing = doing;
+            }
+        });
     }
 
     pub(crate) fn mark(&self, uid: &str, marks: Vec<(ApiTime, Mark)>) {

@@ -17,6 +17,7 @@ pub(crate) fn unknown(settings: &Settings) -> NodeState {
     NodeState {
         network_ready: Err(why.clone()),
         runtime_ready: Err(why),
+        strict_groups: None,
         lifecycle: Arc::new(settings.clone()),
         handlers: Arc::default(),
     }
@@ -72,6 +73,7 @@ fn state(
     NodeState {
         network_ready: condition(status, &RuntimeConditionKind::NetworkReady),
         runtime_ready: condition(status, &RuntimeConditionKind::RuntimeReady),
+        strict_groups: Some(status.strict_groups),
         lifecycle: Arc::new(lifecycle),
         handlers: Arc::new(handlers),
     }

@@ -6,6 +6,6 @@ mod saved;
 pub(crate) mod supervisor;
 mod worker;
 
-pub use context::{CgroupSettings, PodPorts, PodSettings};
+pub use context::{CgroupSettings, PodPorts, PodSettings, ReservedCgroup};
 pub(crate) use context::{NodeState, PodContext};
 pub(crate) use saved::SavedMemories;

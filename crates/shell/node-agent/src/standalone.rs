@@ -9,11 +9,12 @@ use crate::observed::{Observed, watch_pods};
 use crate::pods::supervisor::{ActivePods, supervise};
 use crate::pods::{PodContext, PodPorts, PodSettings, SavedMemories};
 use crate::probes::{Probes, turn_wheel};
+use crate::reserved_cgroups;
 use crate::runtime_watch::RuntimeView;
 use crate::sources::{self, Merging, WantedPods};
 use crate::task_tree::TaskTree;
 use crate::termination::TerminationMessages;
-use crate::{cgroup_tree, garbage, images, memory_kills, node_state};
+use crate::{cgroup_tree, garbage, images, log_rotation, memory_kills, node_state};
 use pod_manifest::static_pod::SourceKind;
 use ports::pod_host::MemoryKills;
 use ports::pod_sources::ManifestSource;
@@ -68,12 +69,13 @@ fn start_with_clock(
     let node_name = settings.lifecycle.node_name.clone();
     let reading = settings.reading.clone();
     let pulls = settings.pulls.clone();
+    let (logs, reserved) = (settings.logs.clone(), settings.cgroups.reserved.clone());
     let context = Arc::new(PodContext {
         clock: clock.clone(),
         observed: observed.clone(),
         images,
         probes: probes.clone(),
-        admissions: Admissions::new(settings.room.clone()),
+        admissions: Admissions::new(settings.room.clone(), settings.abilities.clone()),
         board: board.clone(),
         saved: SavedMemories::new(ports.records.clone()),
         node,
@@ -93,6 +95,18 @@ fn start_with_clock(
     tree.start("probes", move || turn_wheel(probes.clone()));
     let tree_context = context.clone();
     tree.start("cgroups", move || cgroup_tree::keep(tree_context.clone()));
+    if !reserved.is_empty() {
+        let host = ports.cgroups.clone();
+        tree.start("reserved-cgroups", move || {
+            reserved_cgroups::enforce(host.clone(), reserved.clone())
+        });
+    }
+    if let Some(logs) = logs {
+        let logs_context = context.clone();
+        tree.start("log-rotation", move || {
+            log_rotation::keep_small(logs_context.clone(), logs.clone())
+        });
+    }
     if let Some(kills) = memory_kills {
         let (kills, observed) = (Arc::new(Mutex::new(kills)), observed.clone());
         tree.start("memory-kills", move || {

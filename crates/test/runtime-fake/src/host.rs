@@ -11,7 +11,7 @@ use ports::pod_host::{
 };
 use ports::pod_sources::{ManifestContent, ManifestFile, ManifestSource, SourceTelling};
 use ports::probing::{NetworkProber, NetworkTry, TryAnswer};
-use ports::{HostTexts, PortFuture};
+use ports::{HostTexts, LogFiles, PortFuture};
 use tokio::sync::Notify;
 
 /// Cheap to clone; all clones are one host. It outlives an agent, as a disk does.
@@ -46,6 +46,27 @@ impl FakeHost {
     /// A file that a container may have written.
     pub fn put_file(&self, path: &str, content: &[u8]) {
         self.disk().files.insert(path.to_owned(), content.to_vec());
+    }
+
+    /// Files below a folder, by what is left of their paths, each with its content.
+    pub fn files_below(&self, folder: &str) -> Vec<(String, String)> {
+        let disk = self.disk();
+        let below = disk.files.iter().filter_map(|(path, content)| {
+            let name = path.strip_prefix(folder)?.trim_start_matches('/');
+            Some((name.to_owned(), String::from_utf8_lossy(content).into_owned()))
+        });
+        below.collect()
+    }
+
+    /// A cgroup that somebody else has made.
+    pub fn make_cgroup(&self, path: &str) {
+        let name = path.split('/').skip(1).map(str::to_owned).collect();
+        self.disk().cgroups.insert(name, CgroupLimits::default());
+    }
+
+    pub fn cgroup(&self, path: &str) -> Option<CgroupLimits> {
+        let name: Vec<String> = path.split('/').skip(1).map(str::to_owned).collect();
+        self.disk().cgroups.get(&name).cloned()
     }
 
     pub fn pod_folders(&self) -> Vec<String> {
@@ -165,6 +186,16 @@ impl PodCgroups for FakeHost {
             disk.cgroups.insert(name.to_vec(), limits.clone());
         })
     }
+    fn limit_existing<'a>(&'a self, path: &'a str, limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
+        Box::pin(async move {
+            let name: Vec<String> = path.split('/').skip(1).map(str::to_owned).collect();
+            match self.disk().cgroups.get_mut(&name) {
+                Some(there) => *there = limits.clone(),
+                None => return Err(HostError::Lasting(format!("there is no cgroup {path}"))),
+            }
+            Ok(())
+        })
+    }
     fn remove<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, ()> {
         self.done(move |disk| disk.cgroups.retain(|known, _| !known.starts_with(name)))
     }
@@ -230,6 +261,57 @@ impl Records for FakeHost {
             disk.records.remove(&(folder.to_owned(), name.to_owned()));
         })
     }
+}
+
+/// Files lie beside each other by their paths; a packed one has the plain one's content.
+impl LogFiles for FakeHost {
+    fn sizes<'a>(&'a self, logs: &'a [String]) -> HostFuture<'a, Vec<Option<u64>>> {
+        self.done(move |disk| {
+            let size = |log: &String| disk.files.get(log).map(|content| content.len() as u64);
+            logs.iter().map(size).collect()
+        })
+    }
+    fn names<'a>(&'a self, log: &'a str) -> HostFuture<'a, Vec<String>> {
+        let folder = beside(log, "");
+        self.done(move |disk| {
+            disk.files
+                .keys()
+                .filter_map(|path| path.strip_prefix(&folder))
+                .map(str::to_owned)
+                .collect()
+        })
+    }
+    fn rename<'a>(&'a self, log: &'a str, from: &'a str, to: &'a str) -> HostFuture<'a, ()> {
+        Box::pin(async move {
+            let mut disk = self.disk();
+            let (from, to) = (beside(log, from), beside(log, to));
+            if disk.files.contains_key(&to) {
+                return Err(HostError::Lasting(format!("{to} is there")));
+            }
+            let Some(content) = disk.files.remove(&from) else {
+                return Err(HostError::Lasting(format!("{from} is not there")));
+            };
+            disk.files.insert(to, content);
+            Ok(())
+        })
+    }
+    fn pack<'a>(&'a self, log: &'a str, name: &'a str) -> HostFuture<'a, ()> {
+        self.written(move |disk| {
+            if let Some(content) = disk.files.remove(&beside(log, name)) {
+                disk.files.insert(beside(log, &format!("{name}.gz")), content);
+            }
+        })
+    }
+    fn remove<'a>(&'a self, log: &'a str, name: &'a str) -> HostFuture<'a, ()> {
+        self.done(move |disk| {
+            disk.files.remove(&beside(log, name));
+        })
+    }
+}
+
+fn beside(log: &str, name: &str) -> String {
+    let folder = log.rsplit_once('/').map_or("", |(folder, _)| folder);
+    format!("{folder}/{name}")
 }
 
 impl HostTexts for FakeHost {

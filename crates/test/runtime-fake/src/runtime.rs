@@ -275,6 +275,7 @@ impl ContainerRuntime for FakeRuntime {
                     condition(RuntimeConditionKind::RuntimeReady, true),
                     condition(RuntimeConditionKind::NetworkReady, !state.is_network_down),
                 ],
+                strict_groups: true,
             })
         }))
     }

@@ -148,7 +148,8 @@ impl Cri {
                 namespace: "default".to_owned(),
                 attempt: 0,
             }),
-            hostname: "pod-host".to_owned(),
+            // A pod on the host's network has the host's name.
+            hostname: String::new(),
             log_directory: self.folder.display().to_string(),
             labels: [("case".to_owned(), self.case.to_owned())].into(),
             annotations: [("note".to_owned(), "kept".to_owned())].into(),
@@ -172,6 +173,7 @@ impl Cri {
     pub(crate) fn networked_pod(&self) -> v1::PodSandboxConfig {
         let mut pod = self.pod();
         pod_options(&mut pod).network = v1::NamespaceMode::Pod.into();
+        pod.hostname = "pod-host".to_owned();
         pod
     }
 

@@ -136,7 +136,7 @@ fn traces(node: &Node<'_>, uid: &str) -> Result<Vec<String>> {
 }
 
 /// Where hierarchies are mounted.
-fn cgroup_tops() -> Result<Vec<PathBuf>> {
+pub(crate) fn cgroup_tops() -> Result<Vec<PathBuf>> {
     let top = Path::new("/sys/fs/cgroup");
     if top.join("cgroup.controllers").exists() {
         return Ok(vec![top.to_owned()]);

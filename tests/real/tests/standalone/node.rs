@@ -15,10 +15,7 @@ use serde_json::Value;
 /// The images must be made before the bed begins: it has no way to what they are made from.
 pub(crate) fn archives() -> Result<Vec<PathBuf>> {
     let sandbox = images::pause()?.named(images::CONTAINERD_PAUSE);
-    [images::pause()?, sandbox, images::busybox()?]
-        .iter()
-        .map(|image| image.oci_archive())
-        .collect()
+    [images::pause()?, sandbox, images::busybox()?].iter().map(images::Image::oci_archive).collect()
 }
 
 pub(crate) fn keelson() -> Result<Kind> {
@@ -81,7 +78,7 @@ pub(crate) fn only(runtime: &Runtime, pod: &str) -> Result<Seen> {
 }
 
 /// The status of our agent's pod with that name.
-pub(crate) fn status(pods: &serde_json::Value, name: &str) -> Result<serde_json::Value> {
+pub(crate) fn status(pods: &Value, name: &str) -> Result<Value> {
     let items = pods["items"].as_array().context("items")?;
     let found = items.iter().find(|pod| pod["metadata"]["name"] == name);
     Ok(found.with_context(|| format!("no pod {name} in {pods}"))?["status"].clone())
@@ -147,7 +144,8 @@ impl<'a> Node<'a> {
                 _ => std::thread::sleep(Duration::from_millis(50)),
             }
         }
-        let explained = self.agent.ask(&["explain", name]).unwrap_or_else(|error| error.to_string());
+        let explained =
+            self.agent.ask(&["explain", name]).unwrap_or_else(|error| error.to_string());
         bail!("{name}: {what}: not within {PATIENCE:?}\n{explained}\n{last:#?}")
     }
 

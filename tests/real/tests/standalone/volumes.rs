@@ -71,9 +71,8 @@ const EMPTY: &str = r#"
 "#;
 
 fn empty(node: &Node<'_>) -> Result<()> {
-    let pod = node.until("its second life", "empty", |pod| {
-        restarts(pod, "main") == 1 && is_ready(pod)
-    })?;
+    let pod =
+        node.until("its second life", "empty", |pod| restarts(pod, "main") == 1 && is_ready(pod))?;
     let script = "ls /disk /memory; stat -c '%a %F' /disk; mount | grep ' /memory '; \
         df -k /memory | tail -1; head -c 3000000 /dev/zero > /memory/big; \
         stat -c 'big %s' /memory/big; touch /read/x; touch /part/deep /named/file; \
@@ -86,7 +85,8 @@ fn empty(node: &Node<'_>) -> Result<()> {
             "777 directory",
             "tmpfs",
             " 2048 ",
-            "No space left on device",
+            "I/O error",
+            "big 2097152",
             "Read-only file system",
             "/disk/one/two/deep",
             "/disk/by-three/file",

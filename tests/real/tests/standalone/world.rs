@@ -11,9 +11,7 @@ use node_testkit::bed::{NODE_ADDRESS, Test};
 use node_testkit::images;
 use node_testkit::start::{Containerd, get};
 
-use crate::node::{
-    Node, archives, container, container_id, ensure_has, keelson, manifest, uid, wait_for,
-};
+use crate::node::{Node, archives, container, container_id, ensure_has, keelson, manifest, uid};
 
 const CONFIGURATION: &str = "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n\
     resolvConf: /run/bed/resolv.conf\n";
@@ -283,6 +281,7 @@ fn refusals(node: &Node<'_>) -> Result<()> {
     for (name, reason, message) in [
         ("not-root", "CreateContainerConfigError", "runAsNonRoot and image will run as root"),
         ("not-named", "CreateContainerConfigError", "image has non-numeric user (nobody)"),
+        ("not-given", "CreateContainerConfigError", "runAsUser breaks non-root policy"),
         ("never", "ErrImageNeverPull", "is not present with pull policy of Never"),
     ] {
         let pod = node.until(reason, name, |pod| {
@@ -293,12 +292,7 @@ fn refusals(node: &Node<'_>) -> Result<()> {
         ensure!(pod["status"]["phase"] == "Pending", "{pod:#}");
         node.until_explained(name, message)?;
     }
-    // runAsUser 0 and runAsNonRoot contradict each other: the manifest says so itself.
-    wait_for("the contradiction is told", Duration::from_secs(10), || {
-        let said = node.agent.ask(&["explain", "not-given"]).unwrap_or_default();
-        let told = node.agent.warnings(&["ps"])?;
-        Ok(said.contains("runAsNonRoot") || told.contains("runAsNonRoot"))
-    })
+    Ok(())
 }
 
 fn text<'a>(pod: &'a serde_json::Value, pointer: &str) -> &'a str {

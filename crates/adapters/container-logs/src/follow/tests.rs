@@ -2,29 +2,8 @@
 
 use super::*;
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
-
-struct Reader {
-    seen: mpsc::Sender<String>,
-    ended: Arc<AtomicBool>,
-}
-
-impl Follow for Reader {
-    fn take(&mut self, entry: &Entry) -> ControlFlow<()> {
-        let text = String::from_utf8_lossy(&entry.text).into_owned();
-        if self.seen.send(text).is_err() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    }
-
-    async fn has_ended(&mut self) -> bool {
-        self.ended.load(Ordering::SeqCst)
-    }
-}
 
 fn line(text: &str) -> Vec<u8> {
     format!("2026-01-02T03:04:05.000000001Z stdout F {text}\n").into_bytes()
@@ -40,9 +19,8 @@ fn a_log_is_followed_through_a_rotation_to_its_end() {
     let path = folder.path().join("0.log");
     let mut writer = append(&path);
     writer.write_all(&[line("a"), line("b"), b"2026-01-02T03:04:0".to_vec()].concat()).expect("x");
-    let ended = Arc::new(AtomicBool::new(false));
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let (seen, told) = mpsc::channel();
-    let mut reader = Reader { seen, ended: Arc::clone(&ended) };
     let following = {
         let path = path.clone();
         std::thread::spawn(move || {
@@ -51,7 +29,16 @@ fn a_log_is_followed_through_a_rotation_to_its_end() {
             runtime.expect("a runtime").block_on(async {
                 let selection = Selection { tail, ..Selection::default() };
                 let limit = Duration::from_secs(20);
-                let followed = follow(&path, &selection, &mut reader);
+                let mut take = |entry: &Entry| {
+                    let text = String::from_utf8_lossy(&entry.text).into_owned();
+                    match seen.send(text) {
+                        Ok(()) => ControlFlow::Continue(()),
+                        Err(_) => ControlFlow::Break(()),
+                    }
+                };
+                let followed = follow(&path, &selection, &mut take, async {
+                    let _ = ended.await;
+                });
                 tokio::time::timeout(limit, followed).await.expect("in time").expect("followed");
             });
         })
@@ -69,9 +56,8 @@ fn a_log_is_followed_through_a_rotation_to_its_end() {
     assert_eq!(next(), "last of the old file");
     assert_eq!(next(), "first of the new file");
     drop(writer);
-    ended.store(true, Ordering::SeqCst);
     later.write_all(&line("end")).expect("a line");
-    drop(later);
+    end.send(()).expect("somebody listens");
     assert_eq!(next(), "end");
     following.join().expect("ended by itself");
     assert!(told.recv_timeout(Duration::from_millis(1)).is_err(), "nothing came twice");

@@ -188,3 +188,29 @@ async fn bad_names_and_an_absent_systemd_are_told() {
     let Err(HostError::Passing(why)) = away else { panic!("{away:?}") };
     assert!(why.contains("/nowhere/private"), "{why}");
 }
+
+#[tokio::test]
+async fn a_group_of_somebody_else_is_limited_where_it_is_there_and_never_made() {
+    for driver in drivers() {
+        let bed = Bed::new(driver);
+        let path = CgroupSetup::name(&bed.top).unwrap().path(driver);
+        let missing = bed.host.limit_existing(&path, &limits()).await;
+        let Err(HostError::Lasting(why)) = missing else { panic!("{missing:?}") };
+        assert!(why.contains(&bed.top[0]), "{why}");
+        assert!(!bed.group(&[]).exists_somewhere());
+        bed.host.apply(&bed.top, &CgroupLimits::default()).await.unwrap();
+        let only_cpu = CgroupLimits { cpu_shares: Some(512), ..CgroupLimits::default() };
+        bed.host.limit_existing(&path, &only_cpu).await.unwrap();
+        let shares = bed.file(&[], Controller::Cpu, ["cpu.shares", "cpu.weight"]);
+        assert_eq!(shares, if bed.host.is_unified() { weight_of(512) } else { "512".to_owned() });
+        let memory =
+            |bed: &Bed| bed.file(&[], Controller::Memory, ["memory.limit_in_bytes", "memory.max"]);
+        assert_ne!(memory(&bed), (32 << 20).to_string(), "what is not said is left alone");
+        bed.host.limit_existing(&path, &limits()).await.unwrap();
+        assert_eq!(memory(&bed), (32 << 20).to_string());
+        for bad in ["", "/", "/.."] {
+            let refused = bed.host.limit_existing(bad, &limits()).await;
+            assert!(matches!(refused, Err(HostError::Lasting(_))), "{bad}: {refused:?}");
+        }
+    }
+}

@@ -22,6 +22,10 @@ impl LocalApi for OnePod {
             LocalPod { uid: uid.to_owned(), object: json!({"kind": "Pod"}), ..LocalPod::default() };
         (uid == "u").then(|| LocalPodDetail { pod, ..LocalPodDetail::default() })
     }
+    fn changed(&self, since: u64) -> PortFuture<'_, u64> {
+        Box::pin(std::future::ready(since + 1))
+    }
+
     fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
         Box::pin(async move {
             match uid {

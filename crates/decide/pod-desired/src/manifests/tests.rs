@@ -47,8 +47,10 @@ fn nothing_may_be_removed_until_every_source_has_told_what_it_has() {
     assert!(told.notices[0].text().contains("kept"), "{told:?}");
     assert!(!manifests.all_have_spoken(), "a source that cannot be read has not spoken");
     assert_eq!(offered(&mut manifests), ["a-node_default i:1"], "but others run meanwhile");
+    assert!(manifests.troubles()[0].starts_with("http://x does not answer;"));
     tell(&mut manifests, 1, &[]);
     assert!(manifests.all_have_spoken());
+    assert!(manifests.troubles().is_empty(), "what is over is not told on");
 }
 
 #[test]

@@ -62,6 +62,11 @@ const WHEN_A_NEW_ONE_IS_NEEDED: &[Row] = &[
         "do:\nwhy: the network of the node is not ready: no plugin\nevents: Warning NetworkNotReady pod network is not ready: no plugin",
     ),
     (
+        "the node's troubles are told first",
+        "pod: Always app:web\nmemory: unprepared\nfacts: nonetwork; volumes pending",
+        "why: the network of the node is not ready: no plugin\ndo: prepare",
+    ),
+    (
         "which does not concern the host's",
         "pod: Always host app:web\nfacts: nonetwork",
         "do: sandbox 0",

@@ -51,7 +51,12 @@ fn sorted(mut statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
 }
 
 fn one(scene: &Scene<'_>, list: ContainerList, container: &Container) -> ContainerStatus {
-    let records = scene.lineup.all(&container.name);
+    let mut records = scene.lineup.all(&container.name);
+    if let Some((newest, older)) = records.split_first()
+        && scene.is_in_post_start(container, &newest.record)
+    {
+        records = older;
+    }
     let old = scene.memory(&container.name);
     let mut status = match records.first() {
         Some(newest) => observed(scene, newest, old),

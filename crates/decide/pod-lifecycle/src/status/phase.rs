@@ -20,7 +20,6 @@ struct Count {
     initializing: usize,
     sidecars_pending: usize,
     init_failed: usize,
-    unknown: usize,
     running: usize,
     waiting: usize,
     stopped: usize,
@@ -30,29 +29,23 @@ struct Count {
 
 pub(super) fn of(scene: &Scene<'_>, status: &PodStatus, still: bool) -> PodPhase {
     let mut count = Count::default();
-    let find = |list: &'_ [ContainerStatus], name: &str| -> Option<ContainerStatus> {
-        list.iter().find(|each| &*each.name == name).cloned()
-    };
     for container in &scene.pod.spec.init_containers {
-        let found = find(&status.init_container_statuses, &container.name);
+        let Some(found) = status.container(&container.name) else { continue };
         if container.is_restarted_always() {
-            count.sidecar(found.as_ref());
+            count.sidecar(found);
         } else {
-            count.init(scene, container, found.as_ref());
+            count.init(scene, container, found);
         }
     }
     for container in &scene.pod.spec.containers {
-        let found = find(&status.container_statuses, &container.name);
-        count.regular(scene, container, found.as_ref());
+        let Some(found) = status.container(&container.name) else { continue };
+        count.regular(scene, container, found);
     }
     let begun = has_begun(scene);
     if count.init_failed > 0 {
         return PodPhase::Failed;
     }
     if count.initializing > 0 || (count.sidecars_pending > 0 && !begun) || count.waiting > 0 {
-        return PodPhase::Pending;
-    }
-    if count.unknown > 0 {
         return PodPhase::Pending;
     }
     if count.running > 0 {
@@ -88,11 +81,7 @@ fn is_for_good(scene: &Scene<'_>, container: &Container, ended: &ContainerTermin
 }
 
 impl Count {
-    fn init(&mut self, scene: &Scene<'_>, container: &Container, status: Option<&ContainerStatus>) {
-        let Some(status) = status else {
-            self.initializing += 1;
-            return;
-        };
+    fn init(&mut self, scene: &Scene<'_>, container: &Container, status: &ContainerStatus) {
         let ended = match (&status.state.waiting, &status.state.terminated) {
             (Some(_), _) => &status.last_state.terminated,
             (None, ended) => ended,
@@ -108,11 +97,7 @@ impl Count {
         }
     }
 
-    fn sidecar(&mut self, status: Option<&ContainerStatus>) {
-        let Some(status) = status else {
-            self.unknown += 1;
-            return;
-        };
+    fn sidecar(&mut self, status: &ContainerStatus) {
         if status.state.running.is_some() {
             self.running += 1;
             if status.started != Some(true) {
@@ -124,16 +109,7 @@ impl Count {
         }
     }
 
-    fn regular(
-        &mut self,
-        scene: &Scene<'_>,
-        container: &Container,
-        status: Option<&ContainerStatus>,
-    ) {
-        let Some(status) = status else {
-            self.unknown += 1;
-            return;
-        };
+    fn regular(&mut self, scene: &Scene<'_>, container: &Container, status: &ContainerStatus) {
         let (ended, now) = match (&status.state.terminated, &status.state.waiting) {
             (Some(ended), _) => (Some(ended), true),
             (None, Some(_)) => (status.last_state.terminated.as_ref(), false),

@@ -116,6 +116,9 @@ fn container(pod: &Pod, name: &str, count: u32, words: &[&str]) -> ObservedConta
             "nohash" => {
                 record.annotations.remove(HASH);
             }
+            "nocount" => {
+                record.annotations.remove(RESTART_COUNT);
+            }
             "said" => seen.termination_message = Some(value.replace('_', " ")),
             "runtime" => record.message = value.replace('_', " "),
             "reason" => record.reason = value.to_owned(),

@@ -39,7 +39,9 @@ pub(super) fn describe(
         put(&each.name, container(each));
         put(&format!("{}.last", each.name), state(&each.last_state));
     }
-    for each in &status.conditions {
+    for (place, each) in status.conditions.iter().enumerate() {
+        let twice = status.conditions[..place].iter().any(|other| other.kind == each.kind);
+        assert!(!twice, "two conditions {}", each.kind);
         put(&each.kind, words(&[each.status.as_str(), &each.reason, &each.message]));
         let since = each.last_transition_time.map_or(0, |time| time.0);
         put(&format!("{}.since", each.kind), (since - at(0).nanos() / 1_000_000_000).to_string());

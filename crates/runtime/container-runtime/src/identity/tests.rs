@@ -12,7 +12,7 @@ fn an_entry_is_found_by_its_id_or_the_start_of_it() {
     assert_eq!(found("bc"), Ok(4));
     assert_eq!(found("b"), Ok(3), "a whole id wins over longer ones");
     for (id, code) in
-        [("abc", tonic::Code::Unknown), ("x", tonic::Code::NotFound), ("", tonic::Code::NotFound)]
+        [("abc", tonic::Code::Unknown), ("x", tonic::Code::NotFound), ("", tonic::Code::Unknown)]
     {
         assert_eq!(found(id).map_err(|failure| failure.code), Err(code), "{id}");
     }

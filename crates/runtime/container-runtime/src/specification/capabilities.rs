@@ -5,8 +5,6 @@
 use container_create::spec::CapabilitySpec;
 use cri_wire::v1;
 
-use crate::failure::{Failure, Result};
-
 #[cfg(test)]
 mod tests;
 
@@ -88,7 +86,7 @@ fn default_set() -> u64 {
 }
 
 /// What a container gets. `all` is what this server could give at most.
-pub(super) fn of(security: &v1::LinuxContainerSecurityContext, all: u64) -> Result<CapabilitySpec> {
+pub(super) fn of(security: &v1::LinuxContainerSecurityContext, all: u64) -> CapabilitySpec {
     let mut set = default_set();
     let mut ambient = 0;
     if security.privileged {
@@ -101,30 +99,34 @@ pub(super) fn of(security: &v1::LinuxContainerSecurityContext, all: u64) -> Resu
         if wanted.drop_capabilities.iter().any(is_all) {
             set = 0;
         }
-        set |= bits("add", wanted.add_capabilities.iter().filter(|name| !is_all(name)))?;
-        ambient = bits("ambient", wanted.add_ambient_capabilities.iter())?;
+        set |= bits("add", wanted.add_capabilities.iter().filter(|name| !is_all(name)));
+        ambient = bits("ambient", wanted.add_ambient_capabilities.iter());
         set |= ambient;
-        let dropped = bits("drop", wanted.drop_capabilities.iter().filter(|name| !is_all(name)))?;
+        let dropped = bits("drop", wanted.drop_capabilities.iter().filter(|name| !is_all(name)));
         set &= !dropped;
         ambient &= !dropped;
     }
-    Ok(CapabilitySpec {
+    CapabilitySpec {
         bounding: set,
         effective: set,
         permitted: set,
         // Inheritable ones would come back through files (CVE-2022-24769); ambient ones need them.
         inheritable: ambient,
         ambient,
-    })
+    }
 }
 
-fn bits<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<u64> {
+/// Names that this program does not know are left out and told, as the reference runtime does:
+/// a newer kernel has newer ones, and a pod that worked must go on working.
+fn bits<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> u64 {
     let mut set = 0;
     for name in names {
-        set |= bit(name)
-            .ok_or_else(|| Failure::plain(format!("unknown capability to {what}: {name:?}")))?;
+        match bit(name) {
+            Some(bit) => set |= bit,
+            None => tracing::warn!(name, what, "an unknown capability is ignored"),
+        }
     }
-    Ok(set)
+    set
 }
 
 /// What this process could give: its bounding set, from `/proc/self/status`.

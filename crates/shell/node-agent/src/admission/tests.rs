@@ -10,12 +10,13 @@ fn pod(uid: &str) -> Arc<Pod> {
 
 #[test]
 fn those_who_were_here_stay_and_new_ones_need_room() {
-    let admissions = Admissions::new(NodeRoom { pods: 1, ..NodeRoom::default() });
+    let admissions =
+        Admissions::new(NodeRoom { pods: 1, ..NodeRoom::default() }, NodeAbilities::default());
     let changes = admissions.changes();
     for uid in ["old-1", "old-2"] {
-        admissions.decide(&pod(uid), true);
+        admissions.decide(&pod(uid), true, true);
     }
-    admissions.decide(&pod("new"), false);
+    admissions.decide(&pod("new"), false, true);
     assert!(changes.has_changed().unwrap());
     let of = |uid: &str| admissions.watch(uid).borrow().clone();
     assert_eq!(of("old-2"), Admission::Admitted);
@@ -24,10 +25,10 @@ fn those_who_were_here_stay_and_new_ones_need_room() {
     for uid in ["old-1", "old-2"] {
         admissions.release(uid);
     }
-    admissions.decide(&pod("new"), false);
+    admissions.decide(&pod("new"), false, true);
     assert!(matches!(of("new"), Admission::Rejected { .. }), "what was decided holds");
     admissions.release("new");
-    admissions.decide(&pod("new"), false);
+    admissions.decide(&pod("new"), false, true);
     assert_eq!(of("new"), Admission::Admitted);
     assert_eq!(of("nobody asked"), Admission::Admitted);
 }

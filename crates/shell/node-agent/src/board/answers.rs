@@ -56,6 +56,10 @@ impl LocalApi for LocalStatus {
         })
     }
 
+    fn changed(&self, since: u64) -> PortFuture<'_, u64> {
+        Box::pin(self.board.changed(since))
+    }
+
     fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
         Box::pin(async move {
             let entry = self.board.pods().get(uid).cloned();

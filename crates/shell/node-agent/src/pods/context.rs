@@ -5,17 +5,18 @@ use crate::admission::Admissions;
 use crate::board::Board;
 use crate::clock::Clock;
 use crate::images::{Images, PullLimits};
+use crate::log_rotation::LogRotation;
 use crate::observed::Observed;
 use crate::probes::Probes;
 use container_setup::inputs::NodeFacts;
-use node_policy::admission::NodeRoom;
+use node_policy::admission::{NodeAbilities, NodeRoom};
 use node_policy::garbage::DeadLimits;
 use pod_desired::Reading;
 use pod_lifecycle::Settings;
-use ports::pod_host::{PodCgroups, PodFolders, Records, VolumeDriver};
+use ports::pod_host::{CgroupLimits, PodCgroups, PodFolders, Records, VolumeDriver};
 use ports::probing::NetworkProber;
 use ports::runtime_objects::HandlerFeatures;
-use ports::{HostTexts, PodRuntime};
+use ports::{HostTexts, LogFiles, PodRuntime};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -29,6 +30,7 @@ pub struct PodPorts {
     pub records: Arc<dyn Records>,
     pub prober: Arc<dyn NetworkProber>,
     pub texts: Arc<dyn HostTexts>,
+    pub logs: Arc<dyn LogFiles>,
 }
 
 /// What the configuration says about pods.
@@ -44,9 +46,13 @@ pub struct PodSettings {
     /// First the main address.
     pub host_ips: Vec<String>,
     pub room: NodeRoom,
+    /// What the runtime can do is asked of the runtime.
+    pub abilities: NodeAbilities,
     pub cgroups: CgroupSettings,
     pub pulls: PullLimits,
     pub dead: DeadLimits,
+    /// None where logs grow without end.
+    pub logs: Option<LogRotation>,
 }
 
 /// How pods' cgroups are laid out.
@@ -57,7 +63,19 @@ pub struct CgroupSettings {
     /// `cgroupRoot` as a list of names, before `kubepods`.
     pub root: Vec<String>,
     /// What is set at `kubepods`; None where nobody enforces the allocatable.
-    pub enforced: Option<ports::pod_host::CgroupLimits>,
+    pub enforced: Option<CgroupLimits>,
+    /// Cgroups of others whose limits the configuration sets.
+    pub reserved: Vec<ReservedCgroup>,
+}
+
+/// A cgroup in which something is reserved for the system or the node's own services.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReservedCgroup {
+    /// The word in `enforceNodeAllocatable`.
+    pub level: String,
+    /// As the configuration names it.
+    pub path: String,
+    pub limits: CgroupLimits,
 }
 
 /// What is known of node and runtime at the moment.
@@ -65,6 +83,8 @@ pub struct CgroupSettings {
 pub(crate) struct NodeState {
     pub(crate) network_ready: Result<(), String>,
     pub(crate) runtime_ready: Result<(), String>,
+    /// Whether the runtime knows strict supplemental groups; None until it was heard of.
+    pub(crate) strict_groups: Option<bool>,
     pub(crate) lifecycle: Arc<Settings>,
     pub(crate) handlers: Arc<Vec<HandlerFeatures>>,
 }

@@ -63,6 +63,7 @@ pub(crate) async fn supervise(
     let saved: SavedMemories = context.saved.clone();
     saved.load().await;
     let mut inventory = context.observed.inventory();
+    let mut node = context.node.clone();
     let mut supervisor = Supervisor {
         context,
         workers: Branch::default(),
@@ -72,12 +73,14 @@ pub(crate) async fn supervise(
     };
     loop {
         let now_wanted = wanted.borrow_and_update().clone();
+        let is_heard_of = node.borrow_and_update().strict_groups.is_some();
         let listed = inventory.borrow_and_update().clone();
         supervisor.follow(&now_wanted, listed.as_deref());
         let restart = supervisor.next_restart();
         tokio::select! {
             changed = wanted.changed() => if changed.is_err() { return },
             changed = inventory.changed() => if changed.is_err() { return },
+            changed = node.changed(), if !is_heard_of => if changed.is_err() { return },
             (uid, end) = supervisor.workers.next() => supervisor.ended(&uid, end),
             () = tokio::time::sleep_until(restart.unwrap_or_else(Instant::now)), if restart.is_some() => {
                 supervisor.restart_due();
@@ -147,6 +150,11 @@ impl Supervisor {
             return;
         }
         self.context.board.put(pod, &origin(identified));
+        // Whether a new pod may run depends on what the runtime can do.
+        let is_heard_of = self.context.node.borrow().strict_groups.is_some();
+        if !is_heard_of && self.context.saved.get(&uid).is_none() {
+            return;
+        }
         match blocker.filter(|blocker| !self.held.contains_key(*blocker)) {
             Some(blocker) => self.context.board.wait(
                 &uid,
@@ -197,7 +205,8 @@ impl Supervisor {
         };
         if wish == Wish::Run {
             let was_here = self.context.saved.get(uid).is_some();
-            self.context.admissions.decide(&pod, was_here);
+            let strict_groups = self.context.node.borrow().strict_groups.unwrap_or(false);
+            self.context.admissions.decide(&pod, was_here, strict_groups);
         }
         let task = worker::run(self.context.clone(), uid.to_owned(), desired);
         self.workers.start(uid.to_owned(), format!("pod {}", pod.full_name()), task);

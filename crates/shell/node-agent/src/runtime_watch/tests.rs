@@ -46,7 +46,7 @@ impl ContainerRuntime for Scripted {
             condition(RuntimeConditionKind::RuntimeReady, true),
             condition(RuntimeConditionKind::NetworkReady, met),
         ];
-        Box::pin(async { Ok(RuntimeStatus { conditions }) })
+        Box::pin(async { Ok(RuntimeStatus { conditions, strict_groups: false }) })
     }
 }
 

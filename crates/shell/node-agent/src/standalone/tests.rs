@@ -4,3 +4,4 @@ mod bench;
 mod faults;
 mod life;
 mod restart;
+mod upkeep;

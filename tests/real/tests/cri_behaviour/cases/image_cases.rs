@@ -12,7 +12,7 @@ cases![
     image_status_by_id,
     image_status_by_the_start_of_an_id,
     image_status_of_unknown_is_empty,
-    image_status_of_nonsense_is_refused,
+    image_status_of_nonsense_is_empty,
     image_status_shows_the_user,
     image_status_verbose_has_its_configuration,
     image_remove_of_unknown_is_fine,
@@ -60,8 +60,8 @@ async fn image_status_of_unknown_is_empty(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-async fn image_status_of_nonsense_is_refused(cri: &Cri) -> Result<()> {
-    ensure!(code(status(cri, "Not A Name").await)? != tonic::Code::Ok);
+async fn image_status_of_nonsense_is_empty(cri: &Cri) -> Result<()> {
+    ensure!(status(cri, "Not A Name").await?.is_none());
     Ok(())
 }
 
@@ -108,6 +108,6 @@ async fn image_filesystem_is_told(cri: &Cri) -> Result<()> {
 
 async fn image_pull_of_nonsense_is_refused(cri: &Cri) -> Result<()> {
     let request = v1::PullImageRequest { image: spec("Not A Name"), ..Default::default() };
-    ensure!(code(cri.im().pull_image(request).await)? == tonic::Code::InvalidArgument);
+    ensure!(code(cri.im().pull_image(request).await)? == tonic::Code::Unknown);
     Ok(())
 }

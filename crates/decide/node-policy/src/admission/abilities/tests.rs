@@ -32,7 +32,7 @@ fn pod(words: &str) -> Pod {
     for word in words.split(' ').filter(|word| !word.is_empty()) {
         match word {
             "sysctl" => {
-                context.sysctls.push(Sysctl { name: "vm.swappiness".into(), value: "1".into() })
+                context.sysctls.push(Sysctl { name: "vm.swappiness".into(), value: "1".into() });
             }
             "strict" => {
                 context.supplemental_groups_policy = Some(SupplementalGroupsPolicy::Strict);

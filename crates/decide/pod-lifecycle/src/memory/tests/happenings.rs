@@ -312,3 +312,78 @@ fn marks_are_made_once() {
     let plan = case.plan();
     assert!(absorb(&mut case, &Happening::Planned(&plan)).marks.is_empty());
 }
+
+#[test]
+fn what_an_end_leaves_for_the_next_step() {
+    // A sandbox that was stopped is stopped, until it is gone.
+    let mut case = Case::read("pod: Always app:web\nseen: s0 dead\nwish: deleted");
+    carry_out(&mut case, Outcome::Done(Ok(())));
+    assert!(case.memory.kept.stopped_sandboxes.contains("s0"));
+    case.observed.sandboxes.clear();
+    let observed = case.observed.clone();
+    absorb(&mut case, &Happening::Observed(&observed));
+    assert!(case.memory.kept.stopped_sandboxes.is_empty());
+    // A hook that is over is over.
+    let text =
+        "pod: Always side:a(pre) app:web\nseen: s0; a#0 running; web#0 running\nwish: deleted";
+    let mut case = Case::read(text);
+    carry_out(&mut case, Outcome::ContainerStopped { hook_failed: false, result: Ok(()) });
+    let memory = case.memory.container("a").unwrap();
+    assert!(memory.stop.as_ref().unwrap().hook_done);
+    assert!(case.memory.passing.get("a").is_none_or(|passing| passing.stop_done.is_none()));
+    // A stop that failed has stopped nothing.
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running\nwish: deleted");
+    let result = Err("no".to_owned());
+    carry_out(&mut case, Outcome::ContainerStopped { hook_failed: false, result });
+    assert!(case.memory.passing.get("web").is_none_or(|passing| passing.stop_done.is_none()));
+    // Clean-up with and without the folders.
+    for (text, cleaned) in [
+        ("pod: Never app:web\nseen: s0 dead; web#0 exited 0\nmemory: stopped s0", Some(false)),
+        ("pod: Always app:web\nwish: deleted", Some(true)),
+    ] {
+        let mut case = Case::read(text);
+        carry_out(&mut case, Outcome::Done(Ok(())));
+        assert_eq!(case.memory.kept.cleaned, cleaned, "{text}");
+    }
+}
+
+#[test]
+fn what_a_plan_leaves_for_the_next() {
+    // A start time stays.
+    let mut case = Case::read("pod: Always app:web\nmemory: new");
+    for seconds in [0, 9] {
+        case.now = at(seconds);
+        let plan = case.plan();
+        absorb(&mut case, &Happening::Planned(&plan));
+        assert_eq!(case.memory.kept.start_time, Some(at(0).nanos()));
+    }
+    // An address stays when the sandbox goes.
+    let mut case = Case::read("pod: Always app:web\nseen: s0 ip=10.1.1.1");
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    case.observed.sandboxes[0].ips.clear();
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    assert_eq!(case.memory.kept.pod_ips, ["10.1.1.1"]);
+    // A clearing lasts until there is nothing to clear.
+    let mut case = Case::read("pod: Always app:web\nseen: s0 dead; web#0 running");
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    assert!(case.memory.kept.clearing.is_some());
+    case.observed = Case::read("pod: Always app:web\nseen: s0; web#0 running").observed;
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    assert!(case.memory.kept.clearing.is_none());
+}
+
+#[test]
+fn the_last_act_never_goes_back() {
+    let mut case = Case::read("pod: Always app:web");
+    for (seconds, last) in [(5, 5), (3, 5), (7, 7)] {
+        case.now = at(seconds);
+        let ended = Happening::Ended { key: ActionKey::Pod, outcome: Outcome::Aborted };
+        absorb(&mut case, &ended);
+        assert_eq!(case.memory.last_act(&ActionKey::Pod), Some(at(last)));
+        assert_eq!(case.memory.last_end(), Some(at(last)));
+    }
+}

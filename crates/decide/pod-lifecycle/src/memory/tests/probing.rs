@@ -161,3 +161,17 @@ fn a_probe_that_the_pod_does_not_have_is_no_probe() {
     assert!(told.events.is_empty());
     assert_eq!(case.memory, before);
 }
+
+#[test]
+fn readiness_goes_on_while_a_container_that_failed_is_stopped() {
+    let (mut case, _) = after(ProbeKind::Liveness, 1, 1, "f");
+    let happening = Happening::Probe {
+        container: "web".to_owned(),
+        container_id: "web0".to_owned(),
+        kind: ProbeKind::Readiness,
+        result: ProbeResult::Failure(String::new()),
+    };
+    case.memory.absorb(&case.desired.clone(), &happening, case.now);
+    let readiness = case.memory.container("web").unwrap().readiness.clone();
+    assert_eq!(readiness, Some(("web0".to_owned(), false)));
+}

@@ -73,7 +73,7 @@ fn nonsense_is_taken_as_nothing() {
         b"{}",
         b"[1]",
         b"{\"version\":1}",
-        b"{\"version\":2,\"pod\":{}}",
+        b"{\"version\":2,\"pod\":{\"startTime\":5}}",
         b"{\"version\":1,\"pod\":{\"containers\":7}}",
         b"{\"version\":1,\"pod\":{\"startTime\":\"x\"}}",
     ] {
@@ -95,6 +95,7 @@ fn pods_of_another_agent_go_on() {
     assert!(plan.actions.is_empty(), "{:?}", plan.actions);
     assert_eq!(plan.status.container("web").unwrap().restart_count, 3);
     assert_eq!(plan.waiting_on, None);
+    assert_eq!(again.memory.container("web").unwrap().highest, Some(3));
     // Its start is that of its sandbox.
     let created = case.observed.sandboxes[0].created_at;
     assert_eq!(again.memory.kept.start_time, Some(created));
@@ -144,4 +145,11 @@ fn nothing_that_was_seen_is_marked_again() {
     let desired = case.desired.clone();
     let told = case.memory.absorb(&desired, &Happening::Planned(&plan), case.now);
     assert!(told.marks.is_empty(), "{:?}", told.marks);
+}
+
+#[test]
+fn a_sandbox_from_the_future_gives_no_start_in_the_future() {
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
+    case.observed.sandboxes[0].created_at = at(500).nanos();
+    assert_eq!(restarted(&case, None).memory.kept.start_time, Some(at(0).nanos()));
 }

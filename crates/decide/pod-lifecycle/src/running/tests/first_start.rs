@@ -218,6 +218,11 @@ const NUMBERS_OF_STARTS: &[Row] = &[
         "do: start web#4 in s0",
     ),
     (
+        "the runtime's own number where nothing else is written",
+        "pod: Always app:web\nseen: s0; web#3 exited 1 nocount",
+        "do: start web#4 in s0",
+    ),
+    (
         "made, never started",
         "pod: Always app:web\nseen: s0; web#2 created",
         "do: remove web2 keep-logs",

@@ -227,6 +227,11 @@ const SIDECARS_START_IN_ORDER: &[Row] = &[
         "do: stop a0 30 StateUnknown",
     ),
     (
+        "its postStart hook runs",
+        "pod: Always side:a(post) app:web\nseen: s0; a#0 running made=0\nmemory: flight -1 start a 0",
+        "do:\na: waiting PodInitializing r0",
+    ),
+    (
         "its postStart hook failed",
         "pod: Always side:a(post) app:web\nseen: s0; a#0 running\nmemory: hookfailed a a0",
         "do: stop a0 30 FailedPostStartHook; start web#0 in s0",

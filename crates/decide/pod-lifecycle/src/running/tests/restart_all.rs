@@ -90,6 +90,11 @@ const OTHER_PODS: &[Row] = &[
         "do: remove one0 keep-logs\nphase: Pending",
     ),
     (
+        "a Never pod does not end when all are removed",
+        "pod: Never app:web(policy=Never,in3=RestartAllContainers)\nseen: s0\nmemory: condition AllContainersRestarting True -3; was web exited 0 3",
+        "phase: Running\nstage: Running\ndo: start web#1 in s0",
+    ),
+    (
         "a Never pod too",
         "pod: Never app:web(policy=Never,in3=RestartAllContainers)\nseen: s0; web#0 exited 3",
         "do: remove web0 keep-logs\nphase: Running\nstage: Running",

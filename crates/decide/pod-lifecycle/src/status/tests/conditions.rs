@@ -39,6 +39,11 @@ const CONDITIONS_AND_THEIR_REASONS: &[Row] = &[
         "Initialized: False ContainersNotInitialized containers with incomplete status: [i]",
     ),
     (
+        "a sidecar counts once it has started, ready or not",
+        "pod: Always side:s(ready) init:i app:a\nseen: s0; s#0 running",
+        "Initialized: False ContainersNotInitialized containers with incomplete status: [i]",
+    ),
+    (
         "a sidecar restarts later",
         "pod: Always side:s app:a\nseen: s0; s#0 exited 1; a#0 running",
         "Initialized: True",

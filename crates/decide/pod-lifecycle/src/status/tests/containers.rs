@@ -20,6 +20,21 @@ const STATES_AND_LAST_STATES: &[Row] = &[
         "a: running r3 started ready\na.last: none",
     ),
     (
+        "runs, and its postStart hook too",
+        "pod: Always app:a(post,live)\nseen: s0; a#0 running made=0\nmemory: flight -1 start a 0",
+        "a: waiting ContainerCreating r0\nprobes:\nphase: Pending",
+    ),
+    (
+        "runs again, and its postStart hook too",
+        "pod: Always app:a(post)\nseen: s0; a#0 exited 3; a#1 running made=0\nmemory: flight -1 start a 1",
+        "a: ended 3 Error r0",
+    ),
+    (
+        "runs without a hook while its start is in flight",
+        "pod: Always app:a\nseen: s0; a#0 running made=0\nmemory: flight -1 start a 0",
+        "a: running r0 started ready",
+    ),
+    (
         "exited with a message",
         "pod: Never app:a app:b\nseen: s0; a#0 exited 1 said=no_such_file; b#0 running",
         "a: ended 1 Error no such file r0",
@@ -60,6 +75,21 @@ const STATES_AND_LAST_STATES: &[Row] = &[
         "a: ended 9 Error last words r0",
     ),
     (
+        "last words are those of one container",
+        "pod: Never app:a app:b\nseen: s0; a#1 exited 9; b#0 running\nmemory: was a exited 0 9",
+        "a: ended 9 Error r1\na.last: ended 9 Error last words",
+    ),
+    (
+        "an ephemeral container is never waiting to be started again",
+        "pod: Always app:a eph:e\nseen: s0; a#0 running; e#0 exited 1 done=-1\nmemory: backoff e 10 -5",
+        "e: ended 1 Error r0",
+    ),
+    (
+        "nor is an init container that succeeded",
+        "pod: Always init:i app:a\nseen: s0; i#0 exited 0 done=-1\nmemory: backoff i 10 -5",
+        "i: ended 0 Completed r0 ready",
+    ),
+    (
         "newer and longer words are taken",
         "pod: Never app:a app:b\nseen: s0; a#0 exited 9 said=much_longer_last_words; b#0 running\nmemory: was a exited 0 9",
         "a: ended 9 Error much longer last words r0",
@@ -72,7 +102,7 @@ const STATES_AND_LAST_STATES: &[Row] = &[
     (
         "it vanished while the pod ends",
         "pod: Always app:a\nseen: s0\nmemory: was a running 2\nwish: deleted",
-        "a: ~ended 137 ContainerStatusUnknown",
+        "a: ended 137 ContainerStatusUnknown The container could not be located when the pod was terminated r2",
     ),
     (
         "its record was collected",

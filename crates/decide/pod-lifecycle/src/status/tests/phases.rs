@@ -51,6 +51,8 @@ const PHASES: &[(&str, &str, &str)] = &[
     ("Never side:s app:a", "s0; s#0 exited 0; a#0 exited 1", "Failed"),
     ("OnFailure side:s app:a", "s0; s#0 exited 1; a#0 exited 0", "Succeeded"),
     ("Never side:s app:a", "s0; a#0 exited 0", "Pending"),
+    // What ran in an older sandbox does not show that the pod has begun in this one.
+    ("Always side:s(startup) app:a", "s0 dead; a#0 exited 1 in=s0; s1; s#0 running", "Pending"),
 ];
 
 #[test]
@@ -67,6 +69,11 @@ const PHASES_OF_PODS_THAT_END: &[Row] = &[
         "stopped well",
         "pod: Always app:a\nseen: s0; a#0 exited 0\nwish: deleted",
         "phase: Succeeded",
+    ),
+    (
+        "not before every stop is over",
+        "pod: Always app:a\nseen: s0; a#0 exited 0\nmemory: flight -1 stop a a0 30\nwish: deleted",
+        "phase: Running",
     ),
     (
         "stopped badly",
@@ -103,6 +110,16 @@ const PHASES_OF_PODS_THAT_END: &[Row] = &[
         "initialization was not over",
         "pod: Always init:i app:a\nseen: s0; i#0 exited 137\nwish: deleted",
         "phase: Failed\na: waiting PodInitializing r0\ni: ended 137 Error r0",
+    ),
+    (
+        "nothing was begun: the first counts as lost",
+        "pod: Always init:i init:j app:a\nwish: deleted",
+        "i: ended 137 ContainerStatusUnknown The container could not be located when the pod was terminated r0\nj: waiting PodInitializing r0",
+    ),
+    (
+        "it waits, and may not be started again",
+        "pod: Never app:a\nseen: s0\nmemory: was a waiting 1; before a 0 0",
+        "phase: Failed",
     ),
     (
         "init containers that were not begun stay as they are",

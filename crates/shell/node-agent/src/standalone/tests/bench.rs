@@ -3,11 +3,12 @@
 use super::super::{PodParts, start_with_clock};
 use crate::clock::Clock;
 use crate::images::PullLimits;
-use crate::pods::{CgroupSettings, PodPorts, PodSettings};
+use crate::log_rotation::LogRotation;
+use crate::pods::{CgroupSettings, PodPorts, PodSettings, ReservedCgroup};
 use crate::runtime_watch::{RuntimeView, watch_runtime};
 use crate::task_tree::TaskTree;
 use container_setup::inputs::NodeFacts;
-use node_policy::admission::NodeRoom;
+use node_policy::admission::{NodeAbilities, NodeRoom};
 use node_policy::garbage::DeadLimits;
 use pod_desired::Reading;
 use pod_lifecycle::Settings;
@@ -42,6 +43,8 @@ pub(super) struct Bench {
     pub(super) script: Script,
     pub(super) limits: PullLimits,
     pub(super) max_pods: i64,
+    pub(super) logs: Option<LogRotation>,
+    pub(super) reserved: Vec<ReservedCgroup>,
     clock: Clock,
     tree: Option<TaskTree>,
     window: Window,
@@ -59,6 +62,8 @@ impl Bench {
             script: Script::default(),
             limits: PullLimits { side_by_side: Some(1), per_second: 5, burst: 10 },
             max_pods: 110,
+            logs: None,
+            reserved: Vec::new(),
             clock,
             tree: None,
             window: Window::default(),
@@ -76,19 +81,27 @@ impl Bench {
             volumes: host.clone(),
             records: host.clone(),
             prober: host.clone(),
-            texts: host,
+            texts: host.clone(),
+            logs: host,
         };
         let lifecycle = Settings { node_name: "n".to_owned(), ..Settings::default() };
         let settings = PodSettings {
             reading: Reading { node_name: "n".to_owned(), gates: PodGates::default() },
             lifecycle,
-            setup: NodeFacts::default(),
+            setup: NodeFacts { pod_logs_directory: "/logs".to_owned(), ..NodeFacts::default() },
             resolv_conf: String::new(),
             host_ips: vec!["192.0.2.1".to_owned()],
             room: NodeRoom { name: "n".to_owned(), pods: self.max_pods, ..NodeRoom::default() },
-            cgroups: CgroupSettings { per_qos: true, root: Vec::new(), enforced: None },
+            cgroups: CgroupSettings {
+                per_qos: true,
+                root: Vec::new(),
+                enforced: None,
+                reserved: self.reserved.clone(),
+            },
             pulls: self.limits.clone(),
             dead: DeadLimits::default(),
+            abilities: NodeAbilities::default(),
+            logs: self.logs.clone(),
         };
         let parts = PodParts {
             ports,

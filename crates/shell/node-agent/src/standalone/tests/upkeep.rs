@@ -1,0 +1,130 @@
+//! What the agent does beside pods: logs kept small, reserved cgroups, what it refuses to run.
+
+use super::bench::{Bench, pod};
+use crate::log_rotation::LogRotation;
+use crate::pods::ReservedCgroup;
+use node_policy::log_rotation::LogLimits;
+use ports::pod_host::CgroupLimits;
+use runtime_fake::Fault;
+use std::time::Duration;
+
+const INTERVAL: Duration = Duration::from_secs(10);
+
+async fn bench_with_a_log() -> (Bench, String) {
+    let mut bench = Bench::new();
+    let limits = LogLimits { size: 10, files: 3 };
+    bench.logs = Some(LogRotation { limits, workers: 1, interval: INTERVAL });
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    let log = bench.runtime.containers()[0].log_path.clone();
+    assert!(log.starts_with("/logs/"), "{log}");
+    (bench, log)
+}
+
+fn contents(bench: &Bench) -> Vec<(String, String)> {
+    let short = |(path, content): (String, String)| {
+        let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+        // The time in the name is the clock's; its end tells packed from plain.
+        let name = match name.split_once(".2") {
+            Some((log, stamp)) if stamp.ends_with(".gz") => format!("{log}.*.gz"),
+            Some((log, _)) => format!("{log}.*"),
+            None => name,
+        };
+        (name, content)
+    };
+    bench.host.files_below("/logs").into_iter().map(short).collect()
+}
+
+fn files(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected.iter().map(|(name, content)| ((*name).to_owned(), (*content).to_owned())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_has_reached_its_size_is_rotated_and_the_oldest_goes() {
+    let (bench, log) = bench_with_a_log().await;
+    bench.host.put_file(&log, b"short");
+    tokio::time::sleep(INTERVAL * 3).await;
+    assert_eq!(contents(&bench), files(&[("0.log", "short")]));
+    for content in ["first first", "second second", "third third"] {
+        bench.host.put_file(&log, content.as_bytes());
+        tokio::time::sleep(INTERVAL).await;
+        bench.host.put_file(&log, b"");
+    }
+    let expected =
+        files(&[("0.log", ""), ("0.log.*.gz", "second second"), ("0.log.*", "third third")]);
+    assert_eq!(contents(&bench), expected);
+    assert_eq!(bench.calls_of("reopen_log").len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_begins_no_new_log_gets_the_old_one_back() {
+    let (bench, log) = bench_with_a_log().await;
+    bench.runtime.spoil("reopen_log", Fault::Refuses("no".to_owned()));
+    bench.host.put_file(&log, b"all that was written");
+    bench.until("it was asked", |bench| !bench.calls_of("reopen_log").is_empty()).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(contents(&bench), files(&[("0.log", "all that was written")]));
+    tokio::time::sleep(INTERVAL).await;
+    assert_eq!(contents(&bench), files(&[("0.log.*", "all that was written")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_does_not_keep_a_log_from_being_rotated() {
+    let (bench, log) = bench_with_a_log().await;
+    for content in ["first first", "second second"] {
+        bench.host.put_file(&log, content.as_bytes());
+        tokio::time::sleep(INTERVAL).await;
+        bench.host.fill_disk(true);
+    }
+    let expected = files(&[("0.log.*", "first first"), ("0.log.*", "second second")]);
+    assert_eq!(contents(&bench), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_is_missing_is_opened_again() {
+    let (bench, _) = bench_with_a_log().await;
+    bench.until("it was asked", |bench| !bench.calls_of("reopen_log").is_empty()).await;
+    assert_eq!(contents(&bench), files(&[]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reserved_cgroups_are_limited_once_they_are_there_and_no_pod_waits() {
+    let mut bench = Bench::new();
+    let limits = CgroupLimits { cpu_shares: Some(102), ..CgroupLimits::default() };
+    bench.reserved = vec![ReservedCgroup {
+        level: "system-reserved".to_owned(),
+        path: "/system".to_owned(),
+        limits: limits.clone(),
+    }];
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    assert_eq!(bench.host.cgroup("/system"), None, "it is not ours to make");
+    bench.host.make_cgroup("/system");
+    bench.until("the limits", |bench| bench.host.cgroup("/system") == Some(limits.clone())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_node_cannot_do_is_refused_with_the_references_words() {
+    let sysctl =
+        pod("a", "") + "  securityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}\n";
+    let profile = ", securityContext: {appArmorProfile: {type: RuntimeDefault}}";
+    for (manifest, reason, message) in [
+        (sysctl, "SysctlForbidden", "forbidden sysctl: \"kernel.msgmax\" not allowlisted"),
+        (
+            pod("a", profile),
+            "AppArmor",
+            "Cannot enforce AppArmor: AppArmor is not enabled on the host",
+        ),
+    ] {
+        let mut bench = Bench::new();
+        bench.script.tell(&[("/m/a", &manifest)]);
+        bench.begin();
+        bench.until("refused", |bench| bench.phase().as_deref() == Some("Failed")).await;
+        assert_eq!(bench.status("/reason"), reason);
+        let said = bench.status("/message");
+        assert!(said.as_str().is_some_and(|said| said.contains(message)), "{said}");
+        assert!(bench.calls_of("run_sandbox").is_empty());
+    }
+}

@@ -1,0 +1,131 @@
+//! What the agent sees to beside pods: logs that stay small, limits of others' cgroups, pods that
+//! ask for what this node does not give, volume work in a process of its own.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use node_testkit::bed::Test;
+use node_testkit::start::Containerd;
+
+use crate::clean_up::cgroup_tops;
+use crate::node::{Node, PATIENCE, archives, keelson, uid, wait_for};
+
+/// As often as may be asked for.
+const SMALL_LOGS: &str = "containerLogMaxSize: 8Ki\ncontainerLogMaxFiles: 3\n\
+    containerLogMonitorInterval: 3s\n";
+const LAST_LINE: u32 = 1200;
+
+#[test]
+fn a_log_stays_small_and_is_read_whole_across_its_files() -> Result<()> {
+    let (keelson, archives) = (keelson()?, archives()?);
+    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
+        let node = Node::start(bed, &keelson, &archives, SMALL_LOGS)?;
+        node.place("talker", TALKER)?;
+        let pod = node.until_ready("talker")?;
+        let folder = format!("/var/log/pods/default_talker-node_{}/main", uid(&pod)?);
+        let folder = Path::new(&folder);
+        let mut most = 0;
+        wait_for("all is said and rotated", PATIENCE, || {
+            let names = names(folder)?;
+            most = most.max(finished(&names));
+            let is_small = fs::metadata(folder.join("0.log")).is_ok_and(|log| log.len() < 8 << 10);
+            let is_packed = names.iter().any(|name| name.ends_with(".gz"));
+            let said = node.agent.ask(&["logs", "talker", "--tail", "1"])?;
+            Ok(is_small && is_packed && said.starts_with(&format!("line {LAST_LINE} ")))
+        })
+        .with_context(|| format!("{:?}", names(folder)))?;
+        ensure!(most <= 3, "never more files than configured: {most}");
+        let said = node.agent.ask(&["logs", "talker"])?;
+        let numbers: Vec<u32> =
+            said.lines().filter_map(|line| line.split(' ').nth(1)?.parse().ok()).collect();
+        let first = *numbers.first().context("a line")?;
+        let whole: Vec<u32> = (first..=LAST_LINE).collect();
+        ensure!(numbers == whole, "a line is lost or told twice: {numbers:?}");
+        ensure!(first > 1 && numbers.len() > 50, "the oldest went, the newest stay: from {first}");
+        for name in names(folder)? {
+            let stamp = name.strip_prefix("0.log").context("its name")?;
+            let stamp = stamp.trim_start_matches('.').trim_end_matches(".gz");
+            ensure!(stamp.is_empty() || stamp.len() == "20260101-000000".len(), "{name}");
+        }
+        node.end()
+    })
+}
+
+const TALKER: &str = r#"
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: BUSYBOX
+    command: [sh, -c, "i=0; while [ $i -lt 1200 ]; do i=$((i+1)); echo line $i ....................................; sleep 0.01; done; exec sleep 1000"]
+"#;
+
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    names.collect()
+}
+
+/// Logs in the folder: what is half done, and what was packed a moment ago, counts once.
+fn finished(names: &[String]) -> usize {
+    let packed = |name: &&String| names.contains(&format!("{name}.gz"));
+    names.iter().filter(|name| !name.ends_with(".tmp") && !packed(name)).count()
+}
+
+const RESERVING: &str = "enforceNodeAllocatable: [pods, system-reserved]\n\
+    systemReservedCgroup: /reserved-for-the-system\n\
+    systemReserved: {cpu: 100m, memory: 64Mi}\n";
+
+#[test]
+fn what_is_reserved_is_set_and_what_the_node_does_not_give_is_refused() -> Result<()> {
+    let (keelson, archives) = (keelson()?, archives()?);
+    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
+        let node = Node::start(bed, &keelson, &archives, RESERVING)?;
+        // The agent runs though the cgroup is not there, and sets the limits when it is.
+        let data = bed.folder().join("data");
+        node.place("pod", &POD.replace("DATA", &data.to_string_lossy()))?;
+        let pod = node.until_ready("pod")?;
+        ensure!(data.join("made").is_dir(), "{} was made for the pod", data.display());
+        let seen = node.shell(&pod, "main", "ls /data")?;
+        ensure!(seen.contains("made"), "{seen}");
+        let groups: Vec<_> =
+            cgroup_tops()?.iter().map(|top| top.join("reserved-for-the-system")).collect();
+        for group in &groups {
+            ensure!(!group.exists(), "{} is not the agent's to make", group.display());
+            fs::create_dir(group)?;
+        }
+        let read =
+            |file: &str| groups.iter().find_map(|group| fs::read_to_string(group.join(file)).ok());
+        wait_for("the limits", PATIENCE, || {
+            let shares = read("cpu.shares").or_else(|| read("cpu.weight"));
+            let memory = read("memory.limit_in_bytes").or_else(|| read("memory.max"));
+            let is_weighed = shares.is_some_and(|shares| ["102", "4"].contains(&shares.trim()));
+            Ok(is_weighed && memory.is_some_and(|bytes| bytes.trim() == "67108864"))
+        })?;
+        node.place("asking", ASKING)?;
+        let refused = node.until_phase("asking", "Failed")?;
+        ensure!(refused["status"]["reason"] == "SysctlForbidden", "{refused:#}");
+        node.agent.withdraw_all()?;
+        node.until_gone("pod")?;
+        for group in &groups {
+            fs::remove_dir(group)?;
+        }
+        node.end()
+    })
+}
+
+const POD: &str = r#"
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: data, hostPath: {path: DATA, type: DirectoryOrCreate}}]
+  containers:
+  - name: main
+    image: BUSYBOX
+    command: [sh, -c, "mkdir -p /data/made; exec sleep 1000"]
+    volumeMounts: [{name: data, mountPath: /data}, {name: data, mountPath: /part, subPath: made}]
+"#;
+
+const ASKING: &str = r#"
+  securityContext: {sysctls: [{name: kernel.msgmax, value: "1"}]}
+  containers: [{name: main, image: BUSYBOX, command: [sleep, "1000"]}]
+"#;
