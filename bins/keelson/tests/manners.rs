@@ -212,7 +212,7 @@ fn a_late_reader_gets_the_whole_log() {
     assert_eq!(agent.exit_code(), Some(0));
     let text = reading.join().unwrap().unwrap();
     let log = text.trim_start_matches('.');
-    assert!(log.contains("does not start pods yet"), "{log}");
+    assert!(log.contains("This agent runs static pods only"), "{log}");
     assert!(log.ends_with('\n') && log.contains("\"Node agent has ended\""), "{log}");
 }
 
@@ -281,11 +281,11 @@ fn what_is_not_built_yet_is_said_once_as_a_warning() {
     let bed = Bed::new("");
     let mut agent = bed.start(&[]);
     agent.wait_for("READY=1");
-    agent.wait_for_log("does not start pods yet");
+    agent.wait_for_log("This agent runs static pods only");
     let said: Vec<String> = agent
         .log()
         .lines()
-        .filter(|line| line.contains("does not start pods yet"))
+        .filter(|line| line.contains("This agent runs static pods only"))
         .map(str::to_owned)
         .collect();
     assert_eq!(said.len(), 1);

@@ -82,7 +82,7 @@ async fn cgroup_driver(runtime: &CriClient, settings: &KubeletConfiguration) -> 
             Ok(CgroupDriver::Systemd) => return Driver::Systemd,
             Err(ContainerRuntimeError::Unimplemented { .. }) => break,
             Err(error) => {
-                warn!(err = %error, "The container runtime does not tell its cgroup driver")
+                warn!(err = %error, "The container runtime does not tell its cgroup driver");
             }
         }
         if attempt < DRIVER_ATTEMPTS {

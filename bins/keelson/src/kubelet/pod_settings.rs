@@ -71,6 +71,7 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettin
             burst: u32::try_from(settings.registry_burst).unwrap_or(0),
         },
         dead: dead(config),
+        root: config.flags().root_dir.clone(),
         abilities: abilities(config, node)?,
         logs: log_rotation(settings),
         setup,

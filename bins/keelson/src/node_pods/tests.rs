@@ -6,7 +6,7 @@ use ports::local_api::{
 };
 use serde_json::json;
 
-fn pod(namespace: &str, name: &str, uid: &str, status: serde_json::Value) -> LocalPod {
+fn pod(namespace: &str, name: &str, uid: &str, status: &serde_json::Value) -> LocalPod {
     LocalPod {
         uid: uid.to_owned(),
         namespace: namespace.to_owned(),
@@ -37,9 +37,9 @@ fn pods() -> LocalPods {
     LocalPods {
         node: LocalNode { node_name: "Node1".to_owned(), ..LocalNode::default() },
         pods: vec![
-            pod("default", "web-node1", "aaaa1111", running),
-            pod("other", "web-node1", "aaaa2222", crashing.clone()),
-            pod("default", "db-node1", "bbbb3333", crashing),
+            pod("default", "web-node1", "aaaa1111", &running),
+            pod("other", "web-node1", "aaaa2222", &crashing),
+            pod("default", "db-node1", "bbbb3333", &crashing),
         ],
     }
 }

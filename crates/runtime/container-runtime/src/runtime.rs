@@ -23,12 +23,15 @@ mod updates;
 
 pub(crate) use terminal::Terminal;
 
+use std::fs::File;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cgroup_files::{Controller, Hierarchy, Version};
 use pod_supervisor::launch::Program;
+use rustix::fs::{FlockOperation, flock};
 
 use crate::book::Book;
 use crate::events::Events;
@@ -52,6 +55,8 @@ pub struct Runtime {
     pub(crate) usage: Arc<stats::Usage>,
     pub(crate) program: Arc<Program>,
     pub(crate) streams: Streams,
+    /// One server for each root: held as long as this lives.
+    _alone: Arc<File>,
 }
 
 impl Runtime {
@@ -60,6 +65,7 @@ impl Runtime {
         for folder in [&settings.root, &settings.state] {
             crate::durable::make_folder(folder)?;
         }
+        let alone = hold(&settings.root.join("runtime.lock")).await?;
         let images = Images::open(&settings.root, Puller::new(&settings)?)?;
         let network = Network::new(
             settings.state.join("netns"),
@@ -80,6 +86,7 @@ impl Runtime {
             hierarchy: Arc::new(hierarchy),
             settings: Arc::new(settings),
             streams,
+            _alone: Arc::new(alone),
         };
         runtime.recover().await?;
         tokio::spawn(runtime.streams.clone().serve(runtime.clone(), listener));
@@ -121,6 +128,29 @@ impl Runtime {
     }
 }
 
+/// Takes the lock of a root; waits a moment for a predecessor that is on its way out.
+async fn hold(path: &Path) -> Result<File> {
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .doing(format!("opening {}", path.display()))?;
+    for _ in 0..50 {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            Err(error) => return Err(error).doing(format!("locking {}", path.display())),
+        }
+    }
+    Err(Failure::plain(format!(
+        "another runtime uses {}; stop it, or give this one a root of its own",
+        path.parent().unwrap_or(path).display()
+    )))
+}
+
 fn supervisor_program(settings: &Settings) -> Result<Program> {
     let program = match &settings.supervisor {
         Some(path) => Program::from_file(path),
@@ -154,13 +184,13 @@ fn look_at_machine(hierarchy: &Hierarchy) -> Result<Machine> {
         capabilities: set,
         lowest_oom_score: if may_lower_score { -1000 } else { own_score },
         apparmor,
-        selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
+        selinux: Path::new("/sys/fs/selinux/enforce").exists(),
         unified_cgroups: unified,
         abilities: Abilities { swap, huge_pages: root.folder(Controller::HugeTlb).is_some() },
     })
 }
 
-fn swap_below(folder: &std::path::Path, name: &str) -> bool {
+fn swap_below(folder: &Path, name: &str) -> bool {
     let Ok(entries) = std::fs::read_dir(folder) else { return false };
     entries.flatten().any(|entry| entry.path().join(name).exists())
 }

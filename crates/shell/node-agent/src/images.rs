@@ -6,10 +6,12 @@
 //! the reference fails with "pull QPS exceeded"). A pull that has begun goes on when whoever asked
 //! is gone. What a container should do about its image is in `obtain`.
 
+mod logins;
 mod obtain;
 mod queue;
 mod rate;
 
+pub(crate) use logins::NodeLogins;
 pub(crate) use obtain::{ImageNews, ImageRequest, obtain};
 pub(crate) use queue::run_pulls;
 
@@ -63,6 +65,7 @@ pub(crate) struct Pulled {
 pub(crate) struct Images {
     runtime: Arc<dyn PodRuntime>,
     clock: Clock,
+    logins: NodeLogins,
     orders: mpsc::Sender<PullOrder>,
     /// Back-off of each pod and image, as the reference keys it.
     back_offs: Arc<Mutex<HashMap<(String, String), obtain::Failures>>>,
@@ -71,13 +74,41 @@ pub(crate) struct Images {
 /// The side of the images that the owner task holds.
 pub(crate) struct PullOrders(mpsc::Receiver<PullOrder>);
 
-pub(crate) fn images(runtime: Arc<dyn PodRuntime>, clock: Clock) -> (Images, PullOrders) {
+pub(crate) fn images(
+    runtime: Arc<dyn PodRuntime>,
+    clock: Clock,
+    logins: NodeLogins,
+) -> (Images, PullOrders) {
     let (orders, taken) = mpsc::channel(QUEUE);
-    let images = Images { runtime, clock, orders, back_offs: Arc::default() };
+    let images = Images { runtime, clock, logins, orders, back_offs: Arc::default() };
     (images, PullOrders(taken))
 }
 
 impl Images {
+    /// With the pod's own login, or with each that the node has until one is let in.
+    async fn pull_with_logins(
+        &self,
+        image: &ImageSpec,
+        own: Option<RegistryLogin>,
+    ) -> Result<Pulled, String> {
+        let logins = match own {
+            Some(own) => vec![own],
+            None => self.logins.for_image(&image.image).await,
+        };
+        if logins.is_empty() {
+            return self.pull(image, None).await;
+        }
+        let mut failures: Vec<String> = Vec::new();
+        for login in logins {
+            match self.pull(image, Some(login)).await {
+                Ok(pulled) => return Ok(pulled),
+                Err(why) if failures.contains(&why) => {}
+                Err(why) => failures.push(why),
+            }
+        }
+        Err(failures.join("; "))
+    }
+
     async fn pull(
         &self,
         image: &ImageSpec,

@@ -5,6 +5,7 @@
 use crate::admission::Admissions;
 use crate::board::{Board, LocalStatus};
 use crate::clock::Clock;
+use crate::images::NodeLogins;
 use crate::observed::{Observed, watch_pods};
 use crate::pods::supervisor::{ActivePods, supervise};
 use crate::pods::{PodContext, PodPorts, PodSettings, SavedMemories};
@@ -63,7 +64,11 @@ fn start_with_clock(
     let observed =
         Observed::new(ports.runtime.clone(), messages.clone(), clock.clone(), look_again);
     let board = Board::new(events);
-    let (images, orders) = images::images(ports.runtime.clone(), clock.clone());
+    let (images, orders) = images::images(
+        ports.runtime.clone(),
+        clock.clone(),
+        NodeLogins::new(ports.texts.clone(), &settings.root),
+    );
     let (node_sender, node) = watch::channel(node_state::unknown(&settings.lifecycle));
     let probes = Probes::new(ports.runtime.clone(), ports.prober.clone());
     let node_name = settings.lifecycle.node_name.clone();

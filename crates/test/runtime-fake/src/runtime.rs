@@ -519,7 +519,8 @@ impl PodRuntime for FakeRuntime {
     }
 
     fn pull_image<'a>(&'a self, request: &'a PullRequest) -> RuntimeFuture<'a, String> {
-        self.note(format!("pull_image {}", request.image.image));
+        let login = request.login.as_ref().map(|login| format!(" as {}", login.username));
+        self.note(format!("pull_image {}{}", request.image.image, login.unwrap_or_default()));
         Box::pin(async move {
             let name = &request.image.image;
             let pulled = self

@@ -102,8 +102,9 @@ END
     echo "$driver pod memory.max: $(cat "$top/$pod/memory.max")"
     echo "$driver pod cpu.max: $(cat "$top/$pod/cpu.max")"
     echo "$driver pod pids.max: $(cat "$top/$pod/pids.max")"
-    echo "$driver container memory.max: $(cat "$top/$pod"/*/memory.max | head -n 1)"
-    echo "$driver container cpu.max: $(cat "$top/$pod"/*/cpu.max | head -n 1)"
+    # The sandbox beside it has no limits of its own: numbers sort before `max`.
+    echo "$driver container memory.max: $(cat "$top/$pod"/*/memory.max | sort | head -n 1)"
+    echo "$driver container cpu.max: $(cat "$top/$pod"/*/cpu.max | sort | head -n 1)"
     before=$(container)
     systemctl kill --signal=KILL "keelson-$driver"
     wait_for "the agent is dead" sh -c "! systemctl is-active --quiet keelson-$driver"

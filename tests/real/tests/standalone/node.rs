@@ -191,9 +191,13 @@ impl<'a> Node<'a> {
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A pod from the lines of its specification, in which `BUSYBOX` stands for the image.
+/// A pod from the lines of its specification, in which `BUSYBOX` stands for the image. Where they
+/// do not say how long it has to end, it is a second: a shell's child ignores the signal as init.
 pub(crate) fn manifest(name: &str, spec: &str) -> String {
-    let spec = spec.trim_matches('\n').replace("BUSYBOX", images::BUSYBOX);
+    let mut spec = spec.trim_matches('\n').replace("BUSYBOX", images::BUSYBOX);
+    if !spec.contains("\n  terminationGracePeriodSeconds:") && !spec.starts_with("  terminationG") {
+        spec.push_str("\n  terminationGracePeriodSeconds: 1");
+    }
     format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n{spec}\n")
 }
 

@@ -38,10 +38,7 @@ fn probes_of_every_kind_are_asked_and_obeyed() -> Result<()> {
         gated(&node).context("startup by TCP")?;
         never_up(&node).context("a startup probe that gives up")?;
         wired(&node, &asked).context("gRPC")?;
-        let node = no_flap(node).context("an agent that is killed")?;
-        node.agent.withdraw_all()?;
-        node.runtime.wait_gone("")?;
-        node.end()
+        no_flap(node).context("an agent that is killed")?.end()
     })
 }
 

@@ -178,7 +178,7 @@ impl Server {
     }
 }
 
-fn serve(mut stream: TcpStream, mood: &Mutex<Mood>, noted: &Mutex<Vec<String>>) -> Option<()> {
+fn serve(mut stream: TcpStream, now: &Mutex<Mood>, noted: &Mutex<Vec<String>>) -> Option<()> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).ok()? == 1 {
@@ -186,7 +186,7 @@ fn serve(mut stream: TcpStream, mood: &Mutex<Mood>, noted: &Mutex<Vec<String>>) 
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     noted.lock().ok()?.push(head.clone());
-    let mood = mood.lock().ok()?.clone();
+    let mood = now.lock().ok()?.clone();
     let answer = match mood {
         Mood::Redirect if head.starts_with("GET /pods ") => {
             "HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n".to_owned()
@@ -194,7 +194,9 @@ fn serve(mut stream: TcpStream, mood: &Mutex<Mood>, noted: &Mutex<Vec<String>>) 
         Mood::Redirect => whole(&manifest("by-url", MOVED)),
         Mood::Tell(body) => whole(&body),
         Mood::Hang => {
-            std::thread::sleep(Duration::from_secs(60));
+            while matches!(*now.lock().ok()?, Mood::Hang) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
             return None;
         }
         Mood::Lie => "HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\nkind: Pod\n".to_owned(),

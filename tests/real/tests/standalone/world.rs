@@ -42,6 +42,7 @@ fn a_container_finds_what_its_manifest_says() -> Result<()> {
             node.place(&format!("not-{name}"), &not_root(image, user))?;
         }
         node.place("never", NEVER)?;
+        node.place("away", AWAY)?;
         words(&node).context("environment, command and arguments")?;
         names(&node).context("names and resolvers")?;
         rights(&node).context("users, groups and rights")?;
@@ -277,12 +278,18 @@ const NEVER: &str = r#"
   - {name: main, image: "registry.test/nowhere:1", imagePullPolicy: Never}
 "#;
 
+/// Nobody listens there.
+const AWAY: &str = r#"
+  containers: [{name: main, image: "127.0.0.1:1/nowhere:1"}]
+"#;
+
 fn refusals(node: &Node<'_>) -> Result<()> {
     for (name, reason, message) in [
         ("not-root", "CreateContainerConfigError", "runAsNonRoot and image will run as root"),
         ("not-named", "CreateContainerConfigError", "image has non-numeric user (nobody)"),
         ("not-given", "CreateContainerConfigError", "runAsUser breaks non-root policy"),
         ("never", "ErrImageNeverPull", "is not present with pull policy of Never"),
+        ("away", "ImagePullBackOff", "Back-off pulling image \"127.0.0.1:1/nowhere:1\""),
     ] {
         let pod = node.until(reason, name, |pod| {
             container(pod, "main")["state"]["waiting"]["reason"] == reason

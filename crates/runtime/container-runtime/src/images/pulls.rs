@@ -98,10 +98,7 @@ impl Puller {
     /// Pulls, or waits for the same pull. Gives the image's id.
     pub async fn pull(&self, store: &Arc<Store>, request: PullRequest) -> Result<String> {
         let name = Reference::parse(&request.image).map_err(|error| {
-            Failure::invalid(format!(
-                "failed to parse image reference {:?}: {error}",
-                request.image
-            ))
+            Failure::plain(format!("failed to parse image reference {:?}: {error}", request.image))
         })?;
         let credentials = credentials(request.auth.as_ref(), name.registry())?;
         let mut outcome = self.join(store, (name, credentials));

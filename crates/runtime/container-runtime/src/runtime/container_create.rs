@@ -176,6 +176,7 @@ impl Runtime {
                 Err(error) => return Err(error.into()),
             }
         }
+        self.remove_group(&container.record().cgroup, &container.id).await?;
         let (folder, mounts) =
             (self.container_folder(&container.id), self.container_mounts(&container.id));
         let (store, mut views) = (self.images.store(), container.record().image_views);

@@ -1,14 +1,19 @@
 //! StopPodSandbox and RemovePodSandbox: taking a pod down, as often as it is asked for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cri_wire::v1::ContainerEventType as Kind;
 
 use super::{Runtime, pod_files};
 use crate::book::Sandbox;
-use crate::failure::{Doing as _, Result, blocking};
+use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::network::PodNetwork;
 use crate::records::SandboxStage;
+use crate::specification::cgroup_of;
+
+/// How long the kernel may take to let go of what was killed.
+const GROUP_GONE: Duration = Duration::from_secs(10);
 
 impl Runtime {
     /// Stops everything in a pod and frees its network. An unknown id is fine.
@@ -57,6 +62,8 @@ impl Runtime {
             sandbox.set_supervisor(None);
         }
         let record = sandbox.record();
+        let config = record.config.clone().unwrap_or_default();
+        self.remove_group(&cgroup_of(&config, &sandbox.id).path, &sandbox.id).await?;
         if let Some(network) = record.network.clone().filter(|network| !network.closed) {
             self.network
                 .tear_down(&PodNetwork::of(&record), &network)
@@ -72,6 +79,23 @@ impl Runtime {
         }
         let folder = self.pod_folder(&sandbox.id);
         blocking(move || pod_files::remove_with_mounts(&folder)).await
+    }
+
+    /// Ends and removes a group that only this id has; a supervisor that died has left it.
+    pub(super) async fn remove_group(&self, path: &str, id: &str) -> Result<()> {
+        if !path.contains(id) {
+            return Ok(());
+        }
+        let failed = |error: cgroup_files::CgroupError| Failure::plain(error.to_string());
+        let group = self.hierarchy.group(path).map_err(failed)?;
+        blocking(move || {
+            if group.exists_somewhere() {
+                group.kill().map_err(failed)?;
+                group.remove_within(GROUP_GONE).map_err(failed)?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     async fn remove_sandbox(&self, sandbox: &Arc<Sandbox>) -> Result<()> {

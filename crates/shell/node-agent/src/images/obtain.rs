@@ -176,7 +176,7 @@ async fn pull(images: &Images, spec: &ImageSpec, teller: &Teller<'_>) -> Result<
     let pulling = teller.event(EventKind::Normal, "Pulling", format!("Pulling image {named:?}"));
     teller.tell(Some(ImageState::Pulling), vec![pulling]).await;
     let began = Instant::now();
-    match images.pull(spec, request.login.clone()).await {
+    match images.pull_with_logins(spec, request.login.clone()).await {
         Ok(Pulled { image_ref, size, took }) => {
             let text = format!(
                 "Successfully pulled image {named:?} in {} ({} including waiting). Image size: {size} bytes.",

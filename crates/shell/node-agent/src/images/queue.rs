@@ -14,6 +14,9 @@ use tokio::time::Instant;
 /// A pull may take long; the adapter ends one that makes no progress. This is for what does not end.
 const LONGEST_PULL: Duration = Duration::from_secs(6 * 3600);
 
+#[cfg(test)]
+mod tests;
+
 type Answer = oneshot::Sender<Result<Pulled, String>>;
 
 struct Waiting {
@@ -51,7 +54,7 @@ pub(crate) async fn run_pulls(
             let name = format!("pull {}", key.image);
             pulls.start(key, name, pull(runtime.clone(), request));
         }
-        let turn = queue.turn(pulls.len());
+        let turn = queue.turn(pulls.len(), Instant::now());
         tokio::select! {
             order = orders.0.recv() => match order {
                 Some(order) => queue.add(order),
@@ -90,14 +93,14 @@ impl Queue {
     }
 
     /// When the next pull may begin; None while none waits or there is no room.
-    fn turn(&self, running: usize) -> Option<Instant> {
+    fn turn(&self, running: usize, now: Instant) -> Option<Instant> {
         let waits = !self.order.is_empty() && self.has_room(running);
-        waits.then(|| self.rate.ready_at(Instant::now()))
+        waits.then(|| self.rate.ready_at(now))
     }
 
     fn next_to_begin(&mut self, running: usize) -> Option<(PullKey, PullRequest)> {
         let now = Instant::now();
-        if self.turn(running)? > now {
+        if self.turn(running, now)? > now {
             return None;
         }
         let key = self.order.pop_front()?;

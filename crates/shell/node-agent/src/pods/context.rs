@@ -50,6 +50,8 @@ pub struct PodSettings {
     pub abilities: NodeAbilities,
     pub cgroups: CgroupSettings,
     pub pulls: PullLimits,
+    /// The root directory, where logins of registries may lie.
+    pub root: String,
     pub dead: DeadLimits,
     /// None where logs grow without end.
     pub logs: Option<LogRotation>,

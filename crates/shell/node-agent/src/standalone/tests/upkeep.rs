@@ -128,3 +128,22 @@ async fn what_the_node_cannot_do_is_refused_with_the_references_words() {
         assert!(bench.calls_of("run_sandbox").is_empty());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn images_are_pulled_with_the_logins_that_the_node_has() {
+    let mut bench = Bench::new();
+    let logins = r#"{"auths": {
+        "r.example": {"username": "all", "password": "x"},
+        "r.example/team": {"username": "team", "password": "x"}
+    }}"#;
+    bench.host.put_file("/root/config.json", logins.as_bytes());
+    bench.host.put_file("/.docker/config.json", b"{}");
+    bench.runtime.let_pulls_succeed(true);
+    bench.runtime.spoil("pull_image", Fault::Refuses("denied".to_owned()));
+    let manifest = pod("a", "").replace("'i:1'", "'r.example/team/i:1'");
+    bench.script.tell(&[("/m/a", &manifest)]);
+    bench.begin();
+    bench.until_running().await;
+    let pulls = ["pull_image r.example/team/i:1 as team", "pull_image r.example/team/i:1 as all"];
+    assert_eq!(bench.calls_of("pull_image"), pulls);
+}

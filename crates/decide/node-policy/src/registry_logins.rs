@@ -1,0 +1,189 @@
+//! Which logins of the node's own suit an image: the file that docker's client writes, read and
+//! matched.
+//!
+//! Rules: an entry names a registry, or a registry and the beginning of a path; the host may have
+//! `*` in each of its parts. What is more exact comes first. An image without a registry is of the
+//! default one. Text that cannot be read is an error that tells nothing of what is in it.
+//!
+//! upstream: pkg/credentialprovider/config.go, keyring.go
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ports::runtime_objects::RegistryLogin;
+use serde_json::{Map, Value};
+
+#[cfg(test)]
+mod tests;
+
+const DEFAULT_REGISTRY: &str = "index.docker.io";
+
+/// Logins by what they are for. Its debug form tells only that.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct RegistryLogins {
+    /// Without a scheme; a path begins with a slash.
+    entries: BTreeMap<String, RegistryLogin>,
+}
+
+impl fmt::Debug for RegistryLogins {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_set().entries(self.entries.keys()).finish()
+    }
+}
+
+impl RegistryLogins {
+    /// A `config.json`: entries under `auths`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let whole: Value = serde_json::from_str(text).map_err(|_| "not JSON".to_owned())?;
+        match whole.as_object().map(|whole| whole.get("auths")) {
+            Some(None | Some(Value::Null)) => Ok(Self::default()),
+            Some(Some(Value::Object(auths))) => Self::of(auths),
+            Some(Some(_)) => Err("auths: expected an object".to_owned()),
+            None => Err("expected an object".to_owned()),
+        }
+    }
+
+    /// A `.dockercfg`: entries only.
+    pub fn parse_old(text: &str) -> Result<Self, String> {
+        let whole: Value = serde_json::from_str(text).map_err(|_| "not JSON".to_owned())?;
+        Self::of(whole.as_object().ok_or("expected an object")?)
+    }
+
+    fn of(auths: &Map<String, Value>) -> Result<Self, String> {
+        let mut logins = Self::default();
+        for (place, entry) in auths {
+            let login = login(entry).map_err(|why| format!("the entry {place:?}: {why}"))?;
+            logins.entries.insert(key(place), login);
+        }
+        Ok(logins)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Those for an image, the most exact first.
+    pub fn matching(&self, image: &str) -> Vec<RegistryLogin> {
+        let repository = repository(image);
+        let suits = self.entries.iter().rev().filter(|(place, _)| matches(place, &repository));
+        let found: Vec<RegistryLogin> = suits.map(|(_, login)| login.clone()).collect();
+        if found.is_empty() && repository.starts_with("docker.io/") {
+            return self.entries.get(DEFAULT_REGISTRY).cloned().into_iter().collect();
+        }
+        found
+    }
+}
+
+/// The image's name in full, without tag and digest: `busybox:1` is `docker.io/library/busybox`.
+fn repository(image: &str) -> String {
+    let name = image.split('@').next().unwrap_or_default();
+    let name = match name.rsplit_once(':') {
+        Some((before, tag)) if !tag.contains('/') => before,
+        _ => name,
+    };
+    match name.split_once('/') {
+        Some(("docker.io" | DEFAULT_REGISTRY, path)) if path.contains('/') => {
+            format!("docker.io/{path}")
+        }
+        Some(("docker.io" | DEFAULT_REGISTRY, path)) => format!("docker.io/library/{path}"),
+        Some((first, _)) if first.contains(['.', ':']) || first == "localhost" => name.to_owned(),
+        Some(_) => format!("docker.io/{name}"),
+        None => format!("docker.io/library/{name}"),
+    }
+}
+
+fn login(entry: &Value) -> Result<RegistryLogin, String> {
+    let entry = entry.as_object().ok_or("expected an object")?;
+    let text = |name: &str| match entry.get(name) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(_) => Err(format!("{name}: expected text")),
+    };
+    let auth = text("auth")?;
+    let (username, password) = if auth.is_empty() {
+        (text("username")?, text("password")?)
+    } else {
+        pair(&auth).ok_or("auth: expected base64 of name:password")?
+    };
+    Ok(RegistryLogin { username, password, ..RegistryLogin::default() })
+}
+
+fn pair(auth: &str) -> Option<(String, String)> {
+    let decoded = String::from_utf8(from_base64(auth)?).ok()?;
+    let (name, password) = decoded.split_once(':')?;
+    Some((name.to_owned(), password.to_owned()))
+}
+
+/// Base64 of the usual alphabet, padded or not; line ends are passed over.
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let body = text.trim();
+    let unpadded = body.trim_end_matches('=');
+    let padding = body.len() - unpadded.len();
+    let letters: Vec<u8> = unpadded.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
+    let expected = (4 - letters.len() % 4) % 4;
+    if letters.len() % 4 == 1 || (padding != 0 && padding != expected) {
+        return None;
+    }
+    let (mut bits, mut held) = (0_u32, 0_u32);
+    let mut bytes = Vec::with_capacity(letters.len() * 3 / 4);
+    for letter in letters {
+        let value = ALPHABET.iter().position(|known| *known == letter)?;
+        bits = (bits << 6) | u32::try_from(value).ok()?;
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push(u8::try_from((bits >> held) & 0xff).ok()?);
+            bits &= (1 << held) - 1;
+        }
+    }
+    Some(bytes)
+}
+
+/// What an entry is for: host and port, and a path if it has one.
+fn key(place: &str) -> String {
+    let bare = ["https://", "http://"].iter().find_map(|scheme| place.strip_prefix(scheme));
+    let bare = bare.unwrap_or(place);
+    let bare = bare.split(['?', '#']).next().unwrap_or_default();
+    let (host, path) = bare.find('/').map_or((bare, ""), |at| bare.split_at(at));
+    // Some clients write the registry's own path of old.
+    let path = ["/v1/", "/v2/"]
+        .iter()
+        .find_map(|version| path.strip_prefix(version))
+        .map_or(path.to_owned(), |rest| format!("/{rest}"));
+    if path == "/" { host.to_owned() } else { format!("{host}{path}") }
+}
+
+fn matches(place: &str, image: &str) -> bool {
+    let split = |text: &str| -> (String, String) {
+        let (host, path) = text.find('/').map_or((text, ""), |at| text.split_at(at));
+        (host.to_owned(), path.to_owned())
+    };
+    let ((place, place_path), (host, path)) = (split(place), split(image));
+    let port = |host: &str| -> (String, String) {
+        match host.rsplit_once(':') {
+            Some((name, port)) => (name.to_owned(), port.to_owned()),
+            None => (host.to_owned(), String::new()),
+        }
+    };
+    let ((place, place_port), (host, host_port)) = (port(&place), port(&host));
+    let (wanted, given): (Vec<&str>, Vec<&str>) =
+        (place.split('.').collect(), host.split('.').collect());
+    place_port == host_port
+        && wanted.len() == given.len()
+        && path.starts_with(&place_path)
+        && wanted.iter().zip(given).all(|(pattern, part)| is_like(pattern, part))
+}
+
+/// `*` stands for any letters.
+fn is_like(pattern: &str, text: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut left) = text.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        let Some(at) = left.find(part) else { return false };
+        left = left.get(at + part.len()..).unwrap_or_default();
+    }
+    left.ends_with(last)
+}

@@ -1,0 +1,61 @@
+//! Logins that the node itself has for an image, from the files of docker's client.
+//!
+//! Rules: the first file that is there and can be read counts, the new form before the old one. Read
+//! when an image is pulled, so that a changed file needs no restart. Nothing of a login is told.
+//!
+//! upstream: pkg/credentialprovider/config.go (its places below HOME and the working folder are not
+//! looked at: a service has neither)
+
+use node_policy::registry_logins::RegistryLogins;
+use ports::HostTexts;
+use ports::runtime_objects::RegistryLogin;
+use std::sync::Arc;
+use tracing::warn;
+
+const NEW_NAME: &str = "config.json";
+const OLD_NAME: &str = ".dockercfg";
+
+#[derive(Clone)]
+pub(crate) struct NodeLogins {
+    texts: Arc<dyn HostTexts>,
+    /// Files in the order in which they are tried, and whether they are of the old form.
+    files: Arc<Vec<(String, bool)>>,
+}
+
+impl NodeLogins {
+    /// `root` is the kubelet's root directory.
+    pub(crate) fn new(texts: Arc<dyn HostTexts>, root: &str) -> Self {
+        let root = root.trim_end_matches('/');
+        let files = vec![
+            (format!("{root}/{NEW_NAME}"), false),
+            (format!("/.docker/{NEW_NAME}"), false),
+            (format!("{root}/{OLD_NAME}"), true),
+            (format!("/{OLD_NAME}"), true),
+        ];
+        Self { texts, files: Arc::new(files) }
+    }
+
+    /// Logins to try for an image, in order; none: nothing is shown to the registry.
+    pub(super) async fn for_image(&self, image: &str) -> Vec<RegistryLogin> {
+        for (path, is_old) in self.files.iter() {
+            let text = match self.texts.read(path).await {
+                Ok(Some(text)) => text,
+                Ok(None) => continue,
+                Err(error) => {
+                    warn!(err = %error, "Cannot read the logins of registries");
+                    continue;
+                }
+            };
+            let logins = if *is_old {
+                RegistryLogins::parse_old(&text)
+            } else {
+                RegistryLogins::parse(&text)
+            };
+            match logins {
+                Ok(logins) => return logins.matching(image),
+                Err(why) => warn!(path, err = why, "Cannot use the logins of registries"),
+            }
+        }
+        Vec::new()
+    }
+}
