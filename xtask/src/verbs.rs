@@ -104,11 +104,14 @@ fn in_bed(name: &str, arguments: &[OsString]) -> Result<()> {
 pub(crate) fn soak(kills: u32) -> Result<()> {
     parts_for_landing()?;
     workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
-    let mut command = workspace::cargo(&["test", "--package", "real-tests", "--test", "parts"]);
-    command
-        .args(["kill", "--", "--test-threads=1", "--nocapture"])
-        .env("KEELSON_KILLS", kills.to_string());
-    workspace::run(&mut command)
+    for tests in ["parts", "standalone"] {
+        let mut command = workspace::cargo(&["test", "--package", "real-tests", "--test", tests]);
+        command
+            .args(["kill", "--", "--test-threads=1", "--nocapture"])
+            .env("KEELSON_KILLS", kills.to_string());
+        workspace::run(&mut command)?;
+    }
+    Ok(())
 }
 
 /// A program of tests/real that is run by verb only.

@@ -25,9 +25,7 @@ pub(crate) async fn answer(api: &dyn LocalApi, method: &Method, path: &str) -> R
             None => refusal(&LocalRefusal::NotFound { message: format!("no pod has UID {uid}") }),
         },
         (["v1", "changes", since], true) => match since.parse() {
-            Ok(since) => {
-                json(StatusCode::OK, &LocalVersion { version: api.changed(since).await })
-            }
+            Ok(since) => json(StatusCode::OK, &LocalVersion { version: api.changed(since).await }),
             Err(_) => {
                 let message = format!("{since:?}: expected a number, the last version seen");
                 refusal(&LocalRefusal::NotFound { message })

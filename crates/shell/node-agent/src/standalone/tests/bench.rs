@@ -99,7 +99,7 @@ impl Bench {
                 reserved: self.reserved.clone(),
             },
             pulls: self.limits.clone(),
-            root: "/root".to_owned(),
+            root: "/node".to_owned(),
             dead: DeadLimits::default(),
             abilities: NodeAbilities::default(),
             logs: self.logs.clone(),

@@ -136,7 +136,7 @@ async fn images_are_pulled_with_the_logins_that_the_node_has() {
         "r.example": {"username": "all", "password": "x"},
         "r.example/team": {"username": "team", "password": "x"}
     }}"#;
-    bench.host.put_file("/root/config.json", logins.as_bytes());
+    bench.host.put_file("/node/config.json", logins.as_bytes());
     bench.host.put_file("/.docker/config.json", b"{}");
     bench.runtime.let_pulls_succeed(true);
     bench.runtime.spoil("pull_image", Fault::Refuses("denied".to_owned()));
