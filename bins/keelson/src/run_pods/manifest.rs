@@ -46,13 +46,12 @@ pub(crate) fn pods(path: &str, bytes: &[u8]) -> Result<Vec<PodManifest>, Vec<Str
     for text in documents {
         match document::parse(text.as_bytes(), &origin) {
             Ok(parsed) => {
-                problems.extend(parsed.repeated_keys);
                 match pod(&parsed.root) {
                     Ok(pod) => {
                         problems.extend(judge(&text, &origin));
                         pods.push(PodManifest { text, ..pod });
                     }
-                    Err(found) => problems.extend(found),
+                    Err(found) => problems.extend(parsed.repeated_keys.into_iter().chain(found)),
                 }
             }
             Err(problem) => problems.push(problem),

@@ -81,7 +81,7 @@ fn run_all(bed: &Bed, socket: &std::path::Path, which: Which) -> Result<()> {
                 continue;
             }
             (Ok(()), Some(_)) => {
-                wrong.push(format!("{}: listed as a difference, but is none", case.name))
+                wrong.push(format!("{}: listed as a difference, but is none", case.name));
             }
             (Err(error), None) => wrong.push(format!("{}: {error:#}", case.name)),
         }

@@ -180,7 +180,8 @@ impl Cri {
     pub(crate) async fn run(&self, pod: &v1::PodSandboxConfig) -> Result<String> {
         let request =
             v1::RunPodSandboxRequest { config: Some(pod.clone()), runtime_handler: String::new() };
-        let answer = self.rt().run_pod_sandbox(request).await.context("RunPodSandbox")?;
+        let mut runtime = self.rt();
+        let answer = Box::pin(runtime.run_pod_sandbox(request)).await.context("RunPodSandbox")?;
         Ok(answer.into_inner().pod_sandbox_id)
     }
 
@@ -218,7 +219,8 @@ impl Cri {
             config: Some(container.clone()),
             sandbox_config: Some(pod.clone()),
         };
-        Ok(self.rt().create_container(request).await?.into_inner().container_id)
+        let mut runtime = self.rt();
+        Ok(Box::pin(runtime.create_container(request)).await?.into_inner().container_id)
     }
 
     pub(crate) async fn start(&self, container: &str) -> Result<(), Status> {
@@ -264,7 +266,7 @@ impl Cri {
     pub(crate) async fn running(&self, script: &str) -> Result<Running> {
         let pod = self.pod();
         let container = self.container(script);
-        self.running_as(pod, container).await
+        Box::pin(self.running_as(pod, container)).await
     }
 
     pub(crate) async fn running_as(
@@ -272,9 +274,10 @@ impl Cri {
         pod: v1::PodSandboxConfig,
         container: v1::ContainerConfig,
     ) -> Result<Running> {
-        let sandbox = self.run(&pod).await?;
-        let id = self.create(&sandbox, &pod, &container).await.context("CreateContainer")?;
-        self.start(&id).await.context("StartContainer")?;
+        let sandbox = Box::pin(self.run(&pod)).await?;
+        let creating = Box::pin(self.create(&sandbox, &pod, &container));
+        let id = creating.await.context("CreateContainer")?;
+        Box::pin(self.start(&id)).await.context("StartContainer")?;
         Ok(Running { pod, sandbox, id, log: self.folder.join(&container.log_path) })
     }
 
@@ -284,14 +287,14 @@ impl Cri {
         pod: v1::PodSandboxConfig,
         container: v1::ContainerConfig,
     ) -> Result<(i32, String)> {
-        let running = self.running_as(pod, container).await?;
+        let running = Box::pin(self.running_as(pod, container)).await?;
         let status = self.until_ended(&running.id).await?;
         Ok((status.exit_code, running.output()?))
     }
 
     /// The same for a script in an ordinary container.
     pub(crate) async fn script(&self, script: &str) -> Result<(i32, String)> {
-        self.ran(self.pod(), self.container(script)).await
+        Box::pin(self.ran(self.pod(), self.container(script))).await
     }
 
     pub(crate) async fn until_ended(&self, id: &str) -> Result<v1::ContainerStatus> {
@@ -339,10 +342,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Everything that the container wrote, without stamps, both streams.
+    /// What the container wrote to its standard output, without stamps. The other stream may come
+    /// before or after it.
     pub(crate) fn output(&self) -> Result<String> {
         let mut all = String::new();
-        for line in self.lines()? {
+        for line in self.lines()?.into_iter().filter(|line| line.stream == "stdout") {
             all.push_str(&line.text);
             if line.whole {
                 all.push('\n');
