@@ -45,15 +45,13 @@ pub(crate) fn pods(path: &str, bytes: &[u8]) -> Result<Vec<PodManifest>, Vec<Str
     let mut problems: Vec<Problem> = Vec::new();
     for text in documents {
         match document::parse(text.as_bytes(), &origin) {
-            Ok(parsed) => {
-                match pod(&parsed.root) {
-                    Ok(pod) => {
-                        problems.extend(judge(&text, &origin));
-                        pods.push(PodManifest { text, ..pod });
-                    }
-                    Err(found) => problems.extend(parsed.repeated_keys.into_iter().chain(found)),
+            Ok(parsed) => match pod(&parsed.root) {
+                Ok(pod) => {
+                    problems.extend(judge(&text, &origin));
+                    pods.push(PodManifest { text, ..pod });
                 }
-            }
+                Err(found) => problems.extend(parsed.repeated_keys.into_iter().chain(found)),
+            },
             Err(problem) => problems.push(problem),
         }
     }

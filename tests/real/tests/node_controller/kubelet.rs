@@ -29,10 +29,12 @@ fn a_real_kubelet_is_missed_and_found_again() -> Result<()> {
         // Somebody else is well, so that not every zone is dark.
         stage.join(&["h0", "h1", "h2"], "a")?;
         let plane = &stage.cluster.plane;
+        // How full this machine's disk is must not matter here.
         let configuration = format!(
             "apiVersion: kubelet.config.k8s.io/v1beta1\n\
              kind: KubeletConfiguration\n\
              failCgroupV1: false\n\
+             evictionHard: {{memory.available: 1Mi, nodefs.available: 0%, imagefs.available: 0%}}\n\
              nodeLeaseDurationSeconds: 8\n\
              containerRuntimeEndpoint: {}\n\
              authentication: {{x509: {{clientCAFile: {}}}}}\n",
