@@ -33,6 +33,8 @@ pub(crate) enum Subject {
     Defaults,
     /// Generated pods: verdict and defaults beside a real API server's
     Pods,
+    /// The same CRI cases on containerd and on the embedded runtime
+    Cri,
     /// The node controller beside kube-controller-manager on one script of events
     NodeController,
 }
@@ -68,6 +70,11 @@ pub(crate) fn conformance(subject: Subject) -> Result<()> {
         Subject::NodeController => crate::node_controller::conformance(),
         Subject::Config => real_program("config-cases", &[]),
         Subject::Pods => in_bed("pod-differential", &["20000".into(), "97".into()]),
+        Subject::Cri => {
+            let mut command =
+                workspace::cargo(&["test", "--package", "real-tests", "--test", "cri_behaviour"]);
+            workspace::run(command.args(["--", "--test-threads=1", "--nocapture"]))
+        }
         Subject::Defaults => {
             let mut command =
                 workspace::cargo(&["test", "--package", "real-tests", "--test", "parts"]);
