@@ -57,6 +57,7 @@ async fn run_live(bed: &bed::Bed, subjects: &[Subject; 2], count: usize) -> Resu
     hollow.register(forms.collect()).await?;
     let load = Load::new(&cluster, hollow, ZONES);
     load.make_pods(count, PODS_PER_NODE).await?;
+    load.settle(bed, &cluster, &subjects[0]).await?;
     let mut numbers = Vec::new();
     for subject in subjects {
         numbers.push(load.measure(bed, &cluster, subject).await.context(subject.name())?);

@@ -10,8 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use apiserver_client::ApiClient;
 use node_testkit::bed::Bed;
 use node_testkit::start::Running;
-use ports::ClusterApi;
-use ports::cluster_api::{ObjectPath, Patch, PatchKind};
+use ports::cluster_api::{ObjectPath, Patch, PatchKind, Selection};
+use ports::cluster_objects::Node;
+use ports::{ClusterApi, FeedEvent};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -22,6 +23,8 @@ use super::measure::{cpu_time, memory};
 
 /// Until everything is listed and quiet.
 const SETTLE: Duration = Duration::from_secs(45);
+/// For all writes that new nodes need.
+const SETTLED_WITHIN: Duration = Duration::from_mins(5);
 /// Over which CPU time is taken while nothing but heartbeats happens.
 const STEADY: Duration = Duration::from_secs(90);
 /// Every so many nodes one falls silent in the burst.
@@ -91,6 +94,48 @@ impl Load {
             done??;
         }
         Ok(())
+    }
+
+    /// Lets a controller at no limited rate do what new nodes need (labels, their first taint), so
+    /// that both subjects find a cluster in which nothing is left to do.
+    ///
+    /// # Errors
+    /// When the controller ends.
+    pub async fn settle(&self, bed: &Bed, cluster: &Cluster, subject: &Subject) -> Result<()> {
+        eprintln!("settling {} nodes", self.hollow.beating());
+        // Nobody is silent for this one: heartbeats may begin only later.
+        let patience = "--node-monitor-grace-period=1h";
+        let flags = ["--kube-api-qps=2000", "--kube-api-burst=4000", patience].map(str::to_owned);
+        let mut controller = cluster.controller(bed, subject, &flags)?;
+        let began = Instant::now();
+        while self.nodes_to_do().await? > 0 {
+            ensure!(controller.is_alive()?, "the controller has ended");
+            ensure!(began.elapsed() < SETTLED_WITHIN, "the nodes do not settle");
+            sleep(Duration::from_secs(2)).await;
+        }
+        controller.stop();
+        Ok(())
+    }
+
+    /// How many nodes lack a label or have a taint.
+    async fn nodes_to_do(&self) -> Result<usize> {
+        let mut feed = self.client.watch_nodes(Selection::default());
+        let mut count = 0;
+        loop {
+            match feed.next().await {
+                FeedEvent::ListBegan => count = 0,
+                FeedEvent::Listed(page) => {
+                    let to_do = |node: &&Node| {
+                        !node.spec.taints.is_empty()
+                            || !node.metadata.labels.contains_key("beta.kubernetes.io/os")
+                    };
+                    count += page.iter().filter(to_do).count();
+                }
+                FeedEvent::ListEnded => return Ok(count),
+                FeedEvent::Interrupted(error) => return Err(error.into()),
+                _ => {}
+            }
+        }
     }
 
     /// Starts a subject, measures it, stops it.

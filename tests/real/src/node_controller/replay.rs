@@ -61,6 +61,7 @@ pub async fn run(bed: &Bed, subjects: &[Subject; 2], count: usize) -> Result<[Nu
     hollow.register(forms.collect()).await?;
     let load = Load::new(&cluster, hollow.clone(), ZONES);
     load.make_pods(count, PODS_PER_NODE).await?;
+    load.settle(bed, &cluster, &subjects[0]).await?;
     let proxy = Proxy::start(&cluster, hollow).await?;
     cluster.through = Some(proxy.kubeconfig(bed, &cluster)?);
     tokio::spawn(proxy.serve());
