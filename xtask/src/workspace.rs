@@ -49,7 +49,9 @@ pub(crate) fn built(program: &str) -> Result<PathBuf> {
 
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(root());
+    // What went wrong is a chain of sentences; the stack where each was made hides it from whoever
+    // reads only the end of the output. Panics keep theirs.
+    command.args(arguments).current_dir(root()).env("RUST_LIB_BACKTRACE", "0");
     command
 }
 

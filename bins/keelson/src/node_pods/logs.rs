@@ -91,9 +91,14 @@ fn choose<'a>(pod: &'a LocalPod, name: Option<&str>, previous: bool) -> Result<&
             bail!("{} has several containers; say -c with one of {}", pod.name, names.join(", "))
         }
     };
-    // Newest first for each name.
+    // Newest first for each name. While the status knows no container yet the newest one is meant;
+    // what was there before is only what the status calls so: in a crash loop that is the newest.
     let mut lives = pod.containers.iter().filter(|container| container.name == name);
-    let life = if previous { lives.nth(1) } else { lives.next() };
+    let life = match told_id(&pod.object, name, previous) {
+        Some(id) => lives.find(|life| life.id == id),
+        None if previous => None,
+        None => lives.next(),
+    };
     match (life, previous) {
         (Some(life), _) => Ok(life),
         (None, true) => bail!("there is no earlier container {name} in {}", pod.name),
@@ -103,6 +108,30 @@ fn choose<'a>(pod: &'a LocalPod, name: Option<&str>, previous: bool) -> Result<&
             pod.name
         ),
     }
+}
+
+/// The container that the pod's status means by this name; as the reference's log endpoint picks it.
+pub(super) fn told_id<'a>(
+    pod: &'a serde_json::Value,
+    name: &str,
+    previous: bool,
+) -> Option<&'a str> {
+    let status = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"]
+        .into_iter()
+        .filter_map(|list| pod["status"][list].as_array())
+        .flatten()
+        .find(|status| status["name"] == name)?;
+    let last = &status["lastState"]["terminated"]["containerID"];
+    let id = if previous {
+        last
+    } else if status["state"]["running"].is_object() {
+        &status["containerID"]
+    } else {
+        let ended = &status["state"]["terminated"]["containerID"];
+        if ended.as_str().is_some_and(|id| !id.is_empty()) { ended } else { last }
+    };
+    let id = id.as_str()?;
+    Some(id.split_once("://").map_or(id, |(_, id)| id)).filter(|id| !id.is_empty())
 }
 
 struct Output {

@@ -144,3 +144,27 @@ fn yaml_reads_back_as_what_it_was() {
     let read = document::parse(text.as_bytes(), &origin).expect(&text);
     assert_eq!(read.root.to_json(), value, "{text}");
 }
+
+#[test]
+fn the_log_that_is_meant_is_the_one_of_the_status() {
+    let of = |status: serde_json::Value, previous| {
+        let pod = json!({ "status": { "containerStatuses": [status] } });
+        logs::told_id(&pod, "web", previous).map(str::to_owned)
+    };
+    let ended = |id: &str| json!({ "terminated": { "containerID": format!("containerd://{id}") } });
+    let crashing = json!({ "name": "web", "containerID": "containerd://b",
+        "state": { "waiting": { "reason": "CrashLoopBackOff" } }, "lastState": ended("b") });
+    let again = json!({ "name": "web", "containerID": "containerd://b",
+        "state": { "running": {} }, "lastState": ended("a") });
+    let done = json!({ "name": "web", "containerID": "containerd://a", "state": ended("a") });
+    let unheard = json!({ "name": "web", "state": { "waiting": { "reason": "PodInitializing" } } });
+    for (status, now, before) in [
+        (crashing, Some("b"), Some("b")),
+        (again, Some("b"), Some("a")),
+        (done, Some("a"), None),
+        (unheard, None, None),
+    ] {
+        assert_eq!(of(status.clone(), false).as_deref(), now, "{status}");
+        assert_eq!(of(status.clone(), true).as_deref(), before, "{status}");
+    }
+}
