@@ -21,7 +21,7 @@ use crate::sysctl::{self, Own};
 use crate::system::{
     NEW_IPC, NEW_MOUNT, NEW_NET, NEW_PID, NEW_USER, NEW_UTS, Sibling, Side, StringList,
     clone_sibling, close_all_but, die_with_parent, enter, execute_descriptor, exit_now, fork,
-    loopback_up, outlive_parent, reset_signals, unshare,
+    loopback_up, outlive_parent, place, reset_signals, unshare,
 };
 use crate::user_namespace;
 
@@ -262,6 +262,8 @@ fn start_init(
             Some(group.door()?)
         }
     };
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .during("opening /dev/null")?;
     if let Some(user) = &held.user {
         enter(user.as_fd(), NEW_USER).during("entering the user namespace")?;
         become_namespace_root()?;
@@ -270,7 +272,7 @@ fn start_init(
     match clone_sibling(NEW_PID | NEW_MOUNT).during("starting the pod's init")? {
         Sibling::Self_ => {
             drop(ours);
-            let Err(trouble) = become_init(&program, theirs);
+            let Err(trouble) = become_init(&program, &null, theirs);
             let _ = reporter.failed(&trouble);
             exit_now(1)
         }
@@ -290,7 +292,11 @@ fn start_init(
     }
 }
 
-fn become_init(program: &OwnedFd, mut socket: UnixStream) -> Result<std::convert::Infallible> {
+fn become_init(
+    program: &OwnedFd,
+    null: &OwnedFd,
+    mut socket: UnixStream,
+) -> Result<std::convert::Infallible> {
     socket.read_exact(&mut [0]).during("waiting for the helper")?;
     rustix::process::setsid().during("beginning a session")?;
     let flags = MountAttrFlags::MOUNT_ATTR_RDONLY
@@ -310,7 +316,12 @@ fn become_init(program: &OwnedFd, mut socket: UnixStream) -> Result<std::convert
     };
     crate::identity::become_user(&nobody)?;
     let arguments = StringList::new(&[INIT_NAME.to_owned()]).during("reading the arguments")?;
-    let kept = [socket.as_raw_fd(), program.as_raw_fd()];
+    // A program whose standard streams are closed opens /dev/null for them before it does anything
+    // else, and gives up where there is none, as in this root.
+    for number in 0..3 {
+        place(null.as_fd(), number).during("placing the standard streams")?;
+    }
+    let kept = [0, 1, 2, socket.as_raw_fd(), program.as_raw_fd()];
     close_all_but(&kept).during("closing descriptors")?;
     // A program with a loader has none in this root; then we are the init as we are.
     drop(execute_descriptor(program.as_fd(), &arguments));

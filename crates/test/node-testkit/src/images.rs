@@ -26,7 +26,7 @@ pub(crate) use build::digest;
 pub use build::{Blob, Built};
 pub use known::{
     AGNHOST, BUSYBOX, CONTAINERD_PAUSE, DOCKER_HUB_BUSYBOX, HOST_PACKAGES, PAUSE, agnhost, busybox,
-    busybox_from, pause,
+    busybox_from, pause, static_program,
 };
 pub use registry::{push, repositories, tags};
 

@@ -5,3 +5,4 @@ mod kubelet;
 mod leadership;
 mod rules;
 mod stage;
+mod zones;

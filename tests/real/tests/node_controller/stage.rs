@@ -74,6 +74,21 @@ impl<'a> Stage<'a> {
         self.bed.folder().join(format!("{name}.sock"))
     }
 
+    /// What a controller says about a node.
+    pub(crate) fn explain(&self, controller: &str, node: &str) -> Result<String> {
+        let mut command = Command::new(&self.keelson);
+        command.args(["node-controller", "explain", node, "--explain-socket"]);
+        let output = command.arg(self.socket(controller)).output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Names of all nodes that there are.
+    pub(crate) fn all_nodes(&self) -> Result<Vec<String>> {
+        let names = self.cluster.plane.kubectl(&["get", "nodes", "--output", "name"])?;
+        Ok(names.lines().map(|name| name.trim_start_matches("node/").to_owned()).collect())
+    }
+
     pub(crate) fn node(&self, name: &str) -> Result<Node> {
         self.read(&ObjectPath::node(name))
     }

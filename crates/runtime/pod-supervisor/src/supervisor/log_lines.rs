@@ -2,7 +2,7 @@
 //!
 //! Rule: pure: bytes in, lines out, in a buffer that never grows. A line is `stamp stream tag text`;
 //! a text longer than the limit is cut into parts tagged P, its last part F. Nothing is lost or made
-//! up; what is at the end without a newline is a line.
+//! up: what stands at the end without a newline is a part, too, for no newline came.
 
 #[cfg(test)]
 mod tests;
@@ -65,7 +65,7 @@ impl LineBuffer {
             let (text, tag, step) = match find_newline(window) {
                 Some(at) => (&window[..at], b'F', at + 1),
                 None if rest.len() > self.longest => (&rest[..self.longest], b'P', self.longest),
-                None if end && !rest.is_empty() => (rest, b'F', rest.len()),
+                None if end && !rest.is_empty() => (rest, b'P', rest.len()),
                 None => break,
             };
             self.push(text, tag, head, sink);

@@ -100,27 +100,32 @@ fn userland(mut image: Image, program: &Path) -> Result<Image> {
         .with_directory("/var/tmp", 0o1777))
 }
 
-/// Compiles the pause program into the cache, named by its source and compiler.
 fn pause_program() -> Result<PathBuf> {
+    static_program("pause", PAUSE_SOURCE)
+}
+
+/// Compiles a small program of one file into the cache, static, named by its source and compiler.
+pub fn static_program(name: &str, source: &str) -> Result<PathBuf> {
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
     let version = run(Command::new(&compiler).arg("--version").arg("--verbose"))?;
-    let recipe = [PAUSE_SOURCE, &version, &target].join("\0");
+    let recipe = [source, &version, &target].join("\0");
     let key = digest(recipe.as_bytes()).trim_start_matches("sha256:").to_owned();
-    let kept = crate::cache::root()?.join("images/programs").join(format!("pause-{key}"));
+    let kept = crate::cache::root()?.join("images/programs").join(format!("{name}-{key}"));
     if kept.exists() {
         return Ok(kept);
     }
     add_target(&compiler, &target)?;
-    let folder = tempfile::tempdir().context("a folder for compiling the pause program")?;
-    fs::write(folder.path().join("pause.rs"), PAUSE_SOURCE)?;
+    let folder = tempfile::tempdir().with_context(|| format!("a folder for compiling {name}"))?;
+    let file = format!("{name}.rs");
+    fs::write(folder.path().join(&file), source)?;
     run(Command::new(&compiler)
         .current_dir(folder.path())
-        .args(["--edition=2024", "--crate-name=pause", "--target", &target])
+        .args(["--edition=2024", "--crate-name", name, "--target", &target])
         .args(["-Copt-level=s", "-Cpanic=abort", "-Cstrip=symbols"])
         .args(["-Crelocation-model=static", "-Ctarget-feature=+crt-static"])
-        .args(["-o", "pause", "pause.rs"]))?;
-    let bytes = fs::read(folder.path().join("pause"))?;
+        .args(["-o", name, &file]))?;
+    let bytes = fs::read(folder.path().join(name))?;
     write_whole(&kept, |file| {
         std::io::Write::write_all(file, &bytes)?;
         Ok(file.set_permissions(fs::Permissions::from_mode(0o755))?)

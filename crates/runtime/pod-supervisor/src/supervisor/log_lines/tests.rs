@@ -39,7 +39,7 @@ fn lines_are_tagged_full_and_parts_partial() {
     for (input, wanted) in [
         ("a\nb\n".to_owned(), vec!["F a".to_owned(), "F b".to_owned()]),
         ("\n\n".to_owned(), vec!["F ".to_owned(), "F ".to_owned()]),
-        ("no newline".to_owned(), vec!["F no newline".to_owned()]),
+        ("no newline".to_owned(), vec!["P no newline".to_owned()]),
         (
             format!("{long}\n"),
             vec![
@@ -51,6 +51,10 @@ fn lines_are_tagged_full_and_parts_partial() {
         (
             format!("{}\nz\n", "x".repeat(64)),
             vec![format!("F {}", "x".repeat(64)), "F z".to_owned()],
+        ),
+        (
+            "x".repeat(65),
+            vec![format!("P {}", "x".repeat(64)), "P x".to_owned()],
         ),
         (
             format!("{}\n", "x".repeat(128)),

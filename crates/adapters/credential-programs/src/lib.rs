@@ -1,0 +1,1 @@
+//! Registry logins from credential provider programs.

@@ -1,0 +1,180 @@
+//! `keelson cri` as a part: the built binary in a bed, with a configuration of the test's choosing.
+//!
+//! Rule: it is started as an administrator would, by its command line and a configuration file; it
+//! may be killed and started again on the same folders. Paths are short: sockets allow little.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use node_testkit::bed::Bed;
+use node_testkit::start::{Mirror, Running};
+use node_testkit::{parts, programs};
+
+const READY: Duration = Duration::from_secs(60);
+
+/// The programs that it is made of.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    pub keelson: PathBuf,
+    /// None where the binary carries its supervisor.
+    pub supervisor: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Builds both with the profile of the calling test; to be called before a bed is made.
+    pub fn build() -> Result<Self> {
+        let keelson = programs::build("keelson", "keelson")?;
+        let folder =
+            keelson.ancestors().nth(2).context("the binary is in no target folder")?.to_owned();
+        let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "--package", "pod-supervisor", "--bin", "keelson-pod"]);
+        cargo.args(["--no-default-features", "--target", &target, "--target-dir"]).arg(&folder);
+        let status = cargo.status().context("run cargo")?;
+        ensure!(status.success(), "cargo could not build the supervisor: {status}");
+        Ok(Self { keelson, supervisor: Some(folder.join(target).join("debug/keelson-pod")) })
+    }
+
+    /// A binary as it is released.
+    pub fn released(keelson: &Path) -> Self {
+        Self { keelson: keelson.to_owned(), supervisor: None }
+    }
+
+    /// The binary at this path: a released one carries its supervisor, beside one of a debug build
+    /// stands the static supervisor of the same build.
+    pub fn beside(keelson: &Path) -> Self {
+        let target = format!("{}-unknown-linux-musl/debug/keelson-pod", std::env::consts::ARCH);
+        let debug = keelson.parent().filter(|folder| folder.ends_with("target/debug"));
+        let supervisor = debug.and_then(Path::parent).map(|folder| folder.join(target));
+        Self { keelson: keelson.to_owned(), supervisor: supervisor.filter(|path| path.exists()) }
+    }
+}
+
+/// What may be asked of it.
+#[derive(Debug, Clone, Default)]
+pub struct EmbeddedOptions {
+    /// The text of a CNI configuration list; without one it makes networks itself.
+    pub cni: Option<String>,
+    pub mirrors: Vec<Mirror>,
+    /// Little is told, as in production; otherwise much, for whoever reads a failure.
+    pub quiet: bool,
+}
+
+/// A server that has been started.
+#[derive(Debug)]
+pub struct Embedded {
+    running: Running,
+    programs: Programs,
+    folder: PathBuf,
+    quiet: bool,
+}
+
+impl Embedded {
+    /// The parts to name in a test's needs, where a CNI configuration is given.
+    pub const NEEDS: &'static [&'static str] = &["cni-plugins"];
+
+    pub fn start(bed: &Bed, programs: &Programs, options: &EmbeddedOptions) -> Result<Self> {
+        let folder = bed.make_folder("k")?;
+        fs::create_dir_all(folder.join("net.d"))?;
+        if let Some(text) = &options.cni {
+            fs::write(folder.join("net.d/10-bed.conflist"), text)?;
+        }
+        let plugins = parts::program("cni-plugins", "bridge");
+        let plugins = plugins.ok().and_then(|path| path.parent().map(Path::to_owned));
+        let registries: BTreeMap<&str, serde_json::Value> = options
+            .mirrors
+            .iter()
+            .map(|mirror| {
+                let value = serde_json::json!({ "mirrors": [mirror.at], "mirrorsOnly": true });
+                (mirror.of.as_str(), value)
+            })
+            .collect();
+        let mut text = serde_json::json!({
+            "version": 1,
+            "cni": {
+                "configurations": folder.join("net.d"),
+                "plugins": plugins.into_iter().collect::<Vec<_>>(),
+                "results": folder.join("cni"),
+            },
+            "registries": registries,
+            "handlers": ["test-handler", "runc"],
+        });
+        if let Some(supervisor) = &programs.supervisor {
+            text["supervisor"] = serde_json::json!(supervisor);
+        }
+        fs::write(folder.join("cri.json"), text.to_string())?;
+        let quiet = options.quiet;
+        let running = launch(bed, programs, &folder, quiet)?;
+        let mut server = Self { running, programs: programs.clone(), folder, quiet };
+        server.answers()?;
+        Ok(server)
+    }
+
+    fn answers(&mut self) -> Result<()> {
+        let socket = self.socket();
+        self.running.wait_until("answer", READY, || {
+            std::os::unix::net::UnixStream::connect(&socket)
+                .map(drop)
+                .with_context(|| socket.display().to_string())
+        })
+    }
+
+    /// Kills the server where it stands and starts another on the same folders.
+    pub fn kill_and_start(&mut self, bed: &Bed) -> Result<()> {
+        self.running.kill()?;
+        self.running = launch(bed, &self.programs, &self.folder, self.quiet)?;
+        self.answers()
+    }
+
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("cri.sock")
+    }
+
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    /// Its folder: configuration, root, state, CNI results.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn import(&self, archive: &Path) -> Result<()> {
+        let output = Command::new(&self.programs.keelson)
+            .args(["image", "import", "--address", &self.endpoint()])
+            .arg(archive)
+            .output()
+            .context("run keelson image import")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("import {}: {said}", archive.display());
+        }
+        Ok(())
+    }
+
+    /// The process and its log.
+    pub fn process(&mut self) -> &mut Running {
+        &mut self.running
+    }
+}
+
+fn launch(bed: &Bed, programs: &Programs, folder: &Path, quiet: bool) -> Result<Running> {
+    let mut command = Command::new(&programs.keelson);
+    command
+        .args(["cri", "-v", if quiet { "1" } else { "4" }])
+        .args(["--listen", &format!("unix://{}/cri.sock", folder.display())])
+        .arg("--root")
+        .arg(folder.join("root"))
+        .arg("--state")
+        .arg(folder.join("state"))
+        .arg("--config")
+        .arg(folder.join("cri.json"));
+    Running::start(bed, "keelson-cri", &mut command)
+}

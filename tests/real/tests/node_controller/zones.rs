@@ -1,0 +1,128 @@
+//! Rules about many nodes at once and about what is behind them: zones, a cloud, ranges that run
+//! out, and what `explain` says about each.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use node_testkit::bed::Test;
+use node_testkit::programs;
+use node_testkit::start::ControlPlane;
+use serde_json::json;
+
+use crate::stage::{Stage, seconds};
+
+const BIG: [&str; 4] = ["b0", "b1", "b2", "b3"];
+const SMALL: [&str; 2] = ["a0", "a1"];
+const UNREACHABLE: [&str; 2] = ["unreachable:NoExecute", "unreachable:NoSchedule"];
+
+#[test]
+fn zones_and_clouds_on_a_real_api_server() -> Result<()> {
+    let keelson = programs::build("keelson", "keelson")?;
+    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(6)).run(|bed| {
+        let stage = Stage::new(bed, &keelson)?;
+        stage.join(&BIG, "b")?;
+        stage.join(&SMALL, "a")?;
+        let machines = bed.folder().join("machines.json");
+        let tell = |names: &[&str], shut: &str| -> Result<()> {
+            let all: Vec<_> = names
+                .iter()
+                .map(|name| json!({"name": name, "state": if *name == shut { "ShutDown" } else { "Running" }}))
+                .collect();
+            let list = json!({"apiVersion": "keelson/v1", "kind": "MachineList",
+                "complete": true, "machines": all});
+            // In one step: a file that is half written would say that machines are gone.
+            let new = machines.with_extension("new");
+            fs::write(&new, list.to_string())?;
+            Ok(fs::rename(&new, &machines)?)
+        };
+        let all = [BIG.as_slice(), SMALL.as_slice()].concat();
+        tell(&all, "")?;
+        let cloud = format!("--cloud-config={}", machines.display());
+        // Four ranges for six nodes.
+        let flags = ["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/22",
+            "--node-cidr-mask-size=24", "--cloud-provider=file", &cloud];
+        let mut controller = stage.controller("controller", &flags)?;
+        ranges_run_out(&stage, &all).context("ranges that run out")?;
+        most_of_a_zone(&stage).context("most of a zone")?;
+        all_dark(&stage, &all).context("all zones dark")?;
+        stage.hollow.silence(&["a1"]);
+        stage.until("silent", seconds(30), || Ok(stage.ready("a1")? == "Unknown"))?;
+        tell(&all, "a1")?;
+        stage.until("shut down", seconds(30), || {
+            let shut = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule";
+            Ok(stage.taints("a1")?.iter().any(|taint| taint == shut))
+        })?;
+        tell(&all[..5], "")?;
+        stage.until("gone", seconds(30), || Ok(stage.all_nodes()?.iter().all(|it| it != "a1")))?;
+        ensure!(stage.reasons("a1")?.contains("DeletingNode"), "an event says why");
+        ensure!(stage.all_nodes()?.len() == 5, "the others stay: {:?}", stage.all_nodes()?);
+        ensure!(controller.is_alive()?, "it lives");
+        Ok(())
+    })
+}
+
+fn ranges_run_out(stage: &Stage<'_>, all: &[&str]) -> Result<()> {
+    let without = || -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for name in all {
+            if stage.node(name)?.spec.pod_cidrs.is_empty() {
+                names.push((*name).to_owned());
+            }
+        }
+        Ok(names)
+    };
+    stage.until("all four are given", seconds(30), || Ok(without()?.len() == 2))?;
+    for name in without()? {
+        stage.until("told", seconds(20), || {
+            Ok(stage.reasons(&name)?.contains("CIDRNotAvailable"))
+        })?;
+    }
+    Ok(())
+}
+
+/// The zone gives up its first two, and not the third: with it most of the zone is silent, and it is
+/// a small one.
+fn most_of_a_zone(stage: &Stage<'_>) -> Result<()> {
+    for name in ["b0", "b1"] {
+        stage.hollow.silence(&[name]);
+        stage.until("given up", seconds(40), || Ok(stage.taints(name)? == UNREACHABLE))?;
+    }
+    stage.hollow.silence(&["b2"]);
+    stage.until("noticed", seconds(40), || {
+        Ok(stage.taints("b2")?.iter().any(|taint| taint == "unreachable:NoSchedule"))
+    })?;
+    let said = stage.explain("controller", "b2")?;
+    ensure!(said.contains("zone"), "what holds it back: {said}");
+    stage.stays("not given up", seconds(6), || {
+        Ok(stage.taints("b2")? == ["unreachable:NoSchedule"])
+    })?;
+    for name in SMALL {
+        ensure!(stage.taints(name)?.is_empty() && stage.ready(name)? == "True", "{name}");
+    }
+    Ok(())
+}
+
+/// Nobody is given up while all are silent, and those that were are taken back: the fault is likely
+/// to be here.
+fn all_dark(stage: &Stage<'_>, all: &[&str]) -> Result<()> {
+    stage.hollow.silence(&["b3", "a0", "a1"]);
+    let is_given_up = || -> Result<bool> {
+        for name in all {
+            if stage.taints(name)?.iter().any(|taint| taint == "unreachable:NoExecute") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    stage.until("all are silent", seconds(40), || {
+        all.iter().try_fold(true, |dark, name| Ok(dark && stage.ready(name)? == "Unknown"))
+    })?;
+    stage.until("taken back", seconds(20), || Ok(!is_given_up()?))?;
+    stage.stays("nobody is given up", seconds(5), || Ok(!is_given_up()?))?;
+    stage.runtime.block_on(stage.hollow.speak(all))?;
+    stage.until("all are well", seconds(20), || {
+        all.iter().try_fold(true, |well, name| Ok(well && stage.taints(name)?.is_empty()))
+    })?;
+    Ok(())
+}
