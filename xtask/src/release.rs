@@ -15,6 +15,15 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 /// The promise that stands in SPECIFICATION.md.
 const LARGEST_BINARY_KIB: u64 = 17 * 1024;
 
+/// The same for the supervisor, which every pod pays for.
+const LARGEST_SUPERVISOR_KIB: u64 = 768;
+
+/// As a release, but a panic ends it at once and the code for anything else is left out.
+const SUPERVISOR_PROFILE: &str = "supervisor";
+
+/// Tells the build of the binary what to carry.
+const SUPERVISOR_GIVEN: &str = "KEELSON_SUPERVISOR_PROGRAM";
+
 /// The cryptography (aws-lc) is C, and must be compiled for the same C library as all else.
 const COMPILER: &str = "musl-gcc";
 
@@ -24,23 +33,58 @@ pub(crate) fn command() -> Result<()> {
         compiler.is_ok_and(|output| output.status.success()),
         "{COMPILER} is missing: install Debian's musl-tools (./dev setup does)"
     );
+    let supervisor = build_supervisor()?;
     eprintln!("==> building for {TARGET}, which takes a few minutes");
-    workspace::run(&mut workspace::cargo(&[
-        "build",
-        "--release",
-        "--target",
-        TARGET,
-        "--package",
-        "keelson",
-    ]))?;
+    let mut build = workspace::cargo(&["build", "--release", "--target", TARGET]);
+    build.args(["--package", "keelson"]).env(SUPERVISOR_GIVEN, &supervisor);
+    workspace::run(&mut build)?;
     let binary = binary()?;
     let kib =
         std::fs::metadata(&binary).with_context(|| binary.display().to_string())?.len() / 1024;
     is_static(&binary)?;
+    carries(&binary, &supervisor)?;
     loads_a_seccomp_filter(&binary)?;
-    println!("{}: {kib} KiB, static, loads its own seccomp filter", binary.display());
+    println!(
+        "{}: {kib} KiB, static, carries its supervisor, loads its own seccomp filter",
+        binary.display()
+    );
     ensure!(kib <= LARGEST_BINARY_KIB, "{kib} KiB; SPECIFICATION.md promises {LARGEST_BINARY_KIB}");
     Ok(())
+}
+
+/// The small program that every pod has one of: static, so that it also runs in a root with nothing
+/// in it, and without what only the server's side of it needs.
+pub(crate) fn build_supervisor() -> Result<PathBuf> {
+    eprintln!("==> building the pods' supervisor");
+    let mut build = workspace::cargo(&["build", "--profile", SUPERVISOR_PROFILE]);
+    build.args(["--target", TARGET, "--package", "pod-supervisor", "--bin", "keelson-pod"]);
+    workspace::run(build.arg("--no-default-features"))?;
+    let folder = workspace::target_folder()?.join(TARGET).join(SUPERVISOR_PROFILE);
+    let program = folder.join("keelson-pod");
+    let kib = std::fs::metadata(&program).with_context(|| program.display().to_string())?.len();
+    let kib = kib / 1024;
+    is_static(&program)?;
+    println!("{}: {kib} KiB, static", program.display());
+    ensure!(
+        kib <= LARGEST_SUPERVISOR_KIB,
+        "{kib} KiB; SPECIFICATION.md promises {LARGEST_SUPERVISOR_KIB}"
+    );
+    Ok(program)
+}
+
+/// The one file that is installed has the other in it, byte for byte.
+fn carries(binary: &Path, supervisor: &Path) -> Result<()> {
+    let (whole, part) = (std::fs::read(binary)?, std::fs::read(supervisor)?);
+    ensure!(contains(&whole, &part), "{} does not carry its supervisor", binary.display());
+    Ok(())
+}
+
+fn contains(whole: &[u8], part: &[u8]) -> bool {
+    // Only where the first page is the same is the rest worth a look.
+    let head = part.get(..64).unwrap_or(part);
+    whole.windows(head.len().max(1)).enumerate().any(|(at, window)| {
+        window == head && whole.get(at..at + part.len()).is_some_and(|found| found == part)
+    })
 }
 
 /// Where the release build puts the binary.
@@ -49,7 +93,7 @@ pub(crate) fn binary() -> Result<PathBuf> {
 }
 
 /// A static program asks for no interpreter and no shared library.
-fn is_static(binary: &PathBuf) -> Result<()> {
+fn is_static(binary: &Path) -> Result<()> {
     let bytes = std::fs::read(binary)?;
     if asks_for_interpreter(&bytes).context("not an ELF file of 64 bits")? {
         bail!("{} is not static: it asks for an interpreter", binary.display());

@@ -14,6 +14,7 @@ mod logging;
 mod node_controller;
 mod node_pods;
 mod run_pods;
+mod supervisor_program;
 mod table;
 mod terminal;
 mod version;

@@ -2,7 +2,9 @@
 
 pub mod config_cases;
 pub mod container_setup;
+pub mod embedded;
 pub mod node_controller;
+pub mod node_specs;
 pub mod pod_differential;
 pub mod standalone;
 pub mod version_only_runtime;

@@ -6,4 +6,5 @@
 
 pub mod agent;
 pub mod measure;
+pub mod proxy;
 pub mod runtime;

@@ -16,3 +16,11 @@ fn the_specification_promises_the_same_size() {
     let promise = format!("{LARGEST_BINARY_KIB} KiB");
     assert!(text.contains(&promise), "SPECIFICATION.md does not say {promise}");
 }
+
+#[test]
+fn one_file_in_another_is_found() {
+    let part: Vec<u8> = (0..200).collect();
+    let whole = [b"before".as_slice(), &part[..100], &part, b"after"].concat();
+    assert!(contains(&whole, &part));
+    assert!(!contains(&whole[..whole.len() - 6], &part), "the end is missing");
+}

@@ -12,8 +12,6 @@ use crate::logging::{self, LogFormat, LogSettings, Verbosity};
 const WORKERS: usize = 2;
 /// Disk and kernel work that may run at once.
 const BLOCKING: usize = 64;
-/// The supervisor as a program of its own, where it is installed beside this one.
-const SUPERVISOR: &str = "keelson-pod";
 
 pub(super) fn run(command: CriCommand) -> Result<()> {
     logging::start(&LogSettings {
@@ -36,11 +34,7 @@ async fn serve(command: CriCommand) -> Result<()> {
         let text = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
         settings = settings.with_file(&path.display().to_string(), &text)?;
     }
-    if settings.supervisor.is_none() {
-        let own = std::env::current_exe().ok();
-        settings.supervisor =
-            own.and_then(|own| Some(own.parent()?.join(SUPERVISOR))).filter(|path| path.is_file());
-    }
+    crate::supervisor_program::choose(&mut settings);
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let runtime = Runtime::open(settings).await?;

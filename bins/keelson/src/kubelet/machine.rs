@@ -3,7 +3,7 @@
 //! Rule: read beneath `root`, so that a folder of files stands for a machine in tests; what cannot
 //! be read is absent or zero, never invented. The node's addresses are asked of the kernel's routes.
 
-use container_setup::sysctls::kernel_version;
+use node_policy::admission::kernel_version;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 

@@ -29,8 +29,6 @@ use tokio::sync::{Mutex, watch};
 const WORKERS: usize = 2;
 /// Disk and kernel work that may run at once.
 const BLOCKING: usize = 64;
-/// The supervisor as a program of its own, where it is installed beside this one.
-const SUPERVISOR: &str = "keelson-pod";
 
 pub(super) fn run(command: &RunCommand, pods: &[PodManifest]) -> Result<ExitCode> {
     if command.verbose {
@@ -98,9 +96,7 @@ fn configuration(command: &RunCommand, agent_root: &Path) -> Result<NodeConfig> 
 
 async fn attend(command: &RunCommand, pods: &[PodManifest], config: &NodeConfig) -> Result<u8> {
     let mut settings = Settings::new(command.root.clone(), command.state.clone());
-    let own = std::env::current_exe().ok();
-    settings.supervisor =
-        own.and_then(|own| Some(own.parent()?.join(SUPERVISOR))).filter(|path| path.is_file());
+    crate::supervisor_program::choose(&mut settings);
     let runtime = Runtime::open(settings).await?;
     let transport = Transport::in_process("the embedded runtime", runtime.routes());
     let client = Arc::new(CriClient::over(transport.clone(), transport, CallLimits::default()));

@@ -1,11 +1,11 @@
-//! How sandboxes and containers are known again: labels, annotations, and the container's hash.
+//! How sandboxes and containers are known again: labels and annotations.
 //!
 //! Rule: exactly the names and values of the reference, so that either agent can take over what
 //! the other started. What is written can be read back by [`notes`].
 //!
-//! upstream: pkg/kubelet/kuberuntime/labels.go, pkg/kubelet/container/helpers.go
+//! upstream: pkg/kubelet/kuberuntime/labels.go
 
-use pod_model::pod::{Container, Pod};
+use pod_model::pod::{Container, Pod, container_hash_text};
 use ports::runtime_objects::Labels;
 
 #[cfg(test)]
@@ -59,7 +59,7 @@ pub fn container_annotations(
 ) -> Labels {
     let mut notes = given.clone();
     let mut note = |name: &str, value: String| notes.insert(name.to_owned(), value);
-    note(HASH, format!("{:x}", container_hash(container)));
+    note(HASH, container_hash_text(container));
     note(RESTART_COUNT, restart_count.to_string());
     note(TERMINATION_MESSAGE_PATH, container.termination_message_path.to_string());
     note(TERMINATION_MESSAGE_POLICY, container.termination_message_policy.to_string());
@@ -93,21 +93,6 @@ fn escaped_for_html(json: &str) -> String {
         }
     }
     out
-}
-
-/// By which a running container is told from what its specification has become: its name and its
-/// image, and nothing else. The reference hashes how its dump routine prints the bytes of a JSON
-/// object of the two.
-pub fn container_hash(container: &Container) -> u32 {
-    let text = |value: &str| serde_json::Value::from(value).to_string();
-    let json =
-        format!("{{\"image\":{},\"name\":{}}}", text(&container.image), text(&container.name));
-    let bytes: Vec<String> = escaped_for_html(&json).bytes().map(|byte| byte.to_string()).collect();
-    fnv32a(format!("([]uint8)[{}]", bytes.join(" ")).as_bytes())
-}
-
-fn fnv32a(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 /// What a container's annotations say; what is missing or unreadable is zero, empty or none.

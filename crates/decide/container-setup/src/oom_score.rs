@@ -18,13 +18,9 @@ const GUARANTEED: i64 = -997;
 const BEST_EFFORT: i64 = 1000;
 const LOWEST_BURSTABLE: i64 = 1000 + GUARANTEED;
 const NODE_CRITICAL_CLASS: &str = "system-node-critical";
-/// From here up a priority is one of the system's.
-const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
-const SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
-const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 pub fn of_container(pod: &Pod, container: &Container, node: &NodeFacts) -> i64 {
-    if is_critical(pod) && &*pod.spec.priority_class_name == NODE_CRITICAL_CLASS {
+    if pod.is_critical() && &*pod.spec.priority_class_name == NODE_CRITICAL_CLASS {
         return GUARANTEED;
     }
     match qos_class(pod) {
@@ -68,14 +64,4 @@ fn unshared_request(pod: &Pod, gates: &Gates) -> i64 {
 fn is_sidecar(pod: &Pod, container: &Container) -> bool {
     container.is_restarted_always()
         && pod.spec.init_containers.iter().any(|init| init.name == container.name)
-}
-
-/// Whether the node must keep it: static, a mirror of a static one, or of a system's priority.
-// upstream: pkg/kubelet/types/pod_update.go
-pub fn is_critical(pod: &Pod) -> bool {
-    let annotations = &pod.metadata.annotations;
-    let is_static = annotations.get(SOURCE_ANNOTATION).is_some_and(|source| &**source != "api");
-    is_static
-        || annotations.contains(MIRROR_ANNOTATION)
-        || pod.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
 }

@@ -11,7 +11,6 @@ use pod_model::pod::{Container, Pod, QosClass};
 use ports::runtime_objects::LinuxResources;
 
 use crate::inputs::{NodeFacts, SwapBehavior};
-use crate::oom_score::is_critical;
 use crate::pod_resources::amount;
 
 #[cfg(test)]
@@ -38,7 +37,7 @@ fn is_limited(pod: &Pod, container: &Container, node: &NodeFacts) -> bool {
     let request = amount(&container.resources.requests, MEMORY);
     let limit = amount(&container.resources.limits, MEMORY);
     node.limits.swap == SwapBehavior::LimitedSwap
-        && !is_critical(pod)
+        && !pod.is_critical()
         && qos_class(pod) == QosClass::Burstable
         && !(request.is_zero() && limit.is_zero())
         && request != limit

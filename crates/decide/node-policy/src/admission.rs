@@ -1,30 +1,33 @@
 //! Whether a pod may run on this node: room, labels, ports, operating system.
 //!
 //! Rules: the checks come in the reference's order and the first that fails gives reason and
-//! message, in its words. A static pod is always critical: where there is no room for it, others
-//! would have to go, and static pods never do; so the reference's word for it is an unexpected
-//! admission error. What belongs to whom (CPUs, devices) is decided elsewhere.
+//! message, in its words. A critical pod is not refused for want of room where pods that matter
+//! less can make it; but it is refused before any of them ends where something else stands against
+//! it. What belongs to whom (CPUs, devices) is decided elsewhere.
 //!
 //! upstream: pkg/kubelet/lifecycle/predicate.go, pkg/kubelet/preemption/preemption.go
 
 use std::collections::BTreeMap;
 
 use pod_model::pod::Pod;
-use pod_model::pod::resources::{CPU, effective_requests};
 use pod_model::pod::spec::OsName;
 
 mod abilities;
 mod affinity;
+mod declared_features;
 mod host_ports;
+mod preemption;
+mod room;
 mod sysctls;
 #[cfg(test)]
 mod tests;
 
 pub use abilities::{NodeAbilities, judge_all};
 pub use affinity::matches_node;
-pub use sysctls::AllowedSysctls;
+pub use declared_features::{DeclaredFeatures, FeatureGates};
+pub use preemption::{PREEMPTED_DISRUPTION, PREEMPTED_MESSAGE, PREEMPTED_REASON};
+pub use sysctls::{AllowedSysctls, kernel_version};
 
-const PODS: &str = "pods";
 const OS_LABEL: &str = "kubernetes.io/os";
 const THIS_OS: &str = "linux";
 
@@ -35,14 +38,20 @@ pub struct NodeRoom {
     pub labels: BTreeMap<String, String>,
     /// `maxPods`.
     pub pods: i64,
-    /// By resource name; a resource that is not here is not counted.
+    /// By resource name. A resource of a plugin that is not here is not counted; of any other the
+    /// node has nothing.
     pub allocatable: pod_model::pod::ResourceList,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Admitted,
-    Rejected { reason: String, message: String },
+    /// Room is made for it: these pods, by UID, end first.
+    AdmittedInPlaceOf(Vec<String>),
+    Rejected {
+        reason: String,
+        message: String,
+    },
 }
 
 fn rejected(reason: impl Into<String>, message: impl Into<String>) -> Verdict {
@@ -51,64 +60,61 @@ fn rejected(reason: impl Into<String>, message: impl Into<String>) -> Verdict {
 
 /// Judges `pod`; `others` are those that were admitted and have not ended.
 pub fn judge(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Verdict {
+    if let Some(refusal) = other_system(pod) {
+        return refusal;
+    }
+    let shortages = room::shortages(pod, room, others);
+    let misfit = misfit(pod, room, others);
+    if let Some(shortage) = shortages.first().filter(|_| !pod.is_critical()) {
+        return rejected(shortage.reason(), shortage.message());
+    }
+    if let Some((predicate, why)) = misfit {
+        return rejected(predicate, format!("Predicate {predicate} failed: {why}"));
+    }
+    if shortages.is_empty() {
+        return Verdict::Admitted;
+    }
+    match preemption::victims(pod, others, &shortages) {
+        Ok(victims) => Verdict::AdmittedInPlaceOf(
+            victims.iter().map(|victim| victim.metadata.uid.to_string()).collect(),
+        ),
+        Err(problem) => rejected(
+            "UnexpectedAdmissionError",
+            format!(
+                "Unexpected error while attempting to recover from admission failure: preemption: \
+                 error finding a set of pods to preempt: {problem}"
+            ),
+        ),
+    }
+}
+
+fn other_system(pod: &Pod) -> Option<Verdict> {
     if pod.metadata.labels.get(OS_LABEL).is_some_and(|os| **os != *THIS_OS) {
         let message =
             "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
-        return rejected("PodOSSelectorNodeLabelDoesNotMatch", message);
+        return Some(rejected("PodOSSelectorNodeLabelDoesNotMatch", message));
     }
     if pod.spec.os.as_ref().is_some_and(|os| os.name != OsName::Linux) {
         let message = "Failed to admit pod as the OS field doesn't match node OS";
-        return rejected("PodOSNotSupported", message);
+        return Some(rejected("PodOSNotSupported", message));
     }
-    let missing = missing(pod, room, others);
-    if !missing.is_empty() {
-        let amounts: Vec<String> =
-            missing.iter().map(|(name, amount)| format!("(res: {name}, q: {amount}), ")).collect();
-        let message = format!(
-            "Unexpected error while attempting to recover from admission failure: preemption: \
-             error finding a set of pods to preempt: no set of running pods found to reclaim \
-             resources: [{}]",
-            amounts.concat()
-        );
-        return rejected("UnexpectedAdmissionError", message);
-    }
-    if !matches_node(pod, &room.labels, &room.name) {
-        let message =
-            "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
-        return rejected("NodeAffinity", message);
-    }
-    if host_ports::conflict(pod, others) {
-        let message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
-        return rejected("NodePorts", message);
-    }
-    Verdict::Admitted
+    None
 }
 
-/// What the node lacks for the pod, by resource.
-fn missing(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Vec<(String, i64)> {
-    let mut missing = Vec::new();
-    let used = i64::try_from(others.len()).unwrap_or(i64::MAX);
-    if used.saturating_add(1) > room.pods {
-        missing.push((PODS.to_owned(), used.saturating_add(1).saturating_sub(room.pods)));
+/// What stands against the pod that no room would mend: the predicate's name and why.
+fn misfit(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Option<(&'static str, &'static str)> {
+    if !matches_node(pod, &room.labels, &room.name) {
+        return Some(("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
     }
-    let asked = effective_requests(&pod.spec);
-    let amount = |name: &str, quantity: &pod_model::Quantity| match name {
-        CPU => quantity.milli_value(),
-        _ => quantity.value(),
-    };
-    for (name, capacity) in room.allocatable.iter() {
-        let Some(wanted) = asked.get(name).map(|quantity| amount(name, quantity)) else { continue };
-        if wanted <= 0 {
-            continue;
-        }
-        let used = others.iter().fold(0_i64, |sum, other| {
-            let requests = effective_requests(&other.spec);
-            sum.saturating_add(requests.get(name).map_or(0, |quantity| amount(name, quantity)))
-        });
-        let over = wanted.saturating_add(used).saturating_sub(amount(name, capacity));
-        if over > 0 {
-            missing.push((name.to_owned(), over));
-        }
+    let asked = &*pod.spec.node_name;
+    if !asked.is_empty() && asked != room.name {
+        return Some(("NodeName", "node(s) didn't match the requested node name"));
     }
-    missing
+    if host_ports::conflict(pod, others) {
+        return Some((
+            "NodePorts",
+            "node(s) didn't have free ports for the requested pod ports",
+        ));
+    }
+    None
 }

@@ -15,7 +15,7 @@ use crate::action::{Action, ActionKey};
 use crate::back_off::BackOff;
 use crate::happening::{Mark, ProbeKind};
 use crate::lineup::restart_count;
-use crate::view::ObservedPod;
+use crate::view::{Disruption, ObservedPod};
 
 mod absorb;
 mod ended;
@@ -83,6 +83,9 @@ pub(crate) struct Verdict {
     pub(crate) failed: bool,
     pub(crate) reason: String,
     pub(crate) message: String,
+    /// The condition that goes with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) disruption: Option<Disruption>,
 }
 
 /// Containers are being stopped; until when.

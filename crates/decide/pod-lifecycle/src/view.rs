@@ -11,6 +11,7 @@ use pod_model::pod::Pod;
 use pod_model::pod::status::PodCondition;
 use ports::ApiTime;
 use ports::runtime_objects::{ContainerRecord, SandboxRecord};
+use serde::{Deserialize, Serialize};
 
 use crate::memory::PodMemory;
 
@@ -52,11 +53,18 @@ pub enum EndCause {
     Deleted,
     /// Its manifest, or the pod in it, is gone or became another pod.
     ManifestRemoved,
-    /// The node needs what it uses, or goes down. Phase Failed with this reason and message; with
-    /// the condition `DisruptionTarget` of this reason where there is one.
-    Evicted { reason: String, message: String, disruption: Option<String> },
+    /// The node needs what it uses, or goes down. Phase Failed with this reason and message, and
+    /// the condition `DisruptionTarget` where there is one. The pod stays until it is unwished.
+    Evicted { reason: String, message: String, disruption: Option<Disruption> },
     /// It runs here, and no source knows it.
     Orphan,
+}
+
+/// What the condition `DisruptionTarget` says.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Disruption {
+    pub reason: String,
+    pub message: String,
 }
 
 /// What the runtime has of the pod.

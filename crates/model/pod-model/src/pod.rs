@@ -26,7 +26,27 @@ pub use spec::{Pod, PodSpec};
 pub use values::{Keyed, PortReference, TextMap, Timestamp};
 pub use volume::{Volume, VolumeSource};
 
+/// Where a pod comes from; every word but `api` makes it a static one.
+const SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
+/// Of what the API server shows for a static pod.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
+
 impl Pod {
+    /// Whether it came from a manifest of the node's, not from an API server.
+    pub fn is_static(&self) -> bool {
+        let source = self.metadata.annotations.get(SOURCE_ANNOTATION);
+        source.is_some_and(|source| &**source != "api")
+    }
+
+    /// Whether the node must keep it: static, a mirror of a static one, or of a system's priority.
+    // upstream: pkg/kubelet/types/pod_update.go
+    pub fn is_critical(&self) -> bool {
+        self.is_static()
+            || self.metadata.annotations.contains(MIRROR_ANNOTATION)
+            || self.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
+    }
+
     /// How many bytes the pod takes, itself included.
     pub fn total_bytes(&self) -> usize {
         size_of::<Self>() + form::Form::heap_bytes(self)

@@ -93,6 +93,11 @@ pub struct RuntimePods {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UnreadPod {
     pub uid: String,
+    /// As the listing names it; empty where it does not say.
+    pub namespace: String,
+    pub name: String,
+    /// Whether it bears a kubelet's labels: others may use the runtime too.
+    pub of_kubelet: bool,
     pub why: String,
 }
 

@@ -76,11 +76,11 @@ impl Reporter {
         Self { socket }
     }
 
-    pub(crate) fn started(&self, pid: u32, pidfd: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn started(&self, pid: u32, pidfd: BorrowedFd<'_>) -> io::Result<()> {
         self.send(&Wire { what: STARTED, pid, ..Wire::default() }, &[pidfd])
     }
 
-    pub(crate) fn ready(
+    pub fn ready(
         &self,
         names: Vec<String>,
         descriptors: &[BorrowedFd<'_>],

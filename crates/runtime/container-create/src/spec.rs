@@ -114,6 +114,41 @@ pub struct ContainerSpec {
     /// Writing is allowed to processes of the container's PID namespace only (hidepid and the like).
     #[prost(string, repeated, tag = "13")]
     pub proc_options: Vec<String>,
+    /// Another program makes and ends the container. None: we do.
+    #[prost(message, optional, tag = "14")]
+    pub handler: Option<HandlerSpec>,
+}
+
+/// An OCI runtime on the machine that is called by its command line.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct HandlerSpec {
+    /// An absolute path.
+    #[prost(string, tag = "1")]
+    pub program: String,
+    /// Before the command, such as `--debug`.
+    #[prost(string, repeated, tag = "2")]
+    pub arguments: Vec<String>,
+    #[prost(message, repeated, tag = "3")]
+    pub hooks: Vec<HookSpec>,
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// A program that the handler runs at some point of a container's life.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct HookSpec {
+    /// As OCI names it, `createRuntime`.
+    #[prost(string, tag = "1")]
+    pub point: String,
+    #[prost(string, tag = "2")]
+    pub path: String,
+    #[prost(string, repeated, tag = "3")]
+    pub arguments: Vec<String>,
+    #[prost(string, repeated, tag = "4")]
+    pub environment: Vec<String>,
+    /// In seconds. 0: none.
+    #[prost(uint32, tag = "5")]
+    pub timeout: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -410,6 +445,9 @@ pub struct SeccompSpec {
     pub log: bool,
     #[prost(bool, tag = "3")]
     pub allow_speculation: bool,
+    /// The same as OCI writes it, in JSON; only where a handler needs it.
+    #[prost(string, tag = "4")]
+    pub document: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

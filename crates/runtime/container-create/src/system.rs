@@ -240,7 +240,7 @@ pub(crate) fn outlive_parent() -> io::Result<()> {
 }
 
 /// No signal blocked, none ignored: what a program expects at its start.
-pub(crate) fn reset_signals() -> io::Result<()> {
+pub fn reset_signals() -> io::Result<()> {
     for signal in 1..=64 {
         // SAFETY: sets the default action, which involves no code of ours. SIGKILL, SIGSTOP and the
         // library's own signals are refused, which is fine.

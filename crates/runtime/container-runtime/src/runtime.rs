@@ -152,9 +152,10 @@ async fn hold(path: &Path) -> Result<File> {
 }
 
 fn supervisor_program(settings: &Settings) -> Result<Program> {
-    let program = match &settings.supervisor {
-        Some(path) => Program::from_file(path),
-        None => Program::own(),
+    let program = match (&settings.supervisor, settings.carried_supervisor) {
+        (Some(path), _) => Program::from_file(path),
+        (None, Some(bytes)) => Program::from_bytes(bytes),
+        (None, None) => Program::own(),
     };
     program.map_err(|error| Failure::plain(error.to_string()))
 }

@@ -31,8 +31,10 @@ pub struct Settings {
     pub handlers: Vec<String>,
     /// Where the streaming server listens.
     pub streams: std::net::SocketAddr,
-    /// The program that supervises a pod; none for this program itself.
+    /// The program that supervises a pod; none for the carried one.
     pub supervisor: Option<PathBuf>,
+    /// That program as bytes; none for this program itself.
+    pub carried_supervisor: Option<&'static [u8]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -107,6 +109,7 @@ impl Settings {
             handlers: Vec::new(),
             streams: (std::net::Ipv4Addr::LOCALHOST, 0).into(),
             supervisor: None,
+            carried_supervisor: None,
         }
     }
 

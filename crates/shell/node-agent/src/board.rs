@@ -64,6 +64,8 @@ pub(crate) struct Board {
 struct Shared {
     pods: Mutex<BTreeMap<String, PodEntry>>,
     sources: Mutex<SourcesState>,
+    /// Records that cannot be written, by folder and name: why.
+    unwritten: Mutex<BTreeMap<(&'static str, String), String>>,
     sink: Option<Arc<dyn EventSink>>,
     /// Grows with every change.
     version: watch::Sender<u64>,
@@ -73,7 +75,13 @@ impl Board {
     /// Events also go to `sink`, where there is one.
     pub(crate) fn new(sink: Option<Arc<dyn EventSink>>) -> Self {
         let version = watch::Sender::new(0);
-        let shared = Shared { pods: Mutex::default(), sources: Mutex::default(), sink, version };
+        let shared = Shared {
+            pods: Mutex::default(),
+            sources: Mutex::default(),
+            unwritten: Mutex::default(),
+            sink,
+            version,
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -173,6 +181,29 @@ impl Board {
         if let Some(entry) = self.pods().get_mut(&*meta.uid) {
             entry.add(event, now);
         }
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, BTreeMap<(&'static str, String), String>> {
+        self.shared.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What must outlive the agent cannot be written down now.
+    pub(crate) fn record_failed(&self, folder: &'static str, name: &str, why: &str) {
+        self.unwritten().insert((folder, name.to_owned()), why.to_owned());
+    }
+
+    pub(crate) fn record_written(&self, folder: &'static str, name: &str) {
+        self.unwritten().remove(&(folder, name.to_owned()));
+    }
+
+    /// One sentence about all records that cannot be written.
+    pub(crate) fn record_trouble(&self) -> Option<String> {
+        let unwritten = self.unwritten();
+        let why = unwritten.values().next()?;
+        let count = unwritten.len();
+        Some(format!(
+            "{count} record(s) cannot be written and would be forgotten if the agent ended now: {why}"
+        ))
     }
 
     pub(crate) fn set_sources(&self, state: SourcesState) {

@@ -10,7 +10,6 @@ mod build;
 mod look;
 mod owner;
 
-pub(crate) use build::POD_UID_LABEL;
 pub(crate) use owner::watch_pods;
 
 use crate::clock::Clock;
@@ -26,9 +25,11 @@ use tokio::sync::{Notify, watch};
 pub(crate) struct RuntimePodName {
     pub(crate) namespace: String,
     pub(crate) name: String,
+    /// Whether a kubelet made it: others may use the runtime too.
+    pub(crate) of_kubelet: bool,
 }
 
-/// All pods that the runtime has something of, by UID.
+/// All pods that the runtime has something of, by UID; those that could not be read too.
 pub(crate) type Inventory = BTreeMap<String, RuntimePodName>;
 
 /// None until the first look at that pod.
@@ -108,6 +109,14 @@ impl Observed {
     /// Every pod that the runtime has, once it was listed.
     pub(crate) fn inventory(&self) -> watch::Receiver<Option<Arc<Inventory>>> {
         self.shared.inventory.subscribe()
+    }
+
+    /// Whether the runtime has a pod of that name that could not be read yet.
+    pub(crate) fn is_unread(&self, namespace: &str, name: &str) -> bool {
+        let Some(listed) = self.shared.inventory.borrow().clone() else { return false };
+        let mut named =
+            listed.iter().filter(|(_, pod)| pod.namespace == namespace && pod.name == name);
+        named.any(|(uid, _)| self.latest(uid).is_none())
     }
 
     /// What is known of a pod at this moment.

@@ -2,19 +2,19 @@
 //!
 //! Rules: what is merged, kept and removed is decided in `pod-desired`; here records are written
 //! before what depends on them is published. A pod without a remembered UID waits until the runtime
-//! was listed once, for a pod that already runs may lend its UID. Nothing is forgotten before every
-//! source has spoken.
+//! was listed once and a pod of its name was read, for a pod that already runs may lend its UID.
+//! Nothing is forgotten before every source has spoken. A record that cannot be written is told of
+//! and tried again.
 
 use crate::board::{Board, SourcesState};
 use crate::clock::Clock;
 use crate::observed::Observed;
-use container_setup::identity::container_hash;
 use pod_desired::{
     Identified, Identities, MANIFESTS_FOLDER, Manifests, Notice, Offer, Reading, Record,
     UIDS_FOLDER, WhenAndWhere,
 };
 use pod_manifest::static_pod::SourceKind;
-use pod_model::pod::Container;
+use pod_model::pod::{Container, container_hash};
 use ports::pod_host::Records;
 use ports::pod_sources::{ManifestSource, SourceTelling};
 use ports::runtime_objects::RuntimePods;
@@ -25,6 +25,8 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tracing::{error, info, warn};
 
 const LONGEST_WRITE: Duration = Duration::from_secs(30);
+/// After a record could not be written.
+const WRITE_AGAIN: Duration = Duration::from_secs(5);
 
 /// The pods that this node should run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -74,26 +76,30 @@ pub(crate) async fn merge(merging: Merging) {
         manifests: Manifests::new(merging.reading.clone(), &merging.kinds),
         identities: Identities::default(),
         identified: BTreeMap::new(),
+        unwritten: BTreeMap::new(),
         merging,
     };
     merge.recall().await;
     let mut inventory = merge.merging.observed.inventory();
     let mut has_listed = inventory.borrow_and_update().is_some();
-    merge.publish(has_listed).await;
+    let mut is_waiting = merge.publish(has_listed).await;
     loop {
         tokio::select! {
             telling = tellings.recv() => {
                 let Some((at, telling)) = telling else { return };
                 merge.hear(at, &telling).await;
             }
-            changed = inventory.changed(), if !has_listed => {
+            () = tokio::time::sleep(WRITE_AGAIN), if !merge.unwritten.is_empty() => {
+                merge.write_again().await;
+            }
+            changed = inventory.changed(), if is_waiting => {
                 if changed.is_err() {
                     return;
                 }
                 has_listed = inventory.borrow_and_update().is_some();
             }
         }
-        merge.publish(has_listed).await;
+        is_waiting = merge.publish(has_listed).await;
     }
 }
 
@@ -103,6 +109,8 @@ struct Merge {
     identities: Identities,
     /// What was published, by full name.
     identified: BTreeMap<String, (Offer, Identified)>,
+    /// Records that could not be written, by folder and name.
+    unwritten: BTreeMap<(&'static str, String), Record>,
 }
 
 impl Merge {
@@ -138,8 +146,9 @@ impl Merge {
     }
 
     /// Writes records; what cannot be written is told, and the pods go on.
-    async fn write(&self, records: Vec<Record>) {
-        for Record { folder, name, content } in records {
+    async fn write(&mut self, records: Vec<Record>) {
+        for record in records {
+            let Record { folder, name, content } = record.clone();
             let store = &self.merging.records;
             let write = async {
                 match content {
@@ -150,16 +159,28 @@ impl Merge {
             let why = match tokio::time::timeout(LONGEST_WRITE, write).await {
                 Ok(Ok(())) => {
                     crate::crash_points::reached("uid-saved");
+                    self.unwritten.remove(&(folder, name.clone()));
+                    self.merging.board.record_written(folder, &name);
                     continue;
                 }
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("not written within {LONGEST_WRITE:?}"),
             };
-            error!(folder, name, err = why, "Cannot write a record; a restart would forget it");
+            self.merging.board.record_failed(folder, &name, &why);
+            let known = self.unwritten.insert((folder, name.clone()), record);
+            if known.is_none() {
+                error!(folder, name, err = why, "Cannot write a record; a restart would forget it");
+            }
         }
     }
 
-    async fn publish(&mut self, has_listed: bool) {
+    async fn write_again(&mut self) {
+        let records: Vec<Record> = self.unwritten.values().cloned().collect();
+        self.write(records).await;
+    }
+
+    /// Whether pods wait for a look at the runtime.
+    async fn publish(&mut self, has_listed: bool) -> bool {
         let (offers, notices) = self.manifests.offers();
         say(notices);
         let is_whole = self.manifests.all_have_spoken();
@@ -174,7 +195,10 @@ impl Merge {
                 pods.push(identified.clone());
                 continue;
             }
-            if !has_listed && !self.identities.knows(&offer) {
+            let meta = &offer.pod.metadata;
+            let may_lend =
+                !has_listed || self.merging.observed.is_unread(&meta.namespace, &meta.name);
+            if may_lend && !self.identities.knows(&offer) {
                 continue;
             }
             pods.push(self.identify(full_name, offer).await);
@@ -187,7 +211,8 @@ impl Merge {
         let state = SourcesState { all_have_spoken: is_whole, troubles: self.manifests.troubles() };
         self.merging.board.set_sources(state);
         // Pods that wait for the first listing are wanted: until they are here, nothing may go.
-        let is_whole = is_whole && pods.len() == present.len();
+        let is_waiting = pods.len() < present.len();
+        let is_whole = is_whole && !is_waiting;
         let wanted = WantedPods { pods, is_whole };
         self.merging.wanted.send_if_modified(|known| {
             let changed = *known != wanted;
@@ -196,6 +221,7 @@ impl Merge {
             }
             changed
         });
+        is_waiting || !has_listed
     }
 
     async fn identify(&mut self, full_name: String, offer: Offer) -> Identified {

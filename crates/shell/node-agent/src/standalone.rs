@@ -82,7 +82,7 @@ fn start_with_clock(
         probes: probes.clone(),
         admissions: Admissions::new(settings.room.clone(), settings.abilities.clone()),
         board: board.clone(),
-        saved: SavedMemories::new(ports.records.clone()),
+        saved: SavedMemories::new(ports.records.clone(), board.clone()),
         node,
         settings: Arc::new(settings),
         ports: ports.clone(),

@@ -30,6 +30,7 @@ fn every_rule_on_a_real_api_server() -> Result<()> {
         let stage = Stage::new(bed, &keelson)?;
         stage.join(&NODES, "a")?;
         stage.run_pod("orphan", "n9", &bears(None))?;
+        stage.end_unbound_pod("unbound")?;
         let mut controller = stage.controller("controller", RANGES)?;
         let began = Instant::now();
         ranges(&stage).context("ranges")?;
@@ -40,6 +41,10 @@ fn every_rule_on_a_real_api_server() -> Result<()> {
         ended_pods(&stage).context("ended pods")?;
         stage.until("the orphan is gone", seconds(90), || Ok(stage.pod("orphan")?.is_none()))?;
         ensure!(began.elapsed() > seconds(40), "the quarantine was kept");
+        // Its finalizer keeps it; that nobody will ever run it is told.
+        stage.until("the unbound one has failed", seconds(60), || {
+            Ok(stage.pod("unbound")?.is_some_and(|pod| pod.status.phase == "Failed"))
+        })?;
         ensure!(controller.is_alive()?, "it lives");
         let log = std::fs::read_to_string(controller.log())?;
         ensure!(!log.contains("panicked"), "{log}");

@@ -159,6 +159,19 @@ impl<'a> Stage<'a> {
         self.patch(&path, true, &status)
     }
 
+    /// A pod that was never given to a node, and whose deletion waits for somebody's finalizer.
+    pub(crate) fn end_unbound_pod(&self, name: &str) -> Result<()> {
+        let path = ObjectPath::pod("default", name);
+        let body = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "finalizers": ["example.com/hold"]},
+            "spec": {"containers": [{"name": "c", "image": "nothing"}]},
+        });
+        let client = &self.cluster.client;
+        self.runtime.block_on(client.create(&path, body.to_string().into_bytes()))?;
+        Ok(self.runtime.block_on(client.delete(&path, Deletion::default()))?)
+    }
+
     pub(crate) fn patch(&self, path: &ObjectPath, status: bool, body: &Value) -> Result<()> {
         let patch = Patch {
             kind: PatchKind::StrategicMerge,

@@ -2,17 +2,20 @@
 //!
 //! Rule: a pod is told whole or not at all. What vanished in between is left out; what cannot be
 //! read takes its own pod out of the answer (or fails the look at that pod), never another's. At
-//! most so many statuses are asked for at a time. Does not compare with an earlier look.
+//! most so many statuses are asked for at a time; in a look at all pods those that are not answered
+//! while nothing else moves either are given up, so that one that hangs holds up nobody else. Does
+//! not compare with an earlier look.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
+use std::time::Duration;
 
 use cri_wire::v1;
 use ports::container_runtime::ContainerRuntimeError;
 use ports::runtime_objects::{ContainerRecord, RuntimePods, SandboxRecord, UnreadPod};
 use tokio::task::JoinSet;
 
-use super::records::{self, POD_UID_LABEL};
+use super::records::{self, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
 use super::senseless;
 use crate::client::CriClient;
 
@@ -20,10 +23,14 @@ use crate::client::CriClient;
 /// flood a runtime that has just started.
 const AT_A_TIME: usize = 8;
 
+/// In a look at all pods: how long nothing may be answered before what was asked is given up. A look
+/// at one pod has the call's own, longer limit, so a runtime that is merely slow is heard out there.
+const STANDSTILL: Duration = Duration::from_secs(2);
+
 type Outcome<T> = Result<Option<T>, ContainerRuntimeError>;
 
 pub(super) async fn all(client: &CriClient) -> Result<RuntimePods, ContainerRuntimeError> {
-    let (found, failures) = look(client, BTreeMap::new()).await?;
+    let (found, failures) = look(client, BTreeMap::new(), Some(STANDSTILL)).await?;
     // Nobody answers: that is true of all pods and not of those that happened to be asked for.
     if let Some(away) = failures.values().find(|error| is_away(error)) {
         return Err(away.clone());
@@ -44,7 +51,10 @@ pub(super) async fn all(client: &CriClient) -> Result<RuntimePods, ContainerRunt
             .collect(),
         unread: failures
             .iter()
-            .map(|(uid, error)| UnreadPod { uid: uid.clone(), why: error.to_string() })
+            .map(|(uid, error)| UnreadPod {
+                why: error.to_string(),
+                ..found.names.get(uid).cloned().unwrap_or_default()
+            })
             .collect(),
     })
 }
@@ -54,7 +64,7 @@ pub(super) async fn pod(
     uid: &str,
 ) -> Result<RuntimePods, ContainerRuntimeError> {
     let labels = [(POD_UID_LABEL.to_owned(), uid.to_owned())].into();
-    let (found, failures) = look(client, labels).await?;
+    let (found, failures) = look(client, labels, None).await?;
     if let Some(error) = failures.into_values().next() {
         return Err(error);
     }
@@ -74,6 +84,8 @@ fn is_away(error: &ContainerRuntimeError) -> bool {
 struct Found {
     sandboxes: Vec<(String, SandboxRecord)>,
     containers: Vec<(String, ContainerRecord)>,
+    /// Who is who, for what cannot be read.
+    names: BTreeMap<String, UnreadPod>,
 }
 
 type Failures = BTreeMap<String, ContainerRuntimeError>;
@@ -81,6 +93,7 @@ type Failures = BTreeMap<String, ContainerRuntimeError>;
 async fn look(
     client: &CriClient,
     label_selector: BTreeMap<String, String>,
+    standstill: Option<Duration>,
 ) -> Result<(Found, Failures), ContainerRuntimeError> {
     let sandboxes = v1::ListPodSandboxRequest {
         filter: Some(v1::PodSandboxFilter {
@@ -95,21 +108,50 @@ async fn look(
         tokio::try_join!(client.list_pod_sandbox(sandboxes), client.list_containers(containers))?;
     let (sandboxes, containers) = (sandboxes.items, containers.containers);
     let mut failures = Failures::new();
+    let names = names(&sandboxes, &containers);
     let pod_of: BTreeMap<String, String> =
         sandboxes.iter().map(|sandbox| (sandbox.id.clone(), uid_of_sandbox(sandbox))).collect();
     let looks = sandboxes.into_iter().map(|sandbox| {
         let (client, uid) = (client.clone(), uid_of_sandbox(&sandbox));
-        async move { (uid, sandbox_status(&client, sandbox.id).await) }
+        (uid, async move { sandbox_status(&client, sandbox.id).await })
     });
-    let sandboxes = sorted_out(each(looks).await?, &mut failures);
+    let looked = each("PodSandboxStatus", looks, standstill).await?;
+    let sandboxes = sorted_out(looked, &mut failures);
     let looks = containers.into_iter().map(|container| {
         let labelled = container.labels.get(POD_UID_LABEL);
         let uid = labelled.or_else(|| pod_of.get(&container.pod_sandbox_id)).cloned();
         let client = client.clone();
-        async move { (uid.unwrap_or_default(), container_status(&client, container).await) }
+        (uid.unwrap_or_default(), async move { container_status(&client, container).await })
     });
-    let containers = sorted_out(each(looks).await?, &mut failures);
-    Ok((Found { sandboxes, containers }, failures))
+    let looked = each("ContainerStatus", looks, standstill).await?;
+    let containers = sorted_out(looked, &mut failures);
+    Ok((Found { sandboxes, containers, names }, failures))
+}
+
+/// What the listings alone say of each pod.
+fn names(sandboxes: &[v1::PodSandbox], containers: &[v1::Container]) -> BTreeMap<String, UnreadPod> {
+    let label = |labels: &BTreeMap<String, String>, key: &str| labels.get(key).cloned();
+    let of_containers = containers.iter().filter_map(|container| {
+        let uid = label(&container.labels, POD_UID_LABEL)?;
+        Some(UnreadPod {
+            uid,
+            namespace: label(&container.labels, POD_NAMESPACE_LABEL).unwrap_or_default(),
+            name: label(&container.labels, POD_NAME_LABEL).unwrap_or_default(),
+            of_kubelet: true,
+            why: String::new(),
+        })
+    });
+    let of_sandboxes = sandboxes.iter().map(|sandbox| {
+        let metadata = sandbox.metadata.clone().unwrap_or_default();
+        UnreadPod {
+            uid: uid_of_sandbox(sandbox),
+            namespace: metadata.namespace,
+            name: metadata.name,
+            of_kubelet: sandbox.labels.contains_key(POD_UID_LABEL),
+            why: String::new(),
+        }
+    });
+    of_containers.chain(of_sandboxes).map(|pod| (pod.uid.clone(), pod)).collect()
 }
 
 fn uid_of_sandbox(sandbox: &v1::PodSandbox) -> String {
@@ -132,17 +174,21 @@ fn sorted_out<T>(looked: Vec<(String, Outcome<T>)>, failures: &mut Failures) -> 
     found
 }
 
-/// Runs the looks, so many at a time, and gives their results in the order of the looks. Dropped,
-/// it ends those that still run.
-async fn each<Look>(
-    looks: impl Iterator<Item = Look>,
-) -> Result<Vec<Look::Output>, ContainerRuntimeError>
+/// Runs the looks, so many at a time, and gives their results in the order of the looks. Where
+/// nothing ends for as long as `standstill`, what runs then is given up and counts as not answered.
+/// Dropped, it ends those that still run.
+async fn each<T, Look>(
+    call: &'static str,
+    looks: impl Iterator<Item = (String, Look)>,
+    standstill: Option<Duration>,
+) -> Result<Vec<(String, Outcome<T>)>, ContainerRuntimeError>
 where
-    Look: Future + Send + 'static,
-    Look::Output: Send,
+    T: Send + 'static,
+    Look: Future<Output = Outcome<T>> + Send + 'static,
 {
-    let mut waiting: VecDeque<(usize, Look)> = looks.enumerate().collect();
-    let mut results: Vec<Option<Look::Output>> = waiting.iter().map(|_| None).collect();
+    let (uids, looks): (Vec<String>, Vec<Look>) = looks.unzip();
+    let mut waiting: VecDeque<(usize, Look)> = looks.into_iter().enumerate().collect();
+    let mut results: Vec<Option<Outcome<T>>> = waiting.iter().map(|_| None).collect();
     let mut running = JoinSet::new();
     loop {
         while running.len() < AT_A_TIME
@@ -150,18 +196,27 @@ where
         {
             running.spawn(async move { (place, look.await) });
         }
-        match running.join_next().await {
-            None => return Ok(results.into_iter().flatten().collect()),
-            Some(Ok((place, result))) => {
+        let next = match standstill {
+            None => Ok(running.join_next().await),
+            Some(limit) => tokio::time::timeout(limit, running.join_next()).await,
+        };
+        match next {
+            Ok(None) => break,
+            Ok(Some(Ok((place, result)))) => {
                 if let Some(slot) = results.get_mut(place) {
                     *slot = Some(result);
                 }
             }
-            Some(Err(broken)) => {
-                return Err(senseless("ContainerStatus", format!("a look broke off: {broken}")));
+            Ok(Some(Err(broken))) => {
+                return Err(senseless(call, format!("a look broke off: {broken}")));
             }
+            Err(_) => running = JoinSet::new(),
         }
     }
+    let limit = standstill.unwrap_or_default();
+    let unanswered = || Err(ContainerRuntimeError::DeadlineExceeded { call, limit });
+    let results = results.into_iter().map(|result| result.unwrap_or_else(unanswered));
+    Ok(uids.into_iter().zip(results).collect())
 }
 
 async fn sandbox_status(client: &CriClient, id: String) -> Outcome<SandboxRecord> {

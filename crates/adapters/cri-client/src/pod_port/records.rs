@@ -22,6 +22,8 @@ mod tests;
 
 /// By which a runtime's things are known to be a pod's.
 pub(super) const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
+pub(super) const POD_NAME_LABEL: &str = "io.kubernetes.pod.name";
+pub(super) const POD_NAMESPACE_LABEL: &str = "io.kubernetes.pod.namespace";
 
 /// A pod's status never shows more than this of all its containers' messages together.
 // upstream: pkg/kubelet/status/status_manager.go

@@ -81,6 +81,19 @@ async fn a_pod_that_cannot_be_read_is_named_and_spoils_no_other() {
     }
 }
 
+/// The call's own limit is two minutes here; a look at all pods does not wait for that.
+#[tokio::test]
+async fn one_that_hangs_does_not_hold_up_a_look_at_all() {
+    let runtime = script(&[("a", "s1"), ("b", "s2")], &[("a", "s1", "hang"), ("b", "s2", "c2")]);
+    let client = client(&runtime, CallLimits::default());
+    let look = tokio::time::timeout(CallLimits::default().request / 4, client.observe_all());
+    let pods = look.await.expect("soon").expect("a look");
+    assert_eq!(ids(pods.containers.iter().map(|it| &it.id)), ["c2"]);
+    let [unread] = pods.unread.as_slice() else { panic!("{:?}", pods.unread) };
+    assert_eq!((unread.uid.as_str(), unread.of_kubelet), ("a", true));
+    assert!(unread.why.starts_with("ContainerStatus: no answer"), "{}", unread.why);
+}
+
 #[tokio::test]
 async fn a_sandbox_that_cannot_be_read_takes_its_containers_along() {
     let runtime = script(&[("a", "broken")], &[("a", "broken", "c1")]);

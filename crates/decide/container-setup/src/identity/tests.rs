@@ -1,26 +1,7 @@
-//! Labels, annotations and the hash, as the reference has them.
+//! Labels and annotations, as the reference has them.
 
 use super::*;
 use crate::testing::{first, one, one_with, pod_with};
-
-#[test]
-fn the_hash_is_the_references_own() {
-    // The first row is the reference's own sample; the second has what its JSON writer escapes.
-    for (name, image, expected) in
-        [("test_container", "foo/image:v1", 0x8e45_cbd0), ("app", "a<b>&c", 0x089b_b441)]
-    {
-        assert_eq!(container_hash(&made(name, image)), expected, "{name} {image}");
-    }
-    // Other fields do not change it; name and image do.
-    let plain = container_hash(&made("app", "app:1"));
-    assert_eq!(container_hash(first(&one("command: [sh]"))), plain);
-    assert_ne!(container_hash(&made("app", "app:2")), plain);
-    assert_ne!(container_hash(&made("ap", "papp:1")), plain);
-}
-
-fn made(name: &str, image: &str) -> Container {
-    Container { name: name.into(), image: image.into(), ..Container::default() }
-}
 
 #[test]
 fn marks_of_html_are_written_as_the_reference_writes_them() {
@@ -79,7 +60,7 @@ fn annotations_say_what_must_be_known_later() {
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into();
     let notes = container_annotations(&pod, first(&pod), 7, &given);
-    let hash = format!("{:x}", container_hash(first(&pod)));
+    let hash = container_hash_text(first(&pod));
     for (name, expected) in [
         ("io.kubernetes.container.hash", hash.as_str()),
         ("io.kubernetes.container.restartCount", "7"),
@@ -122,7 +103,7 @@ fn notes_are_read_back() {
     pod.metadata.deletion_grace_period_seconds = Some(9);
     let written = container_annotations(&pod, first(&pod), 4, &Labels::new());
     let expected = ContainerNotes {
-        hash: container_hash(first(&pod)).into(),
+        hash: pod_model::pod::container_hash(first(&pod)).into(),
         restart_count: 4,
         termination_message_path: "/t".to_owned(),
         termination_message_policy: "File".to_owned(),

@@ -1,8 +1,10 @@
 //! Whether the node can do what a pod asks of it: kernel parameters, AppArmor, strict groups, what
-//! the pod says for itself as a whole.
+//! the pod says for itself as a whole, what a node declares.
 //!
 //! Rules: the order is the reference's: kernel parameters before room, the others after; AppArmor
-//! is asked only before a pod has run. The first that fails gives reason and message.
+//! is asked only before a pod has run. The first that fails gives reason and message. Nobody ends to
+//! make room for a pod that is refused for something else (the reference ends them first and refuses
+//! then).
 //!
 //! upstream: pkg/kubelet/lifecycle/handlers.go, pkg/kubelet/lifecycle/predicate.go,
 //! pkg/security/apparmor/validate.go
@@ -11,6 +13,7 @@ use pod_model::pod::security::{ProfileType, SecurityProfile, SupplementalGroupsP
 use pod_model::pod::spec::PodPhase;
 use pod_model::pod::{Container, Pod};
 
+use super::declared_features::DeclaredFeatures;
 use super::sysctls::AllowedSysctls;
 use super::{NodeRoom, Verdict, judge, rejected};
 
@@ -30,6 +33,7 @@ pub struct NodeAbilities {
     pub strict_groups: bool,
     /// The gate `PodLevelResources`.
     pub pod_level_resources: bool,
+    pub declared: DeclaredFeatures,
 }
 
 /// Every check, in the reference's order.
@@ -49,7 +53,7 @@ pub fn judge_all(
         let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
         return rejected("SupplementalGroupsPolicyNotSupported", message);
     }
-    if verdict != Verdict::Admitted {
+    if matches!(verdict, Verdict::Rejected { .. }) {
         return verdict;
     }
     if let Some(problem) = app_armor_problem(pod, abilities.app_armor) {
@@ -64,7 +68,10 @@ pub fn judge_all(
         let message = "PodLevelResources feature gate is disabled";
         return rejected("PodLevelResourcesNotSupported", message);
     }
-    Verdict::Admitted
+    if let Some(message) = abilities.declared.refusal(pod) {
+        return rejected("PodFeatureUnsupported", message);
+    }
+    verdict
 }
 
 fn wants_strict_groups(pod: &Pod) -> bool {

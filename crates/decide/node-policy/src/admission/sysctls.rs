@@ -8,6 +8,7 @@
 //! upstream: pkg/kubelet/sysctl, component-helpers/node/util/sysctl
 
 use pod_model::pod::Pod;
+use pod_model::pod::security::sysctl_name;
 
 #[cfg(test)]
 mod tests;
@@ -84,7 +85,7 @@ impl AllowedSysctls {
             }
         }
         for pattern in patterns {
-            let name = normalized(pattern);
+            let name = sysctl_name(pattern);
             let (stem, is_prefix) = match name.split_once('*') {
                 Some((stem, _)) => (stem.to_owned(), true),
                 None => (name, false),
@@ -105,7 +106,7 @@ impl AllowedSysctls {
     }
 
     fn refusal_of(&self, pod: &Pod, name: &str) -> Option<String> {
-        let name = normalized(name);
+        let name = sysctl_name(name);
         let exact = self.names.iter().find(|(allowed, _)| *allowed == name);
         let found =
             exact.or_else(|| self.prefixes.iter().find(|(prefix, _)| name.starts_with(prefix)));
@@ -120,17 +121,11 @@ impl AllowedSysctls {
     }
 }
 
-/// Slashes and dots change places where the first of both is a slash.
-fn normalized(name: &str) -> String {
-    match name.find(['.', '/']) {
-        Some(at) if name.as_bytes().get(at) == Some(&b'/') => name
-            .chars()
-            .map(|letter| match letter {
-                '.' => '/',
-                '/' => '.',
-                other => other,
-            })
-            .collect(),
-        _ => name.to_owned(),
-    }
+/// The first two numbers of a kernel's release, such as `6.8.0-45-generic`.
+pub fn kernel_version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.trim().split('.');
+    let major = parts.next()?.parse().ok()?;
+    let minor = parts.next()?;
+    let digits = minor.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(minor.len());
+    Some((major, minor.get(..digits)?.parse().ok()?))
 }

@@ -31,9 +31,15 @@ fn pod(cpu: &str, memory: &str) -> Pod {
     pod
 }
 
+fn of_manifest(mut pod: Pod) -> Pod {
+    pod.metadata.annotations.insert("kubernetes.io/config.source", Box::from("file"));
+    pod
+}
+
 fn reason(verdict: &Verdict) -> &str {
     match verdict {
         Verdict::Admitted => "",
+        Verdict::AdmittedInPlaceOf(_) => "instead",
         Verdict::Rejected { reason, .. } => reason,
     }
 }
@@ -43,18 +49,52 @@ fn room_is_counted_with_those_who_are_there() {
     let (room, big) = (room(), pod("1500m", "1Mi"));
     assert_eq!(judge(&big, &room, &[]), Verdict::Admitted);
     assert_eq!(judge(&pod("500m", "1Mi"), &room, &[&big]), Verdict::Admitted, "it just fits");
-    let Verdict::Rejected { reason, message } = judge(&pod("501m", "2Gi"), &room, &[&big]) else {
-        panic!("admitted");
-    };
-    assert_eq!(reason, "UnexpectedAdmissionError");
-    let lacking = "[(res: cpu, q: 1), (res: memory, q: 1074790400), ]";
-    assert!(message.ends_with(lacking), "{message}");
+    let asking = pod("501m", "2Gi");
+    let words = "Node didn't have enough resource: cpu, requested: 501, used: 1500, capacity: 2000";
+    assert_eq!(judge(&asking, &room, &[&big]), rejected("OutOfcpu", words), "the first is told");
     let small = pod("0", "0");
     assert_eq!(judge(&small, &room, &[&small, &small]), Verdict::Admitted);
-    let full = judge(&small, &room, &[&small, &small, &small]);
-    assert!(
-        matches!(&full, Verdict::Rejected { message, .. } if message.contains("(res: pods, q: 1)"))
-    );
+    let words = "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3";
+    assert_eq!(judge(&small, &room, &[&small; 3]), rejected("OutOfpods", words));
+}
+
+#[test]
+fn a_critical_pod_says_that_nobody_gives_way() {
+    let big = of_manifest(pod("1500m", "1Mi"));
+    let asking = of_manifest(pod("501m", "2Gi"));
+    let words = "Unexpected error while attempting to recover from admission failure: preemption: \
+                 error finding a set of pods to preempt: no set of running pods found to reclaim \
+                 resources: [(res: cpu, q: 1), (res: memory, q: 1074790400), ]";
+    assert_eq!(judge(&asking, &room(), &[&big]), rejected("UnexpectedAdmissionError", words));
+    let mut elsewhere = asking.clone();
+    elsewhere.spec.node_selector.insert("disk", Box::from("hdd"));
+    assert_eq!(reason(&judge(&elsewhere, &room(), &[&big])), "NodeAffinity", "it lacks more");
+    let mut ours = pod("1500m", "1Mi");
+    ours.metadata.uid = Box::from("of the API server");
+    let verdict = judge(&of_manifest(pod("501m", "1Mi")), &room(), &[&ours]);
+    assert_eq!(verdict, Verdict::AdmittedInPlaceOf(vec!["of the API server".to_owned()]));
+    elsewhere = of_manifest(pod("501m", "1Mi"));
+    elsewhere.spec.node_name = Box::from("n2");
+    assert_eq!(reason(&judge(&elsewhere, &room(), &[&ours])), "NodeName", "nobody goes for it");
+}
+
+#[test]
+fn what_a_node_does_not_have_is_lacking_but_for_plugins() {
+    for (resource, expected) in [
+        ("hugepages-2Mi", "OutOfhugepages-2Mi"),
+        ("ephemeral-storage", "OutOfephemeral-storage"),
+        ("kubernetes.io/odd", "OutOfkubernetes.io/odd"),
+        ("example.com/gpu", ""),
+        ("example.com/known", "OutOfexample.com/known"),
+    ] {
+        let mut room = room();
+        room.allocatable.insert("example.com/known", Quantity::parse("1").unwrap());
+        let mut asking = pod("0", "0");
+        asking.spec.containers[0].resources.requests.insert(resource, Quantity::parse("4Mi").unwrap());
+        assert_eq!(reason(&judge(&asking, &room, &[])), expected, "{resource}");
+        asking.spec.containers[0].resources.requests.insert(resource, Quantity::ZERO);
+        assert_eq!(judge(&asking, &room, &[]), Verdict::Admitted, "none of {resource}");
+    }
 }
 
 #[test]

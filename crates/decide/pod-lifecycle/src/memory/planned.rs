@@ -60,6 +60,7 @@ impl PodMemory {
             failed: status.phase == PodPhase::Failed,
             reason: status.reason.to_string(),
             message: status.message.to_string(),
+            disruption: disruption(moment.desired),
         };
         if &*status.reason == DEADLINE_REASON {
             let event = about_pod(EventKind::Normal, DEADLINE_REASON, verdict.message.clone());

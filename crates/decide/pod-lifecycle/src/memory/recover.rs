@@ -58,6 +58,8 @@ impl PodMemory {
                 failed: api.phase == PodPhase::Failed,
                 reason: api.reason.to_string(),
                 message: api.message.to_string(),
+                // The API server has the condition already.
+                disruption: None,
             });
         }
         let lineup = Lineup::new(observed);

@@ -69,15 +69,17 @@ impl Found {
 }
 
 fn disruption_target(scene: &Scene<'_>) -> Option<Found> {
-    let Wish::End(end) = &scene.view.desired.wish else { return None };
-    let EndCause::Evicted { message, disruption: Some(reason), .. } = &end.cause else {
-        return None;
+    let kept = scene.view.memory.kept.verdict.as_ref();
+    let wished = match &scene.view.desired.wish {
+        Wish::End(EndWish { cause: EndCause::Evicted { disruption, .. }, .. }) => disruption.as_ref(),
+        _ => None,
     };
+    let told = kept.and_then(|verdict| verdict.disruption.as_ref()).or(wished)?;
     Some(Found {
         kind: condition::DISRUPTION_TARGET,
         met: true,
-        reason: reason.clone(),
-        message: message.clone(),
+        reason: told.reason.clone(),
+        message: told.message.clone(),
     })
 }
 

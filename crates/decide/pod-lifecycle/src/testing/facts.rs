@@ -2,7 +2,7 @@
 
 use crate::testing::{Case, at};
 use crate::view::{
-    Admission, EndCause, EndWish, ImageFact, ImageState, Settings, VolumesFact, Wish,
+    Admission, Disruption, EndCause, EndWish, ImageFact, ImageState, Settings, VolumesFact, Wish,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,10 @@ pub(super) fn wish(text: &str) -> Wish {
             disruption: words
                 .iter()
                 .find_map(|word| word.strip_prefix("disruption="))
-                .map(str::to_owned),
+                .map(|reason| Disruption {
+                    reason: reason.to_owned(),
+                    message: "the node took it back".to_owned(),
+                }),
         },
         other => panic!("no wish {other}"),
     };

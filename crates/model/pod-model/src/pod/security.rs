@@ -80,3 +80,22 @@ impl SecurityContext {
         self.privileged == Some(true)
     }
 }
+
+/// A kernel parameter with dots between its parts: where the first of both is a slash, slashes and
+/// dots change places.
+// upstream: component-helpers/node/util/sysctl
+pub fn sysctl_name(written: &str) -> String {
+    let first = written.find(['.', '/']).and_then(|at| written.as_bytes().get(at));
+    if first != Some(&b'/') {
+        return written.to_owned();
+    }
+    let swapped = |letter| match letter {
+        '.' => '/',
+        '/' => '.',
+        other => other,
+    };
+    written.chars().map(swapped).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -110,7 +110,7 @@ fn a_dead_supervisors_containers_are_told_truthfully() {
         let mut bed = Bed::new().await;
         let spec = bed.spec("over", "exit 12");
         bed.complete(spec).await;
-        let spec = bed.spec("runs", "sleep 0.5; exit 34");
+        let spec = bed.spec("runs", "while [ ! -e /tmp/end ]; do usleep 5000; done; exit 34");
         bed.start(spec).await;
         let spec = bed.spec("lost", "sleep 1000");
         bed.start(spec).await;
@@ -143,6 +143,7 @@ fn a_dead_supervisors_containers_are_told_truthfully() {
         );
         let held = afterwards::hold(of("runs")).expect("it runs");
         assert_eq!(afterwards::fate(of("runs"), Some(&held)), Fate::Running);
+        std::fs::write(bed.root().join("tmp/end"), "").expect("written");
         let fate = loop {
             match afterwards::fate(of("runs"), Some(&held)) {
                 Fate::Running => tokio::time::sleep(Duration::from_millis(10)).await,

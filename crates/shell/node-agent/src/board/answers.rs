@@ -28,11 +28,13 @@ pub(crate) struct LocalStatus {
 impl LocalApi for LocalStatus {
     fn node(&self) -> LocalNode {
         let sources = self.board.sources();
+        let mut troubles = sources.troubles;
+        troubles.extend(self.board.record_trouble());
         LocalNode {
             node_name: self.node_name.clone(),
             runtime: self.runtime.borrow().summary(),
             all_sources_have_spoken: sources.all_have_spoken,
-            troubles: sources.troubles,
+            troubles,
         }
     }
 

@@ -8,7 +8,7 @@ use ports::ApiTime;
 use ports::runtime_objects::{ContainerRecord, RuntimePods, SandboxRecord};
 use std::collections::BTreeMap;
 
-pub(crate) const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
+const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
 const POD_NAME_LABEL: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE_LABEL: &str = "io.kubernetes.pod.namespace";
 
@@ -40,14 +40,20 @@ fn newest_first(one: &SandboxRecord, other: &SandboxRecord) -> std::cmp::Orderin
 
 /// Who the pod is, as its sandboxes or containers tell.
 pub(super) fn name_of(pod: &ObservedPod) -> RuntimePodName {
+    let mut labels = pod.sandboxes.iter().map(|each| &each.labels);
+    let mut of_containers = pod.containers.iter().map(|each| &each.record.labels);
+    let of_kubelet = labels.any(|labels| labels.contains_key(POD_UID_LABEL))
+        || of_containers.any(|labels| labels.contains_key(POD_UID_LABEL));
     if let Some(sandbox) = pod.sandboxes.first() {
-        return RuntimePodName { namespace: sandbox.namespace.clone(), name: sandbox.name.clone() };
+        let (namespace, name) = (sandbox.namespace.clone(), sandbox.name.clone());
+        return RuntimePodName { namespace, name, of_kubelet };
     }
     let label = |record: &ContainerRecord, key: &str| record.labels.get(key).cloned();
     let record = pod.containers.first().map(|container| &container.record);
     RuntimePodName {
         namespace: record.and_then(|each| label(each, POD_NAMESPACE_LABEL)).unwrap_or_default(),
         name: record.and_then(|each| label(each, POD_NAME_LABEL)).unwrap_or_default(),
+        of_kubelet,
     }
 }
 

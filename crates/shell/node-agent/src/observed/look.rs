@@ -5,6 +5,7 @@ use super::build::by_pod;
 use pod_lifecycle::ObservedPod;
 use ports::ApiTime;
 use ports::container_runtime::ContainerRuntimeError;
+use ports::runtime_objects::UnreadPod;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +25,8 @@ pub(super) enum Target {
 pub(super) struct Seen {
     pub(super) as_of: ApiTime,
     pub(super) pods: BTreeMap<String, ObservedPod>,
-    /// Pods that are there but could not be read, with why.
-    pub(super) unread: BTreeMap<String, String>,
+    /// Pods that are there but could not be read.
+    pub(super) unread: BTreeMap<String, UnreadPod>,
 }
 
 pub(super) async fn look(shared: Arc<Shared>, target: Target) -> Result<Seen, String> {
@@ -41,7 +42,7 @@ pub(super) async fn look(shared: Arc<Shared>, target: Target) -> Result<Seen, St
         Ok(Err(error)) => return Err(ContainerRuntimeError::to_string(&error)),
         Err(_) => return Err(format!("no answer within {LONGEST_LOOK:?}")),
     };
-    let unread = answer.unread.iter().map(|each| (each.uid.clone(), each.why.clone())).collect();
+    let unread = answer.unread.iter().map(|each| (each.uid.clone(), each.clone())).collect();
     let mut pods = by_pod(answer, as_of);
     if let Target::Pod(uid) = &target {
         // An answer about one pod says nothing about others, and an empty one says "nothing".

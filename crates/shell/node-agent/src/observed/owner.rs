@@ -2,7 +2,7 @@
 
 use super::build::{is_nothing, name_of, saw_the_same};
 use super::look::{Seen, Target, look};
-use super::{Inventory, Observation, Observed, Shared, Wanted};
+use super::{Observation, Observed, RuntimePodName, Shared, Wanted};
 use crate::back_off::BackOff;
 use crate::branch::{Branch, Panicked};
 use pod_lifecycle::ObservedPod;
@@ -57,6 +57,8 @@ struct Owner {
     listing_retry: BackOff,
     /// Pods whose last look failed: when to try again.
     retries: BTreeMap<String, (Instant, BackOff)>,
+    /// Pods that the runtime listed and that were never read: they are there all the same.
+    unread: BTreeMap<String, RuntimePodName>,
 }
 
 impl Owner {
@@ -71,6 +73,7 @@ impl Owner {
             next_listing: Instant::now() + SLOW_LISTING,
             listing_retry: BackOff::new(FIRST_RETRY, LONGEST_RETRY),
             retries: BTreeMap::new(),
+            unread: BTreeMap::new(),
         }
     }
 
@@ -166,9 +169,10 @@ impl Owner {
             (Target::Pod(uid), Ok(seen)) => {
                 let Seen { mut pods, unread, .. } = seen;
                 match (unread.get(&uid), pods.remove(&uid)) {
-                    (Some(why), _) => self.retry(&uid, why),
+                    (Some(unread), _) => self.retry(&uid, &unread.why),
                     (None, Some(pod)) => {
                         self.retries.remove(&uid);
+                        self.unread.remove(&uid);
                         let is_awaited = self.answering.remove(&uid);
                         self.publish(&uid, pod, is_awaited);
                         self.publish_inventory();
@@ -195,9 +199,13 @@ impl Owner {
 
     fn take_all(&mut self, seen: Seen) {
         let Seen { as_of, mut pods, unread } = seen;
-        for (uid, why) in &unread {
+        self.unread.clear();
+        for (uid, pod) in &unread {
             pods.remove(uid);
-            self.retry(uid, why);
+            self.retry(uid, &pod.why);
+            let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+            let name = RuntimePodName { namespace, name, of_kubelet: pod.of_kubelet };
+            self.unread.insert(uid.clone(), name);
         }
         // What is watched and was not listed is not there.
         let watched: Vec<String> = self.shared.pods().keys().cloned().collect();
@@ -245,7 +253,8 @@ impl Owner {
             let pod = observation.filter(|pod| !is_nothing(pod))?;
             Some((uid.clone(), name_of(&pod)))
         };
-        let inventory: Inventory = pods.iter().filter_map(present).collect();
+        let mut inventory = self.unread.clone();
+        inventory.extend(pods.iter().filter_map(present));
         drop(pods);
         self.shared.inventory.send_if_modified(|known| match known {
             Some(known) if **known != inventory => {

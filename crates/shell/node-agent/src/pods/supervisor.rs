@@ -10,7 +10,7 @@ use super::{PodContext, SavedMemories};
 use crate::back_off::BackOff;
 use crate::board::PodOrigin;
 use crate::branch::{Branch, Panicked};
-use crate::observed::{Inventory, POD_UID_LABEL, RuntimePodName};
+use crate::observed::{Inventory, RuntimePodName};
 use crate::sources::WantedPods;
 use pod_desired::Identified;
 use pod_lifecycle::{DesiredPod, EndCause, EndWish, Waiting, Wish};
@@ -105,7 +105,7 @@ impl Supervisor {
             let unknown: Vec<(&String, &RuntimePodName)> = listed
                 .iter()
                 .filter(|(uid, _)| !self.held.contains_key(*uid) && !uids.contains(uid.as_str()))
-                .filter(|(uid, _)| self.is_ours(uid))
+                .filter(|(_, name)| name.of_kubelet)
                 .collect();
             for (uid, name) in unknown.iter().filter(|_| wanted.is_whole) {
                 self.end_orphan(uid, name);
@@ -232,17 +232,8 @@ impl Supervisor {
         });
     }
 
-    /// Whether the pod was made by a kubelet: others may use the runtime too.
-    fn is_ours(&self, uid: &str) -> bool {
-        let Some(pod) = self.context.observed.latest(uid) else { return false };
-        let mut sandboxes = pod.sandboxes.iter().map(|each| &each.labels);
-        let mut containers = pod.containers.iter().map(|each| &each.record.labels);
-        sandboxes.any(|labels| labels.contains_key(POD_UID_LABEL))
-            || containers.any(|labels| labels.contains_key(POD_UID_LABEL))
-    }
-
     fn end_orphan(&mut self, uid: &str, name: &RuntimePodName) {
-        let RuntimePodName { namespace, name } = name;
+        let RuntimePodName { namespace, name, .. } = name;
         info!(pod = name, namespace, pod_uid = uid, "Ending a pod that nobody wants");
         let mut pod = Pod::default();
         pod.metadata.uid = Box::from(uid);

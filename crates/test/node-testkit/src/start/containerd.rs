@@ -183,7 +183,7 @@ fn configure(folder: &Path, options: &ContainerdOptions) -> Result<String> {
 }
 
 /// Pods on a bridge of the bed. No masquerading: a bed leads nowhere, and needs no iptables so.
-const BRIDGE: &str = r#"{
+pub const BRIDGE: &str = r#"{
   "cniVersion": "1.0.0",
   "name": "bed",
   "plugins": [

@@ -2,6 +2,7 @@
 
 use pod_model::Quantity;
 use pod_model::pod::ResourceRequirements;
+use pod_model::pod::container::{ContainerRestartRule, RestartRuleAction};
 use pod_model::pod::security::{PodSecurityContext, SecurityContext, Sysctl};
 use pod_model::pod::spec::{OsName, PodOs};
 
@@ -17,6 +18,7 @@ fn able() -> NodeAbilities {
         app_armor: true,
         strict_groups: true,
         pod_level_resources: true,
+        declared: DeclaredFeatures::default(),
     }
 }
 
@@ -64,6 +66,13 @@ fn pod(words: &str) -> Pod {
                 pod.spec.resources = Some(Box::new(resources));
             }
             "empty-whole" => pod.spec.resources = Some(Box::default()),
+            "restart-all" => {
+                let rule = ContainerRestartRule {
+                    action: RestartRuleAction::RestartAllContainers,
+                    ..ContainerRestartRule::default()
+                };
+                pod.spec.containers[0].restart_policy_rules.push(rule);
+            }
             "elsewhere" => pod.spec.node_selector.insert("a", "b".into()),
             other => panic!("no word {other}"),
         }
@@ -76,6 +85,7 @@ fn pod(words: &str) -> Pod {
 fn reason(words: &str, abilities: &NodeAbilities) -> String {
     match judge_all(&pod(words), &room(), abilities, &[]) {
         Verdict::Admitted => "admitted".to_owned(),
+        Verdict::AdmittedInPlaceOf(others) => format!("in place of {others:?}"),
         Verdict::Rejected { reason, message } => format!("{reason}: {message}"),
     }
 }
@@ -134,15 +144,35 @@ fn what_a_node_that_can_nothing_says() {
 }
 
 #[test]
+fn nobody_ends_for_a_pod_that_is_refused_anyway() {
+    let full = NodeRoom { pods: 1, ..room() };
+    let mut other = pod("");
+    other.metadata.uid = "u".into();
+    let judged = |words: &str| {
+        let mut asking = pod(words);
+        asking.spec.priority = Some(2_000_000_000);
+        judge_all(&asking, &full, &NodeAbilities::default(), &[&other])
+    };
+    assert_eq!(judged(""), Verdict::AdmittedInPlaceOf(vec!["u".to_owned()]));
+    let refused = judged("armor");
+    assert!(matches!(&refused, Verdict::Rejected { reason, .. } if reason == "AppArmor"));
+}
+
+#[test]
 fn the_first_that_fails_is_told() {
-    let unable = NodeAbilities::default();
+    let declared = DeclaredFeatures::new(
+        &crate::admission::FeatureGates { declared: true, ..Default::default() },
+        false,
+    );
+    let unable = NodeAbilities { declared, ..NodeAbilities::default() };
     for (words, expected) in [
         ("sysctl windows strict elsewhere armor whole", "SysctlForbidden"),
         ("windows strict elsewhere armor whole", "PodOSNotSupported"),
         ("strict elsewhere armor whole", "SupplementalGroupsPolicyNotSupported"),
         ("elsewhere armor whole", "NodeAffinity"),
         ("armor whole", "AppArmor"),
-        ("whole", "PodLevelResourcesNotSupported"),
+        ("whole restart-all", "PodLevelResourcesNotSupported"),
+        ("restart-all", "PodFeatureUnsupported"),
     ] {
         let found = reason(words, &unable);
         assert_eq!(found.split(':').next(), Some(expected), "{words}");

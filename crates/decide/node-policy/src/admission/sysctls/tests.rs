@@ -124,3 +124,19 @@ fn pods_that_set_nothing_are_not_asked() {
     let allowed = AllowedSysctls::new(None, &[]).unwrap();
     assert_eq!(allowed.refusal(&Pod::default()), None);
 }
+
+#[test]
+fn kernels_are_read() {
+    for (release, version) in [
+        ("6.8.0-45-generic", Some((6, 8))),
+        ("5.15-rc1", Some((5, 15))),
+        ("4.4", Some((4, 4))),
+        ("4.4\n", Some((4, 4))),
+        ("6", None),
+        ("six.1", None),
+        ("6.x", None),
+        ("", None),
+    ] {
+        assert_eq!(kernel_version(release), version, "{release}");
+    }
+}

@@ -7,6 +7,7 @@ fn hashes_are_those_of_the_reference() {
     for (name, image, hash) in [
         ("test_container", "foo/image:v1", "8e45cbd0"),
         ("web", "nginx", "9690f4d"),
+        ("app", "a<b>&c", "89bb441"),
         ("a", "x<y>&\u{2028}", "c1baf07c"),
         ("x\"y", "\u{e9}", "16207704"),
     ] {
