@@ -63,8 +63,16 @@ pub(super) fn main(
     }
 }
 
+/// No heartbeat is noticed later than this after it came.
+const LONGEST_STRIDE: Duration = Duration::from_millis(250);
+
 /// A client with so many requests per second and at once; none for no limit.
-pub(super) fn client(access: ClusterAccess, rate: Option<(f32, u32)>) -> Result<ApiClient> {
+/// Heartbeats are read together in a small part of the time that a node may be silent.
+pub(super) fn client(
+    access: ClusterAccess,
+    rate: Option<(f32, u32)>,
+    monitor_grace: Duration,
+) -> Result<ApiClient> {
     let rate = match rate {
         None => None,
         Some((per_second, at_once)) if per_second > 0.0 => {
@@ -77,6 +85,7 @@ pub(super) fn client(access: ClusterAccess, rate: Option<(f32, u32)>) -> Result<
         field_manager: "keelson-node-controller".to_owned(),
         rate,
         deadline: Duration::from_secs(10),
+        heartbeat_stride: (monitor_grace / 40).min(LONGEST_STRIDE),
         ..ClientOptions::default()
     };
     ApiClient::new(access, options).map_err(|error| anyhow!("{error}"))

@@ -56,7 +56,8 @@ async fn serve(
     let connection = &config.connection;
     let access =
         access::main(&connection.kubeconfig, &connection.master, environment, working_directory)?;
-    let api: Arc<dyn ClusterApi> = Arc::new(access::client(access, connection.rate)?);
+    let api: Arc<dyn ClusterApi> =
+        Arc::new(access::client(access, connection.rate, config.lifecycle.monitor_grace)?);
     let controller = NodeController::new(
         controller_config(config)?,
         api,
@@ -189,7 +190,7 @@ async fn secure_port(
                 None => return Ok(None),
             },
         };
-        let client: ApiClient = access::client(access, Some(REVIEW_RATE))?;
+        let client: ApiClient = access::client(access, Some(REVIEW_RATE), Duration::ZERO)?;
         Ok(Some(Arc::new(client)))
     };
     let authentication =

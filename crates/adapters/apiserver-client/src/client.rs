@@ -51,6 +51,8 @@ pub struct ClientOptions {
     /// How long a watch may say nothing, not even a bookmark, which come every minute.
     pub watch_silence: Duration,
     pub pings: Pings,
+    /// Renewals of leases that come within this time are read together.
+    pub heartbeat_stride: Duration,
     pub spread: Spread,
 }
 
@@ -72,6 +74,7 @@ impl Default for ClientOptions {
                 every: Duration::from_secs(30),
                 answered_within: Duration::from_secs(15),
             },
+            heartbeat_stride: Duration::ZERO,
             spread: Spread::random(),
         }
     }
@@ -112,6 +115,8 @@ impl fmt::Debug for Spread {
 pub struct ApiClient {
     shared: Arc<Shared>,
     deadline: Duration,
+    /// Speaks over the connections that are read in strides.
+    in_strides: bool,
 }
 
 #[derive(Debug)]
@@ -121,6 +126,8 @@ struct Shared {
     options: ClientOptions,
     credentials: Credentials,
     connections: Connections,
+    /// Apart, so that nothing else has to wait for their strides.
+    heartbeats: Connections,
     bucket: Option<Mutex<TokenBucket>>,
     began: Instant,
 }
@@ -146,16 +153,18 @@ impl ApiClient {
     /// When the user agent or whom to act as cannot be written into a header.
     pub fn new(access: ClusterAccess, options: ClientOptions) -> Result<Self, String> {
         let headers = fixed_headers(&access, &options)?;
+        let connections = |stride| {
+            let (server, name) = (access.server.clone(), access.tls_server_name.clone());
+            Connections::new(server, name, options.pings, stride)
+        };
         Ok(Self {
+            in_strides: false,
             deadline: options.deadline,
             shared: Arc::new(Shared {
                 headers,
                 credentials: Credentials::new(access.clone()),
-                connections: Connections::new(
-                    access.server.clone(),
-                    access.tls_server_name.clone(),
-                    options.pings,
-                ),
+                connections: connections(Duration::ZERO),
+                heartbeats: connections(options.heartbeat_stride),
                 bucket: options.rate.map(|rate| Mutex::new(TokenBucket::new(rate))),
                 began: Instant::now(),
                 access,
@@ -167,7 +176,16 @@ impl ApiClient {
     /// The same client with another deadline for single objects, such as a lease's.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
-        Self { shared: self.shared.clone(), deadline }
+        Self { deadline, ..self.clone() }
+    }
+
+    /// The same client over connections that are read in strides.
+    pub(crate) fn in_strides(&self) -> Self {
+        Self { in_strides: !self.options().heartbeat_stride.is_zero(), ..self.clone() }
+    }
+
+    fn connections(&self) -> &Connections {
+        if self.in_strides { &self.shared.heartbeats } else { &self.shared.connections }
     }
 
     /// The namespace that the kubeconfig's context names.
@@ -194,7 +212,7 @@ impl ApiClient {
     }
 
     pub(crate) fn retire(&self, place: &Place) {
-        self.shared.connections.retire(place);
+        self.connections().retire(place);
     }
 
     /// Asks about one object.
@@ -302,7 +320,7 @@ impl ApiClient {
                 request: request.named.clone(),
                 cause,
             })?;
-        let place = timeout_at(until, self.shared.connections.place(&snapshot))
+        let place = timeout_at(until, self.connections().place(&snapshot))
             .await
             .unwrap_or_else(|_| Err(LATE.to_owned()))
             .map_err(|cause| ClusterApiError::Unreachable {

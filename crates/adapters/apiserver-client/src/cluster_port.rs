@@ -67,7 +67,7 @@ impl ClusterApi for ApiClient {
     }
 
     fn watch_leases(&self, selection: Selection) -> Box<dyn ObjectFeed<Lease>> {
-        Box::new(Watch::start(self, selection))
+        Box::new(Watch::start_in_strides(self, selection))
     }
 
     fn read<'a>(&'a self, object: &'a ObjectPath) -> ApiFuture<'a, StoredObject> {

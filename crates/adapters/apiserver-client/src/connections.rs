@@ -22,6 +22,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::access::ServerAddress;
 use crate::credentials::Snapshot;
+use crate::paced_socket::PacedSocket;
 
 /// An API server allows a hundred streams; beyond this we open another connection.
 const STREAMS: usize = 64;
@@ -48,6 +49,8 @@ pub(crate) struct Connections {
     server: ServerAddress,
     server_name: Option<String>,
     pings: Pings,
+    /// What comes within this time is read together; nothing for as it comes.
+    stride: Duration,
     open: Mutex<Open>,
     /// Held while connecting, so that many requests at once share what comes of it.
     connecting: tokio::sync::Mutex<()>,
@@ -100,11 +103,17 @@ pub(crate) struct SendFailure {
 }
 
 impl Connections {
-    pub(crate) fn new(server: ServerAddress, server_name: Option<String>, pings: Pings) -> Self {
+    pub(crate) fn new(
+        server: ServerAddress,
+        server_name: Option<String>,
+        pings: Pings,
+        stride: Duration,
+    ) -> Self {
         Self {
             server,
             server_name,
             pings,
+            stride,
             open: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
         }
@@ -150,6 +159,7 @@ impl Connections {
             .await
             .map_err(|error| format!("{at}: {error}"))?;
         stream.set_nodelay(true).map_err(|error| format!("{at}: {error}"))?;
+        let stream = PacedSocket::new(stream, self.stride);
         let Some(tls) = &snapshot.tls else {
             return self.speak(stream, false, snapshot.generation).await;
         };

@@ -21,6 +21,7 @@ mod exec_plugin;
 mod failure;
 pub mod kubeconfig;
 mod lines;
+mod paced_socket;
 mod request;
 mod secret;
 mod tls;

@@ -38,6 +38,8 @@ pub struct Watch<T> {
     events: mpsc::Receiver<FeedEvent<T>>,
     task: JoinSet<()>,
     client: ApiClient,
+    /// Over which changes come.
+    stream: ApiClient,
     selection: Selection,
 }
 
@@ -45,9 +47,20 @@ impl<T: ApiObject> Watch<T> {
     /// Begins to list. To be called within tokio.
     #[must_use]
     pub fn start(client: &ApiClient, selection: Selection) -> Self {
+        Self::start_over(client, client.clone(), selection)
+    }
+
+    /// The same for what comes all the time and nobody waits for: changes are read in strides.
+    #[must_use]
+    pub fn start_in_strides(client: &ApiClient, selection: Selection) -> Self {
+        Self::start_over(client, client.in_strides(), selection)
+    }
+
+    fn start_over(client: &ApiClient, stream: ApiClient, selection: Selection) -> Self {
         // Replaced at once; a closed channel is a watch that has yet to begin.
         let (_, events) = mpsc::channel(1);
-        let mut watch = Self { events, task: JoinSet::new(), client: client.clone(), selection };
+        let client = client.clone();
+        let mut watch = Self { events, task: JoinSet::new(), client, stream, selection };
         watch.begin();
         watch
     }
@@ -57,6 +70,7 @@ impl<T: ApiObject> Watch<T> {
         let follower = Follower {
             progress: Progress::new(self.client.options().page_size),
             client: self.client.clone(),
+            stream: self.stream.clone(),
             selection: self.selection.clone(),
             back_off: BackOff::new(),
             out,
@@ -112,6 +126,7 @@ impl From<ClusterApiError> for Stop {
 
 struct Follower<T> {
     client: ApiClient,
+    stream: ApiClient,
     selection: Selection,
     progress: Progress,
     back_off: BackOff,
@@ -193,7 +208,7 @@ impl<T: ApiObject> Follower<T> {
         let seconds = lasts.as_secs().max(1);
         let request = ApiRequest::watch(T::RESOURCE, &self.selection, version, seconds);
         let began = Instant::now();
-        let answer = self.client.open(&request, began + options.deadline).await?;
+        let answer = self.stream.open(&request, began + options.deadline).await?;
         if std::mem::take(&mut self.interrupted) {
             self.tell(FeedEvent::Resumed).await?;
         }
@@ -213,7 +228,7 @@ impl<T: ApiObject> Follower<T> {
         mut answer: Answer,
         until: Instant,
     ) -> Result<(), Stop> {
-        let client = self.client.clone();
+        let client = self.stream.clone();
         let mut generations = client.generations();
         let mut lines = Lines::new(client.options().line_limit);
         let mut look = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);

@@ -1,0 +1,62 @@
+//! Over real sockets: nothing is lost, and little is read often.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::*;
+
+async fn pair(stride: Duration) -> (PacedSocket, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+    let address = listener.local_addr().expect("its address");
+    let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
+    let mut socket = PacedSocket::new(ours.expect("a connection"), stride);
+    socket.rests_from = Instant::now();
+    (socket, theirs.expect("its other end").0)
+}
+
+#[tokio::test]
+async fn what_comes_little_by_little_is_read_together() {
+    let (mut socket, mut theirs) = pair(Duration::from_secs(1)).await;
+    let sender = tokio::spawn(async move {
+        for _ in 0..40 {
+            theirs.write_all(b"beat").await.expect("a write");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    let (mut reads, mut all) = (0, 0);
+    let mut buffer = [0; 4096];
+    loop {
+        let count = socket.read(&mut buffer).await.expect("a read");
+        if count == 0 {
+            break;
+        }
+        reads += 1;
+        all += count;
+    }
+    sender.await.expect("all is sent");
+    assert_eq!(all, 160);
+    assert!(reads < 20, "{reads} reads for 40 beats");
+}
+
+#[tokio::test]
+async fn a_resting_socket_is_written_to_and_nothing_is_lost_either_way() {
+    let (socket, mut theirs) = pair(Duration::from_millis(5)).await;
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+    let (mut from, mut to) = tokio::io::split(socket);
+    let whole = sent.clone();
+    let writer = tokio::spawn(async move {
+        to.write_all(&whole).await.expect("a write");
+        to.shutdown().await.expect("an end");
+    });
+    // Comes back as it went.
+    let echo = tokio::spawn(async move {
+        let (mut read, mut write) = theirs.split();
+        tokio::io::copy(&mut read, &mut write).await.expect("a copy");
+        write.shutdown().await.expect("an end");
+    });
+    let mut back = Vec::new();
+    from.read_to_end(&mut back).await.expect("all of it");
+    writer.await.expect("written");
+    echo.await.expect("echoed");
+    assert!(back == sent, "{} of {} bytes", back.len(), sent.len());
+}
