@@ -14,6 +14,7 @@ const LONGEST_FILE: usize = 600;
 /// Crates that may contain `unsafe`, and why.
 const UNSAFE_CRATES: &[(&str, &str)] = &[
     ("crates/wire/seccomp-filter", "loads filters with raw system calls"),
+    ("crates/adapters/host-process", "gives back memory by its address"),
     ("crates/runtime/container-create", "clones, enters namespaces, changes mounts, executes"),
     ("crates/runtime/pod-supervisor", "forks, takes signals as descriptors, asks pidfds"),
     ("crates/test/node-testkit", "enters namespaces between fork and exec"),

@@ -6,5 +6,6 @@
 pub mod end_signals;
 pub mod limits;
 pub mod lock_file;
+pub mod program_pages;
 pub mod root_lock;
 pub mod service_notification;

@@ -274,7 +274,8 @@ impl NodeLifecycle {
     }
 
     /// When `tick` is due next, if nothing else happens.
-    pub fn next_wake(&self) -> Option<Moment> {
+    pub fn next_wake(&mut self) -> Option<Moment> {
+        self.renew_first_deadline();
         let silence = self.deadlines.peek().and_then(|Reverse((end, _))| {
             self.attention.reaches(end.after(Duration::from_nanos(1)))
         });
@@ -290,6 +291,24 @@ impl NodeLifecycle {
         record.silent = false;
         record.deadline = record.signs.patience_ends(&self.settings.grace);
         self.deadlines.push(Reverse((record.deadline, node)));
+    }
+
+    /// Sees to it that the first deadline in the heap is still one: heartbeats do not touch the
+    /// heap, and nobody should be woken for a node that was heard since.
+    fn renew_first_deadline(&mut self) {
+        while let Some(Reverse((end, node))) = self.deadlines.peek().copied() {
+            let record = self.roster.get(node);
+            match record.filter(|record| !record.silent && record.deadline == end) {
+                Some(record) if record.signs.patience_ends(&self.settings.grace) <= end => return,
+                Some(_) => {
+                    self.deadlines.pop();
+                    self.watch(node);
+                }
+                None => {
+                    self.deadlines.pop();
+                }
+            }
+        }
     }
 
     /// Takes from the heap whose patience is over; who was heard meanwhile goes back in.

@@ -275,7 +275,7 @@ impl Engine {
     }
 
     /// When the decisions want to be asked.
-    fn due(&self) -> Option<Moment> {
+    fn due(&mut self) -> Option<Moment> {
         let settled = self.lifecycle.attention().settled_at();
         let evictions = self.evictions.next_wake().map(|when| when.max(settled));
         let evictions = evictions.filter(|_| self.shared.checked.config.enabled.taint_eviction);
@@ -283,7 +283,7 @@ impl Engine {
     }
 
     /// When there is something to do, if nothing comes.
-    fn next_wake(&self) -> Moment {
+    fn next_wake(&mut self) -> Moment {
         let now = self.now();
         let gap = self.shared.checked.settings.largest_gap;
         let mut wakes = vec![self.last_tick.after(gap / 2).max(now.after(BATCH))];

@@ -12,6 +12,8 @@ use node_health::Moment;
 
 /// After an interruption what was missed comes first; for so long a change proves nothing.
 const CATCHING_UP: Duration = Duration::from_secs(1);
+/// A watch that spoke lately will prove more by itself within this time.
+const SOON: Duration = Duration::from_millis(300);
 /// Questions are at least so far apart.
 const BETWEEN: Duration = Duration::from_millis(250);
 /// And at most so far, when they fail.
@@ -112,7 +114,9 @@ impl Sight {
         let pause = BETWEEN.saturating_mul(1 << self.failures.min(8)).min(LONGEST);
         let earliest = self.asked.map(|asked| asked.after(pause));
         let regular = self.proven.map(|proven| proven.after(self.ask_after));
-        let wish = if wanted { earliest } else { regular };
+        let speaks = !self.listing && !self.interrupted;
+        let soon = self.heard.filter(|_| speaks).map(|heard| heard.after(SOON));
+        let wish = if wanted { soon } else { regular };
         Some(wish.max(earliest).unwrap_or(Moment::from_nanos(i64::MIN)))
     }
 

@@ -29,8 +29,8 @@ const SETTLED_WITHIN: Duration = Duration::from_mins(5);
 const STEADY: Duration = Duration::from_secs(90);
 /// Every so many nodes one falls silent in the burst.
 const BURST_SHARE: usize = 20;
-/// By default a node may be silent for 50 s.
-const NOTICE_WITHIN: Duration = Duration::from_secs(90);
+/// By default a node may be silent for 50 s; then the writes about hundreds of nodes take their turns.
+const NOTICE_WITHIN: Duration = Duration::from_mins(6);
 
 /// What was measured.
 #[derive(Debug, Clone, Copy, Default)]
