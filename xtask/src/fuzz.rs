@@ -9,7 +9,18 @@ use crate::workspace;
 /// Named, so that the flags below reach the targets only and not the build scripts.
 const HOST: &str = "x86_64-unknown-linux-gnu";
 
-const TARGETS: &[&str] = &["quantity", "duration", "config", "flags", "container-log"];
+const TARGETS: &[&str] = &[
+    "quantity",
+    "duration",
+    "config",
+    "flags",
+    "container-log",
+    "layer",
+    "image-document",
+    "cni",
+    "spdy",
+    "websocket",
+];
 
 /// What makes the compiler count edges for libFuzzer; the sanitizers would need a nightly one.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

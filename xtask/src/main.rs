@@ -11,9 +11,11 @@ mod goldens;
 mod house_rules;
 mod layers;
 mod licences;
+mod mutants;
 mod node_controller;
 mod purity;
 mod release;
+mod runtime_clients;
 mod tally;
 mod test_run;
 mod verbs;
@@ -63,6 +65,11 @@ enum Verb {
         #[arg(long, default_value_t = 1_000_000)]
         runs: u64,
     },
+    /// Mutants of the pure crates: every rule that is taken out must fail a test
+    Mutants {
+        /// Only this crate
+        package: Option<String>,
+    },
     /// Comparisons with the reference kubelet
     Conformance {
         #[arg(value_enum, default_value = "config")]
@@ -72,9 +79,10 @@ enum Verb {
     Release,
     /// Build real parts into the cache; without names, list them
     Parts { names: Vec<String> },
-    /// Boot the cgroup v2 machine and run `run` of a payload folder in it
+    /// Boot the cgroup v2 machine and run `run` of a payload folder in it; without a folder, all of
+    /// the tests there, also those that a landing has no time for
     Machine {
-        payload: std::path::PathBuf,
+        payload: Option<std::path::PathBuf>,
         /// Swap in MiB
         #[arg(long, default_value_t = 0)]
         swap: u32,
@@ -99,9 +107,10 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Bench { subject } => verbs::bench(subject),
         Verb::Soak { kills } => verbs::soak(kills),
         Verb::Fuzz { target, runs } => fuzz::command(target.as_deref(), runs),
+        Verb::Mutants { package } => mutants::command(package.as_deref()),
         Verb::Conformance { subject } => verbs::conformance(subject),
         Verb::Release => release::command(),
         Verb::Parts { names } => verbs::parts(&names),
-        Verb::Machine { payload, swap } => verbs::machine(&payload, swap),
+        Verb::Machine { payload, swap } => verbs::machine(payload.as_deref(), swap),
     }
 }

@@ -35,6 +35,10 @@ pub(crate) enum Subject {
     Pods,
     /// The same CRI cases on containerd and on the embedded runtime
     Cri,
+    /// Upstream's node specs on containers, over containerd and over `keelson cri`
+    NodeOverCri,
+    /// gRPC's C core, from Python, as a client of `keelson cri`
+    ForeignGrpc,
     /// The node controller beside kube-controller-manager on one script of events
     NodeController,
 }
@@ -45,6 +49,8 @@ pub(crate) enum BenchSubject {
     Agent,
     /// Static pods: 30 and 110 of them, one by one, crashes, removal
     Pods,
+    /// `keelson cri` beside containerd and runc, by the same CRI calls
+    Cri,
     /// The node controller beside kube-controller-manager, with hollow nodes
     NodeController,
 }
@@ -60,7 +66,14 @@ pub(crate) fn parts(names: &[String]) -> Result<()> {
     parts::command(&names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-pub(crate) fn machine(payload: &Path, swap_mib: u32) -> Result<()> {
+pub(crate) fn machine(payload: Option<&Path>, swap_mib: u32) -> Result<()> {
+    let Some(payload) = payload else {
+        parts::command(&["containerd", "runc"])?;
+        let mut command =
+            workspace::cargo(&["test", "--package", "real-tests", "--test", "machine"]);
+        command.args(["--", "--nocapture"]).env("KEELSON_MACHINE_WHOLE", "1");
+        return workspace::run(&mut command);
+    };
     machine::command(payload, swap_mib)
 }
 
@@ -68,6 +81,8 @@ pub(crate) fn conformance(subject: Subject) -> Result<()> {
     parts::command(LANDING_PARTS)?;
     match subject {
         Subject::NodeController => crate::node_controller::conformance(),
+        Subject::NodeOverCri => crate::runtime_clients::node_specs(),
+        Subject::ForeignGrpc => crate::runtime_clients::foreign_grpc(),
         Subject::Config => real_program("config-cases", &[]),
         Subject::Pods => in_bed("pod-differential", &["20000".into(), "97".into()]),
         Subject::Cri => {
@@ -93,6 +108,7 @@ pub(crate) fn bench(subject: BenchSubject) -> Result<()> {
     let program = match subject {
         BenchSubject::Agent => "bench",
         BenchSubject::Pods => "pod-bench",
+        BenchSubject::Cri => return crate::runtime_clients::bench(),
         BenchSubject::NodeController => return crate::node_controller::bench(),
     };
     in_bed(program, &[crate::release::binary()?.into_os_string()])
@@ -111,14 +127,21 @@ fn in_bed(name: &str, arguments: &[OsString]) -> Result<()> {
 pub(crate) fn soak(kills: u32) -> Result<()> {
     parts_for_landing()?;
     workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
-    for tests in ["parts", "standalone"] {
+    for tests in ["parts", "standalone", "runtime_clients"] {
         let mut command = workspace::cargo(&["test", "--package", "real-tests", "--test", tests]);
         command
             .args(["kill", "--", "--test-threads=1", "--nocapture"])
             .env("KEELSON_KILLS", kills.to_string());
         workspace::run(&mut command)?;
     }
-    Ok(())
+    // The runtime's kills are cheap beside the others': ten times as many, under thirty pods.
+    let mut command =
+        workspace::cargo(&["test", "--package", "real-tests", "--test", "runtime_kills"]);
+    command
+        .args(["kill", "--", "--test-threads=1", "--nocapture"])
+        .env("KEELSON_KILLS", (kills * 10).to_string())
+        .env("KEELSON_PODS", "30");
+    workspace::run(&mut command)
 }
 
 /// A program of tests/real that is run by verb only.

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use cri_client::Endpoint;
 
+use crate::environment::Environment;
 use crate::terminal;
 
 pub(crate) const DEFAULT_SOCKET: &str = "unix:///run/keelson/cri.sock";
@@ -62,7 +63,10 @@ enum ImageAct {
 }
 
 impl CriCommand {
-    pub(crate) fn run(self) -> ExitCode {
+    pub(crate) fn run(self, environment: &Environment) -> ExitCode {
+        if let Some(point) = &environment.crash_at {
+            container_runtime::crash_points::arm(point);
+        }
         report(serve::run(self))
     }
 }

@@ -94,6 +94,8 @@ enum Question {
     Stats { container: Option<String> },
     /// Show what pod sandboxes use
     Statsp { sandbox: Option<String> },
+    /// Show the metrics of pod sandboxes and their containers, one line each
+    Metricsp,
     /// Show container events as they come, one line each
     Events,
     #[command(flatten)]
@@ -137,6 +139,7 @@ impl CriClientCommand {
             Question::Statsp { sandbox } => {
                 listing::sandbox_stats(&client, self.output, sandbox).await
             }
+            Question::Metricsp => listing::sandbox_metrics(&client, self.output).await,
             Question::Events => listing::events(&client, self.output).await,
         }?;
         Ok(ExitCode::SUCCESS)

@@ -6,11 +6,13 @@
 //! code is 1. What can be served with less is served, with a warning.
 
 mod compose;
+mod credential_providers;
 mod host_texts;
 mod log_settings;
 mod machine;
 pub(crate) mod pod_parts;
 mod pod_settings;
+mod rest;
 
 use crate::environment::Environment;
 use crate::{config_files, logging, terminal, version};

@@ -13,6 +13,9 @@ mod kubelet;
 mod logging;
 mod node_controller;
 mod node_pods;
+mod pod_copy;
+mod pod_streams;
+mod progress_line;
 mod run_pods;
 mod supervisor_program;
 mod table;
@@ -36,7 +39,10 @@ Examples:
   keelson cri                                         serve the embedded runtime to any kubelet
   keelson cri-client ps                               containers of the runtime that is there
   keelson run pod.yaml                                run pods here, nothing else installed
+  keelson run --detach pod.yaml                       the same in the background
+  keelson run --image busybox -it -- sh               a pod from an image alone
   keelson ps; keelson explain web; keelson logs -f web
+  keelson exec -it web -- sh; keelson stop web
 
 A link named `kubelet` to this binary takes a kubelet's command line.";
 
@@ -72,12 +78,27 @@ enum Verb {
     Doctor(doctor::DoctorCommand),
     /// Run pods on this machine with the embedded runtime
     Run(run_pods::RunCommand),
+    /// The background agent of `run --detach`; not for people
+    #[command(hide = true)]
+    RunAgent(run_pods::RunAgentCommand),
     /// List the pods on this machine
     Ps(node_pods::PsCommand),
     /// Print what a container wrote
     Logs(node_pods::LogsCommand),
     /// Say why a pod is not where it should be, and what to do next
     Explain(node_pods::ExplainCommand),
+    /// Run a command in a container
+    Exec(pod_streams::ExecCommand),
+    /// Join a container: see what it writes, and write to it
+    Attach(pod_streams::AttachCommand),
+    /// Make ports of a pod answer on this machine
+    PortForward(pod_streams::PortForwardCommand),
+    /// Copy files into and out of a container
+    Cp(pod_copy::CpCommand),
+    /// Show what containers use of processors and memory
+    Top(node_pods::TopCommand),
+    /// List the images of the runtime, or remove some
+    Images(node_pods::ImagesCommand),
     /// Show where the time of a pod's start went
     Timeline(node_pods::TimelineCommand),
     /// End a pod (of a manifest's pod it says which file to remove)
@@ -147,7 +168,7 @@ fn run_verb(
             node_controller::run(raw.arguments, environment, working_directory)
         }
         Verb::CheckConfig(raw) => check_config::run(raw.arguments, working_directory),
-        Verb::Cri(command) => command.run(),
+        Verb::Cri(command) => command.run(environment),
         Verb::Image(command) => command.run(),
         Verb::Doctor(command) => command.run(palette),
         Verb::Run(command) => command.run(palette),
@@ -155,6 +176,13 @@ fn run_verb(
         Verb::Ps(command) => run_async(command.run()),
         Verb::Logs(command) => run_async(command.run()),
         Verb::Explain(command) => run_async(command.run()),
+        Verb::RunAgent(command) => command.run(),
+        Verb::Exec(command) => run_async(command.run()),
+        Verb::Attach(command) => run_async(command.run()),
+        Verb::PortForward(command) => run_async(command.run()),
+        Verb::Cp(command) => run_async(command.run()),
+        Verb::Top(command) => run_async(command.run()),
+        Verb::Images(command) => run_async(command.run()),
         Verb::Timeline(command) => run_async(command.run()),
         Verb::Stop(command) => run_async(command.run()),
         Verb::Version => {

@@ -1,4 +1,5 @@
-//! The verbs that ask the agent on this machine about its pods: ps, logs, explain, timeline, stop.
+//! The verbs that ask the agent on this machine about its pods: ps, logs, explain, timeline,
+//! stop, top, images.
 //!
 //! Rule: one question over the local socket, one answer shown; every failure is one line that names
 //! the next step. Nothing is decided here: why a pod waits is the agent's word.
@@ -6,27 +7,32 @@
 mod ask;
 mod explain;
 mod find;
+mod images;
 mod list;
 mod logs;
 mod timeline;
+mod top;
 mod yaml;
 
 use anyhow::Result;
-use ask::Agent;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+pub(crate) use ask::{Agent, NoAgent};
+pub(crate) use find::pod as find_pod;
+pub(crate) use images::ImagesCommand;
 pub(crate) use logs::LogsCommand;
+pub(crate) use top::TopCommand;
 
 /// Where the agent listens for people at this machine.
 pub(crate) const SOCKET: &str = "/run/keelson/agent.sock";
 
 #[derive(Debug, Args)]
-struct Address {
+pub(crate) struct Address {
     /// The agent's local socket
     #[arg(long, global = true, value_name = "PATH", default_value = SOCKET)]
-    socket: PathBuf,
+    pub(crate) socket: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -75,12 +81,16 @@ pub(crate) struct TimelineCommand {
 
 /// End a pod (of a manifest's pod it says which file to remove)
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  keelson stop web")]
+#[command(after_help = "Examples:\n  keelson stop web\n  keelson stop --no-wait web")]
 pub(crate) struct StopCommand {
     #[command(flatten)]
     address: Address,
     /// NAME, NAMESPACE/NAME or the beginning of a UID
-    pod: String,
+    #[arg(required = true, value_name = "POD")]
+    pods: Vec<String>,
+    /// Return when the end has begun, not when the pod is gone
+    #[arg(long)]
+    no_wait: bool,
 }
 
 impl PsCommand {
@@ -129,10 +139,40 @@ impl StopCommand {
     pub(crate) async fn run(self) -> Result<ExitCode> {
         let agent = Agent::at(&self.address.socket);
         let pods = agent.pods().await?;
-        let pod = find::pod(&pods, &self.pod)?;
-        agent.stop(&pod.uid).await?;
-        crate::terminal::print(&format!("{}/{} is ending\n", pod.namespace, pod.name));
+        let meant: Result<Vec<_>> =
+            self.pods.iter().map(|wanted| find::pod(&pods, wanted)).collect();
+        let meant = meant?;
+        for pod in &meant {
+            agent.stop(&pod.uid).await?;
+        }
+        for pod in &meant {
+            if self.no_wait {
+                crate::terminal::print(&format!("{}/{} is ending\n", pod.namespace, pod.name));
+            } else {
+                until_gone(&agent, &pod.uid).await?;
+                crate::terminal::print(&format!("{}/{} has ended\n", pod.namespace, pod.name));
+            }
+        }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Answers that may break off one after another.
+const BROKEN_ANSWERS: u32 = 3;
+
+/// Returns when the agent has the pod no more, or is gone itself: it ends with its last pod.
+async fn until_gone(agent: &Agent, uid: &str) -> Result<()> {
+    let (mut version, mut broken) = (0, 0);
+    loop {
+        match agent.pods().await {
+            Ok(pods) if pods.pods.iter().all(|pod| pod.uid != uid) => return Ok(()),
+            Ok(_) => broken = 0,
+            Err(error) if error.is::<NoAgent>() => return Ok(()),
+            // An agent that ends lets go of whoever is asking; the next question finds nobody.
+            Err(error) if broken == BROKEN_ANSWERS => return Err(error),
+            Err(_) => broken += 1,
+        }
+        version = agent.changed(version).await.unwrap_or(0);
     }
 }
 

@@ -2,21 +2,40 @@
 //! or are no longer wanted.
 //!
 //! Rule: the agent and the runtime are the same as those of `keelson kubelet` and `keelson cri`;
-//! here they live in one process, and the manifests come from the command line. What the containers
-//! write goes to the terminal. Ctrl-C ends the pods within their grace; a second one leaves.
+//! here they live in one process, and the manifests come from the command line. In the foreground
+//! what the containers write goes to the terminal, Ctrl-C ends the pods within their grace, a second
+//! one leaves; in the background one agent for each root goes on until its last pod has ended.
 
 mod attend;
+mod background;
 mod compose;
+mod desk;
+mod detach;
+mod foreground;
+mod household;
+mod image_manifest;
+mod kept;
 mod manifest;
+mod show;
 mod source;
 mod split;
 
 use crate::config_files;
 use crate::terminal::{self, Colour, Palette};
+use anyhow::{Result, bail};
+use compose::Places;
+use household::WantedPod;
+use image_manifest::{FromImage, Published, Variable};
 use manifest::PodManifest;
+use show::Show;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+pub(crate) use background::RunAgentCommand;
+
+/// What an agent answers that takes nobody any more.
+const ENDING: &str = "the background agent is ending with its last pod; ask again";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,16 +43,50 @@ Examples:
   keelson run --import busybox.tar pod.yaml
   keelson run --import docker.io/library/hello:1=./rootfs hello.yaml
   cat pod.yaml | keelson run -
+  keelson run --detach pod.yaml        then ps, logs, exec, stop
+  keelson run --detach                 take up again what a killed agent left
+  keelson run --image docker.io/library/busybox:1 -it -- sh
+  keelson run --image web:1 -p 8080:80 -e MODE=test
 
-The exit code is 0 when all pods succeeded, else that of the first container that failed.";
+The exit code is 0 when all pods succeeded, else that of the first container that failed. The
+background agent of a --root restarts and probes its pods until the last has ended or is stopped,
+and then ends too.";
 
 /// Run pods on this machine with the embedded runtime
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunCommand {
     /// Pod manifests, YAML (one or more documents) or JSON; `-` for standard input
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present_any = ["image", "detach"], value_name = "FILE")]
     files: Vec<PathBuf>,
+
+    /// Leave the pods to a background agent and return
+    #[arg(short, long)]
+    detach: bool,
+
+    /// Run this image, without a manifest: once, in one container
+    #[arg(long, value_name = "NAME", conflicts_with = "files")]
+    image: Option<String>,
+
+    /// What to call the pod of --image
+    #[arg(long, value_name = "NAME", requires = "image")]
+    name: Option<String>,
+
+    /// Make a port of it answer on this machine: [HOST:]CONTAINER[/udp]
+    #[arg(short = 'p', long = "publish", value_name = "PORTS", requires = "image")]
+    ports: Vec<Published>,
+
+    /// Set a variable of its environment
+    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", requires = "image")]
+    environment: Vec<Variable>,
+
+    /// Pass standard input on to it
+    #[arg(short = 'i', long, requires = "image")]
+    stdin: bool,
+
+    /// Give it a terminal
+    #[arg(short, long, requires = "image")]
+    tty: bool,
 
     /// Images to bring in first: archives, OCI layouts, or NAME=FOLDER
     #[arg(long, value_name = "IMAGE")]
@@ -50,24 +103,76 @@ pub(crate) struct RunCommand {
     /// Say what the agent and the runtime do
     #[arg(short, long)]
     verbose: bool,
+
+    /// The arguments of --image's program
+    #[arg(last = true, value_name = "ARGUMENTS", requires = "image")]
+    arguments: Vec<String>,
 }
 
 impl RunCommand {
-    pub(crate) fn run(&self, palette: Palette) -> ExitCode {
-        let (pods, errors) = self.read_all();
+    pub(crate) fn run(self, palette: Palette) -> ExitCode {
+        let (pods, errors) = match &self.image {
+            Some(image) => self.from_image(image),
+            None => self.read_all(),
+        };
         for error in &errors {
             terminal::print_error(&format!("error: {error}"));
         }
         if !errors.is_empty() {
             return ExitCode::FAILURE;
         }
-        for pod in &pods {
-            terminal::print_error(describe(pod, palette).trim_end());
+        if self.image.is_none() {
+            for pod in &pods {
+                terminal::print_error(describe(pod, palette).trim_end());
+            }
         }
-        compose::run(self, &pods).unwrap_or_else(|error| {
+        self.go(&pods).unwrap_or_else(|error| {
             terminal::print_error(&format!("error: {error:#}"));
             ExitCode::FAILURE
         })
+    }
+
+    fn go(&self, pods: &[PodManifest]) -> Result<ExitCode> {
+        let places = Places::new(&self.root, &self.state)?;
+        if !self.detach {
+            let wanted = pods.iter().map(|pod| WantedPod::of(pod, pod.place.clone())).collect();
+            return foreground::run(&places, wanted, &self.import, (self.show(), self.verbose));
+        }
+        let tasks = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        if pods.is_empty() {
+            let kept = kept::KeptPods::below(&places.agent_root());
+            if tasks.block_on(kept.load())?.is_empty() {
+                bail!("no pods are left in {}; say a FILE or --image", places.root.display());
+            }
+        }
+        compose::import(&places.root, &self.import)?;
+        tasks.block_on(detach::run(&places, pods))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn show(&self) -> Show {
+        match (&self.image, self.stdin, self.tty) {
+            (None, ..) => Show::Prefixed,
+            (Some(_), stdin, true) => Show::Terminal { stdin },
+            (Some(_), true, false) => Show::PlainWithInput,
+            (Some(_), false, false) => Show::Plain,
+        }
+    }
+
+    fn from_image(&self, image: &str) -> (Vec<PodManifest>, Vec<String>) {
+        let from_image = FromImage {
+            image: image.to_owned(),
+            name: self.name.clone(),
+            ports: self.ports.clone(),
+            environment: self.environment.clone(),
+            stdin: self.stdin,
+            tty: self.tty,
+            arguments: self.arguments.clone(),
+        };
+        match manifest::pods("--image", from_image.manifest().as_bytes()) {
+            Ok(pods) => (pods, Vec::new()),
+            Err(errors) => (Vec::new(), errors),
+        }
     }
 
     fn read_all(&self) -> (Vec<PodManifest>, Vec<String>) {

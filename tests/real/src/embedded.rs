@@ -59,6 +59,10 @@ impl Programs {
 pub struct EmbeddedOptions {
     /// The text of a CNI configuration list; without one it makes networks itself.
     pub cni: Option<String>,
+    /// Folders of plugins beside the real ones.
+    pub more_plugins: Vec<PathBuf>,
+    /// Have plugins free what no pod of ours has.
+    pub collect_garbage: bool,
     pub mirrors: Vec<Mirror>,
     /// Little is told, as in production; otherwise much, for whoever reads a failure.
     pub quiet: bool,
@@ -85,6 +89,8 @@ impl Embedded {
         }
         let plugins = parts::program("cni-plugins", "bridge");
         let plugins = plugins.ok().and_then(|path| path.parent().map(Path::to_owned));
+        let plugins: Vec<PathBuf> =
+            plugins.into_iter().chain(options.more_plugins.iter().cloned()).collect();
         let registries: BTreeMap<&str, serde_json::Value> = options
             .mirrors
             .iter()
@@ -97,12 +103,15 @@ impl Embedded {
             "version": 1,
             "cni": {
                 "configurations": folder.join("net.d"),
-                "plugins": plugins.into_iter().collect::<Vec<_>>(),
+                "plugins": plugins,
                 "results": folder.join("cni"),
             },
             "registries": registries,
             "handlers": ["test-handler", "runc"],
         });
+        if options.collect_garbage {
+            text["cni"]["collectGarbage"] = true.into();
+        }
         if let Some(supervisor) = &programs.supervisor {
             text["supervisor"] = serde_json::json!(supervisor);
         }
@@ -125,7 +134,9 @@ impl Embedded {
 
     /// Kills the server where it stands and starts another on the same folders.
     pub fn kill_and_start(&mut self, bed: &Bed) -> Result<()> {
-        self.running.kill()?;
+        if self.running.is_alive()? {
+            self.running.kill()?;
+        }
         self.running = launch(bed, &self.programs, &self.folder, self.quiet)?;
         self.answers()
     }

@@ -2,6 +2,7 @@
 
 pub mod config_cases;
 pub mod container_setup;
+pub mod cri_bench;
 pub mod embedded;
 pub mod node_controller;
 pub mod node_specs;

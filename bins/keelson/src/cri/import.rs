@@ -9,9 +9,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use cri_client::{CallLimits, CriClient, Endpoint};
 use cri_wire::v1;
-use image_store::{ImportOptions, Limits, Platform, Reference, Silent, Store};
+use image_store::{ImportOptions, Limits, Platform, Reference, Store};
 
 use super::DEFAULT_SOCKET;
+use crate::progress_line::ProgressLine;
 use crate::terminal;
 
 #[derive(Debug, Args)]
@@ -47,9 +48,11 @@ impl ImportCommand {
         }
         let options = ImportOptions { name, pinned: self.pinned, preloaded: false };
         for file in &self.files {
+            let progress = ProgressLine::new(&file.display().to_string());
             let imported = store
-                .import(file, &options, &Silent)
+                .import(file, &options, &progress)
                 .with_context(|| format!("import {}", file.display()))?;
+            drop(progress);
             for image in imported {
                 let names: Vec<String> = image.names.iter().map(ToString::to_string).collect();
                 let shown = if names.is_empty() { "(no name)".to_owned() } else { names.join(" ") };

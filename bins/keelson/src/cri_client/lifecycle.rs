@@ -62,6 +62,18 @@ pub(super) enum Act {
         #[arg(required = true)]
         containers: Vec<String>,
     },
+    /// Change the resources of a container
+    Update {
+        container: String,
+        /// A LinuxContainerResources as JSON
+        file: PathBuf,
+    },
+    /// Tell the runtime of a pod sandbox's changed resources
+    Updatep {
+        sandbox: String,
+        /// A LinuxContainerResources as JSON
+        file: PathBuf,
+    },
     /// Remove containers
     Rm {
         #[arg(required = true)]
@@ -114,6 +126,28 @@ impl Act {
                     client.stop_container(request).await.map(drop)
                 };
                 each(containers, stop).await?;
+            }
+            Self::Update { container: container_id, file } => {
+                let linux = Some(files::read(&file)?);
+                let request = v1::UpdateContainerResourcesRequest {
+                    container_id,
+                    linux,
+                    ..Default::default()
+                };
+                let id = request.container_id.clone();
+                client.update_container_resources(request).await.map_err(explain)?;
+                report(&id)?;
+            }
+            Self::Updatep { sandbox: pod_sandbox_id, file } => {
+                let resources = Some(files::read(&file)?);
+                let request = v1::UpdatePodSandboxResourcesRequest {
+                    pod_sandbox_id,
+                    resources,
+                    overhead: None,
+                };
+                let id = request.pod_sandbox_id.clone();
+                client.update_pod_sandbox_resources(request).await.map_err(explain)?;
+                report(&id)?;
             }
             Self::Rm { containers } => {
                 let remove = async |container_id| {

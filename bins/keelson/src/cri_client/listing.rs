@@ -256,6 +256,33 @@ pub(super) async fn sandbox_stats(
     })
 }
 
+/// As scrapers read metrics: a name, its labels, the value.
+pub(super) async fn sandbox_metrics(client: &CriClient, format: Format) -> Result<()> {
+    let request = v1::ListPodSandboxMetricsRequest::default();
+    let answer = client.list_pod_sandbox_metrics(request).await.map_err(explain)?;
+    if format == Format::Json {
+        return output::print(&json::pretty(&json::to_value(&answer)?)?);
+    }
+    let request = v1::ListMetricDescriptorsRequest::default();
+    let known = client.list_metric_descriptors(request).await.map_err(explain)?.descriptors;
+    let mut text = String::new();
+    for pod in &answer.pod_metrics {
+        let of_containers = pod.container_metrics.iter().flat_map(|one| &one.metrics);
+        for metric in pod.metrics.iter().chain(of_containers) {
+            let keys = known.iter().find(|one| one.name == metric.name);
+            let keys = keys.map(|one| one.label_keys.as_slice()).unwrap_or_default();
+            let labels: Vec<String> = keys
+                .iter()
+                .zip(&metric.label_values)
+                .map(|(key, value)| format!("{key}={value:?}"))
+                .collect();
+            let value = metric.value.map(|value| value.value).unwrap_or_default();
+            text.push_str(&format!("{}{{{}}} {value}\n", metric.name, labels.join(",")));
+        }
+    }
+    output::print(&text)
+}
+
 fn cpu_time(cpu: Option<&v1::CpuUsage>) -> String {
     let used = cpu.and_then(|cpu| cpu.usage_core_nano_seconds);
     amount(used.map(|nanos| {

@@ -5,6 +5,7 @@
 //! directory free.
 
 use super::pod_parts::pod_parts;
+use super::rest::RestingEndpoint;
 use crate::doctor::facts;
 use crate::environment::Environment;
 use anyhow::{Context, Result, ensure};
@@ -17,6 +18,7 @@ use node_agent::{AgentParts, Ended};
 use node_api::HttpHealthEndpoint;
 use node_config::{KubeletConfiguration, NodeConfig};
 use node_policy::StartWishes;
+use ports::local_api::LocalEndpoint;
 use ports::{HealthEndpoint, ServiceSupervisor};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -119,8 +121,10 @@ async fn agent_parts(
     });
     let settings = config.settings();
     let runtime = Arc::new(runtime_client(settings)?);
+    let mut pods = pod_parts(config, &runtime).await?;
+    pods.local = pods.local.map(|local| Arc::new(RestingEndpoint(local)) as Arc<dyn LocalEndpoint>);
     Ok(AgentParts {
-        pods: Some(pod_parts(config, &runtime).await?),
+        pods: Some(pods),
         runtime,
         supervisor: supervisor.map(|socket| Arc::new(socket) as Arc<dyn ServiceSupervisor>),
         watchdog_time: None,

@@ -6,6 +6,8 @@
 use node_policy::admission::kernel_version;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct MachineSize {
@@ -13,6 +15,12 @@ pub(super) struct MachineSize {
     pub(super) memory_bytes: i64,
     pub(super) swap_bytes: i64,
     pub(super) huge_page_sizes: Vec<String>,
+    /// Bytes of a page and of all pages of that size.
+    pub(super) huge_pages: Vec<(i64, i64)>,
+    /// Of the filesystem that holds the root directory; None where it cannot be asked.
+    pub(super) storage_bytes: Option<i64>,
+    /// What `getsubids` says of the user `kubelet`; None where there is no such user or program.
+    pub(super) subordinate_users: Option<Result<String, String>>,
     pub(super) thermal_throttle_paths: Vec<String>,
     pub(super) is_selinux_on: bool,
     pub(super) is_app_armor_on: bool,
@@ -29,6 +37,9 @@ pub(super) fn read(root: &Path) -> MachineSize {
         memory_bytes: amount(&memory, "MemTotal:"),
         swap_bytes: amount(&memory, "SwapTotal:"),
         huge_page_sizes: huge_page_sizes(root),
+        huge_pages: huge_pages(root),
+        storage_bytes: None,
+        subordinate_users: None,
         thermal_throttle_paths: thermal_throttle_paths(root),
         is_selinux_on: root.join("sys/fs/selinux/enforce").exists(),
         is_app_armor_on: root.join("sys/kernel/security/apparmor").exists()
@@ -85,6 +96,57 @@ fn huge_page_sizes(root: &Path) -> Vec<String> {
     written.collect()
 }
 
+/// Each size that the kernel has, also where it holds no page of it.
+fn huge_pages(root: &Path) -> Vec<(i64, i64)> {
+    let folder = root.join("sys/kernel/mm/hugepages");
+    let of = |name: &String| {
+        let size = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<i64>().ok()?;
+        let count = std::fs::read_to_string(folder.join(name).join("nr_hugepages")).ok()?;
+        let size = size.checked_mul(1024)?;
+        Some((size, size.checked_mul(count.trim().parse().ok()?)?))
+    };
+    names(&folder).iter().filter_map(of).collect()
+}
+
+/// How large the filesystem of a folder is; of the nearest one above where it is not there yet.
+pub(super) fn storage_bytes(folder: &Path) -> Option<i64> {
+    let there = folder.ancestors().find(|folder| folder.exists())?;
+    let size = rustix::fs::statvfs(there).ok()?;
+    i64::try_from(size.f_blocks.checked_mul(size.f_frsize)?).ok()
+}
+
+/// What is set aside for pods of the user `kubelet`: the same users and groups, or an error. Asking
+/// may reach for a directory service, so it has a limit.
+pub(super) async fn subordinate_users(root: &Path) -> Option<Result<String, String>> {
+    const LONGEST: Duration = Duration::from_secs(20);
+    let users = std::fs::read_to_string(root.join("etc/passwd")).unwrap_or_default();
+    if !users.lines().any(|line| line.starts_with("kubelet:")) {
+        return None;
+    }
+    let ask = |arguments: &'static [&'static str]| async move {
+        let mut program = tokio::process::Command::new("getsubids");
+        let output = program.args(arguments).stdin(Stdio::null()).kill_on_drop(true).output();
+        match tokio::time::timeout(LONGEST, output).await {
+            Err(_) => Err(format!("getsubids kubelet: no answer within {LONGEST:?}")),
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Ok(Err(error)) => Err(format!("getsubids kubelet: {error}")),
+            Ok(Ok(output)) if !output.status.success() => {
+                Err(format!("getsubids kubelet: {}", output.status))
+            }
+            Ok(Ok(output)) => Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned())),
+        }
+    };
+    let (users, groups) = (ask(&["kubelet"]).await, ask(&["-g", "kubelet"]).await);
+    match (users, groups) {
+        (Ok(None), _) | (_, Ok(None)) => None,
+        (Ok(Some(users)), Ok(Some(groups))) if users == groups => Some(Ok(users)),
+        (Ok(_), Ok(_)) => {
+            Some(Err("mismatched subuids and subgids for user \"kubelet\"".to_owned()))
+        }
+        (Err(why), _) | (_, Err(why)) => Some(Err(why)),
+    }
+}
+
 fn thermal_throttle_paths(root: &Path) -> Vec<String> {
     let folder = Path::new("sys/devices/system/cpu");
     let found = names(&root.join(folder)).into_iter().filter_map(|name| {
@@ -131,7 +193,8 @@ mod tests {
         write("proc/meminfo", "MemTotal:       2048 kB\nSwapTotal:         0 kB\n");
         write("proc/cpuinfo", "processor\t: 0\nmodel\t: x\nprocessor\t: 1\n");
         for size in ["2048kB", "1048576kB"] {
-            write(&format!("sys/kernel/mm/hugepages/hugepages-{size}/nr_hugepages"), "0");
+            let count = if size == "2048kB" { "3\n" } else { "0\n" };
+            write(&format!("sys/kernel/mm/hugepages/hugepages-{size}/nr_hugepages"), count);
         }
         write("sys/devices/system/cpu/cpu0/thermal_throttle/x", "");
         write("sys/devices/system/cpu/cpufreq/x", "");
@@ -143,6 +206,9 @@ mod tests {
         assert_eq!((found.processors, found.memory_bytes, found.swap_bytes), (2, 2 << 20, 0));
         assert_eq!((found.kernel, found.is_app_armor_on), (Some((6, 8)), true));
         assert_eq!(found.huge_page_sizes, ["1GB", "2MB"]);
+        assert_eq!(found.huge_pages, [(1 << 30, 0), (2 << 20, 6 << 20)]);
+        let here = storage_bytes(&root.path().join("not/there/yet")).unwrap();
+        assert!(here > 0);
         assert_eq!(found.thermal_throttle_paths, ["/sys/devices/system/cpu/cpu0/thermal_throttle"]);
         let nothing = read(&root.path().join("none"));
         let least = MachineSize { processors: 1, page_bytes: 4096, ..MachineSize::default() };

@@ -2,6 +2,7 @@
 //!
 //! Rule: wiring only. What a source cannot be made of is told, and the others serve.
 
+use super::credential_providers;
 use super::host_texts::MachineTexts;
 use super::machine;
 use super::pod_settings::{Node, pod_settings};
@@ -9,7 +10,7 @@ use crate::doctor::facts;
 use anyhow::{Context, Result};
 use cri_client::CriClient;
 use host_cgroups::{CgroupSetup, Driver, HostCgroups, KernelLog, Since};
-use host_files::{HostFolders, HostRecords};
+use host_files::{HostFolders, HostPullRecords, HostRecords};
 use host_volumes::{HostVolumes, StepProgram};
 use local_socket::LocalSocket;
 use network_probe::NetworkTries;
@@ -53,8 +54,10 @@ pub(crate) async fn pod_parts(config: &NodeConfig, runtime: &Arc<CriClient>) -> 
         prober: Arc::new(NetworkTries::new()),
         texts: Arc::new(MachineTexts),
         logs: folders,
+        credential_programs: Arc::new(credential_providers::programs(config)),
+        pull_records: Arc::new(HostPullRecords::new(root)),
     };
-    let node = node(config);
+    let node = node(config).await;
     info!(node = node.name, addresses = ?node.ips, "Running pods as a standalone node");
     Ok(PodParts {
         ports,
@@ -62,7 +65,9 @@ pub(crate) async fn pod_parts(config: &NodeConfig, runtime: &Arc<CriClient>) -> 
         sources: sources(settings),
         memory_kills: memory_kills(),
         events: None,
-        local: Some(Arc::new(LocalSocket::new(PathBuf::from(LOCAL_SOCKET)))),
+        local: Some(Arc::new(
+            LocalSocket::new(PathBuf::from(LOCAL_SOCKET)).with_runtime(runtime.clone()),
+        )),
     })
 }
 
@@ -105,16 +110,21 @@ fn memory_kills() -> Option<Box<dyn MemoryKills>> {
     }
 }
 
-fn node(config: &NodeConfig) -> Node {
+async fn node(config: &NodeConfig) -> Node {
     let flags = config.flags();
+    let here = Path::new("/");
     let said: Vec<IpAddr> =
         flags.node_ip.split(',').filter_map(|ip| ip.trim().parse().ok()).collect();
     let said: Vec<IpAddr> = said.into_iter().filter(|ip| !ip.is_unspecified()).collect();
     Node {
         name: machine::node_name(&flags.hostname_override),
         ips: if said.is_empty() { machine::addresses() } else { said },
-        machine: machine::read(Path::new("/")),
-        cgroup_v2: facts::for_start(Path::new("/")).unified_cgroups == Some(true),
+        machine: machine::MachineSize {
+            storage_bytes: machine::storage_bytes(Path::new(&flags.root_dir)),
+            subordinate_users: machine::subordinate_users(here).await,
+            ..machine::read(here)
+        },
+        cgroup_v2: facts::for_start(here).unified_cgroups == Some(true),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Rule: words only; what the machine is comes in as a value.
 
+use super::credential_providers;
 use super::machine::MachineSize;
 use anyhow::{Context, Result};
 use container_setup::allocatable::{Reservations, enforced, told};
@@ -12,9 +13,13 @@ use container_setup::inputs::{
 use node_agent::{CgroupSettings, LogRotation, PodSettings, PullLimits, ReservedCgroup};
 use node_config::feature_gates::Gate;
 use node_config::{KubeletConfiguration, NodeConfig};
-use node_policy::admission::{AllowedSysctls, NodeAbilities, NodeRoom};
+use node_policy::admission::{
+    AllowedSysctls, DeclaredFeatures, FeatureGates, NodeAbilities, NodeRoom,
+};
 use node_policy::garbage::DeadLimits;
+use node_policy::image_access::Verification;
 use node_policy::log_rotation::LogLimits;
+use node_policy::user_ranges::{USUAL_LENGTH, UserPool, UserRanges};
 use pod_desired::Reading;
 use pod_lifecycle::Settings;
 use pod_manifest::PodGates;
@@ -70,9 +75,12 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettin
             per_second: u32::try_from(settings.registry_pull_qps).unwrap_or(0),
             burst: u32::try_from(settings.registry_burst).unwrap_or(0),
         },
+        credential_providers: credential_providers::providers(config),
+        image_verification: image_verification(config)?,
         dead: dead(config),
         root: config.flags().root_dir.clone(),
         abilities: abilities(config, node)?,
+        user_ranges: user_ranges(settings, &node.machine),
         logs: log_rotation(settings),
         setup,
     })
@@ -87,7 +95,49 @@ fn abilities(config: &NodeConfig, node: &Node) -> Result<NodeAbilities> {
         // Asked of the runtime.
         strict_groups: false,
         pod_level_resources: enabled(config, Gate::PodLevelResources),
+        declared: declared(config),
     })
+}
+
+/// None where the feature gate is off: then nobody looks and nothing is written down.
+fn image_verification(config: &NodeConfig) -> Result<Option<Verification>> {
+    if !enabled(config, Gate::KubeletEnsureSecretPulledImages) {
+        return Ok(None);
+    }
+    let settings = config.settings();
+    let policy = &settings.image_pull_credentials_verification_policy;
+    let patterns = &settings.preloaded_images_verification_allowlist;
+    Verification::from_words(policy, patterns).map(Some).map_err(anyhow::Error::msg)
+}
+
+/// The runtime is not asked whether it maps users on the host's network: that gate is off, and a
+/// manifest that wants it is refused before.
+fn declared(config: &NodeConfig) -> DeclaredFeatures {
+    let on = |gate| enabled(config, gate);
+    let gates = FeatureGates {
+        declared: on(Gate::NodeDeclaredFeatures),
+        extend_web_sockets: on(Gate::ExtendWebSocketsToKubelet),
+        resize_pod_level: on(Gate::InPlacePodLevelResourcesVerticalScaling),
+        resize_init: on(Gate::InPlacePodVerticalScalingInitContainers),
+        restart_all: on(Gate::RestartAllContainersOnContainerExits),
+        users_on_host_network: on(Gate::UserNamespacesHostNetworkSupport),
+    };
+    DeclaredFeatures::new(&gates, false)
+}
+
+/// What was set aside for the user `kubelet`, or else all of the machine's users.
+fn user_ranges(
+    settings: &KubeletConfiguration,
+    machine: &MachineSize,
+) -> Result<UserRanges, String> {
+    let said = settings.user_namespaces.as_ref().and_then(|said| said.ids_per_pod);
+    let length = said.map_or(Ok(USUAL_LENGTH), u32::try_from);
+    let length = length.map_err(|_| format!("userNamespaces.idsPerPod: {said:?} is too large"))?;
+    let pool = match &machine.subordinate_users {
+        None => UserPool::whole(length),
+        Some(told) => UserPool::parse(told.as_ref().map_err(Clone::clone)?, length)?,
+    };
+    UserRanges::new(pool, max_pods(settings, machine))
 }
 
 /// None where the size is negative: logs grow without end.
@@ -228,13 +278,20 @@ fn setup(config: &NodeConfig, node: &Node, allocatable: &ResourceList) -> NodeFa
 }
 
 fn capacity(machine: &MachineSize) -> ResourceList {
-    let whole = |amount, format| Quantity::from_units(amount, format);
-    [
-        ("cpu", whole(machine.processors, QuantityFormat::DecimalSi)),
-        ("memory", whole(machine.memory_bytes, QuantityFormat::BinarySi)),
+    let bytes = |amount| Quantity::from_units(amount, QuantityFormat::BinarySi);
+    let mut capacity: ResourceList = [
+        ("cpu", Quantity::from_units(machine.processors, QuantityFormat::DecimalSi)),
+        ("memory", bytes(machine.memory_bytes)),
     ]
     .into_iter()
-    .collect()
+    .collect();
+    if let Some(storage) = machine.storage_bytes {
+        capacity.insert("ephemeral-storage", bytes(storage));
+    }
+    for (size, all) in &machine.huge_pages {
+        capacity.insert(&format!("hugepages-{}", bytes(*size)), bytes(*all));
+    }
+    capacity
 }
 
 /// Amounts were judged when the configuration was read.

@@ -4,12 +4,18 @@
 //! is not there, or may not be asked, is said in one line with the next step.
 
 use anyhow::{Context, Result, anyhow, bail};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
-use ports::local_api::{LocalPodDetail, LocalPods, LocalRefusal, LocalStopped, LocalVersion};
+use ports::local_api::{
+    LocalManifests, LocalPodDetail, LocalPods, LocalRefusal, LocalStopped, LocalTaken, LocalVersion,
+};
+use ports::local_runtime::{
+    LocalCommand, LocalImageName, LocalImages, LocalProcess, LocalStream, LocalUsages,
+};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -17,58 +23,133 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 
 const DEADLINE: Duration = Duration::from_secs(10);
+/// What the agent asks its runtime for takes as long as a runtime takes.
+const RUNTIME_DEADLINE: Duration = Duration::from_secs(60);
 /// A thousand pods of 30 KB each.
 const MOST_BYTES: usize = 32 << 20;
 
-pub(super) struct Agent {
+/// Nobody listens at the socket: another answer than an agent that refuses.
+#[derive(Debug, thiserror::Error)]
+#[error("no agent answers at {}; is `keelson kubelet` or `keelson run` running? (--socket names another)", .0.display())]
+pub(crate) struct NoAgent(PathBuf);
+
+#[derive(Debug, Clone)]
+pub(crate) struct Agent {
     socket: PathBuf,
 }
 
 impl Agent {
-    pub(super) fn at(socket: &Path) -> Self {
+    pub(crate) fn at(socket: &Path) -> Self {
         Self { socket: socket.to_path_buf() }
     }
 
-    pub(super) async fn pods(&self) -> Result<LocalPods> {
-        self.ask(Method::GET, "/v1/pods").await
+    pub(crate) async fn pods(&self) -> Result<LocalPods> {
+        self.get("/v1/pods").await
     }
 
-    pub(super) async fn pod(&self, uid: &str) -> Result<LocalPodDetail> {
-        self.ask(Method::GET, &format!("/v1/pods/{uid}")).await
+    pub(crate) async fn pod(&self, uid: &str) -> Result<LocalPodDetail> {
+        self.get(&format!("/v1/pods/{uid}")).await
     }
 
     /// Waits until something is newer than that version.
-    pub(super) async fn changed(&self, since: u64) -> Result<u64> {
+    pub(crate) async fn changed(&self, since: u64) -> Result<u64> {
         let path = format!("/v1/changes/{since}");
-        let answer: LocalVersion = self.exchange(Method::GET, &path).await?;
+        let answer: LocalVersion = self.exchange(Method::GET, &path, Bytes::new()).await?;
         Ok(answer.version)
     }
 
-    pub(super) async fn stop(&self, uid: &str) -> Result<LocalStopped> {
-        self.ask(Method::POST, &format!("/v1/pods/{uid}/stop")).await
+    pub(crate) async fn stop(&self, uid: &str) -> Result<LocalStopped> {
+        self.post(&format!("/v1/pods/{uid}/stop"), &(), DEADLINE).await
     }
 
-    async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<T> {
-        tokio::time::timeout(DEADLINE, self.exchange(method, path)).await.map_err(|_| {
-            anyhow!("the agent at {} did not answer within 10 s", self.socket.display())
+    pub(crate) async fn take(&self, manifests: &LocalManifests) -> Result<LocalTaken> {
+        self.post("/v1/pods", manifests, DEADLINE).await
+    }
+
+    pub(crate) async fn exec(
+        &self,
+        container: &str,
+        command: &LocalCommand,
+    ) -> Result<LocalStream> {
+        let path = format!("/v1/containers/{container}/exec");
+        self.post(&path, command, RUNTIME_DEADLINE).await
+    }
+
+    pub(crate) async fn attach(
+        &self,
+        container: &str,
+        command: &LocalCommand,
+    ) -> Result<LocalStream> {
+        let path = format!("/v1/containers/{container}/attach");
+        self.post(&path, command, RUNTIME_DEADLINE).await
+    }
+
+    pub(crate) async fn forward(&self, uid: &str) -> Result<LocalStream> {
+        self.post(&format!("/v1/pods/{uid}/forward"), &(), RUNTIME_DEADLINE).await
+    }
+
+    pub(crate) async fn process(&self, container: &str) -> Result<LocalProcess> {
+        self.get(&format!("/v1/containers/{container}/process")).await
+    }
+
+    pub(crate) async fn usage(&self) -> Result<LocalUsages> {
+        self.get("/v1/usage").await
+    }
+
+    pub(crate) async fn images(&self) -> Result<LocalImages> {
+        self.get("/v1/images").await
+    }
+
+    pub(crate) async fn remove_image(&self, name: &str) -> Result<LocalImageName> {
+        let name = LocalImageName { name: name.to_owned() };
+        self.post("/v1/images/remove", &name, RUNTIME_DEADLINE).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.within(DEADLINE, self.exchange(Method::GET, path, Bytes::new())).await
+    }
+
+    async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        limit: Duration,
+    ) -> Result<T> {
+        let body = Bytes::from(serde_json::to_vec(body)?);
+        self.within(limit, self.exchange(Method::POST, path, body)).await
+    }
+
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        asked: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        tokio::time::timeout(limit, asked).await.map_err(|_| {
+            anyhow!("the agent at {} did not answer within {limit:?}", self.socket.display())
         })?
     }
 
-    async fn exchange<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<T> {
+    async fn exchange<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T> {
         let place = self.socket.display();
-        let stream = UnixStream::connect(&self.socket).await.map_err(|error| match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow!(
-                "no agent answers at {place}; is `keelson kubelet` running? (--socket names another)"
-            ),
-            ErrorKind::PermissionDenied => anyhow!("may not open {place}; ask as root"),
-            _ => anyhow!("cannot connect to {place}: {error}"),
-        })?;
+        let stream =
+            UnixStream::connect(&self.socket).await.map_err(|error| match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                    NoAgent(self.socket.clone()).into()
+                }
+                ErrorKind::PermissionDenied => anyhow!("may not open {place}; ask as root"),
+                _ => anyhow!("cannot connect to {place}: {error}"),
+            })?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header("host", "keelson")
-            .body(Empty::<Bytes>::new())?;
+            .body(Full::new(body))?;
         let exchange = async {
             let answer = sender.send_request(request).await?;
             let status = answer.status();

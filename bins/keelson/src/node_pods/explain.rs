@@ -32,6 +32,9 @@ pub(super) fn text(detail: &LocalPodDetail, node: &LocalNode, now: i64) -> Strin
     if !node.runtime.is_empty() && pod.waiting_on.is_some() {
         text.push_str(&format!("runtime: {}\n", node.runtime));
     }
+    if !node.agent_log.is_empty() && pod.waiting_on.is_some() {
+        text.push_str(&format!("agent's log: {}\n", node.agent_log));
+    }
     let skipped = detail.events.len().saturating_sub(EVENTS_SHOWN);
     for event in detail.events.iter().skip(skipped) {
         let times = if event.count > 1 { format!(" (x{})", event.count) } else { String::new() };

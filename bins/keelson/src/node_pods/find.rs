@@ -6,7 +6,7 @@
 use anyhow::{Result, bail};
 use ports::local_api::{LocalPod, LocalPods};
 
-pub(super) fn pod<'a>(pods: &'a LocalPods, wanted: &str) -> Result<&'a LocalPod> {
+pub(crate) fn pod<'a>(pods: &'a LocalPods, wanted: &str) -> Result<&'a LocalPod> {
     let suffix = format!("-{}", pods.node.node_name.to_lowercase());
     let (namespace, name) = match wanted.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),

@@ -4,6 +4,7 @@ use super::*;
 use ports::local_api::{
     LocalEvent, LocalMark, LocalNode, LocalPod, LocalPodDetail, LocalPods, LocalWaiting,
 };
+use ports::local_runtime::{LocalImage, LocalImages, LocalUsage, LocalUsages};
 use serde_json::json;
 
 fn pod(namespace: &str, name: &str, uid: &str, status: &serde_json::Value) -> LocalPod {
@@ -167,4 +168,66 @@ fn the_log_that_is_meant_is_the_one_of_the_status() {
         assert_eq!(of(status.clone(), false).as_deref(), now, "{status}");
         assert_eq!(of(status.clone(), true).as_deref(), before, "{status}");
     }
+}
+
+#[test]
+fn top_shows_shares_between_two_readings_and_a_dash_for_what_is_not_told() {
+    let one = |id: &str, at: i64, cpu: Option<u64>, memory: Option<u64>| LocalUsage {
+        container_id: id.to_owned(),
+        name: "main".to_owned(),
+        pod_namespace: "default".to_owned(),
+        pod_name: format!("pod-{id}"),
+        pod_uid: format!("uid-{id}"),
+        at: at * 1_000_000_000,
+        cpu_nanos: cpu,
+        memory_bytes: memory,
+        written_bytes: None,
+    };
+    let before = LocalUsages {
+        containers: vec![
+            one("a", 10, Some(1_000_000_000), None),
+            one("b", 10, Some(500), None),
+            one("d", 10, Some(5), None),
+        ],
+    };
+    let now = LocalUsages {
+        containers: vec![
+            one("d", 10, Some(6), None),
+            one("c", 12, Some(9), Some(1_500_000)),
+            one("b", 12, None, Some(10)),
+            one("a", 12, Some(1_500_000_000), Some(2_000_000)),
+        ],
+    };
+    let text = top::table(&before, &now, None);
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[1], ["default", "pod-a", "main", "250m", "2MB", "-"]);
+    assert_eq!(rows[2], ["default", "pod-b", "main", "-", "10B", "-"], "it no longer tells");
+    assert_eq!(rows[3], ["default", "pod-c", "main", "-", "1.5MB", "-"], "it is new");
+    assert_eq!(rows[4], ["default", "pod-d", "main", "-", "-", "-"], "no time has passed");
+    assert_eq!(top::table(&before, &now, Some("uid-a")).lines().count(), 2);
+    assert_eq!(top::table(&before, &now, Some("x")), "no containers run\n");
+}
+
+#[test]
+fn images_are_listed_by_each_of_their_names() {
+    let image = |id: &str, tags: &[&str], digests: &[&str]| LocalImage {
+        id: format!("sha256:{id}"),
+        tags: tags.iter().map(ToString::to_string).collect(),
+        digests: digests.iter().map(ToString::to_string).collect(),
+        size_bytes: 1_000,
+        pinned: id == "1",
+    };
+    let images = LocalImages {
+        images: vec![
+            image("1", &["b:1", "a:1"], &["a@x"]),
+            image("2", &[], &["d@x"]),
+            image("3", &[], &[]),
+        ],
+    };
+    let text = images::table(&images);
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[1], ["<none>", "3", "1kB"]);
+    assert_eq!(rows[2], ["a:1", "1", "1kB", "yes"]);
+    assert_eq!(rows[4], ["d@x", "2", "1kB"]);
+    assert_eq!(images::table(&LocalImages::default()), "no images\n");
 }

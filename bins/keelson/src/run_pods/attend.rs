@@ -1,35 +1,44 @@
-//! Attends to the pods while they run: passes on what they write, tells what happens to them,
-//! notices their end; and answers those who ask over the local socket.
+//! Attends to the pods while they run: passes on what they write, notices their end, and answers
+//! those who ask over the local socket.
 //!
 //! Rule: looks again when the agent says that something changed, never by the clock. What belongs
-//! to containers goes to standard output, with the container's name before each line; what is said
-//! about them goes to standard error.
+//! to containers goes to standard output; what is said about them goes to standard error.
 
+use super::desk::Desk;
+use super::household::{Household, Wish};
+use super::kept::KeptPods;
+use super::show::{self, Show};
 use crate::terminal;
-use container_logs::{Entry, Selection, follow};
+use cri_client::CriClient;
 use local_socket::LocalSocket;
-use pod_model::log_line::LogStream;
-use ports::local_api::{LocalApi, LocalContainer, LocalEndpoint, LocalPod};
-use ports::{EventSink, PodOccurrence, PortFuture};
+use ports::PortFuture;
+use ports::local_api::{LocalApi, LocalEndpoint, LocalPods};
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
+use tracing::{error, info};
 
 /// How the pods ended: the exit code of this program.
 pub(super) type End = watch::Sender<Option<u8>>;
 
+/// A background agent that nobody hands a pod ends.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 pub(super) struct Attendant {
-    /// Set to false when the pods are no longer wanted.
-    pub(super) wanted: watch::Sender<bool>,
+    pub(super) household: Household,
     pub(super) ended: End,
     /// The agent may start its tasks anew; what has been shown stays shown.
     pub(super) shown: Mutex<Shown>,
     /// For `keelson ps` and the like.
     pub(super) socket: LocalSocket,
+    pub(super) show: Show,
+    pub(super) client: Arc<CriClient>,
+    /// None in the foreground.
+    pub(super) kept: Option<KeptPods>,
+    pub(super) agent_log: String,
+    pub(super) changing: Arc<Mutex<()>>,
 }
 
 #[derive(Default)]
@@ -41,13 +50,20 @@ pub(super) struct Shown {
 
 impl LocalEndpoint for Attendant {
     fn address(&self) -> String {
-        "this terminal".to_owned()
+        self.socket.address()
     }
 
     fn serve(&self, api: Arc<dyn LocalApi>) -> PortFuture<'_, String> {
         Box::pin(async move {
+            let desk: Arc<dyn LocalApi> = Arc::new(Desk {
+                api: api.clone(),
+                household: self.household.clone(),
+                kept: self.kept.clone(),
+                agent_log: self.agent_log.clone(),
+                changing: self.changing.clone(),
+            });
             let others = async {
-                let why = self.socket.serve(api.clone()).await;
+                let why = self.socket.serve(desk).await;
                 terminal::print_error(&format!("warning: nobody else can ask: {why}"));
                 std::future::pending::<()>().await;
             };
@@ -65,116 +81,87 @@ impl Attendant {
     async fn attend(&self, api: Arc<dyn LocalApi>) {
         let mut shown = self.shown.lock().await;
         let mut followers = JoinSet::new();
-        let mut version = 0;
+        let mut wish = self.household.subscribe();
+        let patience = tokio::time::sleep(PATIENCE);
+        tokio::pin!(patience);
+        let (mut version, mut is_patient) = (0, true);
         loop {
-            version = api.changed(version).await;
+            tokio::select! {
+                newer = api.changed(version) => version = newer,
+                _ = wish.changed() => {}
+                () = &mut patience, if is_patient => is_patient = false,
+            }
             let pods = api.pods();
-            for pod in &pods.pods {
-                for container in &pod.containers {
-                    if container.started_at > 0 && shown.followed.insert(container.id.clone()) {
-                        let (pod, container) = (pod.clone(), container.clone());
-                        followers.spawn(pass_on(api.clone(), pod, container));
-                    }
-                }
+            self.follow(&api, &pods, &mut shown, &mut followers);
+            let verdict = wish.borrow_and_update().verdict(&pods.pods);
+            if let Some(code) = verdict {
+                shown.code.get_or_insert(code);
+                self.let_go(&pods).await;
             }
-            if shown.code.is_none() {
-                shown.code = exit_code(&pods.pods);
-            }
-            if shown.code.is_some() {
-                self.wanted.send_replace(false);
-            }
-            let is_wanted = *self.wanted.borrow();
-            if !is_wanted && pods.node.all_sources_have_spoken && pods.pods.is_empty() {
+            if pods.node.all_sources_have_spoken && pods.pods.is_empty() && self.close(is_patient) {
                 while followers.join_next().await.is_some() {}
                 self.ended.send_replace(Some(shown.code.unwrap_or(0)));
                 return;
             }
         }
     }
-}
 
-/// Tells what happens to the pods: what takes time, and what goes wrong.
-pub(super) struct Teller;
-
-impl EventSink for Teller {
-    fn tell(&self, occurrence: &PodOccurrence) {
-        // Without a cluster there is no cluster DNS; the pod gets this machine's instead.
-        let is_expected = occurrence.reason == "MissingClusterDNS";
-        let is_news = matches!(occurrence.reason.as_str(), "Pulling" | "Started" | "Killing");
-        if is_expected || !(occurrence.warning || is_news) {
+    /// Passes on what newly started containers write.
+    fn follow(
+        &self,
+        api: &Arc<dyn LocalApi>,
+        pods: &LocalPods,
+        shown: &mut Shown,
+        followers: &mut JoinSet<()>,
+    ) {
+        if self.show == Show::Nothing {
             return;
         }
-        let mark = if occurrence.warning { "warning: " } else { "" };
-        let container = occurrence.field_path.as_deref().and_then(container_of);
-        let name = container.map_or_else(
-            || occurrence.name.clone(),
-            |container| format!("{}/{container}", occurrence.name),
-        );
-        terminal::print_error(&format!("{mark}{name}: {}", occurrence.message));
-    }
-}
-
-/// `web` of `spec.containers{web}`.
-fn container_of(field_path: &str) -> Option<&str> {
-    field_path.split_once('{')?.1.strip_suffix('}')
-}
-
-/// When every pod has ended by itself: how.
-fn exit_code(pods: &[LocalPod]) -> Option<u8> {
-    let phase = |pod: &LocalPod| pod.object["status"]["phase"].as_str().unwrap_or("").to_owned();
-    let has_ended = |pod: &LocalPod| matches!(phase(pod).as_str(), "Succeeded" | "Failed");
-    if pods.is_empty() || !pods.iter().all(has_ended) {
-        return None;
-    }
-    let failed = pods.iter().find(|pod| phase(pod) == "Failed");
-    Some(failed.map_or(0, |pod| {
-        let codes = ["initContainerStatuses", "containerStatuses"].into_iter().flat_map(|kind| {
-            pod.object["status"][kind].as_array().into_iter().flatten().filter_map(|status| {
-                status["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0)
-            })
-        });
-        codes.into_iter().next().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
-    }))
-}
-
-/// Passes on what one container writes, until it has ended.
-async fn pass_on(api: Arc<dyn LocalApi>, pod: LocalPod, container: LocalContainer) {
-    let prefix = format!("{}/{} | ", pod.name, container.name);
-    let mut is_in_line = false;
-    let mut take = |entry: &Entry| {
-        let mut bytes = Vec::with_capacity(entry.text.len() + prefix.len() + 1);
-        if !is_in_line {
-            bytes.extend_from_slice(prefix.as_bytes());
-        }
-        bytes.extend_from_slice(&entry.text);
-        if !entry.is_partial {
-            bytes.push(b'\n');
-        }
-        is_in_line = entry.is_partial;
-        let written = match entry.stream {
-            LogStream::Stdout => {
-                let mut output = std::io::stdout().lock();
-                output.write_all(&bytes).and_then(|()| output.flush())
+        for pod in &pods.pods {
+            for container in &pod.containers {
+                if container.started_at > 0 && shown.followed.insert(container.id.clone()) {
+                    let what = (pod.clone(), container.clone());
+                    followers.spawn(show::container(
+                        api.clone(),
+                        self.client.clone(),
+                        what,
+                        self.show,
+                    ));
+                }
             }
-            LogStream::Stderr => std::io::stderr().lock().write_all(&bytes),
-        };
-        if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let path = Path::new(&container.log_path);
-    let ended = has_ended(&*api, &pod.uid, &container.id);
-    if let Err(error) = follow(path, &Selection::default(), &mut take, ended).await {
-        terminal::print_error(&format!("{prefix}{error}"));
+        }
     }
-}
 
-async fn has_ended(api: &dyn LocalApi, uid: &str, container: &str) {
-    let mut version = 0;
-    loop {
-        let Some(detail) = api.pod(uid) else { return };
-        let here = detail.pod.containers.iter().find(|one| one.id == container);
-        if here.is_none_or(|one| one.state == "exited") {
+    /// All have ended by themselves: nobody wants them any more.
+    async fn let_go(&self, pods: &LocalPods) {
+        let _alone = self.changing.lock().await;
+        let wanted = self.household.borrow().clone();
+        if wanted.verdict(&pods.pods).is_none() {
             return;
         }
-        version = api.changed(version).await;
+        for pod in &pods.pods {
+            let phase = pod.object["status"]["phase"].as_str().unwrap_or("Unknown");
+            info!(pod = format!("{}/{}", pod.namespace, pod.name), phase, "Pod has ended");
+        }
+        if let Some(kept) = &self.kept {
+            for pod in &wanted.pods {
+                if let Err(error) = kept.remove(pod).await {
+                    error!(err = format!("{error:#}"), "Cannot forget a pod that has ended");
+                }
+            }
+        }
+        self.household.send_modify(|wish| wish.pods.clear());
+    }
+
+    /// Whether there is nothing more to wait for; then nobody is taken any more.
+    fn close(&self, is_patient: bool) -> bool {
+        let waits = |wish: &Wish| self.kept.is_some() && is_patient && !wish.had_any;
+        let mut is_over = false;
+        self.household.send_if_modified(|wish| {
+            is_over = wish.pods.is_empty() && !waits(wish);
+            wish.is_closed |= is_over;
+            is_over
+        });
+        is_over
     }
 }

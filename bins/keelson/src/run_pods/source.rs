@@ -1,44 +1,36 @@
-//! The manifests of the command line as a source of pods, until they are no longer wanted.
+//! The wanted pods as a source of manifests.
 
-use super::manifest::PodManifest;
+use super::household::Wish;
 use ports::PortFuture;
-use ports::pod_sources::{ManifestContent, ManifestFile, ManifestSource, SourceTelling};
+use ports::pod_sources::{ManifestFile, ManifestSource, SourceTelling};
 use tokio::sync::watch;
 
-pub(super) struct CommandLineSource {
-    files: Vec<ManifestFile>,
-    /// Whether the pods are wanted.
-    wanted: watch::Receiver<bool>,
-    told: Option<bool>,
+pub(super) struct HouseholdSource {
+    wish: watch::Receiver<Wish>,
+    told: Option<Vec<ManifestFile>>,
 }
 
-impl CommandLineSource {
-    pub(super) fn new(pods: &[PodManifest], wanted: watch::Receiver<bool>) -> Self {
-        let file = |pod: &PodManifest| ManifestFile {
-            name: pod.place.clone(),
-            content: ManifestContent::Bytes(pod.text.clone().into_bytes()),
-        };
-        let mut files: Vec<ManifestFile> = pods.iter().map(file).collect();
-        files.sort_by(|one, other| one.name.cmp(&other.name));
-        Self { files, wanted, told: None }
+impl HouseholdSource {
+    pub(super) fn new(wish: watch::Receiver<Wish>) -> Self {
+        Self { wish, told: None }
     }
 }
 
-impl ManifestSource for CommandLineSource {
+impl ManifestSource for HouseholdSource {
     fn kind(&self) -> &'static str {
         "file"
     }
 
     fn next(&mut self) -> PortFuture<'_, SourceTelling> {
         Box::pin(async move {
-            let told = self.told;
-            let wanted = self.wanted.wait_for(|wanted| Some(*wanted) != told).await;
-            let Some(wanted) = wanted.ok().map(|wanted| *wanted) else {
+            let told = self.told.take();
+            let changed = self.wish.wait_for(|wish| Some(wish.files()) != told).await;
+            let Some(files) = changed.ok().map(|wish| wish.files()) else {
                 // Whoever could change their mind is gone.
                 return std::future::pending().await;
             };
-            self.told = Some(wanted);
-            SourceTelling::All(if wanted { self.files.clone() } else { Vec::new() })
+            self.told = Some(files.clone());
+            SourceTelling::All(files)
         })
     }
 }

@@ -67,3 +67,142 @@ fn a_dash_line_inside_a_text_is_no_marker() {
     assert_eq!(documents("a: |\n  ---\n  x\n----\n").len(), 1);
     assert_eq!(documents("--- {a: 1}\n--- \n--- {b: 2}\n").len(), 2);
 }
+
+mod wishes {
+    use crate::run_pods::household::{Taken, WantedPod, Wish};
+    use ports::local_api::LocalPod;
+    use serde_json::json;
+
+    fn wanted(name: &str, text: &str) -> WantedPod {
+        WantedPod {
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            manifest: format!("{name}.yaml"),
+            text: text.to_owned(),
+            instead_of: None,
+        }
+    }
+
+    fn pod(name: &str, uid: &str, phase: &str, code: i64) -> LocalPod {
+        let ended = json!([{ "state": { "terminated": { "exitCode": code } } }]);
+        LocalPod {
+            uid: uid.to_owned(),
+            manifest: format!("{name}.yaml"),
+            object: json!({ "status": { "phase": phase, "containerStatuses": ended } }),
+            ..LocalPod::default()
+        }
+    }
+
+    #[test]
+    fn a_pod_is_known_by_its_name_and_the_same_again_changes_nothing() {
+        let mut wish = Wish::default();
+        assert!(!wish.had_any);
+        assert_eq!(wish.judge(&wanted("a", "1")), Taken::New);
+        wish.take(wanted("a", "1"));
+        assert!(wish.had_any);
+        assert_eq!(wish.judge(&wanted("a", "1\n")), Taken::Same);
+        assert_eq!(wish.judge(&wanted("a", "2")), Taken::Changed);
+        wish.take(wanted("a", "2"));
+        wish.take(wanted("b", "3"));
+        let files = wish.files();
+        assert_eq!(files.len(), 2);
+        assert_eq!(files[0].name, "a.yaml");
+    }
+
+    #[test]
+    fn all_have_ended_when_each_wanted_pod_has() {
+        let wish = Wish::of(vec![wanted("a", ""), wanted("b", "")]);
+        for (pods, expected) in [
+            (vec![], None),
+            (vec![pod("a", "1", "Succeeded", 0)], None),
+            (vec![pod("a", "1", "Succeeded", 0), pod("b", "2", "Running", 0)], None),
+            (vec![pod("a", "1", "Succeeded", 0), pod("b", "2", "Succeeded", 0)], Some(0)),
+            (vec![pod("a", "1", "Failed", 3), pod("b", "2", "Succeeded", 0)], Some(3)),
+            (vec![pod("a", "1", "Failed", 0), pod("b", "2", "Failed", 4)], Some(1)),
+            (vec![pod("a", "1", "Failed", 300), pod("b", "2", "Succeeded", 0)], Some(1)),
+        ] {
+            assert_eq!(wish.verdict(&pods), expected, "{pods:?}");
+        }
+        assert_eq!(Wish::default().verdict(&[]), None, "nobody wanted, nobody ended");
+    }
+
+    #[test]
+    fn the_end_of_the_pod_before_is_not_the_end_of_this_one() {
+        let mut wish = Wish::of(vec![wanted("a", "1")]);
+        wish.take(WantedPod { instead_of: Some("old".to_owned()), ..wanted("a", "2") });
+        assert_eq!(wish.verdict(&[pod("a", "old", "Failed", 3)]), None);
+        let both = [pod("a", "old", "Failed", 3), pod("a", "new", "Succeeded", 0)];
+        assert_eq!(wish.verdict(&both), Some(0));
+    }
+}
+
+mod from_image {
+    use crate::run_pods::image_manifest::{FromImage, Published, Variable, name_of};
+    use crate::run_pods::manifest::pods;
+
+    #[test]
+    fn a_pod_is_called_after_its_image() {
+        for (image, expected) in [
+            ("busybox", "busybox"),
+            ("docker.io/library/busybox:1.36", "busybox"),
+            ("registry.example:5000/team/My_App:1.2@sha256:abc", "my-app"),
+            ("localhost:5000/x", "x"),
+            ("___", "pod"),
+            ("", "pod"),
+        ] {
+            assert_eq!(name_of(image), expected, "{image}");
+        }
+        assert!(name_of(&"a".repeat(300)).len() <= 50);
+    }
+
+    #[test]
+    fn ports_and_variables_are_what_other_tools_take() {
+        for (text, is_good) in [
+            ("80", true),
+            ("8080:80", true),
+            ("8080:80/udp", true),
+            ("80/tcp", true),
+            ("80/sctp", false),
+            ("0:80", false),
+            (":80", false),
+            ("80:", false),
+            ("a", false),
+            ("", false),
+        ] {
+            assert_eq!(text.parse::<Published>().is_ok(), is_good, "{text}");
+        }
+        for (text, is_good) in
+            [("A=b", true), ("A=", true), ("A=b=c", true), ("A", false), ("=b", false)]
+        {
+            assert_eq!(text.parse::<Variable>().is_ok(), is_good, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_manifest_is_one_that_an_api_server_would_take() {
+        let whole = FromImage {
+            image: "docker.io/library/busybox:1".to_owned(),
+            name: Some("shell".to_owned()),
+            ports: vec!["8080:80".parse().unwrap(), "53/udp".parse().unwrap()],
+            environment: vec!["A=b=c".parse().unwrap()],
+            stdin: true,
+            tty: true,
+            arguments: vec!["sh".to_owned(), "-c".to_owned(), "echo \"$A\"".to_owned()],
+        };
+        let bare = FromImage { image: "web:1".to_owned(), ..FromImage::default() };
+        for (image, name) in [(&whole, "shell"), (&bare, "web")] {
+            let text = image.manifest();
+            let found = pods("--image", text.as_bytes()).expect(&text);
+            assert_eq!(found[0].name, name, "{text}");
+        }
+        let text = whole.manifest();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["spec"]["restartPolicy"], "Never");
+        let container = &value["spec"]["containers"][0];
+        assert_eq!(container["ports"][1]["protocol"], "UDP");
+        assert_eq!(container["args"][2], "echo \"$A\"");
+        assert_eq!(container["stdinOnce"], true);
+        let wrong = FromImage { name: Some("No Name".to_owned()), ..bare };
+        assert!(pods("--image", wrong.manifest().as_bytes()).is_err());
+    }
+}

@@ -1,1 +1,170 @@
-//! Registry logins from credential provider programs.
+//! Runs credential provider programs: a request on standard input, an answer on standard output.
+//!
+//! Rules: one run per question, a deadline for each, a limit on what is read; a program that ends
+//! with anything but 0, is late or writes too much has given no answer, and its whole process group
+//! ends with the deadline. Nothing that a program writes is ever shown: what it says on standard
+//! error may be the login too, so only its length is told, and how to run it by hand. Decides
+//! nothing about images and keeps no answer.
+//!
+//! upstream: pkg/credentialprovider/plugin/plugin.go (which prints what the program complains of)
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use ports::{CredentialProgramError, CredentialPrograms, PortFuture};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStdin, Command};
+
+#[cfg(test)]
+mod tests;
+
+/// As long as the reference waits.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Logins are short; a whole MiB of them is a mistake.
+const LONGEST_ANSWER: usize = 1 << 20;
+
+/// How one program is run. Its debug form tells no argument and no value: both may be keys.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Invocation {
+    pub arguments: Vec<String>,
+    /// On top of the agent's own, and before it where both have a name.
+    pub environment: Vec<(String, String)>,
+}
+
+impl fmt::Debug for Invocation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.environment.iter().map(|(name, _)| name.as_str()).collect();
+        out.debug_struct("Invocation")
+            .field("arguments", &self.arguments.len())
+            .field("environment", &names)
+            .finish()
+    }
+}
+
+/// The programs of one folder, by their names in it.
+#[derive(Debug)]
+pub struct ProgramFolder {
+    folder: PathBuf,
+    programs: BTreeMap<String, Invocation>,
+    deadline: Duration,
+}
+
+impl ProgramFolder {
+    /// Nothing is run yet.
+    pub fn new(folder: &Path, programs: BTreeMap<String, Invocation>) -> Self {
+        Self { folder: folder.to_owned(), programs, deadline: DEADLINE }
+    }
+
+    /// With another deadline for each run.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
+    async fn ask(&self, provider: &str, request: Vec<u8>) -> Result<Vec<u8>, String> {
+        let invocation = self.programs.get(provider).ok_or("no such program is configured")?;
+        let program = self.folder.join(provider);
+        match tokio::time::timeout(self.deadline, run(&program, invocation, &request)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(format!(
+                "{}: no answer within {:?}; it was killed",
+                program.display(),
+                self.deadline
+            )),
+        }
+    }
+}
+
+impl CredentialPrograms for ProgramFolder {
+    fn ask<'a>(
+        &'a self,
+        provider: &'a str,
+        request: Vec<u8>,
+    ) -> PortFuture<'a, Result<Vec<u8>, CredentialProgramError>> {
+        Box::pin(async move {
+            let failed = |cause| CredentialProgramError { provider: provider.to_owned(), cause };
+            self.ask(provider, request).await.map_err(failed)
+        })
+    }
+}
+
+async fn run(program: &Path, invocation: &Invocation, request: &[u8]) -> Result<Vec<u8>, String> {
+    let shown = program.display();
+    let environment = invocation.environment.iter().map(|(name, value)| (name, value));
+    let mut child = Command::new(program)
+        .args(&invocation.arguments)
+        .envs(environment)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .process_group(0)
+        .spawn()
+        .map_err(|error| format!("cannot run {shown}: {error}"))?;
+    let mut group = Group::of(&child);
+    let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    // One that answers without reading its request to the end is a good program still.
+    let (_, answer, complaint) =
+        tokio::join!(feed(input, request), take(output, LONGEST_ANSWER + 1), take(errors, 0));
+    let failed = |error: std::io::Error| format!("cannot read from {shown}: {error}");
+    let ((answer, _), (_, complained)) = (answer.map_err(failed)?, complaint.map_err(failed)?);
+    let status = child.wait().await.map_err(failed)?;
+    group.0 = None;
+    if answer.len() > LONGEST_ANSWER {
+        return Err(format!("{shown}: its answer has more than {LONGEST_ANSWER} bytes"));
+    }
+    if !status.success() {
+        return Err(format!(
+            "{shown}: {status}; the {complained} bytes that it wrote on standard error are not \
+             shown, as there may be a login in them. Run it by hand: echo '{}' | {shown}",
+            String::from_utf8_lossy(request).trim_end()
+        ));
+    }
+    Ok(answer)
+}
+
+/// The program's process group, which ends when this is dropped: the program is its first member
+/// and not collected yet, so that the number is still its own.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap_or(0))))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // It may be gone already.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+/// Hands over the request and closes the pipe. The program may close its end first.
+async fn feed(input: Option<ChildStdin>, request: &[u8]) -> std::io::Result<()> {
+    let Some(mut input) = input else { return Ok(()) };
+    input.write_all(request).await?;
+    input.shutdown().await
+}
+
+/// Reads so much, and passes over the rest so that the program can end; with how much it was.
+async fn take(
+    output: Option<impl AsyncRead + Unpin>,
+    limit: usize,
+) -> std::io::Result<(Vec<u8>, u64)> {
+    let mut bytes = Vec::new();
+    let mut passed_over = 0;
+    if let Some(output) = output {
+        let mut rest = output.take(u64::try_from(limit).unwrap_or(u64::MAX));
+        rest.read_to_end(&mut bytes).await?;
+        passed_over = tokio::io::copy(&mut rest.into_inner(), &mut tokio::io::sink()).await?;
+    }
+    let read = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    Ok((bytes, read.saturating_add(passed_over)))
+}

@@ -9,6 +9,7 @@ mod client;
 mod endpoint;
 mod failure;
 mod limits;
+mod local_port;
 mod pod_port;
 mod runtime_port;
 mod streams;

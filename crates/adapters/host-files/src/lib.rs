@@ -9,7 +9,9 @@ mod failure;
 mod folders;
 mod log_files;
 mod logs;
+mod pull_records;
 mod records;
 
 pub use folders::HostFolders;
+pub use pull_records::HostPullRecords;
 pub use records::HostRecords;

@@ -33,8 +33,23 @@ pub struct HostRecords {
 impl HostRecords {
     /// `root` is the kubelet's root directory.
     pub fn new(root: &Path) -> Self {
-        let place = Arc::new(root.join("keelson"));
+        Self::at(&root.join("keelson"))
+    }
+
+    /// Folders of records right below a place.
+    pub(crate) fn at(place: &Path) -> Self {
+        let place = Arc::new(place.to_owned());
         Self { place, apart: Apart::new("records", MOST_CALLS, LIMIT) }
+    }
+
+    /// One record; None where it is not there.
+    pub(crate) fn read<'a>(
+        &'a self,
+        folder: &'a str,
+        name: &'a str,
+    ) -> HostFuture<'a, Option<Vec<u8>>> {
+        let (folder, name) = (folder.to_owned(), name.to_owned());
+        self.call("read a record", move |place| read(place, &folder, &name))
     }
 
     fn call<'a, T, F>(&'a self, what: &'static str, call: F) -> HostFuture<'a, T>
@@ -93,6 +108,16 @@ fn load(place: &Path, folder: &str) -> Result<LoadedRecords, Trouble> {
         }
     }
     Ok(loaded)
+}
+
+fn read(place: &Path, folder: &str, name: &str) -> Result<Option<Vec<u8>>, Trouble> {
+    named(name, place)?;
+    let Some(folder) = open(place, folder)? else { return Ok(None) };
+    match folder.read(name, Links::Refused, LONGEST_RECORD) {
+        Ok(content) => Ok(Some(content)),
+        Err(trouble) if trouble.is_missing() => Ok(None),
+        Err(trouble) => Err(trouble),
+    }
 }
 
 fn save(place: &Path, folder: &str, name: &str, content: &[u8]) -> Result<(), Trouble> {

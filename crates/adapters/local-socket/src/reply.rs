@@ -1,11 +1,16 @@
 //! Which request gets which answer.
 //!
 //! Rule: the agent's values as JSON, and nothing but. An unknown path is 404, a known one with the
-//! wrong method 405; refusals of the agent have their own status and say why.
+//! wrong method 405, a body that cannot be read 400; refusals of the agent have their own status and
+//! say why.
+
+use std::sync::Arc;
 
 use hyper::{Method, StatusCode};
-use ports::local_api::{LocalApi, LocalRefusal, LocalVersion};
+use ports::local_api::{LocalApi, LocalManifests, LocalRefusal, LocalVersion};
+use ports::local_runtime::{LocalCommand, LocalImageName, LocalRuntime};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// An answer, before it is put on the wire.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,35 +19,136 @@ pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
 }
 
-pub(crate) async fn answer(api: &dyn LocalApi, method: &Method, path: &str) -> Reply {
-    let parts: Vec<&str> = path.split('/').skip(1).collect();
-    let reads = method == Method::GET || method == Method::HEAD;
-    match (parts.as_slice(), reads) {
-        (["v1", "node"], true) => json(StatusCode::OK, &api.node()),
-        (["v1", "pods"], true) => json(StatusCode::OK, &api.pods()),
-        (["v1", "pods", uid], true) => match api.pod(uid) {
-            Some(detail) => json(StatusCode::OK, &detail),
-            None => refusal(&LocalRefusal::NotFound { message: format!("no pod has UID {uid}") }),
-        },
-        (["v1", "changes", since], true) => match since.parse() {
-            Ok(since) => json(StatusCode::OK, &LocalVersion { version: api.changed(since).await }),
-            Err(_) => {
-                let message = format!("{since:?}: expected a number, the last version seen");
-                refusal(&LocalRefusal::NotFound { message })
-            }
-        },
-        (["v1", "pods", uid, "stop"], false) if method == Method::POST => {
-            match api.stop(uid).await {
-                Ok(stopped) => json(StatusCode::ACCEPTED, &stopped),
-                Err(refused) => refusal(&refused),
-            }
+/// Who answers.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(crate) api: Arc<dyn LocalApi>,
+    /// None where the runtime is not for people to ask.
+    pub(crate) runtime: Option<Arc<dyn LocalRuntime>>,
+}
+
+impl Desk {
+    pub(crate) async fn answer(&self, method: &Method, path: &str, body: &[u8]) -> Reply {
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        let reads = method == Method::GET || method == Method::HEAD;
+        let writes = method == Method::POST;
+        match parts.as_slice() {
+            ["v1", rest @ ..] if reads => self.read(rest, path).await,
+            ["v1", rest @ ..] if writes => self.write(rest, path, body).await,
+            _ => None,
         }
-        (["v1", "node" | "pods"] | ["v1", "pods", _] | ["v1", "pods", _, "stop"], _) => {
-            let message = format!("{path} does not take {method}");
-            json(StatusCode::METHOD_NOT_ALLOWED, &LocalRefusal::NotFound { message })
-        }
-        _ => refusal(&LocalRefusal::NotFound { message: format!("there is no {path}") }),
+        .unwrap_or_else(|| wrong(path, method, &parts))
     }
+
+    /// None for what cannot be read.
+    async fn read(&self, parts: &[&str], path: &str) -> Option<Reply> {
+        let api = &self.api;
+        Some(match parts {
+            ["node"] => json(StatusCode::OK, &api.node()),
+            ["pods"] => json(StatusCode::OK, &api.pods()),
+            ["pods", uid] => match api.pod(uid) {
+                Some(detail) => json(StatusCode::OK, &detail),
+                None => {
+                    refusal(&LocalRefusal::NotFound { message: format!("no pod has UID {uid}") })
+                }
+            },
+            ["changes", since] => match since.parse() {
+                Ok(since) => {
+                    json(StatusCode::OK, &LocalVersion { version: api.changed(since).await })
+                }
+                Err(_) => {
+                    let message = format!("{since:?}: expected a number, the last version seen");
+                    refusal(&LocalRefusal::NotFound { message })
+                }
+            },
+            ["usage"] => match self.runtime(path) {
+                Ok(runtime) => told(runtime.usage().await),
+                Err(refused) => refused,
+            },
+            ["images"] => match self.runtime(path) {
+                Ok(runtime) => told(runtime.images().await),
+                Err(refused) => refused,
+            },
+            ["containers", id, "process"] => match self.runtime(path) {
+                Ok(runtime) => told(runtime.process(id).await),
+                Err(refused) => refused,
+            },
+            _ => return None,
+        })
+    }
+
+    /// None for what cannot be written.
+    async fn write(&self, parts: &[&str], path: &str, body: &[u8]) -> Option<Reply> {
+        Some(match parts {
+            ["pods"] => match parsed::<LocalManifests>(body) {
+                Ok(manifests) => accepted(self.api.take(manifests).await),
+                Err(reply) => reply,
+            },
+            ["pods", uid, "stop"] => accepted(self.api.stop(uid).await),
+            ["pods", uid, "forward"] => match self.runtime(path) {
+                Ok(runtime) => told(runtime.forward(uid).await),
+                Err(refused) => refused,
+            },
+            ["containers", id, "exec"] => {
+                match (self.runtime(path), parsed::<LocalCommand>(body)) {
+                    (Ok(runtime), Ok(command)) => told(runtime.exec(id, command).await),
+                    (Err(reply), _) | (_, Err(reply)) => reply,
+                }
+            }
+            ["containers", id, "attach"] => {
+                match (self.runtime(path), parsed::<LocalCommand>(body)) {
+                    (Ok(runtime), Ok(command)) => told(runtime.attach(id, command).await),
+                    (Err(reply), _) | (_, Err(reply)) => reply,
+                }
+            }
+            ["images", "remove"] => match (self.runtime(path), parsed::<LocalImageName>(body)) {
+                (Ok(runtime), Ok(image)) => told(runtime.remove_image(&image.name).await),
+                (Err(reply), _) | (_, Err(reply)) => reply,
+            },
+            _ => return None,
+        })
+    }
+
+    fn runtime(&self, path: &str) -> Result<&dyn LocalRuntime, Reply> {
+        self.runtime.as_deref().ok_or_else(|| {
+            let message = format!("this agent does not serve {path}");
+            refusal(&LocalRefusal::NotNow { message })
+        })
+    }
+}
+
+fn is_known(parts: &[&str]) -> bool {
+    matches!(
+        parts,
+        ["v1", "node" | "pods" | "usage" | "images"]
+            | ["v1", "pods" | "changes", _]
+            | ["v1", "pods", _, "stop" | "forward"]
+            | ["v1", "containers", _, "exec" | "attach" | "process"]
+            | ["v1", "images", "remove"]
+    )
+}
+
+fn wrong(path: &str, method: &Method, parts: &[&str]) -> Reply {
+    if is_known(parts) {
+        let message = format!("{path} does not take {method}");
+        return json(StatusCode::METHOD_NOT_ALLOWED, &LocalRefusal::NotFound { message });
+    }
+    refusal(&LocalRefusal::NotFound { message: format!("there is no {path}") })
+}
+
+fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Reply> {
+    serde_json::from_slice(body).map_err(|error| {
+        let message = format!("the request's body: {error}");
+        json(StatusCode::BAD_REQUEST, &LocalRefusal::NotFound { message })
+    })
+}
+
+fn told<T: Serialize>(answer: Result<T, LocalRefusal>) -> Reply {
+    answer.map_or_else(|refused| refusal(&refused), |value| json(StatusCode::OK, &value))
+}
+
+fn accepted<T: Serialize>(answer: Result<T, LocalRefusal>) -> Reply {
+    answer.map_or_else(|refused| refusal(&refused), |value| json(StatusCode::ACCEPTED, &value))
 }
 
 fn refusal(refused: &LocalRefusal) -> Reply {

@@ -5,36 +5,55 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use ports::PortFuture;
 use ports::local_api::{LocalApi, LocalEndpoint};
+use ports::{LocalRuntime, PortFuture};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use crate::listener::listen;
-use crate::reply::{Reply, answer};
+use crate::reply::{Desk, Reply};
 
 /// More than people and their scripts need; the next one waits in the kernel's queue.
 const MOST_CONNECTIONS: usize = 16;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
+/// A manifest of the largest kind, as a JSON text.
+const LARGEST_BODY: usize = 16 << 20;
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// After a failed `accept` (no descriptors left), so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Serves the agent at a path of the file system.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct LocalSocket {
     path: PathBuf,
+    runtime: Option<Arc<dyn LocalRuntime>>,
+    /// Called each time it begins to listen.
+    listening: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl LocalSocket {
     pub fn new(path: PathBuf) -> Self {
-        Self { path }
+        Self { path, runtime: None, listening: None }
+    }
+
+    /// People may also ask this runtime: for streams, usage and images.
+    #[must_use]
+    pub fn with_runtime(self, runtime: Arc<dyn LocalRuntime>) -> Self {
+        Self { runtime: Some(runtime), ..self }
+    }
+
+    /// Calls `tell` each time it begins to listen.
+    #[must_use]
+    pub fn when_listening(self, tell: Arc<dyn Fn() + Send + Sync>) -> Self {
+        Self { listening: Some(tell), ..self }
     }
 }
 
@@ -46,7 +65,12 @@ impl LocalEndpoint for LocalSocket {
     fn serve(&self, api: Arc<dyn LocalApi>) -> PortFuture<'_, String> {
         Box::pin(async move {
             match listen(&self.path).await {
-                Ok(listener) => accept(&listener, &api).await,
+                Ok(listener) => {
+                    if let Some(tell) = &self.listening {
+                        tell();
+                    }
+                    accept(&listener, &Desk { api, runtime: self.runtime.clone() }).await
+                }
                 Err(why) => why,
             }
         })
@@ -54,7 +78,7 @@ impl LocalEndpoint for LocalSocket {
 }
 
 /// Accepts for ever.
-async fn accept(listener: &UnixListener, api: &Arc<dyn LocalApi>) -> String {
+async fn accept(listener: &UnixListener, desk: &Desk) -> String {
     let own = rustix::process::geteuid().as_raw();
     let mut connections = JoinSet::new();
     loop {
@@ -65,7 +89,7 @@ async fn accept(listener: &UnixListener, api: &Arc<dyn LocalApi>) -> String {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let allowed = may_ask(&stream, own);
-                    connections.spawn(serve(stream, allowed, api.clone()));
+                    connections.spawn(serve(stream, allowed, desk.clone()));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
@@ -82,10 +106,10 @@ fn may_ask(stream: &UnixStream, own: u32) -> Result<(), String> {
     }
 }
 
-async fn serve(stream: UnixStream, allowed: Result<(), String>, api: Arc<dyn LocalApi>) {
+async fn serve(stream: UnixStream, allowed: Result<(), String>, desk: Desk) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (api, allowed) = (api.clone(), allowed.clone());
-        async move { Ok::<_, Infallible>(reply(&request, &allowed, &*api).await) }
+        let (desk, allowed) = (desk.clone(), allowed.clone());
+        async move { Ok::<_, Infallible>(reply(request, &allowed, &desk).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -97,21 +121,40 @@ async fn serve(stream: UnixStream, allowed: Result<(), String>, api: Arc<dyn Loc
 }
 
 async fn reply(
-    request: &Request<Incoming>,
+    request: Request<Incoming>,
     allowed: &Result<(), String>,
-    api: &dyn LocalApi,
+    desk: &Desk,
 ) -> Response<String> {
     let Reply { status, body } = match allowed {
-        Ok(()) => answer(api, request.method(), request.uri().path()).await,
-        Err(why) => Reply {
-            status: StatusCode::FORBIDDEN,
-            body: format!("{{\"refusal\":\"notNow\",\"message\":{why:?}}}").into_bytes(),
-        },
+        Ok(()) => {
+            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+            // Only what is written has a body; of readers nothing is taken.
+            let body = if method == Method::POST { whole(request).await } else { Ok(Vec::new()) };
+            match body {
+                Ok(body) => desk.answer(&method, &path, &body).await,
+                Err(why) => refused(StatusCode::PAYLOAD_TOO_LARGE, &why),
+            }
+        }
+        Err(why) => refused(StatusCode::FORBIDDEN, why),
     };
     let mut response = Response::new(String::from_utf8(body).unwrap_or_default());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+fn refused(status: StatusCode, why: &str) -> Reply {
+    Reply { status, body: format!("{{\"refusal\":\"notNow\",\"message\":{why:?}}}").into_bytes() }
+}
+
+/// The request's body, within its limits of size and time.
+async fn whole(request: Request<Incoming>) -> Result<Vec<u8>, String> {
+    let body = Limited::new(request.into_body(), LARGEST_BODY).collect();
+    match tokio::time::timeout(BODY_TIMEOUT, body).await {
+        Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
+        Ok(Err(error)) => Err(format!("the request's body: {error}")),
+        Err(_) => Err("the request's body did not come within 10 s".to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -111,10 +111,7 @@ fn misfit(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Option<(&'static str, 
         return Some(("NodeName", "node(s) didn't match the requested node name"));
     }
     if host_ports::conflict(pod, others) {
-        return Some((
-            "NodePorts",
-            "node(s) didn't have free ports for the requested pod ports",
-        ));
+        return Some(("NodePorts", "node(s) didn't have free ports for the requested pod ports"));
     }
     None
 }

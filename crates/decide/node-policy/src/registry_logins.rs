@@ -21,8 +21,8 @@ const DEFAULT_REGISTRY: &str = "index.docker.io";
 /// Logins by what they are for. Its debug form tells only that.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct RegistryLogins {
-    /// Without a scheme; a path begins with a slash.
-    entries: BTreeMap<String, RegistryLogin>,
+    /// Without a scheme; a path begins with a slash. Several of one place are tried in turn.
+    entries: BTreeMap<String, Vec<RegistryLogin>>,
 }
 
 impl fmt::Debug for RegistryLogins {
@@ -53,9 +53,21 @@ impl RegistryLogins {
         let mut logins = Self::default();
         for (place, entry) in auths {
             let login = login(entry).map_err(|why| format!("the entry {place:?}: {why}"))?;
-            logins.entries.insert(key(place), login);
+            logins.add(place, login);
         }
         Ok(logins)
+    }
+
+    /// One more, for what a client's file or a program calls this place.
+    pub fn add(&mut self, place: &str, login: RegistryLogin) {
+        self.entries.entry(key(place)).or_default().push(login);
+    }
+
+    /// Adds all of another's; for the same place those come after the ones that are here.
+    pub fn extend(&mut self, others: Self) {
+        for (place, logins) in others.entries {
+            self.entries.entry(place).or_default().extend(logins);
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -66,16 +78,16 @@ impl RegistryLogins {
     pub fn matching(&self, image: &str) -> Vec<RegistryLogin> {
         let repository = repository(image);
         let suits = self.entries.iter().rev().filter(|(place, _)| matches(place, &repository));
-        let found: Vec<RegistryLogin> = suits.map(|(_, login)| login.clone()).collect();
+        let found: Vec<RegistryLogin> = suits.flat_map(|(_, logins)| logins.clone()).collect();
         if found.is_empty() && repository.starts_with("docker.io/") {
-            return self.entries.get(DEFAULT_REGISTRY).cloned().into_iter().collect();
+            return self.entries.get(DEFAULT_REGISTRY).cloned().unwrap_or_default();
         }
         found
     }
 }
 
 /// The image's name in full, without tag and digest: `busybox:1` is `docker.io/library/busybox`.
-fn repository(image: &str) -> String {
+pub fn repository(image: &str) -> String {
     let name = image.split('@').next().unwrap_or_default();
     let name = match name.rsplit_once(':') {
         Some((before, tag)) if !tag.contains('/') => before,
@@ -154,7 +166,9 @@ fn key(place: &str) -> String {
     if path == "/" { host.to_owned() } else { format!("{host}{path}") }
 }
 
-fn matches(place: &str, image: &str) -> bool {
+/// Whether what lies at an image's full name is of this place: the same port, the same number of
+/// parts of the host, each like the pattern, and a path that begins like the place's.
+pub(crate) fn matches(place: &str, image: &str) -> bool {
     let split = |text: &str| -> (String, String) {
         let (host, path) = text.find('/').map_or((text, ""), |at| text.split_at(at));
         (host.to_owned(), path.to_owned())

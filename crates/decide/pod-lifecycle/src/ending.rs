@@ -67,11 +67,8 @@ pub(crate) fn stop_sandboxes(scene: &Scene<'_>, draft: &mut Draft) -> bool {
 }
 
 fn clean_up(scene: &Scene<'_>, draft: &mut Draft) -> Stage {
-    let cause = match &scene.view.desired.wish {
-        Wish::End(end) => Some(&end.cause),
-        Wish::Run => None,
-    };
-    let forget = cause.is_some_and(|cause| !matches!(cause, EndCause::Evicted { .. }));
+    let is_asked = matches!(scene.view.desired.wish, Wish::End(_));
+    let forget = scene.view.desired.is_wished_away();
     let cleaned = scene.view.memory.kept.cleaned;
     let clean = cleaned.is_some_and(|folders_too| folders_too || !forget);
     if !clean && !draft.holds_back(scene, &ActionKey::Pod, "cleaning up after the pod") {
@@ -82,7 +79,7 @@ fn clean_up(scene: &Scene<'_>, draft: &mut Draft) -> Stage {
             "nothing is to be done",
         );
     }
-    let removed = cause.is_none() || remove_records(scene, draft, forget);
+    let removed = !is_asked || remove_records(scene, draft, forget);
     if clean && removed { Stage::Finished } else { Stage::Ended }
 }
 

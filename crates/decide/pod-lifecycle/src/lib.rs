@@ -60,6 +60,6 @@ pub use happening::{
 pub use memory::PodMemory;
 pub use plan::{ImageWant, PodPlan, ProbeWant, Stage, Waiting, Wants, plan};
 pub use view::{
-    Admission, DesiredPod, Disruption, EndCause, EndWish, Facts, ImageFact, ImageState, MemoryKillNote,
-    ObservedContainer, ObservedPod, Settings, View, VolumesFact, Wish,
+    Admission, DesiredPod, Disruption, EndCause, EndWish, Facts, ImageFact, ImageState,
+    MemoryKillNote, ObservedContainer, ObservedPod, Settings, View, VolumesFact, Wish,
 };

@@ -48,9 +48,18 @@ pub(crate) struct Needs {
 }
 
 pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) {
-    if matches!(scene.view.facts.admission, Admission::Pending) {
-        draft.wait(Rank::Node, "the node has not admitted it yet", "it is decided by itself");
-        return;
+    match &scene.view.facts.admission {
+        Admission::Pending => {
+            draft.wait(Rank::Node, "the node has not admitted it yet", "it is decided by itself");
+            return;
+        }
+        Admission::MakingRoom(others) => {
+            let why =
+                format!("there is no room for it until these have ended: {}", others.join(", "));
+            draft.wait(Rank::Node, why, "they are being stopped, and it starts by itself then");
+            return;
+        }
+        Admission::Admitted | Admission::Rejected { .. } => {}
     }
     draft.notes.admitted = true;
     draft.wants.volumes = true;

@@ -32,6 +32,27 @@ pub struct DesiredPod {
     pub wish: Wish,
 }
 
+impl DesiredPod {
+    /// Whether nobody wants it any more. A pod that the node took back is still wanted by whoever
+    /// made it: it stays, as failed.
+    pub fn is_wished_away(&self) -> bool {
+        match &self.wish {
+            Wish::Run => false,
+            Wish::End(end) => !matches!(end.cause, EndCause::Evicted { .. }),
+        }
+    }
+
+    /// What the condition `DisruptionTarget` says of it, where the wish says so.
+    pub(crate) fn disruption(&self) -> Option<&Disruption> {
+        match &self.wish {
+            Wish::End(EndWish { cause: EndCause::Evicted { disruption, .. }, .. }) => {
+                disruption.as_ref()
+            }
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Wish {
     #[default]
@@ -141,6 +162,8 @@ impl Default for Facts {
 pub enum Admission {
     #[default]
     Pending,
+    /// As soon as these pods, by their full names, have ended.
+    MakingRoom(Vec<String>),
     Admitted,
     /// The reason is one word, such as `OutOfcpu`.
     Rejected {

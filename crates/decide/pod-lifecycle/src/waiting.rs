@@ -11,7 +11,6 @@ use ports::runtime_objects::ContainerState;
 use crate::action::Action;
 use crate::plan::{Draft, Rank, Stage, Waiting};
 use crate::scene::Scene;
-use crate::view::Wish;
 use crate::words::condition;
 
 pub(crate) fn tell(
@@ -31,11 +30,7 @@ pub(crate) fn tell(
     match stage {
         Stage::Running if ready => None,
         Stage::Running => Some(unready(scene, status)),
-        _ if matches!(scene.view.desired.wish, Wish::End(_))
-            || status.phase != PodPhase::Failed =>
-        {
-            None
-        }
+        _ if scene.view.desired.is_wished_away() || status.phase != PodPhase::Failed => None,
         _ => {
             let why = format!("it has failed: {}", failure(status));
             Some(say(why, "look at its logs, then delete it or its manifest and make it again"))

@@ -16,6 +16,8 @@ pub mod static_pod;
 mod validation;
 
 #[cfg(test)]
+mod bad_manifests;
+#[cfg(test)]
 mod tests;
 
 pub use decode::{Decoded, ListPolicy, MAX_MANIFEST_BYTES, ManifestPod, Strictness, decode};

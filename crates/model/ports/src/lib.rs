@@ -9,16 +9,19 @@ pub mod cloud_provider;
 pub mod cluster_api;
 pub mod cluster_objects;
 pub mod container_runtime;
+pub mod credential_programs;
 pub mod end_request;
 pub mod event_sink;
 pub mod health;
 pub mod host_texts;
 pub mod local_api;
+pub mod local_runtime;
 pub mod log_files;
 pub mod pod_host;
 pub mod pod_runtime;
 pub mod pod_sources;
 pub mod probing;
+pub mod pull_records;
 pub mod runtime_objects;
 pub mod service_supervisor;
 
@@ -29,13 +32,16 @@ pub use api_time::ApiTime;
 pub use cloud_provider::{CloudError, CloudInstance, CloudNodeName, CloudProvider};
 pub use cluster_api::{ClusterApi, ClusterApiError, FeedEvent, ObjectFeed};
 pub use container_runtime::ContainerRuntime;
+pub use credential_programs::{CredentialProgramError, CredentialPrograms};
 pub use end_request::{EndReason, EndRequests};
 pub use event_sink::{EventSink, PodOccurrence};
 pub use health::{HealthCheck, HealthChecks, HealthEndpoint, HealthEndpointError};
 pub use host_texts::HostTexts;
 pub use local_api::{LocalApi, LocalEndpoint};
+pub use local_runtime::LocalRuntime;
 pub use log_files::LogFiles;
 pub use pod_runtime::{PodRuntime, RuntimeSignals};
+pub use pull_records::{PullRecordKind, PullRecords};
 pub use service_supervisor::{ServiceState, ServiceSupervisor, ServiceSupervisorError};
 
 /// What an asynchronous port returns: boxed, so that the traits stay usable as objects.

@@ -6,8 +6,9 @@
 //!
 //! Over the local socket: `GET /v1/node` answers [`LocalNode`], `GET /v1/pods` [`LocalPods`],
 //! `GET /v1/changes/VERSION` waits for something newer and answers [`LocalVersion`],
-//! `GET /v1/pods/UID` [`LocalPodDetail`], `POST /v1/pods/UID/stop` [`LocalStopped`]; a refusal is a
-//! status of 4xx and a [`LocalRefusal`].
+//! `GET /v1/pods/UID` [`LocalPodDetail`], `POST /v1/pods/UID/stop` [`LocalStopped`],
+//! `POST /v1/pods` takes [`LocalManifests`] and answers [`LocalTaken`]; a refusal is a status of 4xx
+//! or 5xx and a [`LocalRefusal`]. What is asked of the runtime itself is in `local_runtime`.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ pub struct LocalNode {
     pub all_sources_have_spoken: bool,
     /// What is wrong with manifests now, a sentence each.
     pub troubles: Vec<String>,
+    /// The file that the agent's own log goes to; empty where the agent does not know.
+    pub agent_log: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -135,6 +138,39 @@ pub struct LocalStopped {
     pub uid: String,
 }
 
+/// Pods that somebody wants run from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LocalManifests {
+    pub manifests: Vec<LocalManifest>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LocalManifest {
+    /// File and line, for messages.
+    pub place: String,
+    /// One document.
+    pub text: String,
+}
+
+/// The pods will run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LocalTaken {
+    /// `NAMESPACE/NAME` of each manifest, in their order, as the manifest says it.
+    pub pods: Vec<LocalTakenPod>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LocalTakenPod {
+    pub namespace: String,
+    pub name: String,
+    /// `new`, `changed`, or `same` where it was wanted like this already.
+    pub outcome: String,
+}
+
 /// Why the agent does not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase", tag = "refusal")]
@@ -157,6 +193,14 @@ pub trait LocalApi: Send + Sync {
     /// Waits until what is shown is newer than version `since`; answers with its version. The
     /// first version is 0.
     fn changed(&self, since: u64) -> PortFuture<'_, u64>;
+    /// Runs more pods. Only an agent that people hand their pods to can.
+    fn take(&self, manifests: LocalManifests) -> PortFuture<'_, Result<LocalTaken, LocalRefusal>> {
+        drop(manifests);
+        let message = "this agent takes its pods from its manifests folder; put a file there, or \
+                       run them apart with `keelson run --root DIR --state DIR`";
+        let refused = LocalRefusal::NotNow { message: message.to_owned() };
+        Box::pin(std::future::ready(Err(refused)))
+    }
 }
 
 /// Serves the agent to people at this machine.

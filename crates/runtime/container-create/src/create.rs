@@ -162,9 +162,6 @@ fn make_group(creation: &Creation<'_>) -> Result<Option<Cgroup>> {
     match (&creation.spec.cgroup, creation.hierarchy) {
         (None, _) => Ok(None),
         (Some(_), None) => Err(Trouble::bad("this machine has no control groups")),
-        (Some(spec), Some(_)) if !spec.systemd_unit.is_empty() => {
-            Err(Trouble::bad("the supervisor asks systemd for scopes, not the helper"))
-        }
         (Some(spec), Some(hierarchy)) => groups::make(hierarchy, spec).map(Some),
     }
 }

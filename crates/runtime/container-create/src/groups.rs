@@ -10,6 +10,7 @@ use cgroup_files::{
 
 use crate::device_filter;
 use crate::error::{During, Result, Trouble};
+use crate::scopes::Scope;
 use crate::spec::{CgroupSpec, DeviceRuleSpec, LimitsSpec};
 
 #[cfg(test)]
@@ -105,6 +106,15 @@ fn device_rule(rule: &DeviceRuleSpec) -> Result<DeviceRule> {
 /// Runs as the machine's root.
 pub(crate) fn make(hierarchy: &Hierarchy, spec: &CgroupSpec) -> Result<Cgroup> {
     let group = hierarchy.group(&spec.path)?;
+    if !spec.systemd_unit.is_empty() {
+        // From here on this process is in it, and what it starts is born there.
+        let scope = Scope {
+            unit: &spec.systemd_unit,
+            slice: &spec.systemd_slice,
+            description: "a container",
+        };
+        scope.enter_new(&spec.limits.clone().unwrap_or_default(), hierarchy.version())?;
+    }
     group.create()?;
     limit(&group, spec)?;
     Ok(group)

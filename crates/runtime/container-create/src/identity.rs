@@ -22,7 +22,7 @@ impl SeccompSpec {
             let [e, f, g, h] = one.operand.to_ne_bytes();
             [a, b, one.jump_true, one.jump_false, e, f, g, h]
         });
-        Self { program: bytes.collect(), log: false, allow_speculation: false }
+        Self { program: bytes.collect(), ..Self::default() }
     }
 
     fn load(&self) -> Result<()> {

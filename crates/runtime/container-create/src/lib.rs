@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code, reason = "clone3, setns, mount_setattr, ioctl, execve have no safe wrappers")]
 
+pub mod abilities;
 mod create;
 mod device_filter;
 mod devices;
@@ -19,6 +20,7 @@ mod paths;
 mod pod;
 mod process_files;
 mod program;
+pub mod scopes;
 pub mod spec;
 mod sysctl;
 pub mod system;

@@ -16,7 +16,8 @@ use crate::error::{During, Result, Trouble};
 use crate::exchange::Reporter;
 use crate::mounts::{become_root, detached_copy, detached_filesystem, move_onto, unmount_pin};
 use crate::process_files::ProcessFiles;
-use crate::spec::{CapabilitySpec, NamespaceMode, PodSpec, SecuritySpec};
+use crate::scopes::Scope;
+use crate::spec::{CapabilitySpec, LimitsSpec, NamespaceMode, PodSpec, SecuritySpec};
 use crate::sysctl::{self, Own};
 use crate::system::{
     NEW_IPC, NEW_MOUNT, NEW_NET, NEW_PID, NEW_USER, NEW_UTS, Sibling, Side, StringList,
@@ -257,7 +258,16 @@ fn start_init(
     let door = match spec.init_cgroup.as_str() {
         "" => None,
         path => {
-            let group = cgroup_files::Hierarchy::detect()?.group(path)?;
+            let hierarchy = cgroup_files::Hierarchy::detect()?;
+            if !spec.init_unit.is_empty() {
+                let scope = Scope {
+                    unit: &spec.init_unit,
+                    slice: &spec.init_slice,
+                    description: "the init of a pod",
+                };
+                scope.enter_new(&LimitsSpec::default(), hierarchy.version())?;
+            }
+            let group = hierarchy.group(path)?;
             group.create()?;
             Some(group.door()?)
         }

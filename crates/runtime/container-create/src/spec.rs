@@ -61,6 +61,11 @@ pub struct PodSpec {
     /// there. Empty: the supervisor's own.
     #[prost(string, tag = "12")]
     pub init_cgroup: String,
+    /// Ask systemd for that group as a scope in a slice. Empty: we make it ourselves.
+    #[prost(string, tag = "13")]
+    pub init_unit: String,
+    #[prost(string, tag = "14")]
+    pub init_slice: String,
 }
 
 /// Ranges of a user namespace.

@@ -128,15 +128,28 @@ pub(crate) fn make_folder(path: &Path) -> Result<()> {
 
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let beside = folder.join(format!("{UNFINISHED}{}", identity::fresh()?));
+    write_by_way_of(&folder.join(format!("{UNFINISHED}{}", identity::fresh()?)), path, bytes)
+}
+
+/// Where a file is until it is whole, in a folder that nobody sweeps: whoever removes the file
+/// removes this too.
+pub(crate) fn unfinished(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{UNFINISHED}{name}"))
+}
+
+/// The same by a name that the caller knows.
+pub(crate) fn write_by_way_of(beside: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
     let written = (|| {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(beside)?;
         file.write_all(bytes)?;
         file.sync_data()?;
-        fs::rename(&beside, path)
+        fs::rename(beside, path)
     })();
     if written.is_err() {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(beside);
     }
     written.doing(format!("writing {}", path.display()))?;
     sync_folder(folder)

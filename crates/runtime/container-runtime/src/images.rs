@@ -4,6 +4,7 @@
 //! pull. The sums of the image file system are remembered until the store changes, because they
 //! are asked for every few seconds.
 
+mod preloaded;
 mod pulls;
 mod views;
 
@@ -16,7 +17,8 @@ use image_store::{ImageRecord, Limits, Platform, Store};
 use crate::clock::nanoseconds;
 use crate::failure::{Failure, Result, blocking};
 
-pub(crate) use pulls::{PullProgress, PullRequest, Puller};
+pub use pulls::PullProgress;
+pub(crate) use pulls::{PullRequest, Puller};
 pub(crate) use views::short_name;
 
 #[cfg(test)]
@@ -37,6 +39,12 @@ impl Images {
         let store = Store::open(&folder, Limits::default(), Platform::host())?;
         store.sweep()?;
         Ok(Self { store: Arc::new(store), puller: Arc::new(puller), root: folder })
+    }
+
+    /// Imports what a folder holds, to be kept; says what was wrong with what.
+    pub(crate) async fn preload(&self, folder: &Path) -> Result<Vec<String>> {
+        let folder = folder.to_owned();
+        self.with_store(move |store| preloaded::import(store, &folder)).await
     }
 
     pub fn store(&self) -> Arc<Store> {
@@ -107,6 +115,11 @@ impl Images {
     /// What is being pulled, and how far it is.
     pub fn pulls(&self) -> Vec<PullProgress> {
         self.puller.under_way()
+    }
+
+    /// The same whenever it changes.
+    pub fn watch_pulls(&self) -> tokio::sync::watch::Receiver<Vec<PullProgress>> {
+        self.puller.watch()
     }
 
     /// Removes an image with all its names; one that is not there is fine.

@@ -6,6 +6,7 @@
 
 mod book;
 mod clock;
+pub mod crash_points;
 mod durable;
 mod events;
 mod failure;
@@ -24,6 +25,6 @@ mod streams;
 mod supervision;
 
 pub use failure::{Failure, Result};
-pub use images::Images;
+pub use images::{Images, PullProgress};
 pub use runtime::Runtime;
 pub use settings::{CgroupDriver, RegistrySettings, Settings};

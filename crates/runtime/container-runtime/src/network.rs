@@ -25,6 +25,12 @@ pub(crate) use cni::{Cni, CniSettings};
 /// The name of a pod's link inside its namespace.
 pub(crate) const INSIDE: &str = "eth0";
 
+impl From<cni_documents::CniError> for Failure {
+    fn from(error: cni_documents::CniError) -> Self {
+        Self::plain(error.to_string())
+    }
+}
+
 impl From<netlink::Error> for Failure {
     fn from(error: netlink::Error) -> Self {
         Self::plain(error.to_string())
@@ -61,10 +67,11 @@ impl Network {
     /// `folder` is where namespaces are pinned.
     pub(crate) fn new(
         folder: PathBuf,
-        cni: CniSettings,
+        mut cni: CniSettings,
         built_in: BuiltInSettings,
     ) -> Result<Self> {
         crate::durable::make_folder(&folder)?;
+        cni.calls = folder.with_file_name("cni");
         let built_in = Arc::new(BuiltIn::new(built_in)?);
         Ok(Self { cni: Cni::new(cni), built_in, folder })
     }
@@ -122,7 +129,7 @@ impl Network {
         match record.kind() {
             NetworkKind::Cni => {
                 let result = self.cni.add(pod, &record).await?;
-                record.addresses = cni::addresses_of(&result, INSIDE)?;
+                record.addresses = cni_documents::addresses_of(&result, INSIDE)?;
                 record.cni_result = result;
             }
             NetworkKind::BuiltIn => {
@@ -160,6 +167,8 @@ impl Network {
     /// At start: adopts the networks of these pods and takes down what belongs to none.
     pub(crate) async fn adopt(&self, pods: Vec<(PodNetwork, NetworkRecord)>) -> Result<()> {
         let known: Vec<String> = pods.iter().map(|(pod, _)| pod.sandbox.clone()).collect();
+        // While their namespaces still have names.
+        self.cni.collect(&known).await;
         for name in crate::durable::names_in(&self.folder)? {
             if !known.contains(&name) {
                 let path = self.folder.join(name);

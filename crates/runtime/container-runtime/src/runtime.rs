@@ -10,7 +10,9 @@ mod container_create;
 mod container_run;
 mod container_views;
 pub(crate) mod execs;
+mod handlers;
 mod launching;
+mod metrics;
 mod pod_files;
 mod recovery;
 mod sandbox_run;
@@ -30,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cgroup_files::{Controller, Hierarchy, Version};
+use pod_supervisor::abilities::Abilities;
 use pod_supervisor::launch::Program;
 use rustix::fs::{FlockOperation, flock};
 
@@ -38,8 +41,10 @@ use crate::events::Events;
 use crate::failure::{Doing as _, Failure, Result};
 use crate::images::{Images, Puller};
 use crate::network::Network;
-use crate::settings::Settings;
-use crate::specification::{Abilities, Machine, PodPlaces, capabilities};
+use crate::settings::{CgroupDriver, Settings};
+use crate::specification::{
+    Abilities as GroupAbilities, AppArmor, Machine, PodPlaces, capabilities,
+};
 use crate::streams::Streams;
 
 /// The embedded runtime. Clones are the same one.
@@ -54,7 +59,12 @@ pub struct Runtime {
     pub(crate) events: Events,
     pub(crate) usage: Arc<stats::Usage>,
     pub(crate) program: Arc<Program>,
+    /// What this kernel can do for containers; tried when somebody asks.
+    pub(crate) abilities: Arc<tokio::sync::OnceCell<Abilities>>,
     pub(crate) streams: Streams,
+    pub(crate) handlers: Arc<handlers::Handlers>,
+    /// What the state folder tells of processes is of another life of the machine.
+    pub(crate) rebooted: bool,
     /// One server for each root: held as long as this lives.
     _alone: Arc<File>,
 }
@@ -76,21 +86,43 @@ impl Runtime {
             .map_err(|error| Failure::plain(format!("the machine's control groups: {error}")))?;
         let (streams, listener) = Streams::bind(settings.streams).await?;
         let runtime = Self {
-            machine: Arc::new(look_at_machine(&hierarchy)?),
+            machine: Arc::new(look_at_machine(&hierarchy, settings.cgroup_driver)?),
             book: Book::open(&settings.root.join("runtime"))?,
             events: Events::default(),
             usage: Arc::default(),
             program: Arc::new(supervisor_program(&settings)?),
+            abilities: Arc::default(),
             images,
             network: Arc::new(network),
             hierarchy: Arc::new(hierarchy),
+            rebooted: is_of_another_boot(&settings.state)?,
             settings: Arc::new(settings),
             streams,
+            handlers: Arc::default(),
             _alone: Arc::new(alone),
         };
         runtime.recover().await?;
+        runtime.preload().await;
         tokio::spawn(runtime.streams.clone().serve(runtime.clone(), listener));
         Ok(runtime)
+    }
+
+    /// How far pulls are, whenever that changes; empty when nothing is pulled.
+    pub fn watch_pulls(&self) -> tokio::sync::watch::Receiver<Vec<crate::PullProgress>> {
+        self.images.watch_pulls()
+    }
+
+    /// Images that come with the machine. What is wrong with one is no reason not to serve.
+    async fn preload(&self) {
+        let Some(folder) = &self.settings.preloaded_images else { return };
+        match self.images.preload(folder).await {
+            Ok(problems) => {
+                for problem in problems {
+                    tracing::error!(problem, "a preloaded image is left out");
+                }
+            }
+            Err(failure) => tracing::error!(folder = %folder.display(), %failure, "preloading"),
+        }
     }
 
     /// Runs a change to its end, whether or not somebody still waits for it.
@@ -151,6 +183,19 @@ async fn hold(path: &Path) -> Result<File> {
     )))
 }
 
+/// Whether the machine was started anew since the state folder was last used. A PID that is written
+/// there may by now be somebody else's.
+fn is_of_another_boot(state: &Path) -> Result<bool> {
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").doing("reading the boot's id")?;
+    let note = state.join("boot");
+    let before = std::fs::read(&note).ok();
+    if before.as_ref() == Some(&boot) {
+        return Ok(false);
+    }
+    crate::durable::write_whole(&note, &boot)?;
+    Ok(before.is_some())
+}
+
 fn supervisor_program(settings: &Settings) -> Result<Program> {
     let program = match (&settings.supervisor, settings.carried_supervisor) {
         (Some(path), _) => Program::from_file(path),
@@ -160,7 +205,14 @@ fn supervisor_program(settings: &Settings) -> Result<Program> {
     program.map_err(|error| Failure::plain(error.to_string()))
 }
 
-fn look_at_machine(hierarchy: &Hierarchy) -> Result<Machine> {
+fn look_at_machine(hierarchy: &Hierarchy, cgroup_driver: CgroupDriver) -> Result<Machine> {
+    // upstream: libsystemd sd_booted
+    if cgroup_driver == CgroupDriver::Systemd && !Path::new("/run/systemd/system").is_dir() {
+        return Err(Failure::plain(
+            "cgroupDriver: systemd is asked for, but this machine does not run it \
+             (no /run/systemd/system); expected cgroupfs",
+        ));
+    }
     let status = std::fs::read_to_string("/proc/self/status").doing("reading /proc/self/status")?;
     let set = capabilities::own_bounding_set(&status);
     let may_lower_score = capabilities::has(set, "SYS_RESOURCE");
@@ -169,8 +221,6 @@ fn look_at_machine(hierarchy: &Hierarchy) -> Result<Machine> {
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(0);
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let enabled = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled");
-    let apparmor = enabled.is_ok_and(|text| text.starts_with('Y'));
     let unified = hierarchy.version() == Version::V2;
     let root = hierarchy
         .group("/")
@@ -184,10 +234,11 @@ fn look_at_machine(hierarchy: &Hierarchy) -> Result<Machine> {
         hostname,
         capabilities: set,
         lowest_oom_score: if may_lower_score { -1000 } else { own_score },
-        apparmor,
+        apparmor: AppArmor::of_this_machine(),
         selinux: Path::new("/sys/fs/selinux/enforce").exists(),
         unified_cgroups: unified,
-        abilities: Abilities { swap, huge_pages: root.folder(Controller::HugeTlb).is_some() },
+        cgroup_driver,
+        abilities: GroupAbilities { swap, huge_pages: root.folder(Controller::HugeTlb).is_some() },
     })
 }
 

@@ -265,21 +265,26 @@ impl RuntimeService for Runtime {
         &self,
         _: Request<v1::ListMetricDescriptorsRequest>,
     ) -> Answer<v1::ListMetricDescriptorsResponse> {
-        Err(Status::unimplemented("this runtime serves statistics, not metrics"))
+        let descriptors = Runtime::list_metric_descriptors(self);
+        Ok(Response::new(v1::ListMetricDescriptorsResponse { descriptors }))
     }
 
     async fn list_pod_sandbox_metrics(
         &self,
         _: Request<v1::ListPodSandboxMetricsRequest>,
     ) -> Answer<v1::ListPodSandboxMetricsResponse> {
-        Err(Status::unimplemented("this runtime serves statistics, not metrics"))
+        let pod_metrics = Runtime::list_pod_sandbox_metrics(self).await;
+        Ok(Response::new(v1::ListPodSandboxMetricsResponse { pod_metrics }))
     }
 
     async fn stream_pod_sandbox_metrics(
         &self,
         _: Request<v1::StreamPodSandboxMetricsRequest>,
     ) -> Answer<BoxStream<v1::StreamPodSandboxMetricsResponse>> {
-        Err(Status::unimplemented("this runtime serves statistics, not metrics"))
+        let metrics = Runtime::list_pod_sandbox_metrics(self).await;
+        let wrap =
+            |pod_sandbox_metrics| v1::StreamPodSandboxMetricsResponse { pod_sandbox_metrics };
+        Ok(Response::new(in_parts(metrics, PART, wrap)))
     }
 
     async fn runtime_config(

@@ -15,6 +15,9 @@ use crate::network::{BuiltInSettings, CniSettings};
 #[cfg(test)]
 mod tests;
 
+/// What the built-in handler is always called.
+pub(crate) const OWN_HANDLERS: [&str; 2] = ["", "keelson"];
+
 /// Everything that a runtime is started with.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -29,6 +32,12 @@ pub struct Settings {
     pub cgroup_driver: CgroupDriver,
     /// Further names of the built-in handler.
     pub handlers: Vec<String>,
+    /// OCI command-line runtimes of the machine, by the handler's name.
+    pub runtimes: BTreeMap<String, OciRuntime>,
+    /// Where CDI specifications are; a later folder wins.
+    pub device_specifications: Vec<PathBuf>,
+    /// A folder of archives and layouts that are imported at the start and never cleaned up.
+    pub preloaded_images: Option<PathBuf>,
     /// Where the streaming server listens.
     pub streams: std::net::SocketAddr,
     /// The program that supervises a pod; none for the carried one.
@@ -42,6 +51,17 @@ pub struct Settings {
 pub enum CgroupDriver {
     Cgroupfs,
     Systemd,
+}
+
+/// A program that makes containers, such as runc or crun.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OciRuntime {
+    /// An absolute path.
+    pub program: PathBuf,
+    /// Before its command, such as `--debug`.
+    #[serde(default)]
+    pub arguments: Vec<String>,
 }
 
 /// How to reach a registry.
@@ -75,6 +95,10 @@ struct File {
     cgroup_driver: Option<CgroupDriver>,
     #[serde(default)]
     handlers: Vec<String>,
+    #[serde(default)]
+    runtimes: BTreeMap<String, OciRuntime>,
+    device_specifications: Option<Vec<PathBuf>>,
+    preloaded_images: Option<PathBuf>,
     streams: Option<std::net::SocketAddr>,
     supervisor: Option<PathBuf>,
 }
@@ -86,6 +110,7 @@ struct CniFile {
     plugins: Option<Vec<PathBuf>>,
     results: Option<PathBuf>,
     deadline_seconds: Option<u64>,
+    collect_garbage: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -107,6 +132,9 @@ impl Settings {
             registries: BTreeMap::new(),
             cgroup_driver: CgroupDriver::Cgroupfs,
             handlers: Vec::new(),
+            runtimes: BTreeMap::new(),
+            device_specifications: vec!["/etc/cdi".into(), "/var/run/cdi".into()],
+            preloaded_images: None,
             streams: (std::net::Ipv4Addr::LOCALHOST, 0).into(),
             supervisor: None,
             carried_supervisor: None,
@@ -125,6 +153,7 @@ impl Settings {
         self.cni.plugins = cni.plugins.unwrap_or(self.cni.plugins);
         self.cni.results = cni.results.unwrap_or(self.cni.results);
         self.cni.deadline = cni.deadline_seconds.map_or(self.cni.deadline, Duration::from_secs);
+        self.cni.collect_garbage = cni.collect_garbage.unwrap_or(self.cni.collect_garbage);
         self.built_in_network.bridge = network.bridge.unwrap_or(self.built_in_network.bridge);
         self.built_in_network.mtu = network.mtu;
         if let Some(subnets) = network.subnets {
@@ -144,7 +173,28 @@ impl Settings {
         }
         self.registries = file.registries;
         self.cgroup_driver = file.cgroup_driver.unwrap_or(self.cgroup_driver);
+        for (name, runtime) in &file.runtimes {
+            if !runtime.program.is_absolute() {
+                return Err(wrong(format!(
+                    "runtimes.{name}.program: {:?} is no absolute path",
+                    runtime.program
+                )));
+            }
+            if OWN_HANDLERS.contains(&name.as_str()) || file.handlers.contains(name) {
+                return Err(wrong(format!(
+                    "runtimes.{name}: the name is that of the built-in handler"
+                )));
+            }
+        }
         self.handlers = file.handlers;
+        self.runtimes = file.runtimes;
+        self.preloaded_images = file.preloaded_images;
+        if let Some(folders) = file.device_specifications {
+            if let Some(odd) = folders.iter().find(|folder| !folder.is_absolute()) {
+                return Err(wrong(format!("deviceSpecifications: {odd:?} is no absolute path")));
+            }
+            self.device_specifications = folders;
+        }
         self.supervisor = file.supervisor;
         self.streams = file.streams.unwrap_or(self.streams);
         if !self.streams.ip().is_loopback() {

@@ -4,11 +4,13 @@
 //! an error with a sentence, before anything is made. Reads the host (links, devices, mounts) and
 //! the image's user tables; changes nothing but missing folders of host paths.
 
+mod apparmor;
 pub(crate) mod capabilities;
 mod devices;
 mod image_files;
 mod mount_table;
 mod mounts;
+mod named_devices;
 mod pod;
 mod process;
 pub(crate) mod resources;
@@ -18,18 +20,19 @@ mod users;
 use std::path::{Path, PathBuf};
 
 use container_create::spec::{
-    CgroupSpec, ContainerNamespaces, ContainerSpec, NamespaceMode, OverlaySpec, Propagation,
-    RootFilesystem, SecuritySpec, StreamsSpec,
+    CgroupSpec, ContainerNamespaces, ContainerSpec, HandlerSpec, MountSpec, NamespaceMode,
+    OverlaySpec, Propagation, RootFilesystem, SecuritySpec, StreamsSpec,
 };
 use cri_wire::v1;
-use cri_wire::v1::security_profile::ProfileType;
 use image_store::{ContainerConfig as ImageRunConfig, OverlayOptions};
 
 use crate::failure::{Failure, Result};
+use crate::settings::CgroupDriver;
 
+pub(crate) use apparmor::AppArmor;
 pub(crate) use image_files::ImageFiles;
 pub(crate) use mount_table::MountTable;
-pub(crate) use pod::{PodPlaces, cgroup_of, pod_spec};
+pub(crate) use pod::{PodPlaces, cgroup_of, group_of_pod, pod_spec};
 pub(crate) use resources::Abilities;
 pub(crate) use users::{Identity, Tables};
 
@@ -41,10 +44,12 @@ pub(crate) struct Machine {
     pub capabilities: u64,
     /// The lowest that can be given without the right to lower it.
     pub lowest_oom_score: i32,
-    pub apparmor: bool,
+    pub apparmor: AppArmor,
     pub selinux: bool,
     /// The machine has cgroup version 2.
     pub unified_cgroups: bool,
+    /// Who makes groups: this runtime, or systemd.
+    pub cgroup_driver: CgroupDriver,
     pub abilities: Abilities,
 }
 
@@ -62,6 +67,11 @@ pub(crate) struct Ingredients<'a> {
     /// Mounts that the runtime adds: image volumes, volumes that the image defines.
     pub extra_mounts: Vec<v1::Mount>,
     pub log_path: &'a str,
+    /// Another program makes the container, in a root that is mounted already.
+    pub handler: Option<HandlerSpec>,
+    pub root: Option<PathBuf>,
+    /// Where CDI specifications are.
+    pub device_folders: &'a [PathBuf],
 }
 
 /// The container as the supervisor takes it, and who it runs as.
@@ -80,7 +90,7 @@ pub(crate) fn container_spec(
     };
     let process = process::of(given.config, given.image, (hostname, &identity.home))?;
     let capabilities = capabilities::of(security, machine.capabilities);
-    let seccomp = seccomp::filter(security, capabilities.bounding)?;
+    let seccomp = seccomp::filter(security, capabilities.bounding, given.handler.is_some())?;
     let oom = linux.resources.as_ref().map(|resources| {
         let wanted = i32::try_from(resources.oom_score_adj).unwrap_or_default();
         wanted.clamp(machine.lowest_oom_score, 1000)
@@ -92,7 +102,7 @@ pub(crate) fn container_spec(
         nodes.extend(devices::of_the_host()?);
     }
     let user_namespace = namespaces.user == i32::from(NamespaceMode::Pod);
-    let spec = ContainerSpec {
+    let mut spec = ContainerSpec {
         id: given.id.to_owned(),
         root: Some(root(given, security, user_namespace)),
         process: Some(process),
@@ -104,7 +114,7 @@ pub(crate) fn container_spec(
             capabilities: Some(capabilities),
             no_new_privileges: security.no_new_privs,
             seccomp,
-            apparmor_profile: apparmor(machine, security)?,
+            apparmor_profile: machine.apparmor.profile(security)?,
             selinux_label: selinux(machine, security),
             limits: Vec::new(),
             oom_score_adjustment: oom,
@@ -118,7 +128,7 @@ pub(crate) fn container_spec(
                 .map(|resources| resources::limits(resources, machine.abilities)),
             device_rules: devices.rules,
             all_devices: security.privileged,
-            ..cgroup_of(given.sandbox, given.id)
+            ..cgroup_of(machine.cgroup_driver, given.sandbox, given.id)?
         }),
         namespaces: Some(namespaces),
         masked_paths: if security.privileged { Vec::new() } else { security.masked_paths.clone() },
@@ -133,8 +143,10 @@ pub(crate) fn container_spec(
             stdin_once: given.config.stdin_once,
             longest_line: 0,
         }),
+        handler: given.handler.clone(),
         ..ContainerSpec::default()
     };
+    named_devices::add(&mut spec, given.config, given.device_folders)?;
     Ok((spec, identity))
 }
 
@@ -154,11 +166,6 @@ fn check(
     if !pod::same_user_namespace(of_pod, own) {
         return Err(Failure::plain(
             "user namespace config for sandbox is different from container",
-        ));
-    }
-    if !given.config.cdi_devices.is_empty() {
-        return Err(Failure::unimplemented(
-            "CDI devices are asked for by name, which this runtime does not serve yet",
         ));
     }
     let resources = given.config.linux.as_ref().and_then(|linux| linux.resources.as_ref());
@@ -188,14 +195,15 @@ fn root(
     let upper = given.overlay.upper.as_ref();
     let options =
         if given.overlay.user_attributes { vec!["userxattr".to_owned()] } else { Vec::new() };
+    let overlay = OverlaySpec {
+        lower: given.overlay.lower.iter().map(|path| text(path)).collect(),
+        upper: upper.map(|upper| text(&upper.changes)).unwrap_or_default(),
+        work: upper.map(|upper| text(&upper.work)).unwrap_or_default(),
+        options,
+    };
     RootFilesystem {
-        path: String::new(),
-        overlay: Some(OverlaySpec {
-            lower: given.overlay.lower.iter().map(|path| text(path)).collect(),
-            upper: upper.map(|upper| text(&upper.changes)).unwrap_or_default(),
-            work: upper.map(|upper| text(&upper.work)).unwrap_or_default(),
-            options,
-        }),
+        path: given.root.as_deref().map(text).unwrap_or_default(),
+        overlay: given.root.is_none().then_some(overlay),
         read_only: security.readonly_rootfs,
         map_ids: user_namespace,
         propagation: match mounts::root_propagation(&given.config.mounts) {
@@ -270,7 +278,7 @@ fn all_mounts(
     given: &Ingredients<'_>,
     security: &v1::LinuxContainerSecurityContext,
     user_namespace: bool,
-) -> Result<Vec<container_create::spec::MountSpec>> {
+) -> Result<Vec<MountSpec>> {
     let table = MountTable::read()?;
     let of_caller: Vec<&v1::Mount> =
         given.config.mounts.iter().filter(|mount| mount.image.is_none()).collect();
@@ -282,40 +290,17 @@ fn all_mounts(
     for mount in &of_caller {
         all.push(mounts::asked(mount, &mounts::prepare_source(mount, &table)?)?);
     }
-    for mount in extra.iter().chain(&given.extra_mounts) {
+    // What the pod shares belongs to its own root; volumes of images to the machine's, and the pod
+    // shall see its own.
+    let extra = extra.iter().map(|mount| (mount, false));
+    let volumes = given.extra_mounts.iter().map(|mount| (mount, user_namespace));
+    for (mount, map_ids) in extra.chain(volumes) {
         if !taken(&mount.container_path) {
-            let mut spec = mounts::asked(mount, Path::new(&mount.host_path))?;
-            // Our own files belong to the machine's root; the pod shall see its own.
-            spec.map_ids = user_namespace && mount.container_path != "/dev/shm";
-            all.push(spec);
+            let spec = mounts::asked(mount, Path::new(&mount.host_path))?;
+            all.push(MountSpec { map_ids, ..spec });
         }
     }
     Ok(mounts::arranged(mounts::usual(security.privileged), all))
-}
-
-#[expect(deprecated, reason = "older clients still fill the field")]
-fn apparmor(machine: &Machine, security: &v1::LinuxContainerSecurityContext) -> Result<String> {
-    if security.privileged && security.apparmor.is_none() {
-        return Ok(String::new());
-    }
-    let (kind, name) = match &security.apparmor {
-        Some(profile) => (profile.profile_type(), profile.localhost_ref.as_str()),
-        None => match security.apparmor_profile.as_str() {
-            "" | "runtime/default" => (ProfileType::RuntimeDefault, ""),
-            "unconfined" => (ProfileType::Unconfined, ""),
-            text => match text.strip_prefix("localhost/") {
-                Some(name) => (ProfileType::Localhost, name),
-                None => return Err(Failure::plain(format!("invalid AppArmor profile {text:?}"))),
-            },
-        },
-    };
-    match kind {
-        ProfileType::Unconfined | ProfileType::RuntimeDefault => Ok(String::new()),
-        ProfileType::Localhost if !machine.apparmor => Err(Failure::plain(format!(
-            "AppArmor profile {name:?} is asked for, but this kernel has no AppArmor"
-        ))),
-        ProfileType::Localhost => Ok(name.strip_prefix("localhost/").unwrap_or(name).to_owned()),
-    }
 }
 
 fn selinux(machine: &Machine, security: &v1::LinuxContainerSecurityContext) -> String {

@@ -55,5 +55,6 @@ pub use spec::{
     ContainerConfig, Descriptor, Document, History, ImageConfig, Index, Manifest, PlatformField,
 };
 pub use store::Store;
+pub use unpack::unpack_layer;
 pub use usage::Usage;
 pub use view::{OverlayOptions, Upper, View};

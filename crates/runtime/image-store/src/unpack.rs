@@ -80,6 +80,24 @@ pub(crate) struct Layer<'a, R> {
     pub(crate) progress: &'a dyn Progress,
 }
 
+/// Unpacks one layer, packed or not, into an empty folder and without a store; its digest is taken
+/// for right. Answers with the number of its entries.
+pub fn unpack_layer(place: &std::path::Path, bytes: &[u8], limits: &Limits) -> Result<u64> {
+    let mut plain = Vec::new();
+    Capped::new(Decoder::new("a layer", bytes)?, limits.layer_bytes)
+        .read_to_end(&mut plain)
+        .map_err(|error| read_error("a layer", &error))?;
+    let layer = Layer {
+        blob: bytes,
+        diff_id: Digest::of(&plain),
+        lowest: false,
+        limits,
+        progress: &crate::progress::Silent,
+    };
+    let unpacked = layer.unpack(&mut Tree::open(place, limits)?, Rights::ours())?;
+    Ok(unpacked.entries)
+}
+
 impl<R: Read> Layer<'_, R> {
     /// Unpacks into `tree`, which is empty; verifies the digest of all that came.
     pub(crate) fn unpack(self, tree: &mut Tree, rights: Rights) -> Result<Unpacked> {

@@ -58,6 +58,13 @@ impl ClientError {
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Connect { .. } | Self::Ended(_))
     }
+
+    /// Nobody listens there: no supervisor is left, and none will come back.
+    pub fn is_nobody(&self) -> bool {
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+        matches!(self, Self::Connect { source, .. }
+            if matches!(source.kind(), ConnectionRefused | NotFound))
+    }
 }
 
 type Result<T, E = ClientError> = std::result::Result<T, E>;

@@ -2,7 +2,9 @@
 //!
 //! Rule: the program runs from a sealed memory file: an upgrade of the installed file does not touch
 //! it, and no container can write to it. It is in a session of its own, nobody's child, and outside
-//! the starter's control group. Blocks until it listens or has failed: call it where that may be.
+//! the starter's control group. Blocks until it listens or has failed: call it where that may be. A
+//! starter that dies before that takes the beginning with it: either there is a supervisor that can
+//! be found by its socket, or there is none.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -64,17 +66,24 @@ impl Program {
         Ok(Self { memory })
     }
 
-    /// `folder` is the pod's: it exists, only root enters it. `cgroup` is where the supervisor lives;
-    /// none leaves it in the caller's.
+    /// By which this process starts it.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.memory.as_raw_fd())
+    }
+
+    /// `folder` is the pod's: it exists, only root enters it. `cgroup` is where the supervisor lives:
+    /// a path, or `SLICE:SCOPE` that systemd is asked for; none leaves it in the caller's.
     pub fn launch(&self, folder: &Path, cgroup: Option<&str>) -> Result<(), LaunchError> {
         let failed = |source| LaunchError::Start { folder: folder.to_owned(), source };
         let log =
             File::options().create(true).append(true).open(folder.join(LOG)).map_err(failed)?;
         let before = log.metadata().map_err(failed)?.len();
-        let mut child = Command::new(format!("/proc/self/fd/{}", self.memory.as_raw_fd()))
+        let mut child = Command::new(self.path())
             .arg0(crate::supervisor::NAME)
             .arg(folder)
-            .args(cgroup)
+            .arg(cgroup.unwrap_or_default())
+            // Whose child it must still be when it has asked to end with it.
+            .arg(std::process::id().to_string())
             .env_clear()
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -8,6 +8,7 @@
 
 #![allow(unsafe_code, reason = "fork, signal masks and pidfd ioctls have no safe wrappers")]
 
+pub mod abilities;
 pub mod afterwards;
 #[cfg(feature = "client")]
 mod client;

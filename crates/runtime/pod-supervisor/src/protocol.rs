@@ -273,6 +273,9 @@ pub struct ContainerState {
     /// How many processes of it the kernel has killed for want of memory.
     #[prost(uint64, tag = "9")]
     pub out_of_memory_kills: u64,
+    /// Created, and told to start: whether its program runs is not known yet.
+    #[prost(bool, tag = "10")]
+    pub starting: bool,
 }
 
 /// How a process ended.

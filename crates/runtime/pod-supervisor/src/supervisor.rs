@@ -9,6 +9,7 @@ mod births;
 mod chores;
 mod connection;
 mod exits;
+mod handler;
 mod log_lines;
 mod records;
 mod requests;
@@ -26,13 +27,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use cgroup_files::{Hierarchy, MemoryWatch};
-use container_create::spec::{ContainerNamespaces, PodSpec};
+use container_create::scopes::Scope;
+use container_create::spec::{ContainerNamespaces, LimitsSpec, PodSpec};
 use container_create::{PodNamespaces, ProcessFiles};
 
 use crate::protocol::{ContainerState, ExecState, Exit};
 use births::Birth;
 use chores::Chore;
 use connection::Connections;
+use handler::Handler;
 use streams::Streams;
 
 /// The name by which the program knows that it is to be a supervisor.
@@ -50,22 +53,28 @@ pub fn run_if_called() -> Option<ExitCode> {
     if name == container_create::INIT_NAME {
         container_create::run_init();
     }
+    if name == container_create::abilities::NAME {
+        container_create::abilities::report(Path::new(&arguments.next()?));
+        return Some(ExitCode::SUCCESS);
+    }
     (name == NAME).then(|| run_from(arguments.collect()))
 }
 
-/// `FOLDER [CGROUP]`
+/// `FOLDER CGROUP LAUNCHER`: without a group the second is empty, without a launcher the third.
 fn run_from(arguments: Vec<OsString>) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("keelson-pod: {panic}");
         std::process::abort();
     }));
     let mut arguments = arguments.into_iter();
-    let outcome = match (arguments.next(), arguments.next()) {
-        (Some(folder), group) => {
-            let group = group.and_then(|group| group.into_string().ok());
-            start(Path::new(&folder), group.as_deref().filter(|group| !group.is_empty()))
-        }
-        (None, _) => Err(io::Error::other("expected the pod's folder")),
+    let mut text = || arguments.next().and_then(|one| one.into_string().ok()).unwrap_or_default();
+    let (folder, group, launcher) = (text(), text(), text());
+    let outcome = if folder.is_empty() {
+        Err(io::Error::other("expected the pod's folder"))
+    } else {
+        follow(&launcher).and_then(|()| {
+            start(Path::new(&folder), Some(&*group).filter(|group| !group.is_empty()))
+        })
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -74,6 +83,14 @@ fn run_from(arguments: Vec<OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Ends with the launcher as long as it waits: a supervisor that nobody heard of would stay for ever.
+fn follow(launcher: &str) -> io::Result<()> {
+    let Ok(launcher) = launcher.parse::<i32>() else { return Ok(()) };
+    container_create::system::die_with_parent()?;
+    let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
+    if parent == Some(launcher) { Ok(()) } else { Err(io::Error::other("the launcher has ended")) }
 }
 
 /// The launcher waits for this process, which ends when the supervisor listens; that one is its child
@@ -85,12 +102,7 @@ fn start(folder: &Path, group: Option<&str>) -> io::Result<()> {
     rustix::process::setsid()?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     if let Some(group) = group {
-        let group = Hierarchy::detect().and_then(|hierarchy| hierarchy.group(group));
-        let entered = group.and_then(|group| {
-            group.create()?;
-            group.add_process(0)
-        });
-        entered.map_err(|error| io::Error::other(error.to_string()))?;
+        enter_group(group)?;
     }
     let (mut ours, mut theirs) = UnixStream::pair()?;
     match system::fork()? {
@@ -105,6 +117,7 @@ fn start(folder: &Path, group: Option<&str>) -> io::Result<()> {
             let outcome = become_supervisor(folder);
             let word =
                 outcome.as_ref().map_or_else(ToString::to_string, |_| "listening".to_owned());
+            // Where the process that waits has died, with the launcher, this is an error.
             let told = theirs.write_all(word.as_bytes());
             drop(theirs);
             if let (Ok(mut supervisor), Ok(())) = (outcome, told) {
@@ -113,6 +126,21 @@ fn start(folder: &Path, group: Option<&str>) -> io::Result<()> {
             system::exit_now(0)
         }
     }
+}
+
+/// A path is a group that we make; `SLICE:SCOPE` one that systemd makes.
+fn enter_group(group: &str) -> io::Result<()> {
+    let odd = |error: cgroup_files::CgroupError| io::Error::other(error.to_string());
+    let hierarchy = Hierarchy::detect().map_err(odd)?;
+    if let Some((slice, unit)) = group.split_once(':').filter(|_| !group.starts_with('/')) {
+        let scope = Scope { unit, slice, description: "the supervisor of a pod" };
+        let nothing = LimitsSpec::default();
+        return scope
+            .enter_new(&nothing, hierarchy.version())
+            .map_err(|trouble| io::Error::other(trouble.message));
+    }
+    let group = hierarchy.group(group).map_err(odd)?;
+    group.create().and_then(|()| group.add_process(0)).map_err(odd)
 }
 
 /// In the process that stays: the kernel tells servers the PID of whoever began to listen.
@@ -151,6 +179,8 @@ struct Supervisor {
     chores: Vec<Chore>,
     shutdown: Option<Asker>,
     ended: bool,
+    /// Kills for want of memory that containers of this pod had, also those that are gone.
+    claimed_kills: u64,
 }
 
 struct Pod {
@@ -162,6 +192,8 @@ struct Pod {
 struct Container {
     state: ContainerState,
     namespaces: ContainerNamespaces,
+    /// Another program makes and ends it.
+    handler: Option<Handler>,
     /// The first process, once there is one.
     pidfd: Option<OwnedFd>,
     /// Over which the word to start goes and errors of the start come.
@@ -169,6 +201,8 @@ struct Container {
     starting: Option<Asker>,
     streams: Option<Streams>,
     memory: Option<MemoryWatch>,
+    /// [`Supervisor::unclaimed_kills`] when it was made.
+    kills_before: Option<u64>,
     /// Ended, but its output is not all written.
     draining: Option<(Exit, Instant)>,
     deleting: Option<Asker>,
@@ -217,6 +251,7 @@ impl Supervisor {
             chores: Vec::new(),
             shutdown: None,
             ended: false,
+            claimed_kills: 0,
         })
     }
 

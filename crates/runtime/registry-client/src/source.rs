@@ -85,7 +85,7 @@ impl BlobReader<'_> {
                 self.source.client.open(&self.source.resolved.place, &self.descriptor, self.offset);
             match self.source.handle.block_on(opening) {
                 Ok(answer) => {
-                    self.skip = if answer.status == 206 { 0 } else { self.offset };
+                    self.skip = self.skip_in(&answer)?;
                     self.answer = Some(answer);
                     return Ok(());
                 }
@@ -93,6 +93,21 @@ impl BlobReader<'_> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// How much of an answer was given before: it begins where it says, or at the beginning.
+    fn skip_in(&self, answer: &Answered) -> Result<u64, Error> {
+        if answer.status != 206 {
+            return Ok(self.offset);
+        }
+        let range = answer.header("content-range");
+        let Some(range) = range else { return Ok(0) };
+        range_start(&range).and_then(|start| self.offset.checked_sub(start)).ok_or_else(|| {
+            Error::Answer {
+                what: format!("content {}", self.descriptor.digest),
+                why: format!("it begins at {range:?}; {} was asked for", self.offset),
+            }
+        })
     }
 
     /// Waits before another try, or gives up with the error.
@@ -129,6 +144,11 @@ impl BlobReader<'_> {
         let error = Error::Connection { what, why: why.to_owned() };
         self.pause(&error).map_err(io::Error::other)
     }
+}
+
+/// `bytes 100-199/200` begins at 100.
+fn range_start(range: &str) -> Option<u64> {
+    range.trim().strip_prefix("bytes ")?.split_once('-')?.0.trim().parse().ok()
 }
 
 impl Read for BlobReader<'_> {

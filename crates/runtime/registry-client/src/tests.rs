@@ -9,6 +9,8 @@ use image_store::{Descriptor, Digest, Reference, Source as _};
 
 use super::*;
 
+mod hostile;
+
 /// A request as it came.
 #[derive(Debug, Clone, Default)]
 struct Heard {

@@ -138,7 +138,7 @@ impl ActionWorld {
         Ok(facts)
     }
 
-    fn pod_facts(&self) -> Result<PodFacts, String> {
+    async fn pod_facts(&self) -> Result<PodFacts, String> {
         let settings = &self.context.settings.cgroups;
         let cgroup_parent = if settings.per_qos {
             let name = cgroups::of_pod(&settings.root, &self.pod);
@@ -146,7 +146,9 @@ impl ActionWorld {
         } else {
             String::new()
         };
-        Ok(PodFacts { handler: self.handler()?, cgroup_parent, ..PodFacts::default() })
+        let handler = self.handler()?;
+        let user_namespace = self.context.own_users.of_pod(&self.pod, &handler).await?;
+        Ok(PodFacts { handler, cgroup_parent, user_namespace, ..PodFacts::default() })
     }
 
     /// Runtime classes are objects of an API server; without one only the default handler is known.

@@ -1,23 +1,49 @@
 //! Which pods may run here: asked once for each, in order, before its worker begins.
 //!
-//! Rule: a pod that an earlier agent started is admitted again, whatever has changed since; a new
-//! one is judged with all that are here. What was decided holds until the pod is gone.
+//! Rules: a pod that an earlier agent started is admitted again, whatever has changed since; a new
+//! one is judged with all that are here and have not ended. What was decided holds until the pod is
+//! gone. A critical pod for which others must end waits until none of their containers runs, or they
+//! had more than long enough; those who end for it take no room from the moment they were chosen.
 
 use node_policy::admission::{NodeAbilities, NodeRoom, Verdict, judge_all};
 use pod_lifecycle::Admission;
 use pod_model::pod::Pod;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-/// By UID: the pod and what was decided about it.
-type Decided = BTreeMap<String, (Arc<Pod>, watch::Sender<Admission>)>;
+/// The least time that those who end for another pod have before it goes on without them.
+const LEAST_TIME_TO_END: Duration = Duration::from_secs(10);
+
+/// A pod and what was decided about it.
+struct Decided {
+    pod: Arc<Pod>,
+    admission: watch::Sender<Admission>,
+    /// Those who end for it, and until when it waits for them.
+    awaits: BTreeSet<String>,
+    awaits_until: Instant,
+    /// Nothing of it runs any more, or it was chosen to end.
+    takes_no_room: bool,
+}
+
+impl Decided {
+    fn is_in(&self) -> bool {
+        !matches!(*self.admission.borrow(), Admission::Rejected { .. }) && !self.takes_no_room
+    }
+
+    fn go_on(&mut self) {
+        self.awaits.clear();
+        self.admission.send_replace(Admission::Admitted);
+    }
+}
 
 #[derive(Clone)]
 pub(crate) struct Admissions {
     room: Arc<NodeRoom>,
     abilities: Arc<NodeAbilities>,
-    known: Arc<Mutex<Decided>>,
+    known: Arc<Mutex<BTreeMap<String, Decided>>>,
     /// Changes whenever the set of admitted pods does.
     changes: Arc<watch::Sender<u64>>,
 }
@@ -34,59 +60,143 @@ impl Admissions {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Decided> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Decided>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides about a pod, unless that was done. `was_here`: an earlier agent had admitted it;
-    /// `strict_groups`: whether the runtime knows them.
-    pub(crate) fn decide(&self, pod: &Arc<Pod>, was_here: bool, strict_groups: bool) {
+    /// Decides about a pod, unless that was done; answers with the UIDs of those who must end for
+    /// it. `was_here`: an earlier agent had admitted it; `strict_groups`: whether the runtime knows
+    /// them.
+    #[must_use]
+    pub(crate) fn decide(
+        &self,
+        pod: &Arc<Pod>,
+        was_here: bool,
+        strict_groups: bool,
+    ) -> Vec<String> {
         let uid = pod.metadata.uid.to_string();
         let mut known = self.known();
-        if let Some((present, _)) = known.get_mut(&uid) {
-            *present = pod.clone();
-            return;
+        if let Some(present) = known.get_mut(&uid) {
+            present.pod = pod.clone();
+            return Vec::new();
         }
-        let others: Vec<&Pod> = known
-            .values()
-            .filter(|(_, admission)| *admission.borrow() == Admission::Admitted)
-            .map(|(other, _)| &**other)
-            .collect();
+        let others: Vec<&Pod> =
+            known.values().filter(|other| other.is_in()).map(|other| &*other.pod).collect();
         let abilities = NodeAbilities { strict_groups, ..(*self.abilities).clone() };
-        let admission = match judge_all(pod, &self.room, &abilities, &others) {
-            _ if was_here => Admission::Admitted,
-            Verdict::Admitted => Admission::Admitted,
-            Verdict::Rejected { reason, message } => Admission::Rejected { reason, message },
+        let (admission, victims) = match judge_all(pod, &self.room, &abilities, &others) {
+            _ if was_here => (Admission::Admitted, Vec::new()),
+            Verdict::Admitted => (Admission::Admitted, Vec::new()),
+            Verdict::AdmittedInPlaceOf(victims) => {
+                let victim_names = others
+                    .iter()
+                    .filter(|other| victims.iter().any(|uid| **uid == *other.metadata.uid))
+                    .map(|other| other.full_name());
+                (Admission::MakingRoom(victim_names.collect()), victims)
+            }
+            Verdict::Rejected { reason, message } => {
+                (Admission::Rejected { reason, message }, Vec::new())
+            }
         };
-        known.insert(uid, (pod.clone(), watch::Sender::new(admission)));
+        let longest = victims.iter().filter_map(|victim| known.get(victim)).map(|victim| {
+            let grace = victim.pod.spec.termination_grace_period_seconds.unwrap_or(0);
+            Duration::from_secs(u64::try_from(grace).unwrap_or(0))
+        });
+        let longest = longest.map(|grace| grace.saturating_add(grace / 2)).max();
+        let longest = longest.unwrap_or_default().max(LEAST_TIME_TO_END);
+        for victim in &victims {
+            if let Some(victim) = known.get_mut(victim) {
+                victim.takes_no_room = true;
+            }
+        }
+        let decided = Decided {
+            pod: pod.clone(),
+            admission: watch::Sender::new(admission),
+            awaits: victims.iter().cloned().collect(),
+            awaits_until: Instant::now() + longest,
+            takes_no_room: false,
+        };
+        known.insert(uid, decided);
         drop(known);
+        self.say_change();
+        victims
+    }
+
+    fn say_change(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
     pub(crate) fn watch(&self, uid: &str) -> watch::Receiver<Admission> {
         let known = self.known();
-        let sender = known.get(uid).map(|(_, sender)| sender.subscribe());
+        let sender = known.get(uid).map(|decided| decided.admission.subscribe());
         // A pod that ends without ever having been asked about (an orphan) waits for no answer.
         sender.unwrap_or_else(|| watch::Sender::new(Admission::Admitted).subscribe())
     }
 
-    pub(crate) fn release(&self, uid: &str) {
-        let was_there = self.known().remove(uid).is_some();
-        if was_there {
-            self.changes.send_modify(|count| *count += 1);
+    /// None of the pod's containers runs any more, and none will.
+    pub(crate) fn ended(&self, uid: &str) {
+        let mut known = self.known();
+        let mut changed = false;
+        if let Some(decided) = known.get_mut(uid) {
+            changed = !std::mem::replace(&mut decided.takes_no_room, true);
+        }
+        let_go_on(&mut known, uid);
+        drop(known);
+        if changed {
+            self.say_change();
         }
     }
 
-    /// The pods that were admitted and are still here.
+    pub(crate) fn release(&self, uid: &str) {
+        let mut known = self.known();
+        let was_there = known.remove(uid).is_some();
+        let_go_on(&mut known, uid);
+        drop(known);
+        if was_there {
+            self.say_change();
+        }
+    }
+
+    /// When the next pod that waits for others has waited long enough.
+    pub(crate) fn next_give_up(&self) -> Option<Instant> {
+        let known = self.known();
+        let waiting = known.values().filter(|decided| !decided.awaits.is_empty());
+        waiting.map(|decided| decided.awaits_until).min()
+    }
+
+    /// Lets those go on who have waited long enough; answers with their names.
+    pub(crate) fn give_up(&self, now: Instant) -> Vec<String> {
+        let mut known = self.known();
+        let due = known
+            .values_mut()
+            .filter(|decided| !decided.awaits.is_empty() && decided.awaits_until <= now);
+        due.map(|decided| {
+            decided.go_on();
+            decided.pod.full_name()
+        })
+        .collect()
+    }
+
+    /// The pods that were admitted and have not ended.
     pub(crate) fn admitted(&self) -> Vec<Arc<Pod>> {
         let known = self.known();
-        let admitted =
-            known.values().filter(|(_, admission)| *admission.borrow() == Admission::Admitted);
-        admitted.map(|(pod, _)| pod.clone()).collect()
+        known
+            .values()
+            .filter(|decided| decided.is_in())
+            .map(|decided| decided.pod.clone())
+            .collect()
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+}
+
+/// Those who waited for this pod alone wait no more.
+fn let_go_on(known: &mut BTreeMap<String, Decided>, ended: &str) {
+    for decided in known.values_mut() {
+        if decided.awaits.remove(ended) && decided.awaits.is_empty() {
+            decided.go_on();
+        }
     }
 }
 

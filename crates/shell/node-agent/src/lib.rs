@@ -27,6 +27,7 @@ mod log_rotation;
 mod memory_kills;
 mod node_state;
 mod observed;
+mod own_users;
 mod pods;
 mod probes;
 mod reach;

@@ -5,8 +5,9 @@
 use crate::admission::Admissions;
 use crate::board::{Board, LocalStatus};
 use crate::clock::Clock;
-use crate::images::NodeLogins;
+use crate::images::{NodeLogins, PulledImages};
 use crate::observed::{Observed, watch_pods};
+use crate::own_users::OwnUsers;
 use crate::pods::supervisor::{ActivePods, supervise};
 use crate::pods::{PodContext, PodPorts, PodSettings, SavedMemories};
 use crate::probes::{Probes, turn_wheel};
@@ -64,10 +65,18 @@ fn start_with_clock(
     let observed =
         Observed::new(ports.runtime.clone(), messages.clone(), clock.clone(), look_again);
     let board = Board::new(events);
+    let programs = (ports.credential_programs.clone(), settings.credential_providers.clone());
+    let pulled = PulledImages::new(
+        settings.image_verification.clone(),
+        ports.pull_records.clone(),
+        ports.runtime.clone(),
+        clock.clone(),
+    );
     let (images, orders) = images::images(
         ports.runtime.clone(),
         clock.clone(),
-        NodeLogins::new(ports.texts.clone(), &settings.root),
+        NodeLogins::new(ports.texts.clone(), &settings.root, programs),
+        pulled.clone(),
     );
     let (node_sender, node) = watch::channel(node_state::unknown(&settings.lifecycle));
     let probes = Probes::new(ports.runtime.clone(), ports.prober.clone());
@@ -81,6 +90,11 @@ fn start_with_clock(
         images,
         probes: probes.clone(),
         admissions: Admissions::new(settings.room.clone(), settings.abilities.clone()),
+        own_users: OwnUsers::new(
+            ports.folders.clone(),
+            &settings.root,
+            settings.user_ranges.clone(),
+        ),
         board: board.clone(),
         saved: SavedMemories::new(ports.records.clone(), board.clone()),
         node,
@@ -95,7 +109,7 @@ fn start_with_clock(
     });
     let (runtime, orders) = (ports.runtime.clone(), Arc::new(Mutex::new(orders)));
     tree.start("image-pulls", move || {
-        images::run_pulls(runtime.clone(), orders.clone(), pulls.clone())
+        images::run_pulls((runtime.clone(), pulled.clone()), orders.clone(), pulls.clone())
     });
     tree.start("probes", move || turn_wheel(probes.clone()));
     let tree_context = context.clone();

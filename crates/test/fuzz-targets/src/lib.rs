@@ -6,8 +6,15 @@ use node_config::flags;
 use node_config::{ConfigFiles, SourceFile};
 use pod_model::{GoDuration, Quantity, log_line};
 
+mod images;
+mod networks;
+mod streams;
 #[cfg(test)]
 mod tests;
+
+pub use images::{image_document, layer};
+pub use networks::cni;
+pub use streams::{spdy, websocket};
 
 /// What parses has a canonical form that parses to an equal value and, in the same family of
 /// suffixes, is its own canonical form. (The family may be lost on the way: 2312.5Ki is written

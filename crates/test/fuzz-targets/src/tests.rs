@@ -40,3 +40,28 @@ fn command_line_corpus() {
 fn container_log_corpus() {
     replay("container-log", super::container_log);
 }
+
+#[test]
+fn layer_corpus() {
+    replay("layer", super::layer);
+}
+
+#[test]
+fn image_document_corpus() {
+    replay("image-document", super::image_document);
+}
+
+#[test]
+fn cni_corpus() {
+    replay("cni", super::cni);
+}
+
+#[test]
+fn spdy_corpus() {
+    replay("spdy", super::spdy);
+}
+
+#[test]
+fn websocket_corpus() {
+    replay("websocket", super::websocket);
+}

@@ -28,7 +28,7 @@ pub use known::{
     AGNHOST, BUSYBOX, CONTAINERD_PAUSE, DOCKER_HUB_BUSYBOX, HOST_PACKAGES, PAUSE, agnhost, busybox,
     busybox_from, pause, static_program,
 };
-pub use registry::{push, repositories, tags};
+pub use registry::{push, push_stack, repositories, tags};
 
 /// The label that carries the image's name into its configuration.
 pub const NAME_LABEL: &str = "keelson.test-image.name";

@@ -11,7 +11,7 @@ use ports::pod_host::{
 };
 use ports::pod_sources::{ManifestContent, ManifestFile, ManifestSource, SourceTelling};
 use ports::probing::{NetworkProber, NetworkTry, TryAnswer};
-use ports::{HostTexts, LogFiles, PortFuture};
+use ports::{HostTexts, LogFiles, PortFuture, PullRecordKind, PullRecords};
 use tokio::sync::Notify;
 
 /// Cheap to clone; all clones are one host. It outlives an agent, as a disk does.
@@ -29,6 +29,9 @@ struct Disk {
     volumes: BTreeSet<(String, String)>,
     records: BTreeMap<(String, String), Vec<u8>>,
     is_full: bool,
+    /// How many of the next looks at log numbers of a pod panic, and how many did.
+    panics_to_come: BTreeMap<String, u32>,
+    panics: u32,
     answers: VecDeque<TryAnswer>,
     tries: Vec<NetworkTry>,
 }
@@ -41,6 +44,16 @@ impl FakeHost {
     /// Whether writes fail for want of space.
     pub fn fill_disk(&self, full: bool) {
         self.disk().is_full = full;
+    }
+
+    /// The next so many looks for the highest log number of a pod of this name panic: its worker
+    /// makes them itself.
+    pub fn panic_at_log_number(&self, pod: &str, times: u32) {
+        self.disk().panics_to_come.insert(pod.to_owned(), times);
+    }
+
+    pub fn panics(&self) -> u32 {
+        self.disk().panics
     }
 
     /// A file that a container may have written.
@@ -85,6 +98,15 @@ impl FakeHost {
     pub fn record_names(&self, folder: &str) -> Vec<String> {
         let disk = self.disk();
         disk.records.keys().filter(|(of, _)| of == folder).map(|(_, name)| name.clone()).collect()
+    }
+
+    pub fn record(&self, folder: &str, name: &str) -> Option<Vec<u8>> {
+        self.disk().records.get(&(folder.to_owned(), name.to_owned())).cloned()
+    }
+
+    /// A record as an earlier agent may have left it.
+    pub fn put_record(&self, folder: &str, name: &str, content: &[u8]) {
+        self.disk().records.insert((folder.to_owned(), name.to_owned()), content.to_vec());
     }
 
     /// What the next network tries get; after that, success.
@@ -151,7 +173,16 @@ impl PodFolders for FakeHost {
         })
     }
     fn highest_log_number<'a>(&'a self, log_directory: &'a str) -> HostFuture<'a, Option<u32>> {
-        self.done(move |disk| disk.logs.get(log_directory).copied())
+        self.done(move |disk| {
+            let mut bad = disk.panics_to_come.iter_mut();
+            let bad = bad.find(|(pod, times)| **times > 0 && log_directory.contains(pod.as_str()));
+            if let Some((_, times)) = bad {
+                *times -= 1;
+                disk.panics += 1;
+                panic!("the fake's highest_log_number panics");
+            }
+            disk.logs.get(log_directory).copied()
+        })
     }
     fn pods(&self) -> HostFuture<'_, Vec<String>> {
         self.done(|disk| disk.pods.iter().cloned().collect())
@@ -260,6 +291,38 @@ impl Records for FakeHost {
         self.done(move |disk| {
             disk.records.remove(&(folder.to_owned(), name.to_owned()));
         })
+    }
+}
+
+/// The subject is the name.
+impl PullRecords for FakeHost {
+    fn read<'a>(
+        &'a self,
+        kind: PullRecordKind,
+        subject: &'a str,
+    ) -> HostFuture<'a, Option<Vec<u8>>> {
+        self.done(move |disk| disk.records.get(&(pull_folder(kind), subject.to_owned())).cloned())
+    }
+    fn all(&self, kind: PullRecordKind) -> HostFuture<'_, LoadedRecords> {
+        Box::pin(async move { Records::load(self, &pull_folder(kind)).await })
+    }
+    fn save<'a>(
+        &'a self,
+        kind: PullRecordKind,
+        subject: &'a str,
+        content: Vec<u8>,
+    ) -> HostFuture<'a, ()> {
+        Box::pin(async move { Records::save(self, &pull_folder(kind), subject, content).await })
+    }
+    fn remove<'a>(&'a self, kind: PullRecordKind, subject: &'a str) -> HostFuture<'a, ()> {
+        Box::pin(async move { Records::remove(self, &pull_folder(kind), subject).await })
+    }
+}
+
+fn pull_folder(kind: PullRecordKind) -> String {
+    match kind {
+        PullRecordKind::Intent => "pulling".to_owned(),
+        PullRecordKind::Pulled => "pulled".to_owned(),
     }
 }
 

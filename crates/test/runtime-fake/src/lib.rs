@@ -8,8 +8,10 @@
 mod behaviour;
 mod events;
 mod host;
+mod programs;
 mod runtime;
 
 pub use behaviour::{Behaviour, Fault};
 pub use host::{FakeHost, Script};
+pub use programs::FakePrograms;
 pub use runtime::FakeRuntime;

@@ -118,6 +118,11 @@ impl FakeRuntime {
         self.shared.state().images.insert(name.to_owned(), record);
     }
 
+    /// Somebody else removes it.
+    pub fn remove_image_now(&self, name: &str) {
+        self.shared.state().images.remove(name);
+    }
+
     /// Whether pulls find what they ask for.
     pub fn let_pulls_succeed(&self, succeed: bool) {
         self.shared.state().pullable = succeed;
@@ -162,6 +167,20 @@ impl FakeRuntime {
         for made in containers.values_mut() {
             if made.record.name == container && made.record.state == ContainerState::Running {
                 end(made, code, now);
+                events.push(RuntimeEventKind::Stopped, &made.record.id, &made.uid);
+            }
+        }
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
+    /// The runtime no longer knows what becomes of the running containers of this name.
+    pub fn lose_state(&self, container: &str) {
+        let mut state = self.shared.state();
+        let State { containers, events, .. } = &mut *state;
+        for made in containers.values_mut() {
+            if made.record.name == container && made.record.state == ContainerState::Running {
+                made.record.state = ContainerState::Unknown;
                 events.push(RuntimeEventKind::Stopped, &made.record.id, &made.uid);
             }
         }
@@ -449,7 +468,7 @@ impl PodRuntime for FakeRuntime {
                 let Some(made) = containers.get_mut(id) else {
                     return Err(not_found("stop_container", id));
                 };
-                if made.record.state == ContainerState::Running {
+                if matches!(made.record.state, ContainerState::Running | ContainerState::Unknown) {
                     end(made, if ignores { 137 } else { 143 }, now);
                     events.push(RuntimeEventKind::Stopped, id, &made.uid);
                 }

@@ -285,6 +285,25 @@ impl Cgroup {
         Err(CgroupError::WillNotDie { path: self.listing_folder(), rounds: MOST_ROUNDS })
     }
 
+    /// The group that a further process can be put into: this one, or, where a program in it passes
+    /// controllers down (version 2 then lets no process in), the one that its first process is in.
+    pub fn open_to_processes(&self, first_process: u32) -> Self {
+        let passes_down = || {
+            let folder = self.folder(Controller::Freezer)?;
+            let passed = read_if_there(&folder.join("cgroup.subtree_control")).ok()??;
+            (!passed.trim().is_empty()).then_some(())
+        };
+        if self.hierarchy.version() == Version::V1 || passes_down().is_none() {
+            return self.clone();
+        }
+        self.hierarchy
+            .path_of(first_process)
+            .and_then(|path| Self::new(&self.hierarchy, &path))
+            .ok()
+            .filter(|group| group.path.starts_with(&format!("{}/", self.path)))
+            .unwrap_or_else(|| self.clone())
+    }
+
     /// Whether any process is left in the group or beneath.
     pub fn is_populated(&self) -> Result<bool> {
         if self.hierarchy.version() == Version::V2
@@ -315,6 +334,22 @@ impl Cgroup {
                     pause = (pause * 2).min(Duration::from_millis(20));
                 }
                 outcome => return outcome,
+            }
+        }
+    }
+
+    /// Kills what is in the group and removes it, again and again until `limit` is over: on a busy
+    /// machine the dead take their time.
+    pub fn end_within(&self, limit: Duration) -> Result<()> {
+        const TURN: Duration = Duration::from_millis(500);
+        let until = Instant::now() + limit;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let killed = self.kill();
+            match self.remove_within(TURN.min(left)) {
+                Ok(()) => return Ok(()),
+                Err(error) if left.is_zero() => return killed.and(Err(error)),
+                Err(_) => {}
             }
         }
     }

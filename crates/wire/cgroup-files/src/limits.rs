@@ -17,6 +17,9 @@ use crate::hierarchy::{Controller, Version};
 #[cfg(test)]
 mod tests;
 
+/// Version 1 tells an open limit as the largest number of whole pages.
+const VERSION_1_OPEN: i64 = i64::MAX - (1 << 20);
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Limits {
     /// 2 to 262144; version 2 gets the weight that stands for it.
@@ -193,6 +196,33 @@ impl Cgroup {
         self.set_if(Controller::Memory, "memory.max", memory.map(text))?;
         let reservation = limits.memory_reservation.filter(|bytes| *bytes != 0);
         self.set_if(Controller::Memory, "memory.low", reservation.map(text))
+    }
+
+    /// The limits on memory and CPU time that are in force; what is open is none.
+    pub fn limits_now(&self) -> Result<Limits> {
+        let (memory, time) = match self.hierarchy().version() {
+            Version::V2 => {
+                let time = self.read_file(Controller::Cpu, "cpu.max")?.unwrap_or_default();
+                (self.read_file(Controller::Memory, "memory.max")?, time)
+            }
+            Version::V1 => {
+                let of =
+                    |file| self.read_file(Controller::Cpu, file).map(Option::unwrap_or_default);
+                let (quota, period) = (of("cpu.cfs_quota_us")?, of("cpu.cfs_period_us")?);
+                let memory = self.read_file(Controller::Memory, "memory.limit_in_bytes")?;
+                (memory, format!("{} {}", quota.trim(), period.trim()))
+            }
+        };
+        let (quota, period) = time.trim().split_once(' ').unwrap_or_default();
+        let cpu_quota = quota.parse().ok().filter(|quota| *quota > 0);
+        Ok(Limits {
+            memory: memory
+                .and_then(|text| text.trim().parse().ok())
+                .filter(|bytes| *bytes < VERSION_1_OPEN),
+            cpu_quota,
+            cpu_period: cpu_quota.and(period.parse().ok()),
+            ..Limits::default()
+        })
     }
 
     /// Takes back version 1's default of every device, so that rules begin with nothing.

@@ -17,6 +17,7 @@ pub enum Value {
     Number(u64),
     Texts(Vec<String>),
     Words(Vec<u32>),
+    Bytes(Vec<u8>),
 }
 
 impl Value {
@@ -27,6 +28,7 @@ impl Value {
             Self::Number(_) => "t",
             Self::Texts(_) => "as",
             Self::Words(_) => "au",
+            Self::Bytes(_) => "ay",
         }
     }
 }
@@ -108,6 +110,9 @@ impl Writer {
             }
             Value::Words(words) => {
                 self.array(4, |writer| words.iter().for_each(|word| writer.word(*word)));
+            }
+            Value::Bytes(bytes) => {
+                self.array(1, |writer| bytes.iter().for_each(|byte| writer.byte(*byte)));
             }
         }
     }

@@ -1,6 +1,8 @@
 //! An agent that stands alone: ours or the reference, with a folder of manifests.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,6 +13,7 @@ use node_testkit::parts;
 use node_testkit::start::get;
 
 const HEALTH: ([u8; 4], u16) = ([127, 0, 0, 1], 10248);
+const SOCKET: &str = "/run/keelson/agent.sock";
 
 /// Which agent, and how to start it.
 #[derive(Debug, Clone)]
@@ -76,21 +79,26 @@ pub struct Agent {
     process: Child,
     manifests: PathBuf,
     program: String,
+    is_ours: bool,
 }
 
 impl Agent {
     /// Starts it and waits until it calls itself healthy.
     pub fn start(bed: &Bed, kind: &Kind, home: &Home) -> Result<Self> {
+        let mut agent = Self::launch(bed, kind, home)?;
+        ensure!(agent.until_healthy()?, "{} ended before it was healthy", kind.name);
+        Ok(agent)
+    }
+
+    /// Starts it, and waits for nothing.
+    pub fn launch(bed: &Bed, kind: &Kind, home: &Home) -> Result<Self> {
         let manifests = home.manifests();
         let config = home.folder.join(format!("{}.yaml", kind.name));
         let text = configuration(&home.endpoint, &manifests);
         fs::write(&config, format!("{text}{}", home.more))?;
-        let log = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(bed.logs().join(format!("node-{}.log", kind.name)))?;
+        let log = fs::File::options().create(true).append(true).open(Self::log(bed, kind))?;
         let (program, rest) = kind.command.split_first().context("a program")?;
-        let mut process = Command::new(program)
+        let process = Command::new(program)
             .args(rest)
             .arg(format!("--config={}", config.display()))
             .arg(format!("--root-dir={}", home.root().display()))
@@ -101,16 +109,32 @@ impl Agent {
             .stderr(log)
             .spawn()
             .with_context(|| format!("start {program}"))?;
+        let is_ours = kind.name == "keelson";
+        Ok(Self { process, manifests, program: program.clone(), is_ours })
+    }
+
+    /// Waits until it calls itself healthy; false when it has ended.
+    pub fn until_healthy(&mut self) -> Result<bool> {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(60) {
-            if get(HEALTH.into(), "/healthz").is_ok_and(|answer| answer.status == 200) {
-                return Ok(Self { process, manifests, program: program.clone() });
+            let is_healthy =
+                get(HEALTH.into(), "/healthz").is_ok_and(|answer| answer.status == 200);
+            // Ours can be asked about its pods a moment later.
+            if is_healthy && (!self.is_ours || UnixStream::connect(SOCKET).is_ok()) {
+                return Ok(true);
             }
-            ensure!(process.try_wait()?.is_none(), "{} ended before it was healthy", kind.name);
+            if self.has_ended()? {
+                return Ok(false);
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
-        process.kill()?;
-        bail!("{} was not healthy within a minute", kind.name)
+        self.process.kill()?;
+        bail!("{} was not healthy within a minute", self.program)
+    }
+
+    /// Where all agents of this kind in a bed write.
+    pub fn log(bed: &Bed, kind: &Kind) -> PathBuf {
+        bed.logs().join(format!("node-{}.log", kind.name))
     }
 
     pub fn process_id(&self) -> u32 {
@@ -120,6 +144,13 @@ impl Agent {
     /// Whether it has ended by itself.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.process.try_wait()?.is_some())
+    }
+
+    /// Whether it has ended by aborting itself.
+    pub fn has_aborted(&mut self) -> Result<bool> {
+        let ended = self.process.try_wait()?;
+        let abort = rustix::process::Signal::ABORT.as_raw();
+        Ok(ended.is_some_and(|status| status.signal() == Some(abort)))
     }
 
     /// What one of our own verbs prints about its pods.

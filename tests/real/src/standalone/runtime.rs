@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use cri_client::{CallLimits, CriClient};
 use cri_wire::v1;
+use ports::container_runtime::ContainerRuntimeError;
 
 const POD_NAME: &str = "io.kubernetes.pod.name";
 const LOOK_EVERY: Duration = Duration::from_millis(4);
@@ -53,7 +54,11 @@ impl Runtime {
                     container_id: container.id.clone(),
                     ..Default::default()
                 };
-                let Ok(answer) = self.client.container_status(request).await else { continue };
+                let answer = match self.client.container_status(request).await {
+                    // It went after it was listed.
+                    Err(ContainerRuntimeError::NotFound { .. }) => continue,
+                    answer => answer?,
+                };
                 let status = answer.status.context("a status")?;
                 let attempt = status.metadata.map_or(0, |metadata| metadata.attempt);
                 seen.push(Seen {
@@ -76,7 +81,8 @@ impl Runtime {
             // A runtime that has just been restarted may not answer yet.
             if self.running(prefix).is_ok_and(|running| running >= count) {
                 let started: Vec<Seen> = self
-                    .containers(prefix)?
+                    .containers(prefix)
+                    .unwrap_or_default()
                     .into_iter()
                     .filter(|seen| seen.attempt >= attempt && seen.started_at > 0)
                     .collect();

@@ -2,6 +2,7 @@
 
 mod containers;
 mod execs;
+mod handlers;
 mod image_cases;
 mod isolation;
 mod lists;
@@ -25,6 +26,11 @@ macro_rules! cases {
     };
 }
 pub(crate) use cases;
+
+/// What only the embedded runtime has.
+pub(crate) fn of_handlers() -> impl Iterator<Item = &'static Case> {
+    handlers::CASES.iter()
+}
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
     [

@@ -6,6 +6,7 @@
 
 mod cases;
 mod differences;
+mod registries;
 mod server;
 mod support;
 
@@ -13,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use node_testkit::bed::{Bed, Test};
-use node_testkit::images;
 use node_testkit::start::{Containerd, ContainerdOptions};
+use node_testkit::{images, parts};
 
 use differences::Which;
-use support::Cri;
+use support::{Case, Cri};
 
 /// One case may take this long; a runtime that hangs must not take the others with it.
 const ONE_CASE: Duration = Duration::from_secs(60);
@@ -36,7 +37,7 @@ fn containerd_behaves() -> Result<()> {
         for archive in archives.of(bed)? {
             containerd.import(&archive)?;
         }
-        run_all(bed, &containerd.socket(), Which::Containerd)
+        run_all(bed, &containerd.socket(), Which::Containerd, cases::all())
     })
 }
 
@@ -49,18 +50,41 @@ fn keelson_behaves() -> Result<()> {
         for archive in archives.of(bed)? {
             keelson.import(&archive)?;
         }
-        run_all(bed, &keelson.socket(), Which::Keelson)
+        run_all(bed, &keelson.socket(), Which::Keelson, cases::all())
+    })
+}
+
+#[test]
+fn handlers_behave() -> Result<()> {
+    let archives = support::archives()?;
+    let programs = server::build()?;
+    Test::new().needs(&["runc"]).deadline(ALL_CASES).run(|bed| {
+        let runc = parts::program("runc", "runc")?;
+        let keelson = server::Keelson::start_with(bed, &programs, |config, folder| {
+            config["handlers"] = serde_json::json!([]);
+            config["runtimes"] = serde_json::json!({ "oci": { "program": runc } });
+            config["deviceSpecifications"] = serde_json::json!([folder.join("cdi")]);
+        })?;
+        for archive in archives.of(bed)? {
+            keelson.import(&archive)?;
+        }
+        run_all(bed, &keelson.socket(), Which::Keelson, cases::of_handlers())
     })
 }
 
 /// Runs the table; every case is told, and every one that is not as listed.
-fn run_all(bed: &Bed, socket: &std::path::Path, which: Which) -> Result<()> {
+fn run_all(
+    bed: &Bed,
+    socket: &std::path::Path,
+    which: Which,
+    cases: impl Iterator<Item = &'static Case>,
+) -> Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let wanted = std::env::var("KEELSON_CASE").ok();
     let mut wrong = Vec::new();
     let mut passed = 0;
-    for case in cases::all() {
+    for case in cases {
         if wanted.as_deref().is_some_and(|wanted| !case.name.contains(wanted)) {
             continue;
         }

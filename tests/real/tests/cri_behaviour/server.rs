@@ -42,14 +42,24 @@ pub(crate) struct Keelson {
 
 impl Keelson {
     pub(crate) fn start(bed: &Bed, programs: &Programs) -> Result<Self> {
+        Self::start_with(bed, programs, |_, _| {})
+    }
+
+    /// With a configuration that was changed; the folder is the server's own.
+    pub(crate) fn start_with(
+        bed: &Bed,
+        programs: &Programs,
+        change: impl FnOnce(&mut serde_json::Value, &Path),
+    ) -> Result<Self> {
         let folder = bed.make_folder("k")?;
         let config = folder.join("cri.json");
-        let text = serde_json::json!({
+        let mut text = serde_json::json!({
             "version": 1,
             "supervisor": programs.supervisor,
             "cni": { "configurations": folder.join("net.d"), "results": folder.join("cni") },
             "handlers": ["test-handler", "runc"],
         });
+        change(&mut text, &folder);
         fs::write(&config, text.to_string())?;
         let mut command = Command::new(&programs.keelson);
         command

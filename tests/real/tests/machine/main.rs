@@ -1,7 +1,9 @@
 //! The cgroup v2 machine: one boot per landing, in which everything that touches cgroups, systemd,
 //! swap or logind is shown once. What else needs the machine is added to this boot, not to another.
 
-use std::path::{Path, PathBuf};
+mod runtime;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -61,8 +63,26 @@ systemctl stop containerd
 
 const PODS: &str = include_str!("pods.sh");
 
-/// The programs that the payload finds in `/payload/bin`.
-fn programs(keelson: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+/// What every fact of [`PODS`] is, on any runtime.
+const OF_PODS: &[(&str, &str)] = &[
+    ("status", "2"),
+    ("pod memory.max", "33554432"),
+    ("pod cpu.max", "10000 100000"),
+    ("pod pids.max", "77"),
+    ("container memory.max", "33554432"),
+    ("container cpu.max", "10000 100000"),
+    ("killed agent", "same container"),
+    ("containers left", "0"),
+];
+
+/// Everything, by the verb `machine`; else what a landing has time for.
+fn whole() -> bool {
+    std::env::var_os("KEELSON_MACHINE_WHOLE").is_some()
+}
+
+/// The programs that the payload finds in `/payload/bin`. Ours are the binary and, because it is
+/// small and started for each pod, the supervisor beside it.
+fn programs(keelson: &(PathBuf, PathBuf)) -> Result<Vec<(PathBuf, PathBuf)>> {
     let wanted = [
         ("containerd", "containerd"),
         ("containerd", "containerd-shim-runc-v2"),
@@ -72,7 +92,8 @@ fn programs(keelson: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
     let parts = wanted.into_iter().map(|(part, program)| {
         Ok((PathBuf::from("bin").join(program), parts::program(part, program)?))
     });
-    parts.chain([Ok((PathBuf::from("bin/keelson"), keelson.to_owned()))]).collect()
+    let own = [("bin/keelson", keelson.0.clone()), ("bin/keelson-pod", keelson.1.clone())];
+    parts.chain(own.map(|(name, path)| Ok((PathBuf::from(name), path)))).collect()
 }
 
 /// Image archives that the payload finds in `/payload/images`.
@@ -88,69 +109,80 @@ fn archives() -> Result<Vec<(PathBuf, PathBuf)>> {
 fn one_boot_shows_all() -> Result<()> {
     // Built before the bed, which has no network.
     let machine = machine::ensure()?;
-    let keelson = node_testkit::programs::build("keelson", "keelson")?;
+    let keelson = (
+        node_testkit::programs::build("keelson", "keelson")?,
+        node_testkit::programs::build("pod-supervisor", "keelson-pod")?,
+    );
     let archives = archives()?;
-    Test::new().deadline(Duration::from_secs(720)).needs(&["containerd", "runc"]).run(|_bed| {
-        let busybox = images::BUSYBOX;
-        let script = format!("{SCRIPT}\nBUSYBOX={busybox}\n{PODS}\nexit {STATUS}\n");
-        let payload = Payload {
-            files: programs(&keelson)?.into_iter().chain(archives).collect(),
-            script: Some(script),
-            swap_mb: SWAP_MB,
-            deadline: Duration::from_secs(700),
-            ..Payload::default()
-        };
-        let outcome = machine.run_into(&payload, &mut std::io::stdout())?;
-        println!("machine: {:.0} s from power-on to power-off", outcome.elapsed.as_secs_f64());
-        let output = &outcome.output;
-        ensure!(outcome.status == STATUS, "status {}, output:\n{output}", outcome.status);
-
-        let fact = |name: &str| -> Result<&str> {
-            let line = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-            line.with_context(|| format!("no line {name:?} in the output:\n{output}"))
-        };
-        ensure!(fact("cgroup file system")? == "cgroup2fs", "{output}");
-        for controller in ["cpu", "cpuset", "io", "memory", "pids"] {
-            let all = fact("controllers")?;
-            ensure!(all.split(' ').any(|one| one == controller), "no {controller} in {all:?}");
-        }
-        ensure!(fact("first process")? == "systemd", "{output}");
-        ensure!(fact("logind")?.starts_with("s \""), "logind did not answer:\n{output}");
-        let swap_kb: u32 = fact("swap")?.parse().context("swap in kB")?;
-        // The swap area's header takes a page.
-        ensure!(swap_kb.abs_diff(SWAP_MB * 1024) <= 64, "{swap_kb} kB of swap");
-        for part in ["containerd", "runc"] {
-            let pinned = parts::version(part)?;
-            let found = fact(part)?;
-            ensure!(
-                found.trim_start_matches('v') == pinned.trim_start_matches('v'),
-                "{part} in the machine is {found:?}, pinned is {pinned}"
+    let deadline = Duration::from_secs(if whole() { 1500 } else { 700 });
+    Test::new().deadline(deadline + Duration::from_secs(20)).needs(&["containerd", "runc"]).run(
+        |_bed| {
+            let busybox = images::BUSYBOX;
+            let all = if whole() { "1" } else { "" };
+            let script = format!(
+                "{SCRIPT}\nBUSYBOX={busybox}\nWHOLE={all}\n{PODS}\n{}\nexit {STATUS}\n",
+                runtime::SCRIPT
             );
-        }
-        let version = parts::version("containerd")?;
-        ensure!(fact("keelson sees")?.contains(&version), "no CRI answer:\n{output}");
-        ensure!(fact("refusal")? == "1", "swap is on, and the default refuses that:\n{output}");
-        ensure!(fact("agent")? == "active", "the agent is not running:\n{output}");
-        ensure!(fact("agent status")?.contains("container runtime"), "{output}");
-        ensure!(fact("agent result")? == "success", "the agent did not end cleanly:\n{output}");
-        for driver in ["systemd", "cgroupfs"] {
-            for (name, expected) in [
-                ("status", "2"),
-                ("pod memory.max", "33554432"),
-                ("pod cpu.max", "10000 100000"),
-                ("pod pids.max", "77"),
-                ("container memory.max", "33554432"),
-                ("container cpu.max", "10000 100000"),
-                ("killed agent", "same container"),
-                ("containers left", "0"),
-            ] {
-                let told = fact(&format!("{driver} {name}"))?;
+            let payload = Payload {
+                files: programs(&keelson)?.into_iter().chain(archives).collect(),
+                script: Some(script),
+                swap_mb: SWAP_MB,
+                deadline,
+                ..Payload::default()
+            };
+            let outcome = machine.run_into(&payload, &mut std::io::stdout())?;
+            println!("machine: {:.0} s from power-on to power-off", outcome.elapsed.as_secs_f64());
+            let output = &outcome.output;
+            ensure!(outcome.status == STATUS, "status {}, output:\n{output}", outcome.status);
+
+            let fact = |name: &str| -> Result<&str> {
+                let line =
+                    output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+                line.with_context(|| format!("no line {name:?} in the output:\n{output}"))
+            };
+            ensure!(fact("cgroup file system")? == "cgroup2fs", "{output}");
+            for controller in ["cpu", "cpuset", "io", "memory", "pids"] {
+                let all = fact("controllers")?;
+                ensure!(all.split(' ').any(|one| one == controller), "no {controller} in {all:?}");
+            }
+            ensure!(fact("first process")? == "systemd", "{output}");
+            ensure!(fact("logind")?.starts_with("s \""), "logind did not answer:\n{output}");
+            let swap_kb: u32 = fact("swap")?.parse().context("swap in kB")?;
+            // The swap area's header takes a page.
+            ensure!(swap_kb.abs_diff(SWAP_MB * 1024) <= 64, "{swap_kb} kB of swap");
+            for part in ["containerd", "runc"] {
+                let pinned = parts::version(part)?;
+                let found = fact(part)?;
                 ensure!(
-                    told == expected,
-                    "{driver} {name} is {told:?}, not {expected:?}:\n{output}"
+                    found.trim_start_matches('v') == pinned.trim_start_matches('v'),
+                    "{part} in the machine is {found:?}, pinned is {pinned}"
                 );
             }
-        }
-        Ok(())
-    })
+            let version = parts::version("containerd")?;
+            ensure!(fact("keelson sees")?.contains(&version), "no CRI answer:\n{output}");
+            ensure!(fact("refusal")? == "1", "swap is on, and the default refuses that:\n{output}");
+            ensure!(fact("agent")? == "active", "the agent is not running:\n{output}");
+            ensure!(fact("agent status")?.contains("container runtime"), "{output}");
+            ensure!(fact("agent result")? == "success", "the agent did not end cleanly:\n{output}");
+            let pods = if whole() { &["", " embedded"][..] } else { &[""] };
+            for driver in ["systemd", "cgroupfs"] {
+                let of_pods = pods
+                    .iter()
+                    .flat_map(|on| OF_PODS.iter().map(move |(name, value)| (*on, *name, *value)));
+                let of_runtime = runtime::facts(whole());
+                let of_runtime =
+                    of_runtime.into_iter().map(|(name, value)| (" runtime", name, value));
+                for (on, name, expected) in of_pods.chain(of_runtime) {
+                    let told = fact(&format!("{driver}{on} {name}"))?;
+                    ensure!(
+                        told == expected,
+                        "{driver}{on} {name} is {told:?}, not {expected:?}:\n{output}"
+                    );
+                }
+                let told = fact(&format!("{driver} runtime driver"))?;
+                ensure!(told == driver, "the runtime tells the driver {told:?}, not {driver:?}");
+            }
+            Ok(())
+        },
+    )
 }

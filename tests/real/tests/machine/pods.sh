@@ -1,6 +1,6 @@
 # Static pods on the unified hierarchy, once with each cgroup driver: limits in the right files, an
 # end for lack of memory told as such, an agent killed without a container noticing, a clean end.
-# Each fact is one line `DRIVER name: value`.
+# Each fact is one line `DRIVER name: value`, or `DRIVER embedded name: value` on our own runtime.
 
 steady=11111111-2222-3333-4444-555555555555
 greedy=66666666-7777-8888-9999-000000000000
@@ -26,9 +26,10 @@ wait_for() {
 }
 
 runs() { keelson ps | grep -q "$1.*$2"; }
-answers() { keelson cri-client version; }
+asked() { keelson cri-client --runtime-endpoint "$endpoint" "$@"; }
+answers() { asked version; }
 is_gone() { ! [ -e "$1" ]; }
-container() { keelson cri-client ps -q | head -n 1; }
+container() { asked ps -q | head -n 1; }
 
 start_agent() {
     systemctl reset-failed "keelson-$driver" 2> /dev/null
@@ -37,8 +38,8 @@ start_agent() {
         --hostname-override=vm || journalctl --no-pager -u "keelson-$driver"
 }
 
-pods_with() {
-    driver=$1 systemd_cgroup=$2 top=$3
+start_containerd() {
+    driver=$1 endpoint=unix:///run/containerd/containerd.sock
     cat > "/run/containerd-$driver.toml" <<END
 version = 3
 [plugins.'io.containerd.cri.v1.runtime'.containerd]
@@ -46,7 +47,7 @@ version = 3
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-  SystemdCgroup = $systemd_cgroup
+  SystemdCgroup = $2
 END
     systemd-run --quiet --unit="containerd-$driver" --property=Delegate=yes --setenv=PATH="$PATH" \
         containerd --config "/run/containerd-$driver.toml"
@@ -54,6 +55,12 @@ END
     for image in /payload/images/*; do
         ctr --namespace k8s.io images import "$image" > /dev/null || exit 1
     done
+}
+
+# Arguments: what facts begin with, the folder of all pods' groups, the pod's group in it. The runtime
+# runs already.
+pods_with() {
+    label=$1 top=$2 pod=$3
     manifests=/run/manifests-$driver
     mkdir -p "$manifests"
     cat > "/run/kubelet-$driver.yaml" <<END
@@ -62,7 +69,7 @@ kind: KubeletConfiguration
 authentication: {webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
 failSwapOn: false
-containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+containerRuntimeEndpoint: $endpoint
 staticPodPath: $manifests
 podPidsLimit: 77
 END
@@ -97,27 +104,30 @@ spec:
 END
     wait_for "steady runs" runs steady Running
     wait_for "greedy has ended" runs greedy OOMKilled
-    echo "$driver status: $(keelson ps | grep -c 'Running\|OOMKilled')"
-    pod=$4
-    echo "$driver pod memory.max: $(cat "$top/$pod/memory.max")"
-    echo "$driver pod cpu.max: $(cat "$top/$pod/cpu.max")"
-    echo "$driver pod pids.max: $(cat "$top/$pod/pids.max")"
+    echo "$label status: $(keelson ps | grep -c 'Running\|OOMKilled')"
+    echo "$label pod memory.max: $(cat "$top/$pod/memory.max")"
+    echo "$label pod cpu.max: $(cat "$top/$pod/cpu.max")"
+    echo "$label pod pids.max: $(cat "$top/$pod/pids.max")"
     # The sandbox beside it has no limits of its own: numbers sort before `max`.
-    echo "$driver container memory.max: $(cat "$top/$pod"/*/memory.max | sort | head -n 1)"
-    echo "$driver container cpu.max: $(cat "$top/$pod"/*/cpu.max | sort | head -n 1)"
+    echo "$label container memory.max: $(cat "$top/$pod"/*/memory.max | sort | head -n 1)"
+    echo "$label container cpu.max: $(cat "$top/$pod"/*/cpu.max | sort | head -n 1)"
     before=$(container)
     systemctl kill --signal=KILL "keelson-$driver"
     wait_for "the agent is dead" sh -c "! systemctl is-active --quiet keelson-$driver"
     start_agent
     wait_for "steady runs again" runs steady Running
-    [ "$(container)" = "$before" ] && echo "$driver killed agent: same container"
+    [ "$(container)" = "$before" ] && echo "$label killed agent: same container"
     rm "$manifests/steady.yaml" "$manifests/greedy.yaml"
     wait_for "the pod's cgroup is gone" is_gone "$top/$pod"
     wait_for "the pod's folder is gone" is_gone "/var/lib/node-$driver/pods/$steady"
-    echo "$driver containers left: $(keelson cri-client ps -q | wc -l)"
-    systemctl stop "keelson-$driver" "containerd-$driver"
+    echo "$label containers left: $(asked ps -q | wc -l)"
+    systemctl stop "keelson-$driver"
 }
 
 underscored=$(echo $steady | tr - _)
-pods_with systemd true /sys/fs/cgroup/kubepods.slice "kubepods-pod$underscored.slice"
-pods_with cgroupfs false /sys/fs/cgroup/kubepods "pod$steady"
+start_containerd systemd true
+pods_with systemd /sys/fs/cgroup/kubepods.slice "kubepods-pod$underscored.slice"
+systemctl stop containerd-systemd
+start_containerd cgroupfs false
+pods_with cgroupfs /sys/fs/cgroup/kubepods "pod$steady"
+systemctl stop containerd-cgroupfs

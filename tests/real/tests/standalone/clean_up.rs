@@ -135,6 +135,35 @@ fn traces(node: &Node<'_>, uid: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
+/// All that is left of any pod: folders, logs, links, records, mounts, cgroups.
+pub(crate) fn remains(root: &Path) -> Result<Vec<String>> {
+    remains_in(root, Path::new("/var/log/pods"))
+}
+
+/// The same where logs are kept elsewhere.
+pub(crate) fn remains_in(root: &Path, logs: &Path) -> Result<Vec<String>> {
+    let mut found = leftover_groups()?;
+    let records = ["pods", "uids", "manifests"].map(|folder| root.join("keelson").join(folder));
+    let mut folders = vec![root.join("pods"), logs.to_owned()];
+    folders.extend(records);
+    folders.push(PathBuf::from("/var/log/containers"));
+    for folder in folders {
+        match fs::read_dir(&folder) {
+            Ok(entries) => {
+                for entry in entries {
+                    found.push(entry?.path().display().to_string());
+                }
+            }
+            Err(none) if none.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| folder.display().to_string()),
+        }
+    }
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let below = root.join("pods").display().to_string();
+    found.extend(mounts.lines().filter(|line| line.contains(&below)).map(str::to_owned));
+    Ok(found)
+}
+
 /// Where hierarchies are mounted.
 pub(crate) fn cgroup_tops() -> Result<Vec<PathBuf>> {
     let top = Path::new("/sys/fs/cgroup");

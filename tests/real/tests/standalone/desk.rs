@@ -11,7 +11,9 @@ use node_testkit::bed::Test;
 use node_testkit::start::Containerd;
 use serde_json::Value;
 
-use crate::node::{Node, archives, ensure_has, keelson, refused, restarts, uid, wait_for};
+use crate::node::{
+    Node, archives, ensure_has, is_ready, keelson, refused, restarts, uid, wait_for,
+};
 
 #[test]
 fn a_person_at_the_machine_is_told_what_there_is() -> Result<()> {
@@ -21,7 +23,8 @@ fn a_person_at_the_machine_is_told_what_there_is() -> Result<()> {
         ensure_has(&node.agent.ask(&["ps"])?, &["no pods on this machine"])?;
         ensure_has(&refused(&node.agent, &["explain", "web"])?, &["no pod named web"])?;
         node.place("web", WEB)?;
-        let pod = node.until_ready("web")?;
+        let pod = node
+            .until("its second life", "web", |pod| restarts(pod, "talker") == 1 && is_ready(pod))?;
         table(&node, &pod).context("ps")?;
         timeline(&node).context("timeline")?;
         logs(&node, &pod).context("logs")?;
@@ -119,13 +122,12 @@ fn follow(node: &Node<'_>) -> Result<()> {
         .stderr(Stdio::null())
         .spawn()?;
     let mut lines = BufReader::new(reader.stdout.take().context("its output")?).lines();
-    std::thread::sleep(Duration::from_millis(300));
+    let line = lines.next().context("a line")??;
+    ensure!(line == "line 3", "the last one first: {line}");
     let pod = node.pod("web")?.context("the pod")?;
     node.shell(&pod, "talker", "touch /go")?;
-    for expected in ["line 3", "went on"] {
-        let line = lines.next().context("a line")??;
-        ensure!(line == expected, "{line}, expected {expected}");
-    }
+    let line = lines.next().context("a line")??;
+    ensure!(line == "went on", "then what comes: {line}");
     reader.kill()?;
     reader.wait()?;
     Ok(())
@@ -140,6 +142,6 @@ fn stop(node: &Node<'_>) -> Result<()> {
     ensure!(pod["status"]["phase"] == "Running", "{pod:#}");
     let said = Command::new(node.agent.program()).args(["ps", "--socket", "/run/none"]).output()?;
     let words = String::from_utf8_lossy(&said.stderr).into_owned();
-    ensure!(!said.status.success() && words.contains("is `keelson kubelet` running?"), "{words}");
-    Ok(())
+    ensure!(!said.status.success(), "{words}");
+    ensure_has(&words, &["no agent answers at /run/none", "`keelson kubelet`"])
 }

@@ -1,86 +1,139 @@
 //! The agent is killed again and again while pods start, crash, change and go.
 //!
-//! Every crash point of the agent is hit once (it kills itself there with SIGKILL), and it is
-//! killed at random instants besides. However often: no steady container is restarted, no container
-//! is run twice, restart counts go on, and in the end nothing is left.
+//! Every crash point of the agent is hit once (it aborts there), and it is killed at odd instants
+//! besides, while it does something. However often: no steady container is restarted or said to be
+//! unready, no container is run twice, restart counts and back-off go on, and in the end nothing is
+//! left. A pod that is being ended gets no more time to end by it.
+//!
+//! A landing has a few pods and kills; `KEELSON_KILLS` (`cargo xtask soak`) makes it thirty pods.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::{Bed, Test};
 use node_testkit::start::Containerd;
 use real_tests::standalone::agent::{Agent, Home, Kind};
 use real_tests::standalone::runtime::{Runtime, Seen};
+use serde_json::Value;
 
-use crate::node::{STEADY, archives, by_pod, containerd, keelson, pod, wait_for};
+use crate::clean_up::remains;
+use crate::node::{STEADY, archives, by_pod, containerd, is_ready, keelson, pod, wait_for};
 
-const STEADY_PODS: usize = 6;
-const CRASHING_PODS: usize = 3;
-const CHANGING_PODS: usize = 3;
 const CRASHING: &str = "sleep 0.3; exit 1";
+const PATIENCE: Duration = Duration::from_secs(90);
 
-fn random_kills() -> u64 {
-    let asked = std::env::var("KEELSON_KILLS").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or(2)
+/// How many pods of each kind; one more comes and one goes with every round.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    steady: usize,
+    crashing: usize,
+    changing: usize,
+    kills: usize,
+}
+
+fn size() -> Result<Size> {
+    let Ok(asked) = std::env::var("KEELSON_KILLS") else {
+        return Ok(Size { steady: 6, crashing: 3, changing: 3, kills: 2 });
+    };
+    let kills = asked.parse().context("KEELSON_KILLS")?;
+    Ok(Size { steady: 12, crashing: 6, changing: 10, kills })
 }
 
 #[test]
 fn an_agent_killed_at_any_instant_loses_leaks_and_restarts_nothing() -> Result<()> {
-    let (keelson, archives) = (keelson()?, archives()?);
-    let limit = Duration::from_secs(240 + random_kills() * 10);
+    let (keelson, archives, size) = (keelson()?, archives()?, size()?);
+    let limit = Duration::from_secs(300 + 30 * u64::try_from(size.kills)?);
     Test::new().needs(Containerd::NEEDS).deadline(limit).run(move |bed| {
         let (containerd, runtime) = containerd(bed, &archives)?;
         let home = Home::new(bed, "kills", &containerd.endpoint())?;
-        let mut churn = Churn { bed, keelson, home, round: 0 };
+        // The log tells what was begun and not ended.
+        let mut keelson = keelson.clone();
+        keelson.command.push("--v=4".to_owned());
+        let log = Agent::log(bed, &keelson);
+        let mut churn = Churn { bed, keelson, home, size, round: 0, log, kills: Kills::default() };
         let steady = churn.begin(&runtime)?;
-        let mut hit = Vec::new();
+        let mut history = History::default();
         for point in node_agent::crash_points::ALL {
             churn.crash_at(point).with_context(|| format!("crash point {point}"))?;
-            hit.push(*point);
-            check(&runtime, &steady).with_context(|| format!("after a crash at {point}"))?;
+            history.check(&runtime, &steady).with_context(|| format!("after {point}"))?;
         }
-        for number in 0..random_kills() {
+        for number in 0..size.kills {
             // A plain sequence of odd waits: which instant each hits is up to the machine.
-            let wait = Duration::from_millis(number * 377 % 1_100);
-            churn.kill_after(wait).with_context(|| format!("kill after {wait:?}"))?;
-            check(&runtime, &steady).with_context(|| format!("after a kill after {wait:?}"))?;
+            let wait = Duration::from_millis(u64::try_from(number)? * 377 % 1_100);
+            churn.kill_after(wait, &steady).with_context(|| format!("kill after {wait:?}"))?;
+            history.check(&runtime, &steady).with_context(|| format!("after {wait:?}"))?;
         }
-        eprintln!("crash points hit: {}; random kills: {}", hit.join(", "), random_kills());
-        churn.end(&runtime)
+        churn.end(&runtime, &steady)?;
+        let Kills { all, interrupting } = churn.kills;
+        let Size { steady, crashing, changing, .. } = size;
+        eprintln!(
+            "{} pods; kills: {all} ({} at named points, {} at odd instants), {interrupting} of them \
+             while something was done; restarts seen: {}",
+            steady + crashing + changing + 2,
+            node_agent::crash_points::ALL.len(),
+            size.kills,
+            history.restarts
+        );
+        ensure!(interrupting * 5 >= all * 4, "{interrupting} of {all} kills interrupted something");
+        ensure!(history.restarts > 0, "nothing crashed, so nothing was shown of restarts");
+        Ok(())
     })
+}
+
+#[derive(Debug, Default)]
+struct Kills {
+    all: usize,
+    interrupting: usize,
+}
+
+/// The steady pods: the container of each, and its condition of readiness.
+struct Steady {
+    containers: BTreeSet<String>,
+    ready: BTreeMap<String, Value>,
 }
 
 struct Churn<'a> {
     bed: &'a Bed,
     keelson: Kind,
     home: Home,
+    size: Size,
     round: usize,
+    log: PathBuf,
+    kills: Kills,
 }
 
 impl Churn<'_> {
-    /// Starts all pods; answers with the steady ones' containers.
-    fn begin(&mut self, runtime: &Runtime) -> Result<BTreeSet<String>> {
+    /// Starts all pods; answers with the steady ones.
+    fn begin(&mut self, runtime: &Runtime) -> Result<Steady> {
         let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
-        for number in 0..STEADY_PODS {
+        for number in 0..self.size.steady {
             let name = format!("steady-{number}");
-            agent.place(&name, &pod(&name, "", STEADY))?;
+            let probed = "    readinessProbe: {exec: {command: ['true']}, timeoutSeconds: 60}\n";
+            agent.place(&name, &format!("{}{probed}", pod(&name, "", STEADY)))?;
         }
-        for number in 0..CRASHING_PODS {
+        for number in 0..self.size.crashing {
             let name = format!("crashing-{number}");
             agent.place(&name, &pod(&name, "", CRASHING))?;
         }
-        runtime.wait_started("steady-", STEADY_PODS, 0)?;
+        let mut ready = BTreeMap::new();
+        wait_for("the steady pods are ready", PATIENCE, || {
+            ready = readiness(&agent)?;
+            let all = ready.values().filter(|condition| condition["status"] == "True").count();
+            Ok(all == self.size.steady)
+        })?;
         agent.end()?;
-        Ok(runtime.containers("steady-")?.into_iter().map(|seen| seen.id).collect())
+        let seen = runtime.containers("steady-")?;
+        ensure!(seen.len() == self.size.steady, "one container each: {seen:?}");
+        Ok(Steady { containers: seen.into_iter().map(|one| one.id).collect(), ready })
     }
 
     /// Makes every kind of work for the agent: pods that come, change and go.
     fn stir(&mut self, agent: &Agent) -> Result<()> {
         self.round += 1;
-        for number in 0..CHANGING_PODS {
+        for number in 0..self.size.changing {
             let name = format!("changing-{number}");
             // Another script is another pod of the same name: the old one ends, a new one begins.
             let script = format!("echo {}; {STEADY}", self.round);
@@ -99,84 +152,192 @@ impl Churn<'_> {
         Ok(())
     }
 
-    /// Lets the agent kill itself where it is told.
+    /// Lets the agent end itself where it is told. That may be before it calls itself healthy: there
+    /// is work left from the round before.
     fn crash_at(&mut self, point: &str) -> Result<()> {
         let mut kind = self.keelson.clone();
         kind.environment.push(("KEELSON_CRASH_AT".to_owned(), point.to_owned()));
-        let mut agent = Agent::start(self.bed, &kind, &self.home)?;
-        for _ in 0..4 {
-            self.stir(&agent)?;
-            let crashed = wait_for("the crash", Duration::from_secs(8), || agent.has_ended());
-            if crashed.is_ok() {
-                return Ok(());
+        let mut agent = Agent::launch(self.bed, &kind, &self.home)?;
+        let mut is_alive = agent.until_healthy()?;
+        for _ in 0..6 {
+            if !is_alive {
+                break;
             }
+            self.stir(&agent)?;
+            is_alive =
+                wait_for("the crash", Duration::from_secs(10), || agent.has_ended()).is_err();
         }
-        agent.end()?;
-        anyhow::bail!("the agent never came to {point}")
+        if is_alive {
+            agent.end()?;
+            anyhow::bail!("the agent never came to {point}");
+        }
+        ensure!(agent.has_aborted()?, "it ended otherwise");
+        self.kills.all += 1;
+        self.kills.interrupting += 1;
+        Ok(())
     }
 
-    fn kill_after(&mut self, wait: Duration) -> Result<()> {
+    fn kill_after(&mut self, wait: Duration, steady: &Steady) -> Result<()> {
+        let before = fs::metadata(&self.log).map_or(0, |log| log.len());
         let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
+        no_flap(&agent, steady)?;
         self.stir(&agent)?;
         std::thread::sleep(wait);
-        agent.end()
+        let is_busy = || Ok(in_flight(&self.log, before)? > 0);
+        // An idle agent loses nothing by a kill: something must be under way.
+        let _ = wait_for("something is done", Duration::from_secs(5), is_busy);
+        agent.end()?;
+        self.kills.all += 1;
+        self.kills.interrupting += usize::from(is_busy()?);
+        Ok(())
     }
 
-    /// Without manifests nothing is left: no container that runs, no folder, no cgroup.
-    fn end(&mut self, runtime: &Runtime) -> Result<()> {
+    /// Without manifests nothing is left: no container, folder, record, mount, cgroup, log or link.
+    fn end(&mut self, runtime: &Runtime, steady: &Steady) -> Result<()> {
         let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
+        no_flap(&agent, steady)?;
         agent.withdraw_all()?;
         runtime.wait_gone("")?;
-        let pods = self.home.root().join("pods");
-        wait_for(
-            "pod folders are gone",
-            Duration::from_secs(60),
-            || Ok(entries(&pods)?.is_empty()),
-        )
-        .with_context(|| format!("left: {:?}", entries(&pods)))?;
-        wait_for("pod cgroups are gone", Duration::from_secs(60), || Ok(pod_cgroups()?.is_empty()))
-            .with_context(|| format!("left: {:?}", pod_cgroups()))?;
+        let mut left = Vec::new();
+        wait_for("nothing is left", PATIENCE, || {
+            left = remains(&self.home.root())?;
+            left.extend(runtime.containers("")?.into_iter().map(|one| format!("{one:?}")));
+            Ok(left.is_empty())
+        })
+        .with_context(|| format!("left: {left:#?}"))?;
         agent.end()?;
         runtime.remove_all()
     }
 }
 
-/// What must hold at any time.
-fn check(runtime: &Runtime, steady: &BTreeSet<String>) -> Result<()> {
-    let seen = runtime.containers("")?;
-    let now: BTreeSet<String> = seen
-        .iter()
-        .filter(|one| one.pod.starts_with("steady-") && one.finished_at == 0)
-        .map(|one| one.id.clone())
-        .collect();
-    ensure!(now == *steady, "the steady containers were {steady:?}, are {now:?}");
-    for (pod, lives) in by_pod(seen) {
-        let running: Vec<&Seen> = lives.iter().filter(|one| is_running(one)).collect();
-        ensure!(running.len() <= 1, "{pod} runs more than once: {running:?}");
+/// The condition of readiness of each steady pod of which the agent knows it.
+fn readiness(agent: &Agent) -> Result<BTreeMap<String, Value>> {
+    let pods = agent.pods()?;
+    let mut ready = BTreeMap::new();
+    for pod in pods["items"].as_array().context("items")? {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let conditions = pod["status"]["conditions"].as_array();
+        let condition = conditions.into_iter().flatten().find(|one| one["type"] == "Ready");
+        if let Some(condition) = condition.filter(|_| name.starts_with("steady-")) {
+            ensure!(is_ready(pod) == (condition["status"] == "True"), "{pod:#}");
+            ready.insert(name.to_owned(), condition.clone());
+        }
     }
-    Ok(())
+    Ok(ready)
+}
+
+/// Whatever a new agent says of the steady pods is what was said before it; it comes to say all.
+fn no_flap(agent: &Agent, steady: &Steady) -> Result<()> {
+    wait_for("the agent tells of every steady pod", PATIENCE, || {
+        let now = readiness(agent)?;
+        for (name, condition) in &now {
+            let before = &steady.ready[name];
+            ensure!(condition == before, "{name}: was {before}, is {condition}");
+        }
+        Ok(now.len() == steady.ready.len())
+    })
+}
+
+/// Actions that were begun and have not ended, by the agent's own log since that place in it.
+fn in_flight(log: &PathBuf, since: u64) -> Result<usize> {
+    let bytes = fs::read(log)?.split_off(usize::try_from(since)?);
+    let text = String::from_utf8_lossy(&bytes);
+    let count = |word: &str| text.lines().filter(|line| line.contains(word)).count();
+    Ok(count("\"Begins\"").saturating_sub(count("\"Ended\"")))
+}
+
+/// All lives of containers that were ever seen: the runtime forgets.
+#[derive(Default)]
+struct History {
+    lives: BTreeMap<String, Seen>,
+    restarts: usize,
+}
+
+impl History {
+    /// What must hold at any time; nobody does anything meanwhile.
+    fn check(&mut self, runtime: &Runtime, steady: &Steady) -> Result<()> {
+        let seen = runtime.containers("")?;
+        let now: BTreeSet<String> = seen
+            .iter()
+            .filter(|one| one.pod.starts_with("steady-") && one.finished_at == 0)
+            .map(|one| one.id.clone())
+            .collect();
+        let before = &steady.containers;
+        ensure!(now == *before, "the steady containers were {before:?}, are {now:?}");
+        for (pod, lives) in by_pod(seen.clone()) {
+            let running: Vec<&Seen> = lives.iter().filter(|one| is_running(one)).collect();
+            ensure!(running.len() <= 1, "{pod} runs more than once: {running:?}");
+        }
+        self.lives.extend(seen.into_iter().map(|one| (one.id.clone(), one)));
+        self.back_off()
+    }
+
+    /// A crash loop goes on where it was: the first restart at once, then after 10 s, 20 s...
+    fn back_off(&mut self) -> Result<()> {
+        let crashing = self.lives.values().filter(|one| one.pod.starts_with("crashing-"));
+        let lives = by_pod(crashing.filter(|one| one.started_at > 0).cloned().collect());
+        self.restarts = 0;
+        for (pod, mut lives) in lives {
+            lives.sort_by_key(|one| one.started_at);
+            for pair in lives.windows(2) {
+                let [old, new] = pair else { continue };
+                ensure!(new.attempt > old.attempt, "{pod}: counts go on: {lives:?}");
+                self.restarts += 1;
+                // A life in between that nobody saw tells nothing.
+                if new.attempt != old.attempt + 1 || new.attempt < 2 || old.finished_at == 0 {
+                    continue;
+                }
+                let least = 10_000_000_000_i64 << (new.attempt - 2).min(4);
+                let gap = new.started_at - old.finished_at;
+                ensure!(gap >= least, "{pod}: restarted after {gap} ns, not {least}: {lives:?}");
+            }
+        }
+        Ok(())
+    }
 }
 
 fn is_running(seen: &Seen) -> bool {
     seen.started_at > 0 && seen.finished_at == 0
 }
 
-fn entries(folder: &Path) -> Result<Vec<String>> {
-    match fs::read_dir(folder) {
-        Ok(entries) => entries.map(|e| Ok(e?.file_name().to_string_lossy().into_owned())).collect(),
-        Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(other) => Err(other).with_context(|| folder.display().to_string()),
-    }
-}
+const GRACE: Duration = Duration::from_secs(14);
+const SPENT: Duration = Duration::from_secs(9);
 
-/// cgroups of pods in the memory hierarchy of the bed, or in the unified one.
-fn pod_cgroups() -> Result<Vec<String>> {
-    let mut found = Vec::new();
-    for top in ["/sys/fs/cgroup/memory/kubepods", "/sys/fs/cgroup/kubepods"] {
-        for class in ["", "burstable", "besteffort"] {
-            let names = entries(&Path::new(top).join(class))?;
-            found.extend(names.into_iter().filter(|name| name.starts_with("pod")));
-        }
-    }
-    Ok(found)
+/// Ignores the signal, and says when it came.
+const STUBBORN: &str = "trap 'echo told > /told/now' TERM; while :; do sleep 0.1; done";
+
+#[test]
+fn grace_that_was_spent_before_a_kill_stays_spent() -> Result<()> {
+    let (keelson, archives) = (keelson()?, archives()?);
+    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
+        let told = bed.make_folder("told")?;
+        let (containerd, runtime) = containerd(bed, &archives)?;
+        let home = Home::new(bed, "grace", &containerd.endpoint())?;
+        let agent = Agent::start(bed, &keelson, &home)?;
+        let text = pod("stubborn", "", STUBBORN)
+            .replace("PeriodSeconds: 2", &format!("PeriodSeconds: {}", GRACE.as_secs()));
+        let mounts = format!(
+            "    volumeMounts: [{{name: told, mountPath: /told}}]\n  volumes:\n  \
+             - {{name: told, hostPath: {{path: {}}}}}\n",
+            told.display()
+        );
+        agent.place("stubborn", &format!("{text}{mounts}"))?;
+        // The script runs: a signal before the trap would end nothing and be told by nobody.
+        runtime.wait_started("stubborn", 1, 0)?;
+        std::thread::sleep(Duration::from_secs(1));
+        agent.withdraw("stubborn")?;
+        wait_for("it is told to end", PATIENCE, || Ok(told.join("now").exists()))?;
+        let asked = Instant::now();
+        std::thread::sleep(SPENT);
+        agent.end()?;
+        let agent = Agent::start(bed, &keelson, &home)?;
+        let (back, away) = (Instant::now(), asked.elapsed().saturating_sub(SPENT));
+        runtime.wait_gone("stubborn")?;
+        // All of the grace again would be this long; what is left of it is much less.
+        let took = back.elapsed();
+        ensure!(took < GRACE - Duration::from_secs(1), "{took:?} after {SPENT:?} of {GRACE:?}");
+        eprintln!("of {GRACE:?}: {SPENT:?} spent, {away:?} without an agent, {took:?} more");
+        agent.end()?;
+        runtime.remove_all()
+    })
 }

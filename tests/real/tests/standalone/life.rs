@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use node_testkit::bed::Test;
 use node_testkit::start::Containerd;
 
-use crate::node::{Node, archives, container, ensure_has, keelson, restarts, wait_for};
+use crate::node::{Node, PATIENCE, archives, container, ensure_has, keelson, restarts, wait_for};
 
 #[test]
 fn pods_begin_go_on_and_end_as_their_manifests_say() -> Result<()> {
@@ -77,6 +77,10 @@ fn order(node: &Node<'_>) -> Result<()> {
         ensure!(ended["exitCode"] == 0 && ended["reason"] == "Completed", "{name}: {pod:#}");
     }
     ensure!(container(&pod, "helper")["started"] == true, "{pod:#}");
+    // The hook runs beside the container, which counts as ready meanwhile.
+    wait_for("the hook after the start", PATIENCE, || {
+        Ok(fs::read_to_string("/run/bed/order/lines")?.contains("post start"))
+    })?;
     node.agent.withdraw("ordered")?;
     node.until_gone("ordered")?;
     let lines = fs::read_to_string("/run/bed/order/lines")?;
@@ -132,14 +136,17 @@ fn back_off(node: &Node<'_>) -> Result<()> {
         container(pod, "main")["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     })?;
     let message = container(&pod, "main")["state"]["waiting"]["message"].to_string();
-    ensure_has(
-        &message,
-        &["back-off 10s restarting failed container=main pod=crashing-node_default"],
-    )?;
+    // The first restart comes at once, the next after 10 s, then 20 s: by now it may be later.
+    let is_told = ["10s", "20s", "40s", "1m20s"].iter().any(|wait| {
+        let words = format!("back-off {wait} restarting failed container=main pod=");
+        message.contains(&format!("{words}crashing-node_default("))
+    });
+    ensure!(is_told, "{message}");
     ensure!(restarts(&pod, "main") >= 1, "{pod:#}");
-    let said = node.until_explained("crashing", "BackOff")?;
-    ensure_has(&said, &["CrashLoopBackOff", "next: "])?;
-    ensure_has(&node.agent.ask(&["ps"])?, &["CrashLoopBackOff"])?;
+    let said = node.until_explained("crashing", "CrashLoopBackOff")?;
+    ensure_has(&said, &["next: "])?;
+    node.until_explained("crashing", "BackOff")?;
+    wait_for("ps says it", PATIENCE, || Ok(node.agent.ask(&["ps"])?.contains("CrashLoopBackOff")))?;
     ensure!(node.agent.ask(&["logs", "-p", "crashing"])? == "this life\n", "its earlier life");
     Ok(())
 }
@@ -202,7 +209,7 @@ fn last_words(node: &Node<'_>) -> Result<()> {
     ensure!(log.starts_with("line 121\n") && log.ends_with("line 200\n"), "the last lines: {log}");
     ensure!(message("good").is_empty(), "{pod:#}");
     // Where nothing is kept nothing is lost: the logs say it all.
-    wait_for("all of the log", Duration::from_secs(10), || {
+    wait_for("all of the log", PATIENCE, || {
         let log = node.agent.ask(&["logs", "last-words", "-c", "log"])?;
         Ok(log.lines().count() == 200)
     })

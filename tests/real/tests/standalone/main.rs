@@ -4,12 +4,17 @@
 mod adoption;
 mod clean_up;
 mod desk;
+mod faults;
+mod features;
+mod full_disk;
 mod kills;
 mod life;
 mod node;
 mod probes;
+mod pulls;
 mod resources;
 mod run_pods;
+mod run_verbs;
 mod runtime_restarts;
 mod sources;
 mod upkeep;

@@ -101,8 +101,18 @@ impl<'a> Node<'a> {
         archives: &[PathBuf],
         configuration: &str,
     ) -> Result<Self> {
-        let (containerd, runtime) = containerd(bed, archives)?;
-        let home = Home::new(bed, "own", &containerd.endpoint())?.with(configuration);
+        let parts = containerd(bed, archives)?;
+        let home = Home::new(bed, "own", &parts.0.endpoint())?.with(configuration);
+        Self::of_parts(bed, kind, parts, home)
+    }
+
+    /// Of a runtime and a home that a test has made itself.
+    pub(crate) fn of_parts(
+        bed: &'a Bed,
+        kind: &Kind,
+        (containerd, runtime): (Containerd, Runtime),
+        home: Home,
+    ) -> Result<Self> {
         let agent = Agent::start(bed, kind, &home)?;
         Ok(Self { bed, containerd, runtime, home, agent, kind: kind.clone() })
     }

@@ -67,14 +67,14 @@ fn pods_run_with_nothing_else_installed() -> Result<()> {
             ensure!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
             Ok(String::from_utf8(asked.stdout)?)
         };
-        wait_for("the pod runs", Duration::from_secs(30), || {
+        wait_for("the pod runs", Duration::from_secs(60), || {
             Ok(ask(&["ps"]).is_ok_and(|table| table.contains("1/1     Running")))
         })?;
-        wait_for("the port answers", Duration::from_secs(10), || {
+        wait_for("the port answers", Duration::from_secs(30), || {
             let address = ([127, 0, 0, 1], 8080).into();
             Ok(node_testkit::start::get(address, "/").is_ok_and(|answer| answer.body == "hi\n"))
         })?;
-        ensure!(ask(&["logs", "web"])? == "up\n", "{}", ask(&["logs", "web"])?);
+        wait_for("its log", Duration::from_secs(30), || Ok(ask(&["logs", "web"])? == "up\n"))?;
         ensure!(ask(&["explain", "web"])?.contains("is where it should be"), "explain");
         let process = i32::try_from(running.id()).ok().and_then(Pid::from_raw);
         kill_process(process.context("its number")?, Signal::INT)?;

@@ -1,14 +1,21 @@
 //! containerd dies and comes back under running pods: no container is restarted, and what happened
-//! meanwhile is caught up with.
+//! meanwhile is caught up with: a pod that was asked for, and a container that ended unseen.
 
+use std::fs;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use node_testkit::bed::Test;
 use node_testkit::start::{Containerd, ContainerdOptions};
 use real_tests::standalone::agent::{Agent, Home};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
-use crate::node::{STEADY, archives, by_pod, containerd, keelson, pod, wait_for};
+use crate::clean_up::remains;
+use crate::node::{
+    PATIENCE, STEADY, archives, by_pod, container, containerd, is_ready, keelson, pod, restarts,
+    wait_for,
+};
 
 const RESTARTS: usize = 3;
 
@@ -28,38 +35,88 @@ fn a_runtime_killed_under_pods_costs_no_container() -> Result<()> {
             let name = format!("steady-{number}");
             agent.place(&name, &pod(&name, "", STEADY))?;
         }
-        runtime.wait_started("steady-", pods(), 0)?;
+        for round in 0..RESTARTS {
+            let name = format!("falls-{round}");
+            agent.place(&name, &pod(&name, "", &format!("exec sleep {}", marker(round))))?;
+        }
+        all_run(&agent, pods() + RESTARTS)?;
         let before = by_pod(runtime.containers("steady-")?);
         for round in 0..RESTARTS {
             containerd.process().kill()?;
             // What is asked for while there is no runtime is done when there is one.
             let name = format!("meanwhile-{round}");
             agent.place(&name, &pod(&name, "", STEADY))?;
-            std::thread::sleep(Duration::from_millis(700));
+            end_unseen(round)?;
             containerd = Containerd::start(bed, &ContainerdOptions::default())?;
             runtime.wait_started(&name, 1, 0)?;
             ensure!(!agent.has_ended()?, "the agent ended in round {round}");
+            caught_up(&agent, &format!("falls-{round}-node"))?;
         }
+        all_run(&agent, pods() + 2 * RESTARTS)?;
         let after = by_pod(runtime.containers("steady-")?);
         for (pod, seen) in &before {
             let now = after.get(pod).map(Vec::as_slice).unwrap_or_default();
             let same = matches!((seen.as_slice(), now), ([old], [new]) if old.id == new.id && new.finished_at == 0);
             ensure!(same, "{pod}: {seen:?} became {now:?}");
         }
-        wait_for("all pods run", Duration::from_secs(20), || {
-            let pods = agent.pods()?;
-            let items = pods["items"].as_array().cloned().unwrap_or_default();
-            let running = items.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
-            Ok(running == self::pods() + RESTARTS)
-        })?;
-        for round in 0..RESTARTS {
-            agent.withdraw(&format!("meanwhile-{round}"))?;
-        }
-        for number in 0..pods() {
-            agent.withdraw(&format!("steady-{number}"))?;
-        }
+        eprintln!("containerd killed {RESTARTS} times under {} pods", pods() + 2 * RESTARTS);
+        agent.withdraw_all()?;
         runtime.wait_gone("")?;
+        let mut left = Vec::new();
+        wait_for("nothing is left", PATIENCE, || {
+            left = remains(&home.root())?;
+            Ok(left.is_empty())
+        })
+        .with_context(|| format!("left: {left:#?}"))?;
         agent.end()?;
         runtime.remove_all()
+    })
+}
+
+/// Says in the process table which pod a process is of.
+fn marker(round: usize) -> String {
+    format!("{}", 77_000 + round)
+}
+
+/// Ends a container's process while nobody looks.
+fn end_unseen(round: usize) -> Result<()> {
+    let wanted = format!("sleep\0{}\0", marker(round));
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let Some(process) = name.parse().ok().and_then(Pid::from_raw) else { continue };
+        if fs::read(format!("/proc/{name}/cmdline")).is_ok_and(|line| line == wanted.as_bytes()) {
+            return kill_process(process, Signal::KILL).context("kill a container's process");
+        }
+    }
+    anyhow::bail!("no process {wanted:?}")
+}
+
+fn pod_of(agent: &Agent, name: &str) -> Result<Option<Value>> {
+    let pods = agent.pods()?;
+    let items = pods["items"].as_array().context("items")?;
+    Ok(items.iter().find(|pod| pod["metadata"]["name"] == name).cloned())
+}
+
+/// The end was seen and answered with one restart. This runtime has no exit code of what ended while
+/// it was away, and says so with 255; it may also have been told by the container's shim.
+fn caught_up(agent: &Agent, name: &str) -> Result<()> {
+    let mut last = None;
+    wait_for("its second life", PATIENCE, || {
+        last = pod_of(agent, name)?;
+        Ok(last.as_ref().is_some_and(|pod| restarts(pod, "main") == 1 && is_ready(pod)))
+    })
+    .with_context(|| format!("{last:#?}"))?;
+    let pod = last.context("the pod")?;
+    let ended = &container(&pod, "main")["lastState"]["terminated"];
+    let code = &ended["exitCode"];
+    ensure!(*code == 137 || (*code == 255 && ended["reason"] == "Unknown"), "{pod:#}");
+    Ok(())
+}
+
+fn all_run(agent: &Agent, count: usize) -> Result<()> {
+    wait_for("all pods run", PATIENCE * 2, || {
+        let pods = agent.pods()?;
+        let items = pods["items"].as_array().cloned().unwrap_or_default();
+        Ok(items.len() == count && items.iter().all(is_ready))
     })
 }

@@ -16,7 +16,7 @@ use crate::node::{
     Node, STEADY, archives, ensure_has, keelson, manifest, only, pod, restarts, uid, wait_for,
 };
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_folder_may_hold_anything_and_its_good_pods_run() -> Result<()> {

@@ -27,7 +27,7 @@ fn a_log_stays_small_and_is_read_whole_across_its_files() -> Result<()> {
         let folder = format!("/var/log/pods/default_talker-node_{}/main", uid(&pod)?);
         let folder = Path::new(&folder);
         let mut most = 0;
-        wait_for("all is said and rotated", PATIENCE, || {
+        wait_for("all is said and rotated", PATIENCE * 2, || {
             let names = names(folder)?;
             most = most.max(finished(&names));
             let is_small = fs::metadata(folder.join("0.log")).is_ok_and(|log| log.len() < 8 << 10);

@@ -11,7 +11,9 @@ use node_testkit::bed::{NODE_ADDRESS, Test};
 use node_testkit::images;
 use node_testkit::start::{Containerd, get};
 
-use crate::node::{Node, archives, container, container_id, ensure_has, keelson, manifest, uid};
+use crate::node::{
+    Node, PATIENCE, archives, container, container_id, ensure_has, keelson, manifest, uid, wait_for,
+};
 
 const CONFIGURATION: &str = "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n\
     resolvConf: /run/bed/resolv.conf\n";
@@ -61,7 +63,7 @@ const WORDS: &str = r#"
   - name: main
     image: BUSYBOX
     workingDir: /tmp/made/by/agent
-    command: [sh, -c, 'echo "$0|$1|$2"; env > /tmp/env; exec sleep 1000']
+    command: [sh, -c, 'echo "$0|$1|$2"; env > /tmp/env; touch /tmp/told; exec sleep 1000']
     args: ["$(POD_NAME)", "$$(POD_NAME)", "$(MISSING)"]
     env:
     - {name: EARLY, value: "$(POD_NAME)"}
@@ -82,7 +84,8 @@ const WORDS: &str = r#"
 
 fn words(node: &Node<'_>) -> Result<()> {
     let pod = node.until_ready("words")?;
-    let env = node.shell(&pod, "main", "cat /tmp/env")?;
+    let told = "while ! [ -e /tmp/told ]; do sleep 0.1; done; cat /tmp/env";
+    let env = node.shell(&pod, "main", told)?;
     let has = |line: &str| env.lines().any(|each| each == line);
     let (own, host) = (text(&pod, "/status/podIP"), text(&pod, "/status/hostIP"));
     ensure!(own.starts_with("10.88.") && host == NODE_ADDRESS, "{own}, {host}");
@@ -106,8 +109,12 @@ fn words(node: &Node<'_>) -> Result<()> {
     for line in &told {
         ensure!(has(line), "{line} is not in\n{env}");
     }
-    let said = node.agent.ask(&["logs", "words"])?;
-    ensure!(said == "words-node|$(POD_NAME)|$(MISSING)\n", "its arguments: {said}");
+    let mut said = String::new();
+    wait_for("its arguments", PATIENCE, || {
+        said = node.agent.ask(&["logs", "words"])?;
+        Ok(said == "words-node|$(POD_NAME)|$(MISSING)\n")
+    })
+    .with_context(|| said.clone())?;
     log_layout(&pod)
 }
 
@@ -117,6 +124,8 @@ fn log_layout(pod: &serde_json::Value) -> Result<()> {
     let log = format!("/var/log/pods/default_words-node_{uid}/main/0.log");
     ensure!(Path::new(&log).is_file(), "{log}");
     let link = format!("/var/log/containers/words-node_default_main-{id}.log");
+    // The link is made right after the start, which others may have seen already.
+    wait_for("the link", PATIENCE, || Ok(Path::new(&link).is_symlink()))?;
     let target = fs::read_link(&link).with_context(|| link.clone())?;
     ensure!(target == Path::new(&log), "{link} leads to {}", target.display());
     Ok(())

@@ -129,7 +129,10 @@ async fn look(
 }
 
 /// What the listings alone say of each pod.
-fn names(sandboxes: &[v1::PodSandbox], containers: &[v1::Container]) -> BTreeMap<String, UnreadPod> {
+fn names(
+    sandboxes: &[v1::PodSandbox],
+    containers: &[v1::Container],
+) -> BTreeMap<String, UnreadPod> {
     let label = |labels: &BTreeMap<String, String>, key: &str| labels.get(key).cloned();
     let of_containers = containers.iter().filter_map(|container| {
         let uid = label(&container.labels, POD_UID_LABEL)?;

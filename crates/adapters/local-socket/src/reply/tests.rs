@@ -3,6 +3,7 @@
 use super::*;
 use ports::PortFuture;
 use ports::local_api::{LocalNode, LocalPod, LocalPodDetail, LocalPods, LocalStopped};
+use ports::local_runtime::{Answer, LocalImages, LocalProcess, LocalStream, LocalUsages};
 use serde_json::{Value, json};
 
 pub(crate) struct OnePod;
@@ -39,25 +40,72 @@ impl LocalApi for OnePod {
     }
 }
 
+struct OneRuntime;
+
+impl LocalRuntime for OneRuntime {
+    fn exec<'a>(&'a self, container: &'a str, command: LocalCommand) -> Answer<'a, LocalStream> {
+        let url = format!("exec {container} {} {}", command.command.join(" "), command.tty);
+        Box::pin(async { Ok(LocalStream { url, runtime: "r".to_owned() }) })
+    }
+    fn attach<'a>(&'a self, _: &'a str, _: LocalCommand) -> Answer<'a, LocalStream> {
+        let message = "it does not run".to_owned();
+        Box::pin(async { Err(LocalRefusal::NotNow { message }) })
+    }
+    fn forward<'a>(&'a self, pod: &'a str) -> Answer<'a, LocalStream> {
+        let url = format!("forward {pod}");
+        Box::pin(async { Ok(LocalStream { url, runtime: "r".to_owned() }) })
+    }
+    fn process<'a>(&'a self, _: &'a str) -> Answer<'a, LocalProcess> {
+        Box::pin(async { Ok(LocalProcess { pid: 7 }) })
+    }
+    fn usage(&self) -> Answer<'_, LocalUsages> {
+        Box::pin(async { Ok(LocalUsages::default()) })
+    }
+    fn images(&self) -> Answer<'_, LocalImages> {
+        Box::pin(async { Ok(LocalImages::default()) })
+    }
+    fn remove_image<'a>(&'a self, name: &'a str) -> Answer<'a, LocalImageName> {
+        Box::pin(async move { Ok(LocalImageName { name: name.to_owned() }) })
+    }
+}
+
 #[tokio::test]
 async fn paths_and_methods_get_their_answers() {
+    let exec = r#"{"command": ["a", "b"], "tty": true}"#;
     let rows = [
-        ("GET", "/v1/node", 200, "/nodeName", json!("n")),
-        ("GET", "/v1/pods", 200, "/pods/0/object/kind", json!("Pod")),
-        ("GET", "/v1/pods/u", 200, "/pod/uid", json!("u")),
-        ("GET", "/v1/pods/x", 404, "/refusal", json!("notFound")),
-        ("POST", "/v1/pods/u/stop", 202, "/uid", json!("u")),
-        ("POST", "/v1/pods/m/stop", 409, "/manifest", json!("/m/a")),
-        ("GET", "/v1/pods/u/stop", 405, "/refusal", json!("notFound")),
-        ("POST", "/v1/pods", 405, "/refusal", json!("notFound")),
-        ("GET", "/", 404, "/refusal", json!("notFound")),
-        ("GET", "/v1/pods/u/stop/x", 404, "/refusal", json!("notFound")),
-        ("GET", "/v2/pods", 404, "/refusal", json!("notFound")),
+        ("GET", "/v1/node", "", 200, "/nodeName", json!("n")),
+        ("GET", "/v1/pods", "", 200, "/pods/0/object/kind", json!("Pod")),
+        ("GET", "/v1/pods/u", "", 200, "/pod/uid", json!("u")),
+        ("GET", "/v1/pods/x", "", 404, "/refusal", json!("notFound")),
+        ("GET", "/v1/changes/4", "", 200, "/version", json!(5)),
+        ("GET", "/v1/changes/x", "", 404, "/refusal", json!("notFound")),
+        ("POST", "/v1/pods/u/stop", "", 202, "/uid", json!("u")),
+        ("POST", "/v1/pods/m/stop", "", 409, "/manifest", json!("/m/a")),
+        ("POST", "/v1/pods", "{}", 503, "/refusal", json!("notNow")),
+        ("POST", "/v1/pods", "[", 400, "/refusal", json!("notFound")),
+        ("POST", "/v1/containers/c/exec", exec, 200, "/url", json!("exec c a b true")),
+        ("POST", "/v1/containers/c/exec", "x", 400, "/refusal", json!("notFound")),
+        ("POST", "/v1/containers/c/attach", "{}", 503, "/message", json!("it does not run")),
+        ("POST", "/v1/pods/u/forward", "", 200, "/url", json!("forward u")),
+        ("GET", "/v1/containers/c/process", "", 200, "/pid", json!(7)),
+        ("GET", "/v1/usage", "", 200, "/containers", json!([])),
+        ("GET", "/v1/images", "", 200, "/images", json!([])),
+        ("POST", "/v1/images/remove", r#"{"name": "i"}"#, 200, "/name", json!("i")),
+        ("GET", "/v1/pods/u/stop", "", 405, "/refusal", json!("notFound")),
+        ("GET", "/v1/containers/c/exec", "", 405, "/refusal", json!("notFound")),
+        ("DELETE", "/v1/pods", "", 405, "/refusal", json!("notFound")),
+        ("GET", "/", "", 404, "/refusal", json!("notFound")),
+        ("GET", "/v1/pods/u/stop/x", "", 404, "/refusal", json!("notFound")),
+        ("POST", "/v2/pods", "", 404, "/refusal", json!("notFound")),
     ];
-    for (method, path, status, pointer, expected) in rows {
-        let reply = answer(&OnePod, &method.parse().unwrap(), path).await;
+    let desk = Desk { api: Arc::new(OnePod), runtime: Some(Arc::new(OneRuntime)) };
+    for (method, path, body, status, pointer, expected) in rows {
+        let reply = desk.answer(&method.parse().unwrap(), path, body.as_bytes()).await;
         assert_eq!(reply.status.as_u16(), status, "{method} {path}");
         let body: Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{method} {path}: {body}");
     }
+    let alone = Desk { api: Arc::new(OnePod), runtime: None };
+    let reply = alone.answer(&Method::GET, "/v1/usage", b"").await;
+    assert_eq!(reply.status.as_u16(), 503);
 }

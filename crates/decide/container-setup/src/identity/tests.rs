@@ -4,18 +4,6 @@ use super::*;
 use crate::testing::{first, one, one_with, pod_with};
 
 #[test]
-fn marks_of_html_are_written_as_the_reference_writes_them() {
-    assert_eq!(
-        escaped_for_html("a<b>c&d\u{2028}\u{2029}é"),
-        "a\\u003cb\\u003ec\\u0026d\\u2028\\u2029é"
-    );
-    // FNV-1a of 32 bits, by its published vectors.
-    for (text, expected) in [("", 0x811c_9dc5), ("a", 0xe40c_292c), ("foobar", 0xbf9c_f968)] {
-        assert_eq!(fnv32a(text.as_bytes()), expected, "{text}");
-    }
-}
-
-#[test]
 fn a_sandbox_has_the_pods_labels_and_ours_win() {
     let pod = pod_with(
         "labels: {app: shop, io.kubernetes.pod.uid: forged}, annotations: {note: x}",
@@ -121,4 +109,12 @@ fn unreadable_notes_are_none() {
     let bad = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     assert_eq!(notes(&bad), ContainerNotes::default());
     assert_eq!(notes(&Labels::new()), ContainerNotes::default());
+}
+
+#[test]
+fn marks_of_html_are_written_as_the_reference_writes_them() {
+    assert_eq!(
+        escaped_for_html("a<b>c&d\u{2028}\u{2029}é"),
+        "a\\u003cb\\u003ec\\u0026d\\u2028\\u2029é"
+    );
 }

@@ -90,7 +90,10 @@ fn what_a_node_does_not_have_is_lacking_but_for_plugins() {
         let mut room = room();
         room.allocatable.insert("example.com/known", Quantity::parse("1").unwrap());
         let mut asking = pod("0", "0");
-        asking.spec.containers[0].resources.requests.insert(resource, Quantity::parse("4Mi").unwrap());
+        asking.spec.containers[0]
+            .resources
+            .requests
+            .insert(resource, Quantity::parse("4Mi").unwrap());
         assert_eq!(reason(&judge(&asking, &room, &[])), expected, "{resource}");
         asking.spec.containers[0].resources.requests.insert(resource, Quantity::ZERO);
         assert_eq!(judge(&asking, &room, &[]), Verdict::Admitted, "none of {resource}");

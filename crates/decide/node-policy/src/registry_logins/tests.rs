@@ -99,3 +99,17 @@ fn the_most_exact_comes_first() {
     assert_eq!(names(&places, "r.example/team/part/i"), expected);
     assert_eq!(names(&["index.docker.io", "docker.io"], "docker.io/i"), ["docker.io"]);
 }
+
+#[test]
+fn several_logins_of_one_place_are_tried_in_turn() {
+    let login = |name: &str| RegistryLogin { username: name.to_owned(), ..Default::default() };
+    let mut all = logins(&["r.example", "*.example"]);
+    let mut more = RegistryLogins::default();
+    more.add("https://r.example/v2/", login("second"));
+    more.add("r.example/team", login("team"));
+    all.extend(more);
+    let found: Vec<String> =
+        all.matching("r.example/team/i").into_iter().map(|login| login.username).collect();
+    assert_eq!(found, ["team", "r.example", "second", "*.example"]);
+    assert_eq!(all.matching("s.example/i").len(), 1);
+}

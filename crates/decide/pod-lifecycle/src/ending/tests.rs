@@ -413,7 +413,12 @@ const PODS_THAT_END_BY_THEMSELVES: &[Row] = &[
     (
         "evicted",
         "pod: Always app:web\nseen: s0; web#0 running\nwish: evicted grace=0 disruption=TerminationByKubelet",
-        "do: stop web0 1 PodEnds\nphase: Failed Evicted the node was low on memory\nDisruptionTarget: True TerminationByKubelet the node was low on memory",
+        "do: stop web0 1 PodEnds\nphase: Failed Evicted the node was low on memory\nDisruptionTarget: True TerminationByKubelet the node took it back",
+    ),
+    (
+        "evicted by an earlier agent: it stays so, and its condition with it",
+        "pod: Always app:web\nseen: s0 dead\nmemory: stopped s0; cleaned some; verdict Failed Preempting; disrupted TerminationByKubelet for another",
+        "phase: Failed Preempting\nDisruptionTarget: True TerminationByKubelet for another\nstage: Finished",
     ),
     (
         "evicted: records go, the sandbox and the folders stay",

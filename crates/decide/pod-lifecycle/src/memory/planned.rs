@@ -4,7 +4,7 @@ use pod_model::pod::spec::PodPhase;
 use pod_model::pod::status::{ConditionStatus, ContainerStatus, PodStatus};
 use ports::ApiTime;
 
-use crate::happening::{EventKind, Mark, Told};
+use crate::happening::{EventKind, Mark};
 use crate::plan::{PodPlan, Stage};
 use crate::words::{CRASH_LOOP, DEADLINE_REASON, condition, pod_in_messages};
 
@@ -16,7 +16,7 @@ impl PodMemory {
     pub(super) fn planned(&mut self, moment: &mut Moment<'_>, plan: &PodPlan) {
         self.kept.start_time.get_or_insert(moment.now.nanos());
         self.remember_status(&plan.status, moment.now);
-        self.judge(plan, &mut moment.told);
+        self.judge(moment, plan);
         self.kept.clearing = plan.notes.clearing;
         if self.kept.ending != plan.notes.ending {
             self.kept.ending = plan.notes.ending.or(self.kept.ending);
@@ -51,7 +51,7 @@ impl PodMemory {
         }
     }
 
-    fn judge(&mut self, plan: &PodPlan, told: &mut Told) {
+    fn judge(&mut self, moment: &mut Moment<'_>, plan: &PodPlan) {
         let status = &plan.status;
         if !status.is_terminal() || self.kept.verdict.is_some() {
             return;
@@ -60,13 +60,13 @@ impl PodMemory {
             failed: status.phase == PodPhase::Failed,
             reason: status.reason.to_string(),
             message: status.message.to_string(),
-            disruption: disruption(moment.desired),
+            disruption: moment.desired.disruption().cloned(),
         };
         if &*status.reason == DEADLINE_REASON {
             let event = about_pod(EventKind::Normal, DEADLINE_REASON, verdict.message.clone());
-            told.events.push(event);
+            moment.told.events.push(event);
         } else if let Some(rejection) = verdict.message.strip_prefix("Pod was rejected: ") {
-            told.events.push(about_pod(EventKind::Warning, &verdict.reason, rejection));
+            moment.told.events.push(about_pod(EventKind::Warning, &verdict.reason, rejection));
         }
         self.kept.verdict = Some(verdict);
     }

@@ -11,7 +11,6 @@ use crate::restart;
 use crate::sandbox::{self, SandboxNeed};
 use crate::scene::Scene;
 use crate::time::timestamp;
-use crate::view::{EndCause, Wish};
 use crate::words::condition;
 
 pub(super) fn all(scene: &Scene<'_>, status: &PodStatus) -> Vec<PodCondition> {
@@ -70,11 +69,8 @@ impl Found {
 
 fn disruption_target(scene: &Scene<'_>) -> Option<Found> {
     let kept = scene.view.memory.kept.verdict.as_ref();
-    let wished = match &scene.view.desired.wish {
-        Wish::End(EndWish { cause: EndCause::Evicted { disruption, .. }, .. }) => disruption.as_ref(),
-        _ => None,
-    };
-    let told = kept.and_then(|verdict| verdict.disruption.as_ref()).or(wished)?;
+    let kept = kept.and_then(|verdict| verdict.disruption.as_ref());
+    let told = kept.or(scene.view.desired.disruption())?;
     Some(Found {
         kind: condition::DISRUPTION_TARGET,
         met: true,

@@ -20,13 +20,12 @@ pub(super) fn wish(text: &str) -> Wish {
         "evicted" => EndCause::Evicted {
             reason: "Evicted".to_owned(),
             message: "the node was low on memory".to_owned(),
-            disruption: words
-                .iter()
-                .find_map(|word| word.strip_prefix("disruption="))
-                .map(|reason| Disruption {
+            disruption: words.iter().find_map(|word| word.strip_prefix("disruption=")).map(
+                |reason| Disruption {
                     reason: reason.to_owned(),
                     message: "the node took it back".to_owned(),
-                }),
+                },
+            ),
         },
         other => panic!("no wish {other}"),
     };
@@ -43,6 +42,10 @@ pub(super) fn apply(case: &mut Case, text: &str) {
     for fact in text.split(';').map(str::trim).filter(|fact| !fact.is_empty()) {
         let words: Vec<&str> = fact.split(' ').collect();
         match words.as_slice() {
+            ["making-room", others @ ..] => {
+                let others = others.iter().map(|name| (*name).to_owned()).collect();
+                facts.admission = Admission::MakingRoom(others);
+            }
             ["pending"] => facts.admission = Admission::Pending,
             ["rejected", reason, rest @ ..] => {
                 facts.admission =

@@ -63,8 +63,13 @@ fn pod(case: &mut Case, words: &[&str]) -> bool {
             memory.kept.verdict = Some(Verdict {
                 failed: *phase == "Failed",
                 reason: rest.join(" "),
-                message: String::new(),
+                ..Verdict::default()
             });
+        }
+        ["disrupted", reason, rest @ ..] => {
+            let verdict = memory.kept.verdict.get_or_insert_default();
+            let (reason, message) = ((*reason).to_owned(), rest.join(" "));
+            verdict.disruption = Some(crate::view::Disruption { reason, message });
         }
         ["cleaned", folders] => memory.kept.cleaned = Some(*folders == "all"),
         ["ips", ips @ ..] => {

@@ -52,7 +52,30 @@ struct UnderWay {
 #[derive(Debug)]
 pub struct Puller {
     client: Client,
-    under_way: Arc<Mutex<HashMap<Key, UnderWay>>>,
+    under_way: Pulls,
+}
+
+/// All pulls that are under way, and whoever watches them.
+#[derive(Debug, Clone, Default)]
+struct Pulls {
+    all: Arc<Mutex<HashMap<Key, UnderWay>>>,
+    told: watch::Sender<Vec<PullProgress>>,
+}
+
+impl Pulls {
+    fn list(&self) -> Vec<PullProgress> {
+        let mut list: Vec<PullProgress> =
+            locked(&self.all).values().map(|pull| pull.progress.borrow().clone()).collect();
+        list.sort_by(|one, other| one.image.cmp(&other.image));
+        list
+    }
+
+    /// Something has changed.
+    fn tell(&self) {
+        if self.told.receiver_count() > 0 {
+            self.told.send_replace(self.list());
+        }
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -87,12 +110,17 @@ impl Puller {
             hosts.insert(name.clone(), host);
         }
         let client = Client::new(hosts, Limits::default())?;
-        Ok(Self { client, under_way: Arc::default() })
+        Ok(Self { client, under_way: Pulls::default() })
     }
 
     /// What is being pulled, and how far it is.
     pub fn under_way(&self) -> Vec<PullProgress> {
-        locked(&self.under_way).values().map(|pull| pull.progress.borrow().clone()).collect()
+        self.under_way.list()
+    }
+
+    /// The same whenever it changes; empty when nothing is pulled.
+    pub fn watch(&self) -> watch::Receiver<Vec<PullProgress>> {
+        self.under_way.told.subscribe()
     }
 
     /// Pulls, or waits for the same pull. Gives the image's id.
@@ -111,7 +139,7 @@ impl Puller {
 
     /// The pull for this key, started if nobody has.
     fn join(&self, store: &Arc<Store>, key: Key) -> watch::Receiver<Outcome> {
-        let mut under_way = locked(&self.under_way);
+        let mut under_way = locked(&self.under_way.all);
         if let Some(pull) = under_way.get(&key) {
             return pull.outcome.clone();
         }
@@ -120,14 +148,17 @@ impl Puller {
         let (progress_sender, progress) = watch::channel(start);
         under_way.insert(key.clone(), UnderWay { outcome: outcome.clone(), progress });
         drop(under_way);
-        let (client, store, all) =
-            (self.client.clone(), Arc::clone(store), Arc::clone(&self.under_way));
+        let (client, store, all) = (self.client.clone(), Arc::clone(store), self.under_way.clone());
+        all.tell();
         tokio::spawn(async move {
-            let pulled = tokio::spawn(pull(client, store, key.clone(), progress_sender)).await;
+            let watched =
+                Watched { sender: progress_sender, all: all.clone(), content: Mutex::default() };
+            let pulled = tokio::spawn(pull(client, store, key.clone(), watched)).await;
             let outcome = pulled.unwrap_or_else(|error| {
                 Err(Failure::new(Code::Internal, format!("the pull's task: {error}")))
             });
-            locked(&all).remove(&key);
+            locked(&all.all).remove(&key);
+            all.tell();
             sender.send_replace(Some(outcome));
         });
         outcome
@@ -138,7 +169,7 @@ async fn pull(
     client: Client,
     store: Arc<Store>,
     (name, credentials): Key,
-    progress: watch::Sender<PullProgress>,
+    watched: Watched,
 ) -> Result<String> {
     let doing = format!("failed to pull and unpack image \"{name}\"");
     let resolved = client
@@ -149,7 +180,6 @@ async fn pull(
     let top = resolved.descriptor.clone();
     let source = RegistrySource::new(client, resolved, handle);
     let naming = Naming { names: vec![name], pinned: false, preloaded: false };
-    let watched = Watched { sender: progress, content: Mutex::default() };
     crate::failure::blocking(move || {
         let record = store.assemble(&source, &top, &naming, &watched)?;
         // What an image no longer leads to is nobody's.
@@ -162,6 +192,7 @@ async fn pull(
 /// Adds the steps of a pull up to sums.
 struct Watched {
     sender: watch::Sender<PullProgress>,
+    all: Pulls,
     content: Mutex<HashMap<Digest, (u64, u64)>>,
 }
 
@@ -172,10 +203,13 @@ impl Progress for Watched {
                 self.content(digest, done, total.unwrap_or(done));
             }
             Step::Present { digest, bytes } => self.content(digest, bytes, bytes),
-            Step::Layers { done, of } => self.sender.send_modify(|progress| {
-                progress.layers = done;
-                progress.total_layers = of;
-            }),
+            Step::Layers { done, of } => {
+                self.sender.send_modify(|progress| {
+                    progress.layers = done;
+                    progress.total_layers = of;
+                });
+                self.all.tell();
+            }
             Step::Received { digest: None, .. } | Step::Unpacking { .. } => {}
         }
     }
@@ -192,6 +226,7 @@ impl Watched {
             progress.bytes = bytes;
             progress.total_bytes = total_bytes;
         });
+        self.all.tell();
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use base64::Engine as _;
+use cni_documents::{Configuration, read_result};
 use serde_json::{Map, Value, json};
 
 use super::{INSIDE, PodNetwork};
@@ -19,13 +20,10 @@ use crate::records::NetworkRecord;
 
 mod arguments;
 mod configuration;
+mod garbage;
 mod plugin;
-mod result;
 #[cfg(test)]
 mod tests;
-
-pub(crate) use configuration::Configuration;
-pub(crate) use result::addresses_of;
 
 /// Where things are.
 #[derive(Debug, Clone)]
@@ -35,6 +33,11 @@ pub struct CniSettings {
     /// Where results are kept for tools and for DEL, as libcni keeps them.
     pub results: PathBuf,
     pub deadline: Duration,
+    /// Where plugins' input lies while they work; gone after a reboot.
+    pub calls: PathBuf,
+    /// At start, have plugins free what no pod of ours has. Only where the network's name belongs to
+    /// this runtime alone: another runtime's pods on it would lose their addresses.
+    pub collect_garbage: bool,
 }
 
 impl Default for CniSettings {
@@ -44,6 +47,8 @@ impl Default for CniSettings {
             plugins: vec![PathBuf::from("/opt/cni/bin")],
             results: PathBuf::from("/var/lib/cni/results"),
             deadline: Duration::from_secs(60),
+            calls: PathBuf::from("/run/keelson/cni"),
+            collect_garbage: false,
         }
     }
 }
@@ -120,7 +125,7 @@ impl Cni {
                 input: entry.input(configuration, previous.as_ref(), &capabilities),
             };
             let answer = plugin::run(&self.settings, &call).await?;
-            previous = Some(result::read(&entry.kind, &answer)?);
+            previous = Some(read_result(&entry.kind, &answer)?);
         }
         previous.ok_or_else(|| Failure::plain("the CNI configuration has no plugin"))
     }
@@ -147,7 +152,13 @@ impl Cni {
             plugin::run(&self.settings, &call).await?;
         }
         let path = self.result_path(&configuration, pod);
-        blocking(move || durable::remove_file(&path)).await
+        let call = self.settings.calls.join(&pod.sandbox);
+        blocking(move || {
+            durable::remove_file(&call)?;
+            durable::remove_file(&durable::unfinished(&path))?;
+            durable::remove_file(&path)
+        })
+        .await
     }
 
     fn result_path(&self, configuration: &Configuration, pod: &PodNetwork) -> PathBuf {
@@ -178,7 +189,7 @@ impl Cni {
         let folder = self.settings.results.clone();
         blocking(move || {
             durable::make_folder(&folder)?;
-            durable::write_whole(&path, text.as_bytes())
+            durable::write_by_way_of(&durable::unfinished(&path), &path, text.as_bytes())
         })
         .await
         .doing("keeping the CNI result")

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use cri_wire::v1;
+use pod_supervisor::abilities::Abilities;
 use serde_json::json;
 
 use super::Runtime;
-use crate::failure::{Failure, Result};
-use crate::settings::CgroupDriver;
+use crate::durable;
+use crate::failure::{Failure, Result, blocking};
+use crate::settings::{CgroupDriver, OWN_HANDLERS};
 
 /// upstream: what every kubelet expects here.
 const KUBERNETES_API_VERSION: &str = "0.1.0";
@@ -34,16 +36,21 @@ impl Runtime {
             network.reason = "NetworkPluginNotReady".to_owned();
             network.message = format!("Network plugin returns error: {why}");
         }
-        let handler = |name: &str| v1::RuntimeHandler {
+        let abilities = self.abilities().await;
+        let own = v1::RuntimeHandlerFeatures {
+            recursive_read_only_mounts: abilities.recursive_read_only.is_ok(),
+            user_namespaces: abilities.user_namespaces.is_ok(),
+        };
+        let handler = |name: &str, features: v1::RuntimeHandlerFeatures| v1::RuntimeHandler {
             name: name.to_owned(),
-            features: Some(v1::RuntimeHandlerFeatures {
-                recursive_read_only_mounts: true,
-                user_namespaces: true,
-            }),
+            features: Some(features),
         };
         let names =
-            ["", "keelson"].into_iter().chain(self.settings.handlers.iter().map(String::as_str));
-        let mut runtime_handlers: Vec<_> = names.map(handler).collect();
+            OWN_HANDLERS.into_iter().chain(self.settings.handlers.iter().map(String::as_str));
+        let mut runtime_handlers: Vec<_> = names.map(|name| handler(name, own)).collect();
+        for (name, features) in self.handlers.features(&self.settings.runtimes).await {
+            runtime_handlers.push(handler(&name, features));
+        }
         runtime_handlers.sort_by(|one, other| one.name.cmp(&other.name));
         v1::StatusResponse {
             status: Some(v1::RuntimeStatus {
@@ -58,7 +65,39 @@ impl Runtime {
         }
     }
 
+    async fn abilities(&self) -> &Abilities {
+        let try_out = || async {
+            let (program, folder) = (self.program.clone(), self.settings.root.join("abilities"));
+            let tried = blocking(move || {
+                for name in ["lower", "upper", "work"] {
+                    durable::make_folder(&folder.join(name))?;
+                }
+                let abilities = Abilities::find_out(&program, &folder);
+                durable::remove_tree(&folder)?;
+                Ok(abilities)
+            });
+            tried.await.unwrap_or_else(|failure| {
+                let why = Err(failure.to_string());
+                Abilities { user_namespaces: why.clone(), recursive_read_only: why }
+            })
+        };
+        let abilities = self.abilities.get_or_init(try_out).await;
+        for (name, outcome) in [
+            ("user namespaces", &abilities.user_namespaces),
+            ("recursive read-only mounts", &abilities.recursive_read_only),
+        ] {
+            if let Err(why) = outcome {
+                tracing::debug!(why, "this machine has no {name}");
+            }
+        }
+        abilities
+    }
+
     fn info(&self) -> BTreeMap<String, String> {
+        let driver = match self.settings.cgroup_driver {
+            CgroupDriver::Systemd => "systemd",
+            CgroupDriver::Cgroupfs => "cgroupfs",
+        };
         let config = json!({
             "root": self.settings.root,
             "state": self.settings.state,
@@ -66,7 +105,14 @@ impl Runtime {
             "cniPlugins": self.settings.cni.plugins,
             "bridge": self.settings.built_in_network.bridge,
             "handlers": self.settings.handlers,
+            "runtimes": self
+                .settings
+                .runtimes
+                .iter()
+                .map(|(name, runtime)| (name.clone(), json!(runtime.program)))
+                .collect::<serde_json::Map<_, _>>(),
             "streams": self.settings.streams,
+            "cgroupDriver": driver,
         });
         BTreeMap::from([("config".to_owned(), config.to_string())])
     }
@@ -82,13 +128,25 @@ impl Runtime {
     }
 
     /// Whether pods may ask for this handler.
-    pub(super) fn check_handler(&self, name: &str) -> Result<()> {
-        let known = name.is_empty()
-            || name == "keelson"
+    pub(super) fn check_handler(&self, name: &str, pod: &v1::PodSandboxConfig) -> Result<()> {
+        if self.settings.runtimes.contains_key(name) && has_user_namespace(pod) {
+            return Err(Failure::plain(format!(
+                "the runtime handler {name:?} does not support user namespaces"
+            )));
+        }
+        let known = OWN_HANDLERS.contains(&name)
+            || self.settings.runtimes.contains_key(name)
             || self.settings.handlers.iter().any(|handler| handler == name);
         if known {
             return Ok(());
         }
         Err(Failure::plain(format!("no runtime for {name:?} is configured")))
     }
+}
+
+fn has_user_namespace(pod: &v1::PodSandboxConfig) -> bool {
+    let security = pod.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+    let options = security.and_then(|security| security.namespace_options.as_ref());
+    let user = options.and_then(|options| options.userns_options.as_ref());
+    user.is_some_and(|user| user.mode() == v1::NamespaceMode::Pod)
 }

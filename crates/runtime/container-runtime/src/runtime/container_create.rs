@@ -4,6 +4,7 @@
 //!
 //! upstream: containerd internal/cri/server/container_create.go
 
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,10 +12,12 @@ use cri_wire::v1;
 use cri_wire::v1::ContainerEventType as Kind;
 use image_store::{ImageConfig, ImageRecord, Store};
 use prost::Message as _;
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 
 use super::Runtime;
 use crate::book::{Container, Sandbox, container_name};
 use crate::clock::nanoseconds;
+use crate::crash_points::reached;
 use crate::durable;
 use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::identity;
@@ -81,6 +84,7 @@ impl Runtime {
                 return Err(failure);
             }
         };
+        reached("container-recorded");
         match self.furnish(&container, &sandbox, sandbox_config, image_config).await {
             Ok(()) => {
                 self.tell(&id, &sandbox.id, Kind::ContainerCreatedEvent);
@@ -126,11 +130,18 @@ impl Runtime {
         let (id, image_id) = (container.id.clone(), record.image_id.clone());
         let store = self.images.store();
         let pod_namespaces = namespaces_of(&sandbox.record());
+        let handler = self.handler_of(&sandbox.record());
+        let device_folders = self.settings.device_specifications.clone();
         let (cgroup, user) = blocking(move || {
             durable::make_folder(&folder)?;
+            make_log_folder(&log_path)?;
             let view = store.create_view(&id, &image_id)?;
             let mut extra_mounts = mount_images(&store, &config, &names, &mounts)?;
             extra_mounts.extend(volumes(&folder, &config, &image_config.config.volumes)?);
+            let root = match &handler {
+                Some(_) => Some(mount_root(&view.overlay, &mounts)?),
+                None => None,
+            };
             let given = Ingredients {
                 id: &id,
                 config: &config,
@@ -141,6 +152,9 @@ impl Runtime {
                 places: &places,
                 extra_mounts,
                 log_path: &log_path,
+                handler,
+                root,
+                device_folders: &device_folders,
             };
             let (spec, identity) = container_spec(&machine, &given)
                 .doing(format!("failed to generate container {id:?} spec"))?;
@@ -153,6 +167,7 @@ impl Runtime {
             Ok((spec.cgroup.map(|cgroup| cgroup.path).unwrap_or_default(), user))
         })
         .await?;
+        reached("container-furnished");
         self.book
             .change_container(container, |record| {
                 record.user = Some(user);
@@ -189,6 +204,7 @@ impl Runtime {
             durable::remove_tree(&folder)
         })
         .await?;
+        reached("container-disposed");
         self.usage.forget(&container.id);
         self.book.remove_container(&container.id).await
     }
@@ -201,6 +217,16 @@ fn namespaces_of(record: &crate::records::SandboxRecord) -> v1::NamespaceOption 
 }
 
 /// upstream: a log is written only where both parts of its path are given.
+/// A kubelet makes the folder of a pod's logs; other clients need not.
+/// upstream: containerd internal/cri/server/helpers_linux.go
+fn make_log_folder(log_path: &str) -> Result<()> {
+    match Path::new(log_path).parent() {
+        Some(folder) if !log_path.is_empty() => std::fs::create_dir_all(folder)
+            .doing(format!("making the folder of logs {}", folder.display())),
+        _ => Ok(()),
+    }
+}
+
 fn log_path(sandbox: &v1::PodSandboxConfig, config: &v1::ContainerConfig) -> String {
     if sandbox.log_directory.is_empty() || config.log_path.is_empty() {
         return String::new();
@@ -225,14 +251,33 @@ fn mount_images(
     let images = config.mounts.iter().filter(|mount| mount.image.is_some());
     for (mount, view) in images.zip(names) {
         let image = mount.image.as_ref().map(|image| image.image.clone()).unwrap_or_default();
+        let at = &mount.container_path;
+        if !mount.host_path.is_empty() {
+            return Err(Failure::plain(format!(
+                "hostpath must be empty while mount image: {:?} at {at:?}",
+                mount.host_path
+            )));
+        }
+        if !mount.readonly {
+            return Err(Failure::plain(format!(
+                "readonly must be true while mount image: {image:?} at {at:?}"
+            )));
+        }
+        if image.is_empty() {
+            return Err(Failure::plain(format!("image not specified in the mount at {at:?}")));
+        }
         let made = store
             .create_read_only_view(view, &image)
             .doing(format!("failed to mount image volume {image:?}"))?;
         let place = folder.join(view.rsplit('-').next().unwrap_or_default());
         durable::make_folder(&place)?;
         image_store::mount_overlay(&made.overlay, &place)?;
+        let source = beneath(&place, &mount.image_sub_path).doing(format!(
+            "failed to ensure image subpath {:?} in {image:?}",
+            mount.image_sub_path
+        ))?;
         all.push(v1::Mount {
-            host_path: place.display().to_string(),
+            host_path: source.display().to_string(),
             readonly: true,
             recursive_read_only: false,
             propagation: 0,
@@ -241,6 +286,38 @@ fn mount_images(
         });
     }
     Ok(all)
+}
+
+/// A folder of an image by its name there: links lead nowhere else.
+///
+/// upstream: containerd internal/cri/server/container_image_mount.go (ensureImageSubPath)
+fn beneath(root: &Path, name: &str) -> Result<PathBuf> {
+    if name.is_empty() {
+        return Ok(root.to_owned());
+    }
+    if name.split('/').any(|part| part == "..") {
+        return Err(Failure::plain("it has a part that leads upwards"));
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let folder = open(root, flags, Mode::empty())
+        .and_then(|root| openat2(&root, name, flags, Mode::empty(), resolve))
+        .doing("opening it")?;
+    // The image is mounted read-only: what was found stays what it is.
+    let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let found = std::fs::read_link(&link).doing("finding its path")?;
+    if !found.starts_with(root) {
+        return Err(Failure::plain("it lies outside the image"));
+    }
+    Ok(found)
+}
+
+/// Another program finds the container's root mounted.
+fn mount_root(overlay: &image_store::OverlayOptions, folder: &Path) -> Result<PathBuf> {
+    let place = folder.join("root");
+    durable::make_folder(&place)?;
+    image_store::mount_overlay(overlay, &place)?;
+    Ok(place)
 }
 
 /// Folders for the volumes that an image defines and nobody mounts.
@@ -263,4 +340,46 @@ fn volumes(
         all.push(v1::Mount { container_path, host_path, ..Default::default() });
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_an_image_are_found_beneath_it_or_not_at_all() {
+        let outer = tempfile::tempdir().unwrap();
+        let root = outer.path().canonicalize().unwrap().join("image");
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::create_dir(outer.path().join("secret")).unwrap();
+        std::fs::write(root.join("file"), "").unwrap();
+        for (link, target) in
+            [("up", "../secret"), ("absolute", "/a/b"), ("loop", "loop"), ("far", "/../../etc")]
+        {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        for (name, found) in [
+            ("", Some("")),
+            ("a", Some("a")),
+            ("a/b", Some("a/b")),
+            ("/a/b", Some("a/b")),
+            // Links stay inside.
+            ("absolute", Some("a/b")),
+            ("up", None),
+            ("far", None),
+            ("loop", None),
+            ("../secret", None),
+            ("a/../../secret", None),
+            ("file", None),
+            ("missing", None),
+        ] {
+            let outcome = beneath(&root, name);
+            let expected = found.map(|found| root.join(found));
+            assert_eq!(
+                outcome.as_ref().ok().map(|path| path.components().collect::<PathBuf>()),
+                expected.map(|path| path.components().collect::<PathBuf>()),
+                "{name:?}: {outcome:?}"
+            );
+        }
+    }
 }

@@ -21,6 +21,7 @@ use super::sandbox_stop::known;
 use super::telling::UNKNOWN_EXIT;
 use crate::book::{Activity, Container, begin};
 use crate::clock::nanoseconds;
+use crate::crash_points::reached;
 use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::records::{ContainerRecord, ContainerStage, SandboxStage};
 use crate::signals;
@@ -70,6 +71,10 @@ impl Runtime {
             let message = failure.text.clone();
             self.book
                 .change_container(container, |record| {
+                    // Somebody who knows more than that it could not be started.
+                    if record.stage() == ContainerStage::Exited {
+                        return false;
+                    }
                     record.set_stage(ContainerStage::Exited);
                     record.finished_at = nanoseconds();
                     record.exit_code = START_FAILED;
@@ -105,12 +110,15 @@ impl Runtime {
                 true
             })
             .await?;
+        reached("start-recorded");
         let started = async {
             supervisor.client.create(spec).await.doing("failed to create the container")?;
+            reached("container-made");
             supervisor.client.start(&container.id).await.doing("failed to start the container")
         };
         match started.await {
             Ok(state) => {
+                reached("container-started");
                 container.hold(&state);
                 self.book
                     .change_container(container, |record| {
@@ -122,10 +130,12 @@ impl Runtime {
                 Ok(())
             }
             Err(failure) => {
-                if let Err(error) = supervisor.client.delete(&container.id).await
-                    && !error.is_not_found()
-                {
-                    tracing::warn!(container = container.id, %error, "after a failed start");
+                match supervisor.client.delete(&container.id).await {
+                    Err(error) if error.is_gone() => self.settle_start(container).await?,
+                    Err(error) if !error.is_not_found() => {
+                        tracing::warn!(container = container.id, %error, "after a failed start");
+                    }
+                    _ => {}
                 }
                 Err(failure)
             }
@@ -269,6 +279,7 @@ impl Runtime {
                 first
             })
             .await?;
+        reached("removal-recorded");
         self.dispose_container(container).await?;
         self.tell(&container.id, &container.sandbox_id, Kind::ContainerDeletedEvent);
         drop(busy);

@@ -77,7 +77,10 @@ impl Runtime {
         // The image may have been removed since.
         let image = self.images.resolve(&image_id).await.ok();
         let status = self.container_status_of(&container, image.as_ref());
-        let info = if request.verbose { self.container_info(&container) } else { BTreeMap::new() };
+        let info = match request.verbose {
+            true => self.container_info(&container).await,
+            false => BTreeMap::new(),
+        };
         Ok(v1::ContainerStatusResponse { status: Some(status), info })
     }
 
@@ -126,10 +129,12 @@ impl Runtime {
         }
     }
 
-    fn container_info(&self, container: &Container) -> BTreeMap<String, String> {
+    async fn container_info(&self, container: &Container) -> BTreeMap<String, String> {
+        let pid = self.first_process(container).await.unwrap_or(0);
         let record = container.record();
         let text = json!({
             "sandboxID": record.sandbox_id,
+            "pid": pid,
             "removing": record.stage() == ContainerStage::Removing,
             "snapshotKey": record.id,
             "snapshotter": "overlayfs",
@@ -137,5 +142,15 @@ impl Runtime {
             "cgroup": record.cgroup,
         });
         BTreeMap::from([("info".to_owned(), text.to_string())])
+    }
+
+    /// None where it does not run, or its supervisor does not say.
+    async fn first_process(&self, container: &Container) -> Option<u32> {
+        if state_of(&container.record()) != v1::ContainerState::ContainerRunning {
+            return None;
+        }
+        let supervisor = self.book.sandbox(&container.sandbox_id).ok()?.reachable().ok()?;
+        let pod = supervisor.client.list().await.ok()?;
+        pod.containers.iter().find(|one| one.id == container.id).map(|one| one.pid)
     }
 }

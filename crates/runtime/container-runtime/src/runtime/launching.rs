@@ -1,6 +1,7 @@
 //! Starting a pod's supervisor and connecting to it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pod_supervisor::{Client, Connection};
 use tokio::sync::mpsc;
@@ -8,23 +9,35 @@ use tokio::sync::mpsc;
 use super::Runtime;
 use crate::book::Sandbox;
 use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::settings::CgroupDriver;
 use crate::supervision::Supervisor;
 
 /// The group of all supervisors: not the server's own, whose end must not be theirs.
 const SUPERVISORS: &str = "/keelson/supervisors";
+/// The same where systemd makes groups: each has a scope there.
+const SUPERVISORS_SLICE: &str = "keelson-supervisors.slice";
 /// Events of one pod that may wait to be written.
 const QUEUE: usize = 64;
+/// Between two tries to reach a supervisor that lives and does not answer.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 impl Runtime {
     /// Starts a supervisor for a new sandbox.
     pub(super) async fn launch(&self, sandbox: &Arc<Sandbox>) -> Result<Arc<Supervisor>> {
         let folder = self.pod_folder(&sandbox.id);
         let (launched, runtime) = (folder.clone(), self.clone());
+        let group = match self.settings.cgroup_driver {
+            CgroupDriver::Cgroupfs => SUPERVISORS.to_owned(),
+            CgroupDriver::Systemd => {
+                format!("{SUPERVISORS_SLICE}:keelson-pod-{}.scope", sandbox.id)
+            }
+        };
         blocking(move || {
             crate::durable::make_folder(&launched)?;
             runtime
                 .program
-                .launch(&launched, Some(SUPERVISORS))
+                .launch(&launched, Some(&group))
                 .map_err(|error| Failure::plain(error.to_string()))
         })
         .await
@@ -33,14 +46,24 @@ impl Runtime {
         Ok(self.take_up(sandbox, connection))
     }
 
-    /// Connects to the supervisor of a sandbox, if it lives.
+    /// Connects to the supervisor of a sandbox, if it lives. One that is there and does not answer
+    /// is waited for: its containers run, and must not be taken for lost.
     pub(super) async fn reconnect(&self, sandbox: &Arc<Sandbox>) -> Option<Arc<Supervisor>> {
-        match Client::connect(&self.pod_folder(&sandbox.id)).await {
-            Ok(connection) => Some(self.take_up(sandbox, connection)),
-            Err(error) => {
-                tracing::debug!(sandbox = sandbox.id, %error, "no supervisor");
-                None
+        let folder = self.pod_folder(&sandbox.id);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match Client::connect(&folder).await {
+                Ok(connection) => return Some(self.take_up(sandbox, connection)),
+                Err(error) if error.is_nobody() => {
+                    tracing::debug!(sandbox = sandbox.id, %error, "no supervisor");
+                    return None;
+                }
+                Err(error) => {
+                    tracing::warn!(sandbox = sandbox.id, %error, "the supervisor does not answer");
+                }
             }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 

@@ -37,6 +37,8 @@ fn make(places: &PodPlaces, machine: &Machine, config: &v1::PodSandboxConfig) ->
         "" => machine.hostname.as_str(),
         name => name,
     };
+    let owner = root_of_pod(config);
+    let write = |path: &Path, bytes: &[u8]| write(path, bytes, owner);
     write(&places.hostname(), format!("{hostname}\n").as_bytes())?;
     write(&places.hosts(), &of_host("/etc/hosts")?)?;
     let resolver = match &config.dns_config {
@@ -60,8 +62,26 @@ fn make(places: &PodPlaces, machine: &Machine, config: &v1::PodSandboxConfig) ->
         .doing(format!("mounting shared memory at {}", place.display()))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Who is root in the pod, as this machine knows it. Files that belong to it need no mapped mount,
+/// which the file system of the state folder (a tmpfs) has only since Linux 6.3.
+fn root_of_pod(config: &v1::PodSandboxConfig) -> Option<(u32, u32)> {
+    let security = config.linux.as_ref()?.security_context.as_ref()?;
+    let wish = security.namespace_options.as_ref()?.userns_options.as_ref()?;
+    if wish.mode() != v1::NamespaceMode::Pod {
+        return None;
+    }
+    let root = |ranges: &[v1::IdMapping]| {
+        ranges.iter().find(|range| range.container_id == 0).map(|range| range.host_id)
+    };
+    root(&wish.uids).zip(root(&wish.gids))
+}
+
+fn write(path: &Path, bytes: &[u8], owner: Option<(u32, u32)>) -> Result<()> {
     fs::write(path, bytes).doing(format!("writing {}", path.display()))?;
+    if let Some((user, group)) = owner {
+        std::os::unix::fs::lchown(path, Some(user), Some(group))
+            .doing(format!("giving {} to the pod", path.display()))?;
+    }
     fs::set_permissions(path, fs::Permissions::from_mode(0o644))
         .doing(format!("mode of {}", path.display()))
 }

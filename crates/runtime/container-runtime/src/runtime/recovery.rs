@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Runtime;
 use crate::book::Sandbox;
@@ -12,6 +13,11 @@ use crate::durable;
 use crate::failure::{Result, blocking};
 use crate::network::PodNetwork;
 use crate::records::{ContainerStage, SandboxStage};
+
+/// How long the start waits for pods that are slow to be found.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at a container that is on its way.
+const STARTING: Duration = Duration::from_millis(10);
 
 impl Runtime {
     pub(super) async fn recover(&self) -> Result<()> {
@@ -23,9 +29,7 @@ impl Runtime {
             }
         }
         self.network.adopt(networks).await?;
-        for sandbox in self.book.sandboxes() {
-            self.recover_sandbox(&sandbox).await?;
-        }
+        self.recover_sandboxes().await;
         for container in self.book.containers() {
             let record = container.record();
             let orphan = self.book.sandbox(&record.sandbox_id).is_err();
@@ -33,10 +37,31 @@ impl Runtime {
                 matches!(record.stage(), ContainerStage::Making | ContainerStage::Removing);
             if orphan || unfinished {
                 tracing::info!(container = container.id, "removing what was left half made");
-                self.dispose_container(&container).await?;
+                if let Err(failure) = self.dispose_container(&container).await {
+                    tracing::error!(container = container.id, %failure, "what was left half made");
+                }
             }
         }
         self.sweep().await
+    }
+
+    /// All at once: a pod that is slow to be found delays only itself, up to a limit; then it is
+    /// served as it was written down, and found later.
+    async fn recover_sandboxes(&self) {
+        let mut tasks = tokio::task::JoinSet::new();
+        for sandbox in self.book.sandboxes() {
+            let runtime = self.clone();
+            tasks.spawn(async move {
+                if let Err(failure) = Box::pin(runtime.recover_sandbox(&sandbox)).await {
+                    tracing::error!(sandbox = sandbox.id, %failure, "finding a pod again");
+                }
+            });
+        }
+        let all = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(PATIENCE, all).await.is_err() {
+            tracing::error!(missing = tasks.len(), "pods that are not found yet; going on");
+            tasks.detach_all();
+        }
     }
 
     async fn recover_sandbox(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
@@ -59,7 +84,7 @@ impl Runtime {
                 }
                 None => {
                     let _turn = sandbox.turn.lock().await;
-                    self.settle_without_supervisor(sandbox).await
+                    self.settle_without_supervisor(sandbox, self.rebooted).await
                 }
             },
             // A supervisor may be left when the process died between two steps of a stop.
@@ -80,15 +105,25 @@ impl Runtime {
         supervisor: &Arc<crate::supervision::Supervisor>,
     ) -> Result<()> {
         use pod_supervisor::protocol::Phase;
-        let known = supervisor.client.list().await?.containers;
+        let mut known = supervisor.client.list().await?.containers;
+        // Told to start by our predecessor; whether it runs will be known in a moment.
+        while known.iter().any(|state| state.starting) {
+            tokio::time::sleep(STARTING).await;
+            known = supervisor.client.list().await?.containers;
+            for state in &known {
+                self.adopt(state).await?;
+            }
+        }
         for container in self.book.containers_of(&sandbox.id) {
             let record = container.record();
             if record.stage() != ContainerStage::Started || record.started_at != 0 {
                 continue;
             }
             let state = known.iter().find(|state| state.id == container.id);
-            let ran = state.is_some_and(|state| {
-                matches!(Phase::try_from(state.phase), Ok(Phase::Running | Phase::Exited))
+            let ran = state.is_some_and(|state| match Phase::try_from(state.phase) {
+                Ok(Phase::Running) => true,
+                Ok(Phase::Exited) => state.started_at != 0,
+                _ => false,
             });
             if !ran {
                 if state.is_some() {

@@ -14,11 +14,12 @@ use cri_wire::v1::ContainerEventType as Kind;
 use super::Runtime;
 use crate::book::{Sandbox, sandbox_name};
 use crate::clock::nanoseconds;
+use crate::crash_points::reached;
 use crate::failure::{Doing as _, Failure, Result};
 use crate::identity;
 use crate::network::PodNetwork;
 use crate::records::{SandboxRecord, SandboxStage};
-use crate::specification::pod_spec;
+use crate::specification::{cgroup_of, pod_spec};
 
 impl Runtime {
     pub async fn run_pod_sandbox(&self, request: v1::RunPodSandboxRequest) -> Result<String> {
@@ -32,10 +33,11 @@ impl Runtime {
             return Err(Failure::plain("sandbox config must include metadata"));
         }
         let id = identity::fresh()?;
-        self.check_handler(&request.runtime_handler)
+        self.check_handler(&request.runtime_handler, &config)
             .doing(format!("unable to get OCI runtime for sandbox {id:?}"))?;
         let record = SandboxRecord {
             id: id.clone(),
+            cgroup: cgroup_of(self.settings.cgroup_driver, &config, &id)?.path,
             config: Some(config),
             runtime_handler: request.runtime_handler,
             created_at: nanoseconds(),
@@ -52,6 +54,7 @@ impl Runtime {
             }
         };
         let _turn = sandbox.turn.lock().await;
+        reached("sandbox-recorded");
         match self.make_sandbox(&sandbox).await {
             Ok(()) => {
                 self.tell(&id, &id, Kind::ContainerCreatedEvent);
@@ -81,7 +84,7 @@ impl Runtime {
         let config = record.config.clone().unwrap_or_default();
         let pod = PodNetwork::of(&record);
         let pin = self.network.namespace_path(id);
-        let spec = pod_spec(id, &config, &pin)?;
+        let spec = pod_spec(self.settings.cgroup_driver, id, &config, &pin)?;
         let with_network = !spec.network_pin.is_empty();
         if with_network {
             let plan = self
@@ -90,10 +93,13 @@ impl Runtime {
                 .await
                 .doing(format!("failed to setup network for sandbox {id:?}"))?;
             self.book.change_sandbox(sandbox, |record| record.network = Some(plan)).await?;
+            reached("network-planned");
         }
         self.make_pod_files(id, &config).await?;
         let supervisor = self.launch(sandbox).await?;
+        reached("supervisor-launched");
         supervisor.client.make_pod(spec).await.doing(format!("failed to start sandbox {id:?}"))?;
+        reached("pod-made");
         if with_network && let Some(plan) = sandbox.record().network {
             let namespace = File::open(&pin)
                 .map(OwnedFd::from)
@@ -103,6 +109,7 @@ impl Runtime {
                 .set_up(&pod, plan, namespace)
                 .await
                 .doing(format!("failed to setup network for sandbox {id:?}"))?;
+            reached("network-made");
             self.book.change_sandbox(sandbox, |record| record.network = Some(network)).await?;
         }
         self.book

@@ -7,10 +7,10 @@ use cri_wire::v1::ContainerEventType as Kind;
 
 use super::{Runtime, pod_files};
 use crate::book::Sandbox;
+use crate::crash_points::reached;
 use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::network::PodNetwork;
 use crate::records::SandboxStage;
-use crate::specification::cgroup_of;
 
 /// How long the kernel may take to let go of what was killed.
 const GROUP_GONE: Duration = Duration::from_secs(10);
@@ -43,6 +43,7 @@ impl Runtime {
             self.book
                 .change_sandbox(sandbox, |record| record.set_stage(SandboxStage::Stopped))
                 .await?;
+            reached("stop-recorded");
         }
         self.take_down(sandbox).await.doing(format!("failed to stop sandbox {:?}", sandbox.id))?;
         if was_ready {
@@ -60,15 +61,16 @@ impl Runtime {
                 Err(error) => return Err(error.into()),
             }
             sandbox.set_supervisor(None);
+            reached("supervisor-ended");
         }
         let record = sandbox.record();
-        let config = record.config.clone().unwrap_or_default();
-        self.remove_group(&cgroup_of(&config, &sandbox.id).path, &sandbox.id).await?;
+        self.remove_group(&record.cgroup, &sandbox.id).await?;
         if let Some(network) = record.network.clone().filter(|network| !network.closed) {
             self.network
                 .tear_down(&PodNetwork::of(&record), &network)
                 .await
                 .doing("failed to destroy network")?;
+            reached("network-freed");
             self.book
                 .change_sandbox(sandbox, |record| {
                     if let Some(network) = &mut record.network {
@@ -90,8 +92,7 @@ impl Runtime {
         let group = self.hierarchy.group(path).map_err(failed)?;
         blocking(move || {
             if group.exists_somewhere() {
-                group.kill().map_err(failed)?;
-                group.remove_within(GROUP_GONE).map_err(failed)?;
+                group.end_within(GROUP_GONE).map_err(failed)?;
             }
             Ok(())
         })

@@ -21,6 +21,7 @@ use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::filters;
 use crate::network::INSIDE;
 use crate::records::SandboxStage;
+use crate::specification::group_of_pod;
 
 const COUNT_AGAIN: Duration = Duration::from_secs(10);
 /// Rates over less are noise.
@@ -193,7 +194,7 @@ impl Runtime {
     }
 
     /// What a container has written, counted lately.
-    async fn written(&self, id: &str) -> Result<image_store::Usage> {
+    pub(super) async fn written(&self, id: &str) -> Result<image_store::Usage> {
         if let Some((at, usage)) = lock(&self.usage.written).get(id)
             && at.elapsed() < COUNT_AGAIN
         {
@@ -242,8 +243,7 @@ impl Runtime {
             )));
         }
         let config = record.config.clone().unwrap_or_default();
-        let parent = config.linux.as_ref().map(|linux| linux.cgroup_parent.clone());
-        let stats = match parent.filter(|parent| !parent.is_empty()) {
+        let stats = match group_of_pod(&config) {
             Some(path) => self.group_stats(&path).await.unwrap_or_default(),
             None => Stats::default(),
         };
@@ -280,16 +280,19 @@ impl Runtime {
         })
     }
 
-    /// Counters of the links in a pod's namespace.
     async fn network_usage(&self, namespace: &str) -> Result<v1::NetworkUsage> {
+        Ok(links(&self.link_table(namespace).await?))
+    }
+
+    /// The kernel's table of links in a pod's namespace.
+    pub(super) async fn link_table(&self, namespace: &str) -> Result<String> {
         let path = namespace.to_owned();
         blocking(move || {
             use std::os::fd::AsFd as _;
             let file = std::fs::File::open(&path).doing(format!("opening {path}"))?;
-            let text = netlink::in_namespace(file.as_fd(), || {
+            Ok(netlink::in_namespace(file.as_fd(), || {
                 Ok(std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default())
-            })?;
-            Ok(links(&text))
+            })?)
         })
         .await
     }

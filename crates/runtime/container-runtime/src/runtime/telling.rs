@@ -25,6 +25,7 @@ impl Runtime {
         while let Some(told) = told.recv().await {
             match told {
                 Told::Happened(Happened::ContainerExited(state)) => {
+                    crate::crash_points::reached("exit-heard");
                     if let Err(failure) = self.exited(&state).await {
                         tracing::error!(container = state.id, %failure, "writing an exit");
                     }
@@ -39,8 +40,14 @@ impl Runtime {
         }
     }
 
-    /// Writes a container's exit and tells it; an exit that is known already is no news.
+    /// A supervisor says that a container's first process has ended. Where its program never ran
+    /// (the start failed, or it was deleted before), that is no exit of the container.
     pub(super) async fn exited(&self, state: &ContainerState) -> Result<()> {
+        if state.started_at == 0 { Ok(()) } else { self.write_exit(state).await }
+    }
+
+    /// Writes a container's exit and tells it; an exit that is known already is no news.
+    async fn write_exit(&self, state: &ContainerState) -> Result<()> {
         let Ok(container) = self.book.container(&state.id) else { return Ok(()) };
         let Some(exit) = state.exit else { return Ok(()) };
         let changed = self
@@ -72,17 +79,26 @@ impl Runtime {
             return;
         }
         tracing::warn!(sandbox = sandbox.id, why, "the pod's supervisor is gone");
-        if let Err(failure) = self.settle_without_supervisor(sandbox).await {
+        if let Err(failure) = self.settle_without_supervisor(sandbox, false).await {
             tracing::error!(sandbox = sandbox.id, %failure, "after the supervisor's end");
         }
     }
 
     /// Writes what can be known of a pod whose supervisor is gone. Holds the sandbox's turn.
-    pub(super) async fn settle_without_supervisor(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
+    /// After a reboot its words about processes count for nothing; those about exits do.
+    pub(super) async fn settle_without_supervisor(
+        &self,
+        sandbox: &Arc<Sandbox>,
+        rebooted: bool,
+    ) -> Result<()> {
         let folder = self.pod_folder(&sandbox.id);
         let known = crate::failure::blocking(move || Ok(afterwards::records(&folder))).await?;
-        // After a reboot there is nothing to read.
-        let known: Vec<ContainerState> = known.into_iter().flatten().flatten().collect();
+        // Usually there is nothing to read after a reboot.
+        let mut known: Vec<ContainerState> = known.into_iter().flatten().flatten().collect();
+        for state in known.iter_mut().filter(|_| rebooted) {
+            state.pid = 0;
+            state.cgroup.clear();
+        }
         for container in self.book.containers_of(&sandbox.id) {
             let running = container.record().stage() == ContainerStage::Started;
             match known.iter().find(|state| state.id == container.id) {
@@ -95,6 +111,23 @@ impl Runtime {
         Ok(())
     }
 
+    /// A start that the supervisor's end has interrupted: the program may run or not, and whoever
+    /// settles the pod may have come before the start was written down.
+    pub(super) async fn settle_start(&self, container: &Arc<Container>) -> Result<()> {
+        let sandbox = self.book.sandbox(&container.sandbox_id)?;
+        let _turn = sandbox.turn.lock().await;
+        if container.record().stage() != ContainerStage::Started {
+            return Ok(());
+        }
+        let folder = self.pod_folder(&sandbox.id);
+        let known = crate::failure::blocking(move || Ok(afterwards::records(&folder))).await?;
+        let mut known = known.into_iter().flatten().flatten();
+        match known.find(|state| state.id == container.id) {
+            Some(state) => self.settle_container(container, &state).await,
+            None => Ok(()),
+        }
+    }
+
     /// Ends what is left of a container without a supervisor, and writes how it ended.
     async fn settle_container(
         &self,
@@ -103,6 +136,8 @@ impl Runtime {
     ) -> Result<()> {
         let (mut state, held) = (state.clone(), container.take_hold());
         let fate = crate::failure::blocking(move || {
+            // Before it is killed: afterwards nobody could tell any more how it ended.
+            let held = held.or_else(|| afterwards::hold(&state));
             if state.exit.is_none() {
                 afterwards::kill(&state).doing("killing a container without a supervisor")?;
                 if let Some(held) = &held {
@@ -115,7 +150,7 @@ impl Runtime {
             Ok(state)
         })
         .await?;
-        if fate.exit.is_some() { self.exited(&fate).await } else { self.lost(container).await }
+        if fate.exit.is_some() { self.write_exit(&fate).await } else { self.lost(container).await }
     }
 
     /// A container that ran when its supervisor died, and whose exit code nobody has.

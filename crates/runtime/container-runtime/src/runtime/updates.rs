@@ -2,6 +2,7 @@
 //!
 //! upstream: containerd internal/cri/server/container_update_resources.go, container_log_reopen.go
 
+use cgroup_files::Limits;
 use container_create::spec::LimitsSpec;
 use cri_wire::v1;
 use prost::Message as _;
@@ -12,7 +13,7 @@ use super::container_views::state_of;
 use crate::durable;
 use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::records::{ContainerStage, SandboxStage};
-use crate::specification::resources;
+use crate::specification::{group_of_pod, resources};
 
 impl Runtime {
     pub async fn update_container_resources(
@@ -56,25 +57,38 @@ impl Runtime {
             .map(drop)
     }
 
-    /// Writes limits to a group.
+    /// Sets limits of a container's group; systemd hears of them first, where it has made it.
     async fn apply(&self, path: &str, limits: LimitsSpec) -> Result<()> {
         let group =
             self.hierarchy.group(path).map_err(|error| Failure::plain(error.to_string()))?;
+        let scope = path.rsplit('/').next().filter(|name| name.ends_with(".scope"));
+        let scope = scope.map(str::to_owned);
         blocking(move || {
+            if let Some(unit) = scope {
+                let version = group.hierarchy().version();
+                container_create::scopes::change(&unit, &limits, version)
+                    .map_err(|trouble| Failure::plain(trouble.message))?;
+            }
             group.apply(&limits.to_limits()).map_err(|error| Failure::plain(error.to_string()))
         })
         .await
     }
 
-    /// Takes note of a pod's resources; its group is the caller's, as with the reference runtime.
+    /// Moves the limits of a pod's group. A caller that makes the group has set it before it tells
+    /// us; one that does not relies on us.
     pub async fn update_pod_sandbox_resources(
         &self,
         request: v1::UpdatePodSandboxResourcesRequest,
     ) -> Result<()> {
         let sandbox = self.book.sandbox(&request.pod_sandbox_id).doing("failed to find sandbox")?;
         let _turn = sandbox.turn.lock().await;
-        if sandbox.record().stage() != SandboxStage::Ready {
+        let record = sandbox.record();
+        if record.stage() != SandboxStage::Ready {
             return Err(Failure::plain(format!("sandbox {:?} is not ready", sandbox.id)));
+        }
+        let wanted = pod_limits(request.resources.as_ref(), request.overhead.as_ref());
+        if let Some(path) = record.config.as_ref().and_then(group_of_pod) {
+            self.move_limits(&path, wanted).await.doing("failed to update the pod's resources")?;
         }
         self.book
             .change_sandbox(&sandbox, |record| {
@@ -83,6 +97,26 @@ impl Runtime {
             })
             .await
             .map(drop)
+    }
+
+    /// Writes what the group limits already; what it leaves open stays open.
+    async fn move_limits(&self, path: &str, wanted: Limits) -> Result<()> {
+        let odd = |error: cgroup_files::CgroupError| Failure::plain(error.to_string());
+        let group = self.hierarchy.group(path).map_err(odd)?;
+        blocking(move || {
+            if !group.exists_somewhere() {
+                return Ok(());
+            }
+            let now = group.limits_now().map_err(odd)?;
+            let limits = Limits {
+                memory: wanted.memory.filter(|_| now.memory.is_some()),
+                cpu_quota: wanted.cpu_quota.filter(|_| now.cpu_quota.is_some()),
+                cpu_period: wanted.cpu_period.filter(|_| now.cpu_quota.is_some()),
+                ..Limits::default()
+            };
+            group.apply(&limits).map_err(odd)
+        })
+        .await
     }
 
     pub async fn reopen_container_log(&self, id: &str) -> Result<()> {
@@ -95,5 +129,49 @@ impl Runtime {
         }
         let supervisor = self.book.sandbox(&container.sandbox_id)?.reachable()?;
         Ok(supervisor.client.reopen_log(&container.id).await?)
+    }
+}
+
+/// What a pod may use: its containers and the overhead together. Only what both have a word for that
+/// means a limit; shares are the caller's, whose formula for weights may be another.
+///
+/// upstream: pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go sends the sum of the limits that are
+/// there even where a container has none, so a limit is moved here and never imposed.
+fn pod_limits(
+    resources: Option<&v1::LinuxContainerResources>,
+    overhead: Option<&v1::LinuxContainerResources>,
+) -> Limits {
+    let sum = |of: fn(&v1::LinuxContainerResources) -> i64| {
+        let own = resources.map_or(0, of);
+        (own > 0).then(|| own.saturating_add(overhead.map_or(0, of).max(0)))
+    };
+    Limits {
+        memory: sum(|one| one.memory_limit_in_bytes),
+        cpu_quota: sum(|one| one.cpu_quota),
+        cpu_period: resources
+            .and_then(|one| u64::try_from(one.cpu_period).ok())
+            .filter(|period| *period > 0),
+        ..Limits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_gets_its_containers_and_the_overhead_together() {
+        let resources = |memory, quota| v1::LinuxContainerResources {
+            memory_limit_in_bytes: memory,
+            cpu_quota: quota,
+            cpu_period: 100_000,
+            ..Default::default()
+        };
+        let limits = pod_limits(Some(&resources(1000, 5000)), Some(&resources(24, 100)));
+        assert_eq!((limits.memory, limits.cpu_quota), (Some(1024), Some(5100)));
+        assert_eq!(limits.cpu_period, Some(100_000));
+        let open = pod_limits(Some(&resources(0, -1)), Some(&resources(24, 100)));
+        assert_eq!((open.memory, open.cpu_quota), (None, None), "an overhead is no limit");
+        assert_eq!(pod_limits(None, None), Limits::default());
     }
 }

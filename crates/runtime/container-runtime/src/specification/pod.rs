@@ -4,13 +4,18 @@
 
 use std::path::{Path, PathBuf};
 
+use cgroup_files::names::{ContainerGroup, Driver, NameError, expand_slice};
 use container_create::spec::{CgroupSpec, IdMappings, IdRange, NamespaceMode, PodSpec};
 use cri_wire::v1;
 
 use crate::failure::{Failure, Result};
+use crate::settings::CgroupDriver;
 
 /// Groups of containers whose caller names no parent.
 const OWN_PARENT: &str = "/keelson";
+const OWN_SLICE: &str = "keelson.slice";
+/// Of the scopes of containers, as tools that look for containers know it of other runtimes.
+const SCOPE_PREFIX: &str = "cri-keelson";
 
 /// Where the files of one sandbox are.
 #[derive(Debug, Clone)]
@@ -61,41 +66,66 @@ pub(super) fn same_user_namespace(
     wish(pod) == wish(own)
 }
 
-/// The group of one container.
-pub(crate) fn cgroup_of(sandbox: &v1::PodSandboxConfig, id: &str) -> CgroupSpec {
+/// Where the caller wants the groups of a pod's containers.
+fn parent_of(sandbox: &v1::PodSandboxConfig) -> Option<&str> {
     let parent = sandbox.linux.as_ref().map(|linux| linux.cgroup_parent.as_str());
-    let parent = parent.filter(|parent| !parent.is_empty()).unwrap_or(OWN_PARENT);
-    let last = parent.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    if last.ends_with(".slice") {
-        let unit = format!("keelson-{id}.scope");
-        let path = format!("{}/{unit}", slice_path(last));
-        return CgroupSpec {
-            path,
-            systemd_unit: unit,
-            systemd_slice: last.to_owned(),
-            ..CgroupSpec::default()
-        };
-    }
-    let path = format!("/{}/{id}", parent.trim_matches('/'));
-    CgroupSpec { path, ..CgroupSpec::default() }
+    parent.filter(|parent| !parent.is_empty())
 }
 
-/// Where systemd puts a slice: `a-b.slice` lies in `a.slice`.
-fn slice_path(slice: &str) -> String {
-    let name = slice.trim_end_matches(".slice");
-    let mut path = String::new();
-    let mut at = 0;
-    while let Some(found) = name[at..].find('-') {
-        at += found;
-        path.push_str(&format!("/{}.slice", &name[..at]));
-        at += 1;
+/// The slice that a parent names: `a-b.slice`, or the path of one.
+fn slice_of(parent: &str) -> Option<&str> {
+    let last = parent.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    last.ends_with(".slice").then_some(last)
+}
+
+/// The group of the whole pod, which is the caller's. None where no parent was named.
+pub(crate) fn group_of_pod(sandbox: &v1::PodSandboxConfig) -> Option<String> {
+    let parent = parent_of(sandbox)?;
+    match slice_of(parent) {
+        Some(slice) => expand_slice(slice).ok(),
+        None => Some(format!("/{}", parent.trim_matches('/'))),
     }
-    path.push_str(&format!("/{slice}"));
-    path
+}
+
+/// The group of one container.
+pub(crate) fn cgroup_of(
+    driver: CgroupDriver,
+    sandbox: &v1::PodSandboxConfig,
+    id: &str,
+) -> Result<CgroupSpec> {
+    let odd = |error: NameError| Failure::plain(format!("cgroup parent: {error}"));
+    match driver {
+        CgroupDriver::Systemd => {
+            let parent = parent_of(sandbox).unwrap_or(OWN_SLICE);
+            if slice_of(parent).is_none() {
+                return Err(Failure::plain(format!(
+                    "the cgroup driver is systemd, but the cgroup parent {parent:?} is no slice; \
+                     expected such as kubepods-burstable-pod1234.slice"
+                )));
+            }
+            let group = ContainerGroup::within(parent, SCOPE_PREFIX, id, Driver::Systemd);
+            let ContainerGroup { path, scope } = group.map_err(odd)?;
+            let (systemd_unit, systemd_slice) =
+                scope.map(|scope| (scope.unit, scope.slice)).unwrap_or_default();
+            Ok(CgroupSpec { path, systemd_unit, systemd_slice, ..CgroupSpec::default() })
+        }
+        // A slice as a parent is a folder like others: systemd is not asked.
+        CgroupDriver::Cgroupfs => {
+            let parent = group_of_pod(sandbox).unwrap_or_else(|| OWN_PARENT.to_owned());
+            let group = ContainerGroup::within(&parent, SCOPE_PREFIX, id, Driver::CgroupFs);
+            Ok(CgroupSpec { path: group.map_err(odd)?.path, ..CgroupSpec::default() })
+        }
+    }
 }
 
 /// The pod's namespaces. `pin` is where its network namespace gets its name.
-pub(crate) fn pod_spec(id: &str, config: &v1::PodSandboxConfig, pin: &Path) -> Result<PodSpec> {
+pub(crate) fn pod_spec(
+    driver: CgroupDriver,
+    id: &str,
+    config: &v1::PodSandboxConfig,
+    pin: &Path,
+) -> Result<PodSpec> {
+    let group = cgroup_of(driver, config, id)?;
     let linux = config.linux.clone().unwrap_or_default();
     let security = linux.security_context.unwrap_or_default();
     let options = security.namespace_options.unwrap_or_default();
@@ -141,7 +171,9 @@ pub(crate) fn pod_spec(id: &str, config: &v1::PodSandboxConfig, pin: &Path) -> R
         network_path: String::new(),
         uts: mode(options.network()),
         oom_score_adjustment: None,
-        init_cgroup: cgroup_of(config, id).path,
+        init_cgroup: group.path,
+        init_unit: group.systemd_unit,
+        init_slice: group.systemd_slice,
     })
 }
 
@@ -176,22 +208,30 @@ mod tests {
 
     #[test]
     fn groups_lie_where_the_caller_says() {
-        let path = |parent| cgroup_of(&sandbox(parent), "id").path;
+        let path = |parent| cgroup_of(CgroupDriver::Cgroupfs, &sandbox(parent), "id").unwrap().path;
         assert_eq!(path("/kubepods/podx"), "/kubepods/podx/id");
         assert_eq!(path("kubepods/podx/"), "/kubepods/podx/id");
         assert_eq!(path(""), "/keelson/id");
-        let slice = cgroup_of(&sandbox("kubepods-besteffort-podx.slice"), "id");
-        assert_eq!(
-            slice.path,
-            "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podx.slice/keelson-id.scope"
-        );
+        // Served, though the caller thinks of the other driver.
+        assert_eq!(path("a-b.slice"), "/a.slice/a-b.slice/id");
+        let systemd = |parent| cgroup_of(CgroupDriver::Systemd, &sandbox(parent), "id");
+        let slice = systemd("/kubepods.slice/kubepods-besteffort-podx.slice").unwrap();
+        let folder = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podx.slice";
+        assert_eq!(slice.path, format!("{folder}/cri-keelson-id.scope"));
+        assert_eq!(slice.systemd_unit, "cri-keelson-id.scope");
         assert_eq!(slice.systemd_slice, "kubepods-besteffort-podx.slice");
+        assert_eq!(systemd("").unwrap().path, "/keelson.slice/cri-keelson-id.scope");
+        assert!(systemd("/kubepods/podx").unwrap_err().text.contains("is no slice"));
+        let whole = group_of_pod(&sandbox("kubepods-besteffort-podx.slice"));
+        assert_eq!(whole.as_deref(), Some(folder));
+        assert_eq!(group_of_pod(&sandbox("kubepods/podx/")).as_deref(), Some("/kubepods/podx"));
+        assert_eq!(group_of_pod(&sandbox("")), None);
     }
 
     #[test]
     fn pods_on_the_hosts_network_keep_its_name_and_settings() {
         let mut config = sandbox("");
-        let spec = pod_spec("id", &config, Path::new("/pin")).unwrap();
+        let spec = pod_spec(CgroupDriver::Cgroupfs, "id", &config, Path::new("/pin")).unwrap();
         assert_eq!((&*spec.hostname, &*spec.network_pin), ("web", "/pin"));
         assert_eq!(spec.sysctls["net.ipv4.ip_unprivileged_port_start"], "0");
         let options = v1::NamespaceOption { network: 2, ..Default::default() };
@@ -202,7 +242,7 @@ mod tests {
         if let Some(linux) = &mut config.linux {
             linux.security_context = Some(security);
         }
-        let spec = pod_spec("id", &config, Path::new("/pin")).unwrap();
+        let spec = pod_spec(CgroupDriver::Cgroupfs, "id", &config, Path::new("/pin")).unwrap();
         assert_eq!((&*spec.hostname, &*spec.network_pin), ("", ""));
         assert!(spec.sysctls.is_empty());
         assert_eq!(spec.uts, i32::from(NamespaceMode::Node));

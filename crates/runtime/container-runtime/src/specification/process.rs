@@ -78,7 +78,7 @@ fn environment(
 }
 
 /// A later value takes the earlier one's place.
-fn set(all: &mut Vec<String>, entry: String) {
+pub(super) fn set(all: &mut Vec<String>, entry: String) {
     let name = |entry: &str| entry.split('=').next().unwrap_or_default().to_owned();
     let wanted = name(&entry);
     match all.iter_mut().find(|known| name(known) == wanted) {

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use super::capabilities;
 use crate::failure::{Doing as _, Failure, Result};
 
+mod document;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ const PERSONALITIES: [u64; 5] = [0, 0x8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 pub(super) fn filter(
     security: &v1::LinuxContainerSecurityContext,
     bounding: u64,
+    for_handler: bool,
 ) -> Result<Option<SeccompSpec>> {
     if security.privileged {
         return Ok(None);
@@ -50,7 +52,8 @@ pub(super) fn filter(
         bytes.extend_from_slice(&[instruction.jump_true, instruction.jump_false]);
         bytes.extend_from_slice(&instruction.operand.to_ne_bytes());
     }
-    Ok(Some(SeccompSpec { program: bytes, log: false, allow_speculation: false }))
+    let document = if for_handler { document::write(&profile) } else { String::new() };
+    Ok(Some(SeccompSpec { program: bytes, document, ..SeccompSpec::default() }))
 }
 
 enum Wanted {

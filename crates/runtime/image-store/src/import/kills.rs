@@ -1,21 +1,27 @@
 //! Killed at any instant: a process that imports, unpacks, views and removes in a loop is killed
-//! without warning, and what it leaves is whole after a sweep.
+//! without warning, and what it leaves is whole after a sweep. One that is killed in the middle of a
+//! pull leaves what it has, and the next goes on from there.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use node_testkit::images::{BUSYBOX, busybox};
 
 use super::ImportOptions;
+use crate::assemble::{Naming, Source};
 use crate::collect::Thoroughness;
 use crate::durable::{UNFINISHED, names_in};
+use crate::error::Result;
 use crate::limits::Limits;
 use crate::platform::Platform;
 use crate::progress::Silent;
 use crate::reference::Reference;
+use crate::spec::Descriptor;
 use crate::store::Store;
-use crate::testing::Tar;
+use crate::testing::{Memory, Tar};
 
 const PLACE: &str = "IMAGE_STORE_KILL_PLACE";
 const ROUNDS: usize = 5;
@@ -45,9 +51,9 @@ fn work(place: &Path, archives: &[PathBuf]) {
     }
 }
 
-fn start(place: &Path) -> Child {
+fn start(place: &Path, test: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["import::kills::a_killed_import_leaves_a_whole_store", "--exact", "--nocapture"])
+        .args([&format!("import::kills::{test}"), "--exact", "--nocapture"])
         .env(PLACE, place)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -73,7 +79,7 @@ fn a_killed_import_leaves_a_whole_store() {
     let mut random = SEED;
     let mut was_busy = 0;
     for round in 0..ROUNDS {
-        let mut child = start(place);
+        let mut child = start(place, "a_killed_import_leaves_a_whole_store");
         // A xorshift: the same instants in every run, as far as a machine can.
         random ^= random << 13;
         random ^= random >> 7;
@@ -116,4 +122,107 @@ fn a_killed_import_leaves_a_whole_store() {
     let record = store.image(BUSYBOX).unwrap();
     assert_eq!(store.snapshots.list().unwrap(), record.chains());
     assert_eq!(store.content.list().unwrap().len(), record.blobs.len());
+}
+
+const LAYER_BYTES: usize = 1 << 20;
+
+/// The same image in both processes: one layer that does not compress.
+fn pulled_image() -> (Memory, Descriptor) {
+    let mut random = SEED;
+    let data: Vec<u8> = std::iter::repeat_with(|| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random.to_le_bytes()[0]
+    })
+    .take(LAYER_BYTES)
+    .collect();
+    let mut memory = Memory::default();
+    let layer = Tar::new().entry(tar::EntryType::Regular, "data", &data, |_| {}).bytes();
+    let top = memory.image(&[layer]);
+    (memory, top)
+}
+
+/// Gives some of a layer, says so, and then nothing more.
+struct Stuck<'a> {
+    memory: &'a Memory,
+    mark: PathBuf,
+}
+
+struct StuckReader<'a> {
+    inner: Box<dyn Read + 'a>,
+    left: usize,
+    mark: &'a Path,
+}
+
+impl Read for StuckReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.left == 0 {
+            // What was read before is in the store by now.
+            std::fs::write(self.mark, "")?;
+            loop {
+                std::thread::park();
+            }
+        }
+        self.left -= 1;
+        self.inner.read(buffer)
+    }
+}
+
+impl Source for Stuck<'_> {
+    fn fetch(&self, descriptor: &Descriptor, offset: u64) -> Result<Box<dyn Read + '_>> {
+        let inner = self.memory.fetch(descriptor, offset)?;
+        if descriptor.size < LAYER_BYTES as u64 / 2 {
+            return Ok(inner);
+        }
+        Ok(Box::new(StuckReader { inner, left: 3, mark: &self.mark }))
+    }
+}
+
+/// Remembers from where the layer was asked for.
+struct Asked<'a> {
+    memory: &'a Memory,
+    layer_from: AtomicU64,
+}
+
+impl Source for Asked<'_> {
+    fn fetch(&self, descriptor: &Descriptor, offset: u64) -> Result<Box<dyn Read + '_>> {
+        if descriptor.size >= LAYER_BYTES as u64 / 2 {
+            self.layer_from.store(offset, Ordering::SeqCst);
+        }
+        self.memory.fetch(descriptor, offset)
+    }
+}
+
+#[test]
+fn a_killed_pull_leaves_a_whole_store_and_goes_on_where_it_was() {
+    let (memory, top) = pulled_image();
+    let naming = Naming { names: vec![Reference::parse("pulled").unwrap()], ..Naming::default() };
+    if let Some(place) = std::env::var_os(PLACE) {
+        let place = Path::new(&place);
+        let source = Stuck { memory: &memory, mark: place.join("stuck") };
+        open(place).assemble(&source, &top, &naming, &Silent).unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path();
+    let mut child = start(place, "a_killed_pull_leaves_a_whole_store_and_goes_on_where_it_was");
+    while !place.join("stuck").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "the pull ended by itself");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let store = open(place);
+    store.sweep().unwrap();
+    assert_eq!(store.verify(Thoroughness::Full).unwrap(), []);
+    assert!(store.images().unwrap().is_empty(), "half an image");
+    let source = Asked { memory: &memory, layer_from: AtomicU64::new(0) };
+    store.assemble(&source, &top, &naming, &Silent).unwrap();
+    let from = source.layer_from.into_inner();
+    assert!(from > 0 && from < LAYER_BYTES as u64, "asked for from {from}");
+    assert_eq!(store.verify(Thoroughness::Full).unwrap(), []);
+    store.remove("pulled").unwrap();
+    store.collect().unwrap();
+    assert!(store.content.list().unwrap().is_empty());
 }

@@ -18,7 +18,8 @@ use rustix::process::{Pid, Signal};
 
 use crate::protocol::{ContainerState, Exec, ExecState, FailureKind, Phase, Told};
 
-use super::chores::Then;
+use super::chores::{Refusal, Then};
+use super::handler::{self, Handler, NewExec};
 use super::streams::{Start, Streams};
 use super::{Asker, BIRTH, Container, ExecProcess, Pod, Supervisor, now, records};
 
@@ -151,8 +152,12 @@ impl Supervisor {
             self.files.namespace(one.state.pid, "pid").ok().filter(|_| one.pidfd.is_some())
         });
         let nothing = PodNamespaces::default();
-        let helper = {
-            let pod = self.pod.as_ref();
+        let handler = Handler::of(&spec, &self.folder);
+        let pod = self.pod.as_ref();
+        let helper = if let Some(handler) = &handler {
+            let pod = pod.map_or(&nothing, |pod| &pod.namespaces);
+            handler::make(handler, &spec, pod, target.as_ref(), theirs)
+        } else {
             let creation = Creation {
                 spec: &spec,
                 pod: pod.map_or(&nothing, |pod| &pod.namespaces),
@@ -172,11 +177,13 @@ impl Supervisor {
             Container {
                 state,
                 namespaces,
+                handler,
                 pidfd: None,
                 start: None,
                 starting: None,
                 streams: None,
                 memory: None,
+                kills_before: None,
                 draining: None,
                 deleting: None,
                 reopening: Vec::new(),
@@ -260,7 +267,13 @@ impl Supervisor {
             security.gid = user.gid;
             security.additional_gids = user.additional_gids.clone();
         }
+        if let Some(handler) = &container.handler {
+            let streams = (!process.terminal).then_some(streams);
+            let new = NewExec { id: &ask.exec, process: &process, security: &security, streams };
+            return Ok((None, handler::enter(handler, &new)));
+        }
         let group = self.group_of(container);
+        let group = group.map(|group| group.open_to_processes(container.state.pid));
         let exec_group = group
             .as_ref()
             .filter(|_| ask.timeout_milliseconds > 0)
@@ -359,13 +372,21 @@ impl Supervisor {
         let started = start_streams(streams, pipes.take(), terminal, &self.wake)
             .and_then(|streams| Ok((streams, birth.socket.try_clone()?)));
         let group = self.containers.get(&id).and_then(|container| self.group_of(container));
+        let kills = group.as_ref().and_then(|group| self.unclaimed_kills(group));
         let Some(container) = self.containers.get_mut(&id) else { return };
         match started {
             Ok((streams, socket)) => {
                 container.streams = Some(streams);
                 container.start = Some(socket);
+                container.kills_before = kills;
                 container.memory = group.and_then(|group| MemoryWatch::new(&group).ok());
                 container.state.set_phase(Phase::Created);
+                // Somebody wanted it gone before it was there.
+                if (container.deleting.is_some() || self.shutdown.is_some())
+                    && let Some(pidfd) = &container.pidfd
+                {
+                    let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
+                }
                 let state = container.state.clone();
                 if let Err(error) = records::write_state(&self.folder, &state) {
                     eprintln!("keelson-pod: the record of {id}: {error}");
@@ -418,10 +439,16 @@ impl Supervisor {
                         let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
                     }
                     records::forget(&self.folder, &id);
-                    if let Some(group) = self.group_of(&container) {
-                        let then = Then::Refuse(asker, kind, message.to_owned());
-                        return self.remove_group(&group, then);
-                    }
+                    let refusal = Refusal { asker, kind, message: message.to_owned() };
+                    let then = Then::Refuse(refusal, container.deleting);
+                    let group = self.group_of(&container);
+                    return match (&container.handler, group) {
+                        (Some(handler), group) => {
+                            self.delete_by_handler(handler, group.as_ref(), then);
+                        }
+                        (None, Some(group)) => self.remove_group(&group, then),
+                        (None, None) => self.finish_chore(then, None),
+                    };
                 }
             }
             Subject::Exec { id } => {
@@ -430,6 +457,10 @@ impl Supervisor {
                         let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
                     }
                     self.end_exec_group(&exec, true);
+                    if exec.timed_out {
+                        let message = "its time was over before its program ran";
+                        return self.connections.refuse(asker, FailureKind::Deadline, message);
+                    }
                 }
             }
         }

@@ -27,11 +27,19 @@ pub(super) struct Chore {
 /// What comes after a chore.
 pub(super) enum Then {
     Nothing,
+    /// Whoever asked for it hears how it went.
+    Answer(Asker),
     /// The container's deletion goes on.
     Forget(String),
     /// Whoever asked for what was half made hears why it was not made: not before it is gone, so that
-    /// the same can be asked for again.
-    Refuse(Asker, FailureKind, String),
+    /// the same can be asked for again. Somebody else may have asked for its end.
+    Refuse(Refusal, Option<Asker>),
+}
+
+pub(super) struct Refusal {
+    pub(super) asker: Asker,
+    pub(super) kind: FailureKind,
+    pub(super) message: String,
 }
 
 impl Supervisor {
@@ -48,8 +56,7 @@ impl Supervisor {
     /// Kills and removes a group.
     pub(super) fn remove_group(&mut self, group: &Cgroup, then: Then) {
         let helper = in_helper(|reporter| {
-            let outcome = group.kill().and_then(|()| group.remove_within(LEAVE));
-            if let Err(error) = outcome {
+            if let Err(error) = group.end_within(LEAVE) {
                 let trouble = Trouble { kind: TroubleKind::Other, message: error.to_string() };
                 let _ = reporter.failed(&trouble);
             }
@@ -57,7 +64,7 @@ impl Supervisor {
         self.add_chore(then, helper);
     }
 
-    fn add_chore(&mut self, then: Then, helper: io::Result<(OwnedFd, i32)>) {
+    pub(super) fn add_chore(&mut self, then: Then, helper: io::Result<(OwnedFd, i32)>) {
         match helper {
             Ok((socket, _)) => self.chores.push(Chore { socket, then }),
             Err(error) => {
@@ -84,15 +91,25 @@ impl Supervisor {
         }
     }
 
-    fn finish_chore(&mut self, then: Then, trouble: Option<String>) {
+    pub(super) fn finish_chore(&mut self, then: Then, trouble: Option<String>) {
         let id = match then {
             Then::Forget(id) => id,
+            Then::Answer(asker) => {
+                return match trouble {
+                    None => self.connections.answer(asker, Told::Done(Nothing {}), Vec::new()),
+                    Some(trouble) => self.connections.refuse(asker, FailureKind::Other, trouble),
+                };
+            }
             other => {
                 if let Some(trouble) = trouble {
                     eprintln!("keelson-pod: {trouble}");
                 }
-                if let Then::Refuse(asker, kind, message) = other {
+                if let Then::Refuse(refusal, deleter) = other {
+                    let Refusal { asker, kind, message } = refusal;
                     self.connections.refuse(asker, kind, message);
+                    if let Some(deleter) = deleter {
+                        self.connections.answer(deleter, Told::Done(Nothing {}), Vec::new());
+                    }
                 }
                 return;
             }
@@ -148,9 +165,11 @@ impl Supervisor {
         container.memory = None;
         container.streams = None;
         let Some(container) = self.containers.get(id) else { return };
-        match self.group_of(container) {
-            Some(group) => self.remove_group(&group, Then::Forget(id.to_owned())),
-            None => self.forget_container(id),
+        let then = Then::Forget(id.to_owned());
+        match (container.handler.clone(), self.group_of(container)) {
+            (Some(handler), group) => self.delete_by_handler(&handler, group.as_ref(), then),
+            (None, Some(group)) => self.remove_group(&group, then),
+            (None, None) => self.forget_container(id),
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use cgroup_files::{Cgroup, Version};
 use container_create::spec::NamespaceMode;
 use rustix::process::{WaitOptions, WaitStatus};
 
@@ -61,23 +62,47 @@ impl Supervisor {
         let Some(container) = self.containers.get(id) else { return };
         let group = self.group_of(container);
         let own_pids = container.namespaces.pid() == NamespaceMode::Container;
-        let kills = group.as_ref().and_then(|group| group.out_of_memory_kills().ok());
+        // The watch may not have been heard yet.
+        let kills = group.as_ref().and_then(|group| match group.out_of_memory_kills() {
+            Ok(kills) => Some(kills),
+            // A scope goes with its last process; what it counted is still counted above it.
+            Err(_) => {
+                let more = self.unclaimed_kills(group)?.saturating_sub(container.kills_before?);
+                Some(container.state.out_of_memory_kills + more)
+            }
+        });
+        self.note_kills(id, kills.unwrap_or_default());
         let Some(container) = self.containers.get_mut(id) else { return };
         container.pidfd = None;
         container.memory = None;
-        // The watch may not have been heard yet.
-        let news = kills.filter(|kills| *kills > container.state.out_of_memory_kills);
-        if let Some(kills) = news {
-            container.state.out_of_memory_kills = kills;
-            let event = Event { happened: Some(Happened::OutOfMemory(container.state.clone())) };
-            self.connections.announce(&event);
-        }
         exit.out_of_memory = container.state.out_of_memory_kills > 0;
         container.draining = Some((exit, Instant::now() + DRAIN));
         if let (Some(group), false) = (group, own_pids) {
             self.kill_group(&group);
         }
         self.settle_drained();
+    }
+
+    /// Kills in the group above a container's (the pod's) that no container of this pod had. Only
+    /// version 2 counts upwards.
+    pub(super) fn unclaimed_kills(&self, group: &Cgroup) -> Option<u64> {
+        let above = group.parent().filter(|above| !above.is_root())?;
+        if above.hierarchy().version() != Version::V2 {
+            return None;
+        }
+        Some(above.out_of_memory_kills().ok()?.saturating_sub(self.claimed_kills))
+    }
+
+    /// Takes note of a container's count, and tells if it has grown.
+    fn note_kills(&mut self, id: &str, kills: u64) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        let before = container.state.out_of_memory_kills;
+        if kills > before {
+            self.claimed_kills += kills - before;
+            container.state.out_of_memory_kills = kills;
+            let event = Event { happened: Some(Happened::OutOfMemory(container.state.clone())) };
+            self.connections.announce(&event);
+        }
     }
 
     /// A thread has said "look again".
@@ -107,6 +132,9 @@ impl Supervisor {
         container.state.set_phase(Phase::Exited);
         container.start = None;
         let starting = container.starting.take();
+        if starting.is_some() && container.state.started_at == 0 {
+            container.state.started_at = exit.finished_at;
+        }
         let state = container.state.clone();
         let deleting = container.deleting.is_some();
         if let Err(error) = records::write_state(&self.folder, &state) {
@@ -157,17 +185,11 @@ impl Supervisor {
             memory.acknowledge();
         }
         let kills = self.group_of(container).and_then(|group| group.out_of_memory_kills().ok());
-        let Some(container) = self.containers.get_mut(id) else { return };
-        match kills {
-            Some(kills) if kills > container.state.out_of_memory_kills => {
-                container.state.out_of_memory_kills = kills;
-                let event =
-                    Event { happened: Some(Happened::OutOfMemory(container.state.clone())) };
-                self.connections.announce(&event);
-            }
-            Some(_) => {}
+        match (kills, self.containers.get_mut(id)) {
+            (Some(kills), _) => self.note_kills(id, kills),
             // The group is gone; its descriptor would be ready for ever.
-            None => container.memory = None,
+            (None, Some(container)) => container.memory = None,
+            (None, None) => {}
         }
     }
 

@@ -15,7 +15,7 @@ use crate::protocol::{
 };
 
 use super::births::failure_kind;
-use super::{Asker, Container, Supervisor, now, records};
+use super::{Asker, Container, Supervisor, handler, now, records};
 
 type Refusal = (FailureKind, String);
 
@@ -34,6 +34,7 @@ impl Supervisor {
             Some(Ask::Shutdown(Nothing {})) => self.begin_shutdown(asker),
             Some(Ask::ReopenLog(name)) => self.reopen_log(asker, &name.id),
             Some(Ask::Start(name)) => self.start(asker, &name.id),
+            Some(Ask::Kill(kill)) if self.kill_by_handler(asker, &kill) => {}
             Some(ask) => match self.answer_now(connection, ask, descriptors) {
                 Ok((told, descriptors)) => self.connections.answer(asker, told, descriptors),
                 Err((kind, message)) => self.connections.refuse(asker, kind, message),
@@ -83,7 +84,11 @@ impl Supervisor {
 
     pub(super) fn pod_state(&self) -> PodState {
         PodState {
-            containers: self.containers.values().map(|one| one.state.clone()).collect(),
+            containers: self
+                .containers
+                .values()
+                .map(|one| ContainerState { starting: one.starting.is_some(), ..one.state.clone() })
+                .collect(),
             execs: self.execs.values().map(|one| one.state.clone()).collect(),
             pod_made: self.pod.is_some(),
             namespaces: self.namespace_names(),
@@ -114,7 +119,15 @@ impl Supervisor {
             None => Err((FailureKind::NotFound, format!("there is no container {id}"))),
             Some(container) => match (container.state.phase(), &container.start) {
                 (Phase::Created, Some(socket)) if container.starting.is_none() => {
-                    exchange::go(socket)
+                    let begun = match &container.handler {
+                        None => exchange::go(socket),
+                        Some(handler) => handler::start(handler).map(|(socket, _)| {
+                            container.start = Some(socket);
+                            // It may have ended before its start is told.
+                            container.state.started_at = now();
+                        }),
+                    };
+                    begun
                         .map_err(|error| (FailureKind::Other, format!("starting {id}: {error}")))
                         .map(|()| container.starting = Some(asker))
                 }
@@ -141,7 +154,9 @@ impl Supervisor {
             let Some(socket) = &container.start else { continue };
             let outcome = match exchange::receive(socket) {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
-                Ok(None) => Ok(()),
+                Ok(None) if container.handler.is_none() => Ok(()),
+                Ok(None) => Err((FailureKind::Other, "the start was interrupted".to_owned())),
+                Ok(Some(Report::Ready { .. })) if container.handler.is_some() => Ok(()),
                 Ok(Some(Report::Failed(trouble))) => Err((failure_kind(&trouble), trouble.message)),
                 Ok(Some(_)) => continue,
                 Err(error) => Err((FailureKind::Other, error.to_string())),
@@ -158,7 +173,10 @@ impl Supervisor {
                     }
                     self.connections.answer(asker, Told::Container(state), Vec::new());
                 }
-                Err((kind, message)) => self.connections.refuse(asker, kind, message),
+                Err((kind, message)) => {
+                    container.state.started_at = 0;
+                    self.connections.refuse(asker, kind, message);
+                }
             }
         }
     }

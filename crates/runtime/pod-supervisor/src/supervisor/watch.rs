@@ -62,23 +62,29 @@ impl Supervisor {
     /// What is watched, for what, and as what; births, chores and starts are looked at by themselves.
     fn watched(&self) -> Vec<(BorrowedFd<'_>, PollFlags, Option<Ready>)> {
         let read = PollFlags::IN;
-        let mut watched = vec![
+        // Before ended children: a group may go with the last process in it, and its count with it.
+        let mut watched: Vec<(BorrowedFd<'_>, PollFlags, Option<Ready>)> = self
+            .containers
+            .iter()
+            .filter_map(|(id, container)| {
+                let memory = container.memory.as_ref()?;
+                Some((memory.as_fd(), memory.interest(), Some(Ready::Memory(id.clone()))))
+            })
+            .collect();
+        watched.extend([
             (self.signals.as_fd(), read, Some(Ready::Signals)),
             (self.wake.as_fd(), read, Some(Ready::Wake)),
             (self.connections.listener(), read, Some(Ready::Listener)),
-        ];
+        ]);
         for (id, socket, writes) in self.connections.watched() {
             let flags = if writes { read | PollFlags::OUT } else { read };
             watched.push((socket, flags, Some(Ready::Connection(id))));
         }
         watched.extend(self.births.iter().map(|birth| (birth.socket.as_fd(), read, None)));
         watched.extend(self.chores.iter().map(|chore| (chore.socket.as_fd(), read, None)));
-        for (id, container) in &self.containers {
+        for container in self.containers.values() {
             if let Some(start) = container.start.as_ref().filter(|_| container.starting.is_some()) {
                 watched.push((start.as_fd(), read, None));
-            }
-            if let Some(memory) = &container.memory {
-                watched.push((memory.as_fd(), memory.interest(), Some(Ready::Memory(id.clone()))));
             }
         }
         watched

@@ -36,7 +36,11 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 fn program() -> &'static Program {
     static PROGRAM: OnceLock<Program> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        Program::from_file(Path::new(env!("CARGO_BIN_EXE_keelson-pod"))).expect("the supervisor")
+        // Another build of it can be tried: `KEELSON_POD_PROGRAM=PATH cargo test -p pod-supervisor`.
+        let other = std::env::var_os("KEELSON_POD_PROGRAM").map(PathBuf::from);
+        let path = other.unwrap_or_else(|| env!("CARGO_BIN_EXE_keelson-pod").into());
+        let bytes = std::fs::read(&path).expect("the supervisor");
+        Program::from_bytes(&bytes).expect("in memory")
     })
 }
 

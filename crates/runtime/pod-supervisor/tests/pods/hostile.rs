@@ -175,7 +175,7 @@ fn proc_and_null_are_what_they_seem() {
 fn a_fork_bomb_stops_neither_exec_nor_end() {
     run(async {
         let mut bed = Bed::new().await;
-        let mut spec = bed.spec("bomb", "f() { f | f & }; f; while :; do sleep 1; done");
+        let mut spec = bed.spec("bomb", "f() { f | f & }; f; exec sleep 1000");
         let limits = LimitsSpec {
             pids: Some(40),
             cpu_quota: Some(50_000),
@@ -223,20 +223,16 @@ fn a_fork_bomb_in_an_exec_ends_at_its_deadline() {
             container: "main".into(),
             exec: "bomb".into(),
             process: process("(f() { f | f & }; f) & exec sleep 777"),
-            timeout: Some(Duration::from_millis(300)),
+            timeout: Some(Duration::from_secs(2)),
             ..ExecRequest::default()
         };
         bed.client.exec(request).await.expect("an exec");
         assert!(bed.exec_ended("bomb").await.timed_out);
         let group = bed.group.child("main").expect("a path");
-        for _ in 0..500 {
-            if group.processes_beneath().expect("listed").len() <= 2 {
-                break;
-            }
+        // The test's own deadline is the limit.
+        while group.stats().expect("stats").pids.current > Some(2) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let left = group.stats().expect("stats").pids.current;
-        assert!(left <= Some(2), "{left:?} processes are left");
         bed.shut_down().await;
     });
 }

@@ -1,5 +1,6 @@
 //! Servers that die, supervisors that die.
 
+use std::os::unix::process::CommandExt as _;
 use std::time::Duration;
 
 use pod_supervisor::afterwards::{self, Fate};
@@ -102,6 +103,56 @@ fn twenty_servers_die_at_random_and_nothing_is_lost() {
         }
         bed.shut_down().await;
     });
+}
+
+/// A server that finds its predecessor's container half made deletes it, whatever point it is at.
+#[test]
+fn what_is_wanted_gone_before_it_is_there_goes() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let seed = u64::from(std::process::id()) | 1 << 40;
+        println!("seed {seed}");
+        let mut dice = Dice(seed);
+        for number in 0..20 {
+            let id = format!("c{number}");
+            let spec = bed.spec(&id, &format!("echo ran > /tmp/{id}"));
+            let making = bed.client.create(spec);
+            let ending = async {
+                tokio::time::sleep(Duration::from_micros(dice.below(15_000))).await;
+                // Before the request to make it has come there is nothing to delete.
+                while let Err(error) = bed.client.delete(&id).await {
+                    assert!(error.is_not_found(), "{error}");
+                    tokio::task::yield_now().await;
+                }
+            };
+            let (_, ()) = tokio::join!(making, ending);
+            let state = bed.client.list().await.expect("listed");
+            assert!(state.containers.iter().all(|one| one.id != id), "{id} is still there");
+            assert!(!bed.root().join("tmp").join(&id).exists(), "{id} ran");
+        }
+        let left = bed.group.children().expect("listed");
+        assert!(left.is_empty(), "groups are left: {left:?}");
+        // The same for a whole pod.
+        let spec = bed.spec("last", "sleep 1000");
+        let (_, ended) = tokio::join!(bed.client.create(spec), bed.client.shutdown());
+        ended.expect("shut down");
+    });
+}
+
+/// A launcher that dies before its supervisor listens leaves none.
+#[test]
+fn a_launch_without_a_launcher_leaves_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = env!("CARGO_BIN_EXE_keelson-pod");
+    let status = std::process::Command::new(program)
+        .arg0("keelson-pod")
+        .arg(folder.path())
+        // No group, and a launcher that is not its parent.
+        .args(["", "1"])
+        .status()
+        .expect("run");
+    assert!(!status.success());
+    assert!(!folder.path().join("supervisor.sock").exists());
 }
 
 #[test]

@@ -113,8 +113,12 @@ fn a_filter_holds_in_the_container_and_in_execs() {
                 out.contains(&format!("NoNewPrivs:\t{}", u8::from(no_new_privileges))),
                 "{out}"
             );
-            let lines = bed.lines(id).join("\n");
-            assert!(lines.contains("Seccomp:\t2") && lines.contains("not implemented"), "{lines}");
+            let mut lines = bed.lines(id).join("\n");
+            while !lines.contains("not implemented") {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                lines = bed.lines(id).join("\n");
+            }
+            assert!(lines.contains("Seccomp:\t2"), "{lines}");
             // The same rights as the container.
             let rights = |text: &str| {
                 text.lines()

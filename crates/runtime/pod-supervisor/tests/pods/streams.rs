@@ -28,7 +28,7 @@ fn the_log_is_what_cri_says() {
             parts.push((stream.to_owned(), tag.to_owned(), text.len()));
         }
         parts.retain(|(stream, ..)| stream == "stdout");
-        let wanted = [("F", 3), ("P", 16_384), ("F", 3616), ("F", 3)];
+        let wanted = [("F", 3), ("P", 16_384), ("F", 3616), ("P", 3)];
         let got: Vec<(&str, usize)> =
             parts.iter().map(|(_, tag, size)| (tag.as_str(), *size)).collect();
         assert_eq!(got, wanted);

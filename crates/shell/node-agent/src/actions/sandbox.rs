@@ -5,7 +5,7 @@ use container_setup::sandbox;
 use ports::container_runtime::ContainerRuntimeError;
 
 pub(super) async fn run(world: &ActionWorld, attempt: u32) -> Result<String, String> {
-    let (node, facts) = (world.node_facts().await?, world.pod_facts()?);
+    let (node, facts) = (world.node_facts().await?, world.pod_facts().await?);
     let made = sandbox::config(&world.pod, &node, &facts, attempt);
     let (config, warnings) = made.map_err(|error| error.to_string())?;
     world.warn(warnings).await;

@@ -66,7 +66,7 @@ async fn set_up(
     start: &Start<'_>,
 ) -> Result<(ContainerConfig, SandboxConfig), StartFailure> {
     let node = world.node_facts().await.map_err(config_failure)?;
-    let pod_facts = world.pod_facts().map_err(config_failure)?;
+    let pod_facts = world.pod_facts().await.map_err(config_failure)?;
     let mut facts = ContainerFacts {
         image_ref: start.image_ref.to_owned(),
         image: image(world, start.image_ref).await.map_err(config_failure)?,

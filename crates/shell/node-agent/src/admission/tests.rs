@@ -14,9 +14,9 @@ fn those_who_were_here_stay_and_new_ones_need_room() {
         Admissions::new(NodeRoom { pods: 1, ..NodeRoom::default() }, NodeAbilities::default());
     let changes = admissions.changes();
     for uid in ["old-1", "old-2"] {
-        admissions.decide(&pod(uid), true, true);
+        assert!(admissions.decide(&pod(uid), true, true).is_empty());
     }
-    admissions.decide(&pod("new"), false, true);
+    assert!(admissions.decide(&pod("new"), false, true).is_empty());
     assert!(changes.has_changed().unwrap());
     let of = |uid: &str| admissions.watch(uid).borrow().clone();
     assert_eq!(of("old-2"), Admission::Admitted);
@@ -25,10 +25,83 @@ fn those_who_were_here_stay_and_new_ones_need_room() {
     for uid in ["old-1", "old-2"] {
         admissions.release(uid);
     }
-    admissions.decide(&pod("new"), false, true);
+    assert!(admissions.decide(&pod("new"), false, true).is_empty());
     assert!(matches!(of("new"), Admission::Rejected { .. }), "what was decided holds");
     admissions.release("new");
-    admissions.decide(&pod("new"), false, true);
+    assert!(admissions.decide(&pod("new"), false, true).is_empty());
     assert_eq!(of("new"), Admission::Admitted);
     assert_eq!(of("nobody asked"), Admission::Admitted);
+}
+
+fn critical(uid: &str, priority: i32, grace: i64) -> Arc<Pod> {
+    let mut pod = Pod::clone(&pod(uid));
+    pod.metadata.name = Box::from(uid);
+    pod.spec.priority = Some(priority);
+    pod.spec.termination_grace_period_seconds = Some(grace);
+    Arc::new(pod)
+}
+
+fn two_at_most() -> Admissions {
+    Admissions::new(NodeRoom { pods: 2, ..NodeRoom::default() }, NodeAbilities::default())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_critical_pod_waits_for_those_who_end_for_it() {
+    let admissions = two_at_most();
+    let of = |uid: &str| admissions.watch(uid).borrow().clone();
+    for uid in ["low", "lower"] {
+        let _ = admissions.decide(&critical(uid, 1, 30), false, true);
+    }
+    let victims = admissions.decide(&critical("high", 2_000_000_000, 30), false, true);
+    assert_eq!(victims.len(), 1, "{victims:?}");
+    assert_eq!(of("high"), Admission::MakingRoom(vec![format!("{}_", victims[0])]));
+    assert_eq!(admissions.admitted().len(), 2, "who was chosen takes no room");
+    let again = admissions.decide(&critical("higher", 2_000_000_001, 30), false, true);
+    assert_eq!(again.len(), 1, "another one, not the same again");
+    assert_ne!(again, victims);
+    assert!(admissions.decide(&critical("none", 0, 30), false, true).is_empty());
+    assert!(matches!(of("none"), Admission::Rejected { .. }), "no room, and not critical");
+    admissions.ended("a stranger");
+    assert_ne!(of("high"), Admission::Admitted);
+    admissions.ended(&victims[0]);
+    assert_eq!(of("high"), Admission::Admitted);
+    assert_ne!(of("higher"), Admission::Admitted);
+    admissions.release(&again[0]);
+    assert_eq!(of("higher"), Admission::Admitted, "gone is ended");
+    assert_eq!(admissions.next_give_up(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_does_not_wait_for_ever() {
+    for (grace, limit) in [(40, 60), (1, 10)] {
+        let admissions = two_at_most();
+        for uid in ["a", "b"] {
+            let _ = admissions.decide(&critical(uid, 1, grace), false, true);
+        }
+        let began = Instant::now();
+        let victims = admissions.decide(&critical("high", 2_000_000_000, 30), false, true);
+        assert_eq!(victims.len(), 1);
+        assert_eq!(admissions.next_give_up(), Some(began + Duration::from_secs(limit)));
+        assert!(admissions.give_up(began).is_empty());
+        assert_eq!(admissions.give_up(began + Duration::from_secs(limit)), ["high_"]);
+        assert_eq!(admissions.next_give_up(), None);
+        assert_eq!(*admissions.watch("high").borrow(), Admission::Admitted);
+    }
+}
+
+#[test]
+fn what_has_ended_takes_no_room() {
+    let admissions = two_at_most();
+    let _ = admissions.decide(&pod("a"), false, true);
+    let _ = admissions.decide(&pod("b"), false, true);
+    let mut changes = admissions.changes();
+    changes.borrow_and_update();
+    admissions.ended("a");
+    assert!(changes.has_changed().unwrap());
+    changes.borrow_and_update();
+    admissions.ended("a");
+    assert!(!changes.has_changed().unwrap(), "once");
+    assert_eq!(admissions.admitted().len(), 1);
+    let _ = admissions.decide(&pod("c"), false, true);
+    assert_eq!(*admissions.watch("c").borrow(), Admission::Admitted);
 }

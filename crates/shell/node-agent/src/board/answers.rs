@@ -35,6 +35,7 @@ impl LocalApi for LocalStatus {
             runtime: self.runtime.borrow().summary(),
             all_sources_have_spoken: sources.all_have_spoken,
             troubles,
+            agent_log: String::new(),
         }
     }
 

@@ -1,14 +1,18 @@
-//! Logins that the node itself has for an image, from the files of docker's client.
+//! Logins that the node itself has for an image, from the files of docker's client and from
+//! credential provider programs, in this order.
 //!
-//! Rules: the first file that is there and can be read counts, the new form before the old one. Read
-//! when an image is pulled, so that a changed file needs no restart. Nothing of a login is told.
+//! Rules: of the files the first that is there and can be read counts, the new form before the old
+//! one. Read when an image is pulled, so that a changed file needs no restart. Nothing of a login is
+//! told.
 //!
 //! upstream: pkg/credentialprovider/config.go (its places below HOME and the working folder are not
 //! looked at: a service has neither)
 
+use super::providers::ProviderLogins;
+use node_policy::credential_providers::CredentialProvider;
 use node_policy::registry_logins::RegistryLogins;
-use ports::HostTexts;
 use ports::runtime_objects::RegistryLogin;
+use ports::{CredentialPrograms, HostTexts};
 use std::sync::Arc;
 use tracing::warn;
 
@@ -20,11 +24,24 @@ pub(crate) struct NodeLogins {
     texts: Arc<dyn HostTexts>,
     /// Files in the order in which they are tried, and whether they are of the old form.
     files: Arc<Vec<(String, bool)>>,
+    providers: ProviderLogins,
+}
+
+/// What the node can show to an image's registry.
+pub(super) struct NodeAnswers {
+    /// To be tried in order; none: nothing is shown.
+    pub(super) logins: Vec<RegistryLogin>,
+    /// Why there may be too few of them, a sentence each.
+    pub(super) troubles: Vec<String>,
 }
 
 impl NodeLogins {
     /// `root` is the kubelet's root directory.
-    pub(crate) fn new(texts: Arc<dyn HostTexts>, root: &str) -> Self {
+    pub(crate) fn new(
+        texts: Arc<dyn HostTexts>,
+        root: &str,
+        (programs, providers): (Arc<dyn CredentialPrograms>, Vec<CredentialProvider>),
+    ) -> Self {
         let root = root.trim_end_matches('/');
         let files = vec![
             (format!("{root}/{NEW_NAME}"), false),
@@ -32,11 +49,22 @@ impl NodeLogins {
             (format!("{root}/{OLD_NAME}"), true),
             (format!("/{OLD_NAME}"), true),
         ];
-        Self { texts, files: Arc::new(files) }
+        let providers = ProviderLogins::new(programs, providers);
+        Self { texts, files: Arc::new(files), providers }
     }
 
-    /// Logins to try for an image, in order; none: nothing is shown to the registry.
-    pub(super) async fn for_image(&self, image: &str) -> Vec<RegistryLogin> {
+    pub(super) async fn for_image(&self, image: &str, service_account: &str) -> NodeAnswers {
+        let mut logins = self.from_files(image).await;
+        let known = self.providers.for_image(image, service_account).await;
+        for login in known.logins {
+            if !logins.contains(&login) {
+                logins.push(login);
+            }
+        }
+        NodeAnswers { logins, troubles: known.troubles }
+    }
+
+    async fn from_files(&self, image: &str) -> Vec<RegistryLogin> {
         for (path, is_old) in self.files.iter() {
             let text = match self.texts.read(path).await {
                 Ok(Some(text)) => text,

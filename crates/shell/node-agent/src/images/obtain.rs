@@ -5,17 +5,21 @@
 //!
 //! upstream: pkg/kubelet/images/image_manager.go
 
-use super::{Images, Pulled};
+use super::{Images, OwnLogin, Pulled};
 use crate::clock::later;
+use node_policy::image_access::LoginOwner;
 use pod_lifecycle::{EventKind, ImageState, PodEvent};
 use pod_manifest::with_default_tag;
 use pod_model::GoDuration;
 use pod_model::pod::container::PullPolicy;
-use ports::runtime_objects::{ImageSpec, Labels, RegistryLogin};
+use ports::runtime_objects::{ImageSpec, Labels};
 use std::sync::PoisonError;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+
+#[cfg(test)]
+mod tests;
 
 const FIRST_BACK_OFF: Duration = Duration::from_secs(10);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(300);
@@ -36,7 +40,10 @@ pub(crate) struct ImageRequest {
     pub(crate) policy: PullPolicy,
     pub(crate) handler: String,
     pub(crate) annotations: Labels,
-    pub(crate) login: Option<RegistryLogin>,
+    /// Empty where the pod has none.
+    pub(crate) service_account: String,
+    /// Tried before those of the node.
+    pub(crate) own_logins: Vec<OwnLogin>,
     pub(crate) attempt: u32,
 }
 
@@ -127,14 +134,15 @@ async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
     };
     if request.policy != PullPolicy::Always
         && let Some(image_ref) = present(images, &spec, teller).await?
+        && may_use(images, request, &image_ref).await
     {
-        let text = format!(
-            "Container image {named:?} already present on machine and can be accessed by the pod"
-        );
+        let access = if images.pulled.is_kept() { " and can be accessed by the pod" } else { "" };
+        let text = format!("Container image {named:?} already present on machine{access}");
         let event = teller.event(EventKind::Normal, "Pulled", text);
         teller.tell(Some(ImageState::Present { image_ref }), vec![event]).await;
         return Ok(());
     }
+    // An image that is here and not this pod's to use is not told from one that is not here.
     if request.policy == PullPolicy::Never {
         let message = format!("Container image {named:?} is not present with pull policy of Never");
         let event = Some(teller.warning("ErrImageNeverPull", message.clone()));
@@ -148,6 +156,12 @@ async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
         });
     }
     pull(images, &spec, teller).await
+}
+
+/// Whether this pod may have an image that is here without proving itself to the registry.
+async fn may_use(images: &Images, request: &ImageRequest, image_ref: &str) -> bool {
+    let owners: Vec<LoginOwner> = request.own_logins.iter().map(|own| own.owner.clone()).collect();
+    images.pulled.may_use(&request.image, image_ref, &owners).await
 }
 
 /// What the runtime calls the image, if it has it.
@@ -176,7 +190,7 @@ async fn pull(images: &Images, spec: &ImageSpec, teller: &Teller<'_>) -> Result<
     let pulling = teller.event(EventKind::Normal, "Pulling", format!("Pulling image {named:?}"));
     teller.tell(Some(ImageState::Pulling), vec![pulling]).await;
     let began = Instant::now();
-    match images.pull_with_logins(spec, request.login.clone()).await {
+    match images.pull_with_logins(spec, request).await {
         Ok(Pulled { image_ref, size, took }) => {
             let text = format!(
                 "Successfully pulled image {named:?} in {} ({} including waiting). Image size: {size} bytes.",
@@ -199,13 +213,13 @@ async fn pull(images: &Images, spec: &ImageSpec, teller: &Teller<'_>) -> Result<
 
 /// Reason and message of a pull that failed, as the runtime's words tell.
 fn judged(image: &str, why: &str) -> (&'static str, String) {
-    // The words of CRI stand at the beginning of the runtime's own message, after the call's name.
+    // The words of CRI stand at the beginning of the runtime's own message.
     let known = [
         ("RegistryUnavailable", "because the registry is unavailable"),
         ("SignatureValidationFailed", "because the signature validation failed"),
     ];
     for (reason, text) in known {
-        if let Some((_, rest)) = why.split_once(reason) {
+        if let Some(rest) = why.strip_prefix(reason) {
             return (reason, format!("image pull failed for {image} {text}{rest}"));
         }
     }

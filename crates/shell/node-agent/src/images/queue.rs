@@ -1,9 +1,11 @@
 //! The owner task of pulls.
 
 use super::rate::Rate;
-use super::{PullKey, PullLimits, PullOrder, PullOrders, Pulled};
+use super::{PullKey, PullLimits, PullOrder, PullOrders, Pulled, PulledImages};
 use crate::branch::{Branch, Panicked};
+use node_policy::image_access::LoginOwner;
 use ports::PodRuntime;
+use ports::container_runtime::ContainerRuntimeError;
 use ports::runtime_objects::{ImageSpec, PullRequest};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,8 +22,15 @@ mod tests;
 type Answer = oneshot::Sender<Result<Pulled, String>>;
 
 struct Waiting {
-    request: PullRequest,
+    pull: Pull,
     answers: Vec<Answer>,
+}
+
+/// A pull, and what is written down about it.
+struct Pull {
+    request: PullRequest,
+    named: String,
+    owner: LoginOwner,
 }
 
 struct Queue {
@@ -35,7 +44,7 @@ struct Queue {
 
 /// Pulls for ever. The orders are behind a lock so that the task can begin anew after a panic.
 pub(crate) async fn run_pulls(
-    runtime: Arc<dyn PodRuntime>,
+    (runtime, pulled): (Arc<dyn PodRuntime>, PulledImages),
     orders: Arc<Mutex<PullOrders>>,
     limits: PullLimits,
 ) {
@@ -50,9 +59,9 @@ pub(crate) async fn run_pulls(
     };
     let mut pulls: Branch<PullKey, Result<Pulled, String>> = Branch::default();
     loop {
-        while let Some((key, request)) = queue.next_to_begin(pulls.len()) {
+        while let Some((key, next)) = queue.next_to_begin(pulls.len()) {
             let name = format!("pull {}", key.image);
-            pulls.start(key, name, pull(runtime.clone(), request));
+            pulls.start(key, name, pull_and_record(runtime.clone(), pulled.clone(), next));
         }
         let turn = queue.turn(pulls.len(), Instant::now());
         tokio::select! {
@@ -68,7 +77,7 @@ pub(crate) async fn run_pulls(
 
 impl Queue {
     fn add(&mut self, order: PullOrder) {
-        let PullOrder { key, annotations, sandbox, answer } = order;
+        let PullOrder { key, named, owner, annotations, sandbox, answer } = order;
         if let Some(answers) = self.running.get_mut(&key) {
             answers.push(answer);
             return;
@@ -84,8 +93,9 @@ impl Queue {
             ..ImageSpec::default()
         };
         let request = PullRequest { image, login: key.login.clone(), sandbox, limit: None };
+        let pull = Pull { request, named, owner };
         self.order.push_back(key.clone());
-        self.waiting.insert(key, Waiting { request, answers: vec![answer] });
+        self.waiting.insert(key, Waiting { pull, answers: vec![answer] });
     }
 
     fn has_room(&self, running: usize) -> bool {
@@ -98,16 +108,16 @@ impl Queue {
         waits.then(|| self.rate.ready_at(now))
     }
 
-    fn next_to_begin(&mut self, running: usize) -> Option<(PullKey, PullRequest)> {
+    fn next_to_begin(&mut self, running: usize) -> Option<(PullKey, Pull)> {
         let now = Instant::now();
         if self.turn(running, now)? > now {
             return None;
         }
         let key = self.order.pop_front()?;
-        let Waiting { request, answers } = self.waiting.remove(&key)?;
+        let Waiting { pull, answers } = self.waiting.remove(&key)?;
         self.rate.take(now);
         self.running.insert(key.clone(), answers);
-        Some((key, request))
+        Some((key, pull))
     }
 
     fn answer(&mut self, key: &PullKey, outcome: Result<Result<Pulled, String>, Panicked>) {
@@ -119,12 +129,42 @@ impl Queue {
     }
 }
 
+/// Everybody who pulls the same has the same name for it but for the default tag.
+async fn pull_and_record(
+    runtime: Arc<dyn PodRuntime>,
+    pulled: PulledImages,
+    Pull { request, named, owner }: Pull,
+) -> Result<Pulled, String> {
+    pulled.begin(&named).await?;
+    let outcome = pull(runtime, request).await;
+    match &outcome {
+        Ok(done) => pulled.succeeded(&named, &done.image_ref, owner).await,
+        Err(_) => pulled.failed(&named).await,
+    }
+    outcome
+}
+
+/// What a runtime says without a code of its own stands for itself, so that the words of CRI are at
+/// its beginning. upstream: cri-client pkg/remote_image.go
+fn in_reference_words(error: ContainerRuntimeError) -> String {
+    match error {
+        ContainerRuntimeError::Refused { code, message, .. } if code == "Unknown" => message,
+        ContainerRuntimeError::Refused { code, message, .. } => {
+            format!("rpc error: code = {code} desc = {message}")
+        }
+        ContainerRuntimeError::NotFound { message, .. } => {
+            format!("rpc error: code = NotFound desc = {message}")
+        }
+        other => other.to_string(),
+    }
+}
+
 async fn pull(runtime: Arc<dyn PodRuntime>, request: PullRequest) -> Result<Pulled, String> {
     let began = Instant::now();
     let call = runtime.pull_image(&request);
     let image_ref = match tokio::time::timeout(LONGEST_PULL, call).await {
         Ok(Ok(image_ref)) => image_ref,
-        Ok(Err(error)) => return Err(error.to_string()),
+        Ok(Err(error)) => return Err(in_reference_words(error)),
         Err(_) => return Err(format!("the pull did not end within {LONGEST_PULL:?}")),
     };
     let size = match runtime.image(&request.image).await {

@@ -7,16 +7,20 @@ use crate::clock::Clock;
 use crate::images::{Images, PullLimits};
 use crate::log_rotation::LogRotation;
 use crate::observed::Observed;
+use crate::own_users::OwnUsers;
 use crate::probes::Probes;
 use container_setup::inputs::NodeFacts;
 use node_policy::admission::{NodeAbilities, NodeRoom};
+use node_policy::credential_providers::CredentialProvider;
 use node_policy::garbage::DeadLimits;
+use node_policy::image_access::Verification;
+use node_policy::user_ranges::UserRanges;
 use pod_desired::Reading;
 use pod_lifecycle::Settings;
 use ports::pod_host::{CgroupLimits, PodCgroups, PodFolders, Records, VolumeDriver};
 use ports::probing::NetworkProber;
 use ports::runtime_objects::HandlerFeatures;
-use ports::{HostTexts, LogFiles, PodRuntime};
+use ports::{CredentialPrograms, HostTexts, LogFiles, PodRuntime, PullRecords};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -31,6 +35,8 @@ pub struct PodPorts {
     pub prober: Arc<dyn NetworkProber>,
     pub texts: Arc<dyn HostTexts>,
     pub logs: Arc<dyn LogFiles>,
+    pub credential_programs: Arc<dyn CredentialPrograms>,
+    pub pull_records: Arc<dyn PullRecords>,
 }
 
 /// What the configuration says about pods.
@@ -48,8 +54,14 @@ pub struct PodSettings {
     pub room: NodeRoom,
     /// What the runtime can do is asked of the runtime.
     pub abilities: NodeAbilities,
+    /// Users for pods that want their own, or why there are none.
+    pub user_ranges: Result<UserRanges, String>,
     pub cgroups: CgroupSettings,
     pub pulls: PullLimits,
+    /// Programs that know logins of registries, in the order in which they are asked.
+    pub credential_providers: Vec<CredentialProvider>,
+    /// Whose pod may use an image that is here; None where nobody looks.
+    pub image_verification: Option<Verification>,
     /// The root directory, where logins of registries may lie.
     pub root: String,
     pub dead: DeadLimits,
@@ -99,6 +111,7 @@ pub(crate) struct PodContext {
     pub(crate) images: Images,
     pub(crate) probes: Probes,
     pub(crate) admissions: Admissions,
+    pub(crate) own_users: OwnUsers,
     pub(crate) board: Board,
     pub(crate) saved: SavedMemories,
     pub(crate) node: watch::Receiver<NodeState>,

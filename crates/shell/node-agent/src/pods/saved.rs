@@ -45,7 +45,8 @@ impl SavedMemories {
                     warn!(err = why, "Cannot read what is remembered of a pod");
                 }
                 let remembered = |content| Remembered { content, is_durable: true };
-                self.copies().extend(loaded.records.into_iter().map(|(uid, c)| (uid, remembered(c))));
+                self.copies()
+                    .extend(loaded.records.into_iter().map(|(uid, c)| (uid, remembered(c))));
             }
             Err(error) => error!(err = %error, "Cannot read what is remembered of pods"),
         }

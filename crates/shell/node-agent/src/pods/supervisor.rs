@@ -12,15 +12,18 @@ use crate::board::PodOrigin;
 use crate::branch::{Branch, Panicked};
 use crate::observed::{Inventory, RuntimePodName};
 use crate::sources::WantedPods;
+use node_policy::admission::{PREEMPTED_DISRUPTION, PREEMPTED_MESSAGE, PREEMPTED_REASON};
 use pod_desired::Identified;
-use pod_lifecycle::{DesiredPod, EndCause, EndWish, Waiting, Wish};
+use pod_lifecycle::{
+    DesiredPod, Disruption, EndCause, EndWish, EventKind, PodEvent, Waiting, Wish,
+};
 use pod_model::pod::Pod;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 const FIRST_RESTART: Duration = Duration::from_secs(1);
 const LONGEST_RESTART: Duration = Duration::from_secs(60);
@@ -77,6 +80,7 @@ pub(crate) async fn supervise(
         let listed = inventory.borrow_and_update().clone();
         supervisor.follow(&now_wanted, listed.as_deref());
         let restart = supervisor.next_restart();
+        let give_up = supervisor.context.admissions.next_give_up();
         tokio::select! {
             changed = wanted.changed() => if changed.is_err() { return },
             changed = inventory.changed() => if changed.is_err() { return },
@@ -84,6 +88,9 @@ pub(crate) async fn supervise(
             (uid, end) = supervisor.workers.next() => supervisor.ended(&uid, end),
             () = tokio::time::sleep_until(restart.unwrap_or_else(Instant::now)), if restart.is_some() => {
                 supervisor.restart_due();
+            }
+            () = tokio::time::sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
+                supervisor.give_up();
             }
         }
     }
@@ -206,10 +213,47 @@ impl Supervisor {
         if wish == Wish::Run {
             let was_here = self.context.saved.get(uid).is_some();
             let strict_groups = self.context.node.borrow().strict_groups.unwrap_or(false);
-            self.context.admissions.decide(&pod, was_here, strict_groups);
+            let victims = self.context.admissions.decide(&pod, was_here, strict_groups);
+            for victim in victims {
+                self.preempt(&victim, &pod);
+            }
         }
         let task = worker::run(self.context.clone(), uid.to_owned(), desired);
         self.workers.start(uid.to_owned(), format!("pod {}", pod.full_name()), task);
+    }
+
+    /// Ends a pod so that another one finds room. It stays here as failed.
+    fn preempt(&self, victim: &str, pod: &Pod) {
+        let Some(held) = self.held.get(victim) else { return };
+        let name = &held.full_name;
+        info!(pod = name, pod_uid = victim, for_pod = pod.full_name(), "Ending a pod to make room");
+        let (reason, message) = (PREEMPTED_REASON.to_owned(), PREEMPTED_MESSAGE.to_owned());
+        let event = PodEvent {
+            kind: EventKind::Warning,
+            reason: reason.clone(),
+            message: message.clone(),
+            field_path: None,
+        };
+        let now = self.context.clock.now();
+        self.context.board.tell(&held.desired.borrow().pod, event, now);
+        let (because, words) = PREEMPTED_DISRUPTION;
+        let disruption = Disruption { reason: because.to_owned(), message: words.to_owned() };
+        let cause = EndCause::Evicted { reason, message, disruption: Some(disruption) };
+        let end = EndWish { cause, grace_seconds: None, asked_at: now };
+        held.desired.send_if_modified(|desired| {
+            let runs = desired.wish == Wish::Run;
+            if runs {
+                desired.wish = Wish::End(end);
+            }
+            runs
+        });
+    }
+
+    /// Those who end for others take too long.
+    fn give_up(&self) {
+        for name in self.context.admissions.give_up(Instant::now()) {
+            warn!(pod = name, "The pods that end for this one take too long; it goes on");
+        }
     }
 
     fn unwant(&mut self, uid: &str) {
@@ -224,11 +268,11 @@ impl Supervisor {
             asked_at: self.context.clock.now(),
         };
         held.desired.send_if_modified(|desired| {
-            let runs = desired.wish == Wish::Run;
-            if runs {
+            let is_wanted = !desired.is_wished_away();
+            if is_wanted {
                 desired.wish = Wish::End(end);
             }
-            runs
+            is_wanted
         });
     }
 

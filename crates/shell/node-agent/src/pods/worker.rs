@@ -16,10 +16,11 @@ use crate::reach::pod_ip;
 use crate::volumes::{self, VolumeNews};
 use pod_lifecycle::{
     Action, ActionKey, Admission, DesiredPod, Happening, ImageWant, ObservedPod, Outcome, PodEvent,
-    PodMemory, PodPlan, Save, Stage, Told, View, Wants, Wish, plan,
+    PodMemory, PodPlan, Save, Stage, Told, View, Wants, plan,
 };
 use pod_model::pod::Pod;
 use pod_model::pod::spec::ContainerList;
+use pod_model::pod::status::PodCondition;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,6 +129,7 @@ async fn open(
             events: event_sender,
         },
         save_at: None,
+        shown_ready: None,
     };
     let ears = Ears { observed, desired, admission, node, jumps, images, volumes, probes, events };
     Some((worker, ears))
@@ -183,6 +185,8 @@ struct Worker {
     image_wants: BTreeMap<String, ImageWant>,
     senders: Senders,
     save_at: Option<Instant>,
+    /// The condition of readiness that was told last.
+    shown_ready: Option<PodCondition>,
 }
 
 impl Worker {
@@ -246,6 +250,15 @@ impl Worker {
         } else {
             self.give_up_wants(&plan.wants);
         }
+        if plan.stage >= Stage::Ended {
+            self.context.admissions.ended(&self.uid);
+        }
+        // A readiness that was told and is forgotten by a killed agent would flap.
+        let ready = plan.status.condition("Ready").cloned();
+        if ready != self.shown_ready && self.save_at.is_some() {
+            self.save_now().await;
+        }
+        self.shown_ready = ready;
         let doing = self.doing.values().cloned().collect();
         self.context.board.show(&self.uid, &plan, doing);
         plan
@@ -389,8 +402,8 @@ impl Worker {
     }
 
     fn is_over(&self, plan: &PodPlan) -> bool {
-        let ends = matches!(self.desired.wish, Wish::End(_));
-        ends && plan.stage == Stage::Finished && self.actions.is_empty()
+        let is_unwished = self.desired.is_wished_away();
+        is_unwished && plan.stage == Stage::Finished && self.actions.is_empty()
     }
 
     async fn begin_anew(&mut self) -> WorkerEnd {
@@ -418,7 +431,9 @@ fn image_request(pod: &Pod, want: &ImageWant) -> ImageRequest {
         policy: want.policy.clone(),
         handler: String::new(),
         annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_string())).collect(),
-        login: None,
+        service_account: pod.spec.service_account_name.to_string(),
+        // A static pod may name no secret; nobody else is here yet.
+        own_logins: Vec::new(),
         attempt: want.attempt,
     }
 }

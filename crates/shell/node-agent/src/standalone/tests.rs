@@ -3,5 +3,6 @@
 mod bench;
 mod faults;
 mod life;
+mod pulls;
 mod restart;
 mod upkeep;

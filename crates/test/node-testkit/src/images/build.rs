@@ -19,8 +19,8 @@ use super::output::write_whole;
 use super::{Content, File, Image, RunConfig};
 
 pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
-const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
-const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+pub(super) const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
+pub(super) const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 /// One piece of content and its digest (`sha256:…`).
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Blob {
 }
 
 impl Blob {
-    fn new(bytes: Vec<u8>) -> Self {
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
         Self { digest: digest(&bytes), bytes }
     }
 

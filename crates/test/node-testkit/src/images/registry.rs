@@ -9,10 +9,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Image;
-use super::build::{Blob, MANIFEST_TYPE};
+use super::build::{Blob, CONFIG_TYPE, LAYER_TYPE, MANIFEST_TYPE, descriptor};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Answers are lists and errors; more than this is not one of them.
@@ -31,6 +31,37 @@ pub fn push(registry: SocketAddr, image: &Image) -> Result<String> {
         Request { method: "PUT", path: &path, body: &built.manifest.bytes, kind: MANIFEST_TYPE };
     put.send(registry)?.expect(201)?;
     Ok(built.manifest.digest)
+}
+
+/// Pushes one image whose layers are those of the images given, the lowest first; its name and what
+/// it runs are the first one's. Returns the manifest's digest.
+pub fn push_stack(registry: SocketAddr, stack: &[Image]) -> Result<String> {
+    let first = stack.first().context("an image of no layers")?;
+    let reference = first.reference()?;
+    let (mut layers, mut diff_ids) = (Vec::new(), Vec::new());
+    let mut config = Value::Null;
+    for (at, image) in stack.iter().enumerate() {
+        let built = image.build()?;
+        push_blob(registry, reference.repository, &built.layer)?;
+        layers.push(descriptor(LAYER_TYPE, &built.layer));
+        diff_ids.push(built.layer_tar.digest);
+        if at == 0 {
+            config = serde_json::from_slice(&built.config.bytes)?;
+        }
+    }
+    config["rootfs"]["diff_ids"] = json!(diff_ids);
+    let config = Blob::new(serde_json::to_vec(&config)?);
+    push_blob(registry, reference.repository, &config)?;
+    let manifest = Blob::new(serde_json::to_vec(&json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPE,
+        "config": descriptor(CONFIG_TYPE, &config),
+        "layers": layers,
+    }))?);
+    let path = format!("/v2/{}/manifests/{}", reference.repository, reference.tag);
+    let put = Request { method: "PUT", path: &path, body: &manifest.bytes, kind: MANIFEST_TYPE };
+    put.send(registry)?.expect(201)?;
+    Ok(manifest.digest)
 }
 
 /// The repositories that the registry holds.

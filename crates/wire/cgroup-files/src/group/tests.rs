@@ -74,3 +74,18 @@ fn limits_reach_the_kernel_and_come_back_as_stats() {
     let watch = crate::MemoryWatch::new(&scratch.0).expect("watched");
     watch.acknowledge();
 }
+
+#[test]
+fn a_group_without_controllers_below_takes_processes_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("cgroup.controllers"), "memory").expect("written");
+    std::fs::create_dir(folder.path().join("a")).expect("made");
+    let group = Hierarchy::unified(folder.path()).expect("v2").group("/a").expect("a path");
+    assert_eq!(group.open_to_processes(std::process::id()), group, "no such file");
+    let control = folder.path().join("a/cgroup.subtree_control");
+    for passed in ["\n", "memory\n"] {
+        // This process is in no group beneath it.
+        std::fs::write(&control, passed).expect("written");
+        assert_eq!(group.open_to_processes(std::process::id()), group, "{passed:?}");
+    }
+}

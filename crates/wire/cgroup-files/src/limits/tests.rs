@@ -69,3 +69,24 @@ fn what_is_not_set_is_not_touched_and_what_cannot_be_set_is_told() {
         assert!(group.apply(&Limits { unified, ..Limits::default() }).is_err(), "{odd:?}");
     }
 }
+
+#[test]
+fn what_is_in_force_is_read_back() {
+    let (folder, group) = unified(&["cpu.max", "memory.max"]);
+    let set = |file: &str, value: &str| {
+        fs::write(folder.path().join("a").join(file), value).expect("written");
+    };
+    set("cpu.max", "max 100000\n");
+    set("memory.max", "max\n");
+    assert_eq!(group.limits_now().expect("read"), Limits::default());
+    set("cpu.max", "5000 20000\n");
+    set("memory.max", "4096\n");
+    let wanted = Limits {
+        cpu_quota: Some(5000),
+        cpu_period: Some(20_000),
+        memory: Some(4096),
+        ..Limits::default()
+    };
+    assert_eq!(group.limits_now().expect("read"), wanted);
+    assert_eq!("9223372036854771712".parse::<i64>().map(|most| most < VERSION_1_OPEN), Ok(false));
+}

@@ -19,6 +19,9 @@ cases![
     image_remove_keeps_what_containers_use,
     image_filesystem_is_told,
     image_pull_of_nonsense_is_refused,
+    image_volume_shows_the_image_and_cannot_be_written,
+    image_volume_of_a_folder_of_the_image,
+    image_volume_that_cannot_be_is_refused,
 ];
 
 fn spec(image: &str) -> Option<v1::ImageSpec> {
@@ -109,5 +112,57 @@ async fn image_filesystem_is_told(cri: &Cri) -> Result<()> {
 async fn image_pull_of_nonsense_is_refused(cri: &Cri) -> Result<()> {
     let request = v1::PullImageRequest { image: spec("Not A Name"), ..Default::default() };
     ensure!(code(cri.im().pull_image(request).await)? == tonic::Code::Unknown);
+    Ok(())
+}
+
+/// A container with an image as a volume at `/volume`.
+fn with_volume(cri: &Cri, script: &str, image: &str, folder: &str) -> v1::ContainerConfig {
+    let mut container = cri.container(script);
+    container.mounts.push(v1::Mount {
+        container_path: "/volume".to_owned(),
+        readonly: true,
+        image: spec(image),
+        image_sub_path: folder.to_owned(),
+        ..Default::default()
+    });
+    container
+}
+
+async fn image_volume_shows_the_image_and_cannot_be_written(cri: &Cri) -> Result<()> {
+    let script = "/volume/bin/busybox echo runs; grep -c nobody /volume/etc/passwd; \
+                  touch /volume/x 2>/dev/null && echo written; exit 0";
+    let container = with_volume(cri, script, CONFIGURED, "");
+    let (code, output) = cri.ran(cri.pod(), container).await?;
+    ensure!(code == 0 && output == "runs\n1\n", "{output:?}");
+    Ok(())
+}
+
+async fn image_volume_of_a_folder_of_the_image(cri: &Cri) -> Result<()> {
+    let script = "grep -c nobody /volume/passwd; test -e /volume/bin || echo none";
+    let container = with_volume(cri, script, BUSYBOX, "etc");
+    let (code, output) = cri.ran(cri.pod(), container).await?;
+    ensure!(code == 0 && output == "1\nnone\n", "{output:?}");
+    Ok(())
+}
+
+async fn image_volume_that_cannot_be_is_refused(cri: &Cri) -> Result<()> {
+    let pod = cri.pod();
+    let sandbox = cri.run(&pod).await?;
+    let of = |image: &str, folder: &str| with_volume(cri, "true", image, folder);
+    let mut writable = of(BUSYBOX, "");
+    writable.mounts[0].readonly = false;
+    let mut two = of(BUSYBOX, "");
+    two.mounts[0].host_path = "/tmp".to_owned();
+    for (what, container) in [
+        ("an unknown image", of("registry.test/unknown:1", "")),
+        ("no image", of("", "")),
+        ("a missing folder", of(BUSYBOX, "no/such/folder")),
+        ("a file", of(BUSYBOX, "etc/passwd")),
+        ("a way out", of(BUSYBOX, "../../etc")),
+        ("a writable one", writable),
+        ("an image and a path", two),
+    ] {
+        ensure!(cri.create(&sandbox, &pod, &container).await.is_err(), "{what} was mounted");
+    }
     Ok(())
 }

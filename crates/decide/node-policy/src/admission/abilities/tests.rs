@@ -9,7 +9,8 @@ use pod_model::pod::spec::{OsName, PodOs};
 use super::*;
 
 fn room() -> NodeRoom {
-    NodeRoom { name: "n".to_owned(), pods: 110, ..NodeRoom::default() }
+    let allocatable = [("cpu", Quantity::parse("8").unwrap())].into_iter().collect();
+    NodeRoom { name: "n".to_owned(), pods: 110, allocatable, ..NodeRoom::default() }
 }
 
 fn able() -> NodeAbilities {

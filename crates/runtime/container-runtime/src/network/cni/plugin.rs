@@ -1,19 +1,31 @@
 //! Running one plugin: a program with a deadline, limits on what it may print, and nothing of our
 //! environment but where programs are.
+//!
+//! Rule: one plugin at a time for a pod, also across servers. A plugin outlives a server that is
+//! killed; its input is a file that is locked as long as the plugin has it, so that the next server
+//! undoes only what is done.
 
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::super::{INSIDE, PodNetwork};
 use super::{CniSettings, arguments};
-use crate::failure::{Doing as _, Failure, Result};
+use crate::durable;
+use crate::failure::{Doing as _, Failure, Result, blocking};
 
 /// What a plugin may print.
 const LARGEST_ANSWER: u64 = 1 << 20;
+/// How often is looked whether a former server's plugin is done.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub(super) struct Call<'a> {
     pub(super) command: &'static str,
@@ -41,7 +53,8 @@ pub(super) async fn run(settings: &CniSettings, call: &Call<'_>) -> Result<Vec<u
             .env("CNI_CONTAINERID", &pod.sandbox)
             .env("CNI_NETNS", namespace)
             .env("CNI_IFNAME", INSIDE)
-            .env("CNI_ARGS", arguments::text(pod));
+            .env("CNI_ARGS", arguments::text(pod))
+            .stdin(locked_input(settings, call, &pod.sandbox).await.doing(&what)?);
     }
     let work = async {
         let mut child = command.spawn()?;
@@ -68,6 +81,45 @@ pub(super) async fn run(settings: &CniSettings, call: &Call<'_>) -> Result<Vec<u
         return Ok(output);
     }
     Err(Failure::plain(format!("{what} failed: {}", refusal(&output, &errors, status))))
+}
+
+/// The input as a locked file. Waits for a plugin that still has the last one.
+async fn locked_input(settings: &CniSettings, call: &Call<'_>, sandbox: &str) -> Result<File> {
+    let (folder, path) = (settings.calls.clone(), settings.calls.join(sandbox));
+    let mut file = blocking(move || {
+        durable::make_folder(&folder)?;
+        File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .doing(format!("opening {}", path.display()))
+    })
+    .await?;
+    let waiting = async {
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    if tokio::time::timeout(settings.deadline, waiting).await.is_err() {
+        let text = format!("a plugin of a former server works on {sandbox} still");
+        return Err(Failure::new(tonic::Code::DeadlineExceeded, text));
+    }
+    let input = call.input.clone();
+    blocking(move || {
+        write_again(&mut file, &input).doing("writing a plugin's input")?;
+        Ok(file)
+    })
+    .await
+}
+
+fn write_again(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(bytes)?;
+    file.rewind()
 }
 
 async fn limited(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {

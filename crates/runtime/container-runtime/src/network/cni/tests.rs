@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use cni_documents::addresses_of;
 use cri_wire::v1;
 
 use super::*;
@@ -40,6 +41,8 @@ fn settings(folder: &Path) -> CniSettings {
         plugins: vec![folder.to_owned()],
         results: folder.join("results"),
         deadline: Duration::from_secs(5),
+        calls: folder.join("calls"),
+        collect_garbage: false,
     }
 }
 
@@ -63,7 +66,7 @@ fn wrong_configurations_are_refused_with_a_reason() {
         (r#"{"name":"a","plugins":[{"type":"../sh"}]}"#, "plain name"),
     ] {
         let failure = Configuration::parse("x", text.as_bytes()).unwrap_err();
-        assert!(failure.text.contains(why), "{text}: {failure}");
+        assert!(failure.to_string().contains(why), "{text}: {failure}");
     }
 }
 
@@ -99,7 +102,7 @@ fn a_plugin_reads_its_fields_the_previous_result_and_the_capabilities_it_asked_f
 
 #[test]
 fn addresses_are_those_of_the_pods_own_link() {
-    let of = |text: &str| addresses_of(text.as_bytes(), "eth0").map_err(|failure| failure.text);
+    let of = |text: &str| addresses_of(text.as_bytes(), "eth0").map_err(|error| error.to_string());
     let links = r#""interfaces":[{"name":"cni0"},{"name":"eth0","sandbox":"/n"}]"#;
     let both = format!(
         r#"{{{links},"ips":[{{"address":"fd00::2/64","interface":1}},
@@ -190,4 +193,28 @@ async fn a_plugin_that_hangs_is_killed_and_one_that_floods_is_cut() {
     plugin(folder.path(), "first", "head -c 5000000 /dev/zero");
     let failure = Cni::new(settings).add(&pod(), &record(LIST)).await.unwrap_err();
     assert!(failure.text.contains("its result"), "{failure}");
+}
+
+#[tokio::test]
+async fn what_a_former_servers_plugin_does_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log").display().to_string();
+    for name in ["first", "second"] {
+        plugin(folder.path(), name, &format!("cat >/dev/null; echo $CNI_COMMAND >>{log}"));
+    }
+    // As a plugin has it that outlived its server.
+    std::fs::create_dir(folder.path().join("calls")).unwrap();
+    let held = std::fs::File::create(folder.path().join("calls/abc")).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let cni = Cni::new(settings(folder.path()));
+    let (pod, record) = (pod(), record(LIST));
+    let removal = cni.remove(&pod, &record);
+    tokio::pin!(removal);
+    let early = tokio::time::timeout(Duration::from_millis(100), &mut removal).await;
+    assert!(early.is_err(), "it did not wait");
+    assert!(!Path::new(&log).exists(), "a plugin ran meanwhile");
+    drop(held);
+    removal.await.unwrap();
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "DEL\nDEL\n");
+    assert!(!folder.path().join("calls/abc").exists());
 }

@@ -52,10 +52,7 @@ fn lines_are_tagged_full_and_parts_partial() {
             format!("{}\nz\n", "x".repeat(64)),
             vec![format!("F {}", "x".repeat(64)), "F z".to_owned()],
         ),
-        (
-            "x".repeat(65),
-            vec![format!("P {}", "x".repeat(64)), "P x".to_owned()],
-        ),
+        ("x".repeat(65), vec![format!("P {}", "x".repeat(64)), "P x".to_owned()]),
         (
             format!("{}\n", "x".repeat(128)),
             vec![format!("P {}", "x".repeat(64)), format!("F {}", "x".repeat(64))],

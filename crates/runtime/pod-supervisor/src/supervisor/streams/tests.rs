@@ -70,7 +70,7 @@ fn both_streams_are_logged_and_the_end_is_told() {
     let log = std::fs::read_to_string(bed.folder.path().join("0.log")).expect("a log");
     let mut lines: Vec<&str> = log.lines().map(|line| &line[31..]).collect();
     lines.sort_unstable();
-    assert_eq!(lines, ["stderr F bad", "stdout F one", "stdout F rest", "stdout F two"]);
+    assert_eq!(lines, ["stderr F bad", "stdout F one", "stdout F two", "stdout P rest"]);
 }
 
 #[test]

@@ -9,9 +9,12 @@ fn queue(limits: PullLimits) -> Queue {
 }
 
 fn order(image: &str) -> PullOrder {
-    let key = PullKey { image: image.to_owned(), handler: String::new(), login: None };
+    let key =
+        PullKey { image: image.to_owned(), handler: String::new(), login: None, is_for_all: true };
     let (answer, _) = oneshot::channel();
-    PullOrder { key, annotations: Default::default(), sandbox: Default::default(), answer }
+    let (named, owner) = (image.to_owned(), LoginOwner::Node);
+    let (annotations, sandbox) = (Default::default(), Default::default());
+    PullOrder { key, named, owner, annotations, sandbox, answer }
 }
 
 #[test]
@@ -38,4 +41,21 @@ fn the_rate_holds_the_next_one_back() {
     let now = Instant::now();
     let turn = queue.turn(1, now).expect("one waits");
     assert!(turn > now && turn <= now + Duration::from_secs(1));
+}
+
+#[test]
+fn a_refusal_is_told_as_the_reference_tells_it() {
+    let refused = |code: &str| ContainerRuntimeError::Refused {
+        call: "PullImage",
+        code: code.to_owned(),
+        message: "no".to_owned(),
+    };
+    let missing = ContainerRuntimeError::NotFound { call: "PullImage", message: "no".to_owned() };
+    for (error, expected) in [
+        (refused("Unknown"), "no"),
+        (refused("PermissionDenied"), "rpc error: code = PermissionDenied desc = no"),
+        (missing, "rpc error: code = NotFound desc = no"),
+    ] {
+        assert_eq!(in_reference_words(error), expected);
+    }
 }

@@ -9,13 +9,15 @@ use crate::runtime_watch::{RuntimeView, watch_runtime};
 use crate::task_tree::TaskTree;
 use container_setup::inputs::NodeFacts;
 use node_policy::admission::{NodeAbilities, NodeRoom};
+use node_policy::credential_providers::CredentialProvider;
 use node_policy::garbage::DeadLimits;
+use node_policy::image_access::Verification;
 use pod_desired::Reading;
 use pod_lifecycle::Settings;
 use pod_manifest::PodGates;
 use ports::local_api::{LocalApi, LocalEndpoint, LocalPod, LocalPodDetail};
 use ports::{ApiTime, PortFuture};
-use runtime_fake::{FakeHost, FakeRuntime, Script};
+use runtime_fake::{FakeHost, FakePrograms, FakeRuntime, Script};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -42,6 +44,9 @@ pub(super) struct Bench {
     pub(super) host: FakeHost,
     pub(super) script: Script,
     pub(super) limits: PullLimits,
+    pub(super) programs: FakePrograms,
+    pub(super) providers: Vec<CredentialProvider>,
+    pub(super) verification: Option<Verification>,
     pub(super) max_pods: i64,
     pub(super) logs: Option<LogRotation>,
     pub(super) reserved: Vec<ReservedCgroup>,
@@ -61,6 +66,9 @@ impl Bench {
             host: FakeHost::default(),
             script: Script::default(),
             limits: PullLimits { side_by_side: Some(1), per_second: 5, burst: 10 },
+            programs: FakePrograms::default(),
+            providers: Vec::new(),
+            verification: Some(Verification::NotForPreloaded),
             max_pods: 110,
             logs: None,
             reserved: Vec::new(),
@@ -82,7 +90,9 @@ impl Bench {
             records: host.clone(),
             prober: host.clone(),
             texts: host.clone(),
-            logs: host,
+            logs: host.clone(),
+            credential_programs: Arc::new(self.programs.clone()),
+            pull_records: host,
         };
         let lifecycle = Settings { node_name: "n".to_owned(), ..Settings::default() };
         let settings = PodSettings {
@@ -99,9 +109,12 @@ impl Bench {
                 reserved: self.reserved.clone(),
             },
             pulls: self.limits.clone(),
+            credential_providers: self.providers.clone(),
+            image_verification: self.verification.clone(),
             root: "/node".to_owned(),
             dead: DeadLimits::default(),
             abilities: NodeAbilities::default(),
+            user_ranges: Err("this node has no users for pods".to_owned()),
             logs: self.logs.clone(),
         };
         let parts = PodParts {
@@ -178,6 +191,14 @@ impl Bench {
     pub(super) fn phase(&self) -> Option<String> {
         let pod = self.pod()?;
         pod.object.pointer("/status/phase")?.as_str().map(str::to_owned)
+    }
+
+    /// Of the pod of that name; nothing where there is none.
+    pub(super) fn phase_of(&self, name: &str) -> String {
+        let pods = self.pods();
+        let found = pods.iter().find(|pod| pod.name == name);
+        let phase = found.and_then(|pod| pod.object.pointer("/status/phase")?.as_str());
+        phase.unwrap_or_default().to_owned()
     }
 
     /// A field of the only pod's status.

@@ -171,3 +171,134 @@ async fn a_pod_too_many_is_rejected_and_one_kind_of_volume_is_not_served() {
         })
         .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_panics_begins_anew_and_others_do_not_notice() {
+    let mut bench = Bench::new();
+    let (a, b) = (pod("a", ""), pod("b", ""));
+    bench.script.tell(&[("/m/a", &a), ("/m/b", &b)]);
+    bench.begin();
+    bench.until("both run", |bench| bench.calls_of("start_container").len() == 2).await;
+    let calls = bench.runtime.calls();
+    // The worker itself asks for this folder when it begins: the panic is in its own task.
+    bench.host.panic_at_log_number("a-n", 2);
+    bench.kill().await;
+    bench.script.tell(&[("/m/a", &a), ("/m/b", &b)]);
+    bench.begin();
+    let other = bench.until("the other", |bench| bench.phase_of("b-n") == "Running").await;
+    assert!(other < Duration::from_secs(1), "nothing happened to it: {other:?}");
+    assert_ne!(bench.phase_of("a-n"), "Running");
+    let took = bench.until("it is back", |bench| bench.phase_of("a-n") == "Running").await;
+    assert!((2..=5).contains(&took.as_secs()), "after two pauses: {took:?}");
+    assert_eq!(bench.host.panics(), 2);
+    assert_eq!(bench.runtime.calls(), calls, "nothing was started or stopped for it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_hangs_on_one_container_delays_that_one_alone() {
+    let mut bench = Bench::new();
+    let two =
+        pod("a", "").replace("- {name: main", "- {name: other, image: 'i:1'}\n  - {name: main");
+    bench.script.tell(&[("/m/a", &two), ("/m/b", &pod("b", ""))]);
+    bench.begin();
+    bench.until("all run", |bench| bench.calls_of("start_container").len() == 3).await;
+    bench.runtime.spoil("stop_container", Fault::Hangs);
+    bench.script.tell(&[]);
+    let stopped = |bench: &Bench| {
+        let records = bench.runtime.containers();
+        let running = ports::runtime_objects::ContainerState::Running;
+        records.iter().filter(|record| record.state == running).count() <= 1
+    };
+    let took = bench.until("all but one have ended", stopped).await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    // The call has a limit; then it is made again.
+    let took = bench.until("nothing is left", |bench| bench.pods().is_empty()).await;
+    assert!(took < Duration::from_secs(3000), "{took:?}");
+    assert!(bench.runtime.containers().is_empty() && bench.runtime.sandboxes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_whose_state_nobody_knows_is_stopped_before_it_is_started_anew() {
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    bench.runtime.lose_state("main");
+    bench.until("a new one", |bench| bench.calls_of("start_container").len() == 2).await;
+    let calls = bench.runtime.calls();
+    let at = |word: &str| calls.iter().position(|call| call.starts_with(word)).unwrap();
+    assert!(at("stop_container main") < at("start_container main#1"), "{calls:?}");
+    let events = bench.detail().events;
+    let said = "Container is in \"unknown\" state, try killing it before restart";
+    assert!(events.iter().any(|event| event.message.contains(said)), "{events:?}");
+    bench.until_running().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_higher_priority_takes_the_place_of_another() {
+    let mut bench = Bench::new();
+    bench.max_pods = 1;
+    let with = |name: &str, priority: i32| {
+        format!("{}  priority: {priority}\n  terminationGracePeriodSeconds: 7\n", pod(name, ""))
+    };
+    let (low, high, late) = (with("low", 1), with("high", 2), with("late", 1));
+    bench.script.tell(&[("/m/low", &low)]);
+    bench.begin();
+    bench.until_running().await;
+    bench.script.tell(&[("/m/low", &low), ("/m/high", &high), ("/m/late", &late)]);
+    bench.until("the other one runs", |bench| bench.phase_of("high-n") == "Running").await;
+    let calls = bench.runtime.calls();
+    let at = |word: &str| calls.iter().position(|call| call.starts_with(word)).unwrap();
+    let second = calls.iter().rposition(|call| call.starts_with("run_sandbox")).unwrap();
+    assert!(at("stop_container main 7") < second, "with its own grace, and only then: {calls:?}");
+    assert_eq!(bench.calls_of("run_sandbox").len(), 2, "nobody came back: {calls:?}");
+    assert_eq!(bench.phase_of("late-n"), "Failed", "no priority above it, no room");
+    let low_pod = bench.pods().into_iter().find(|pod| pod.name == "low-n").unwrap();
+    let status = |pointer: &str| low_pod.object.pointer(pointer).cloned().unwrap_or_default();
+    assert_eq!(status("/status/phase"), "Failed");
+    assert_eq!(status("/status/reason"), "Preempting");
+    assert_eq!(status("/status/message"), "Preempted in order to admit critical pod");
+    let conditions = status("/status/conditions");
+    let target = conditions.as_array().into_iter().flatten();
+    let target = target.into_iter().find(|each| each["type"] == "DisruptionTarget").unwrap();
+    assert_eq!(target["reason"], "TerminationByKubelet");
+    let words = "Pod was preempted by Kubelet to accommodate a critical pod.";
+    assert_eq!(target["message"], words);
+    let told = bench.api().pod(&low_pod.uid).unwrap().events;
+    let told = told.iter().find(|event| event.reason == "Preempting").unwrap();
+    assert_eq!(told.message, "Preempted in order to admit critical pod");
+
+    // A new agent leaves it so; without its manifest it goes.
+    bench.kill().await;
+    bench.script.tell(&[("/m/low", &low), ("/m/high", &high), ("/m/late", &late)]);
+    bench.begin();
+    bench.until("known again", |bench| bench.phase_of("low-n") == "Failed").await;
+    bench.until("known again", |bench| bench.phase_of("high-n") == "Running").await;
+    assert_eq!(bench.calls_of("start_container").len(), 2, "{:?}", bench.runtime.calls());
+    bench.script.tell(&[("/m/high", &high)]);
+    bench.until("it is gone", |bench| bench.phase_of("low-n").is_empty()).await;
+    assert_eq!(bench.phase_of("high-n"), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_critical_pod_does_not_wait_for_ever_for_those_who_do_not_end() {
+    let mut bench = Bench::new();
+    bench.max_pods = 1;
+    let with = |name: &str, priority: i32| {
+        format!("{}  priority: {priority}\n  terminationGracePeriodSeconds: 1\n", pod(name, ""))
+    };
+    let (low, high) = (with("low", 1), with("high", 2));
+    bench.script.tell(&[("/m/low", &low)]);
+    bench.begin();
+    bench.until_running().await;
+    bench.runtime.spoil("stop_container", Fault::Hangs);
+    bench.script.tell(&[("/m/low", &low), ("/m/high", &high)]);
+    let waits = |bench: &Bench| {
+        let pods = bench.pods();
+        let waiting = pods.into_iter().find(|pod| pod.name == "high-n")?.waiting_on?;
+        waiting.why.contains("no room for it until these have ended: low-n_default").then_some(())
+    };
+    bench.until("it says for whom it waits", |bench| waits(bench).is_some()).await;
+    let took = bench.until("it runs", |bench| bench.phase_of("high-n") == "Running").await;
+    assert!((9..=11).contains(&took.as_secs()), "{took:?}");
+}

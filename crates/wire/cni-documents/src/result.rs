@@ -4,21 +4,21 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::failure::{Failure, Result};
+use crate::CniError;
 
 /// A result that later plugins and the record get.
-pub(super) fn read(plugin: &str, answer: &[u8]) -> Result<Value> {
+pub fn read_result(plugin: &str, answer: &[u8]) -> Result<Value, CniError> {
     match serde_json::from_slice::<Value>(answer) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(Failure::plain(format!("CNI plugin {plugin}: its result is no object"))),
-        Err(error) => Err(Failure::plain(format!("CNI plugin {plugin}: its result: {error}"))),
+        Ok(_) => Err(CniError(format!("CNI plugin {plugin}: its result is no object"))),
+        Err(error) => Err(CniError(format!("CNI plugin {plugin}: its result: {error}"))),
     }
 }
 
 /// The pod's addresses, the main one first: of version 4 where there is one.
-pub(crate) fn addresses_of(result: &[u8], link: &str) -> Result<Vec<String>> {
+pub fn addresses_of(result: &[u8], link: &str) -> Result<Vec<String>, CniError> {
     let value: Value = serde_json::from_slice(result)
-        .map_err(|error| Failure::plain(format!("the CNI result does not read: {error}")))?;
+        .map_err(|error| CniError(format!("the CNI result does not read: {error}")))?;
     let mut addresses: Vec<IpAddr> = Vec::new();
     for entry in value.get("ips").and_then(Value::as_array).into_iter().flatten() {
         if belongs(&value, entry, link) {
@@ -32,7 +32,7 @@ pub(crate) fn addresses_of(result: &[u8], link: &str) -> Result<Vec<String>> {
     let Some(main) =
         addresses.iter().position(IpAddr::is_ipv4).or((!addresses.is_empty()).then_some(0))
     else {
-        return Err(Failure::plain(format!("the CNI result has no address for {link}")));
+        return Err(CniError(format!("the CNI result has no address for {link}")));
     };
     let main = addresses.remove(main);
     addresses.insert(0, main);

@@ -1,0 +1,73 @@
+//! This program's own streams as channels.
+//!
+//! Rule: each is a thread of its own, because reading from a terminal or writing to a slow pipe
+//! blocks; channels are short, so that a slow side slows the other and nothing piles up. The reading
+//! thread ends with the program: nothing can call it back from a terminal.
+
+use std::io::{self, Read, Write};
+use tokio::sync::{mpsc, oneshot};
+
+/// Parts that may wait on either way.
+const QUEUE: usize = 16;
+const PART: usize = 32 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Channel {
+    Output,
+    Errors,
+}
+
+/// What goes to the other side.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    Bytes(Vec<u8>),
+    End,
+    /// Columns and rows.
+    Size(u16, u16),
+}
+
+/// Standard input, to its end; sizes may be sent beside it.
+pub(super) fn input(reads: bool) -> (mpsc::Sender<Input>, mpsc::Receiver<Input>) {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    if reads {
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            let mut source = io::stdin().lock();
+            let mut part = vec![0; PART];
+            loop {
+                let input = match source.read(&mut part) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Ok(0) | Err(_) => Input::End,
+                    Ok(read) => Input::Bytes(part[..read].to_vec()),
+                };
+                let is_over = input == Input::End;
+                if sender.blocking_send(input).is_err() || is_over {
+                    return;
+                }
+            }
+        });
+    }
+    (sender, receiver)
+}
+
+/// Standard output and errors; the second half resolves when all that was sent is written.
+pub(super) fn output() -> (mpsc::Sender<(Channel, Vec<u8>)>, oneshot::Receiver<()>) {
+    let (sender, mut receiver) = mpsc::channel::<(Channel, Vec<u8>)>(QUEUE);
+    let (done, all_written) = oneshot::channel();
+    std::thread::spawn(move || {
+        while let Some((channel, bytes)) = receiver.blocking_recv() {
+            let written = match channel {
+                Channel::Output => {
+                    let mut output = io::stdout().lock();
+                    output.write_all(&bytes).and_then(|()| output.flush())
+                }
+                Channel::Errors => io::stderr().lock().write_all(&bytes),
+            };
+            if written.is_err() {
+                return;
+            }
+        }
+        let _ = done.send(());
+    });
+    (sender, all_written)
+}

@@ -1,0 +1,139 @@
+//! The agent of `keelson run` as people ask it: what it answers itself, and what its household
+//! changes.
+//!
+//! Rule: everything else is the agent's own word. A pod is stopped by no longer being wanted; more
+//! are taken in the background only, and only when they are on disk.
+
+use super::household::{Household, WantedPod};
+use super::kept::KeptPods;
+use super::manifest;
+use ports::PortFuture;
+use ports::local_api::{
+    LocalApi, LocalManifests, LocalNode, LocalPodDetail, LocalPods, LocalRefusal, LocalStopped,
+    LocalTaken, LocalTakenPod,
+};
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+pub(super) struct Desk {
+    pub(super) api: Arc<dyn LocalApi>,
+    pub(super) household: Household,
+    /// None in the foreground: then nobody is taken.
+    pub(super) kept: Option<KeptPods>,
+    pub(super) agent_log: String,
+    /// One change at a time: each is a write to disk and then the wish.
+    pub(super) changing: Arc<Mutex<()>>,
+}
+
+impl LocalApi for Desk {
+    fn node(&self) -> LocalNode {
+        LocalNode { agent_log: self.agent_log.clone(), ..self.api.node() }
+    }
+
+    fn pods(&self) -> LocalPods {
+        let LocalPods { node, pods } = self.api.pods();
+        LocalPods { node: LocalNode { agent_log: self.agent_log.clone(), ..node }, pods }
+    }
+
+    fn pod(&self, uid: &str) -> Option<LocalPodDetail> {
+        self.api.pod(uid)
+    }
+
+    fn changed(&self, since: u64) -> PortFuture<'_, u64> {
+        self.api.changed(since)
+    }
+
+    fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
+        Box::pin(async move {
+            let Some(detail) = self.api.pod(uid) else {
+                let message = format!("no pod has UID {uid}");
+                return Err(LocalRefusal::NotFound { message });
+            };
+            let _alone = self.changing.lock().await;
+            let wanted = self.household.borrow().pods.clone();
+            let Some(pod) = wanted.iter().find(|pod| pod.manifest == detail.pod.manifest) else {
+                let message = format!("pod {} is ending already", detail.pod.name);
+                return Err(LocalRefusal::NotNow { message });
+            };
+            if let Some(kept) = &self.kept {
+                kept.remove(pod).await.map_err(not_now)?;
+            }
+            self.household.send_modify(|wish| {
+                wish.pods.retain(|known| known.manifest != pod.manifest);
+            });
+            Ok(LocalStopped { uid: uid.to_owned() })
+        })
+    }
+
+    fn take(&self, manifests: LocalManifests) -> PortFuture<'_, Result<LocalTaken, LocalRefusal>> {
+        Box::pin(async move {
+            let Some(kept) = &self.kept else {
+                let message = format!(
+                    "a `keelson run` in the foreground (process {}) runs the pods of this root; \
+                     end it first, or give these a --root and a --state of their own",
+                    std::process::id()
+                );
+                return Err(LocalRefusal::NotNow { message });
+            };
+            let mut pods = Vec::new();
+            for given in &manifests.manifests {
+                let read = manifest::pods(&given.place, given.text.as_bytes());
+                let read = read.map_err(|errors| not_now(errors.join("; ")))?;
+                pods.extend(read.iter().map(|pod| {
+                    // Two pipes are both called standard input: the pod's name tells them apart.
+                    let shown = format!("{} ({}/{})", given.place, pod.namespace, pod.name);
+                    WantedPod::of(pod, shown)
+                }));
+            }
+            self.take_all(kept, pods).await
+        })
+    }
+}
+
+impl Desk {
+    async fn take_all(
+        &self,
+        kept: &KeptPods,
+        pods: Vec<WantedPod>,
+    ) -> Result<LocalTaken, LocalRefusal> {
+        let _alone = self.changing.lock().await;
+        let mut taken = LocalTaken::default();
+        for mut pod in pods {
+            let (outcome, is_closed) = {
+                let wish = self.household.borrow();
+                (wish.judge(&pod), wish.is_closed)
+            };
+            if is_closed {
+                return Err(not_now(super::ENDING));
+            }
+            taken.pods.push(LocalTakenPod {
+                namespace: pod.namespace.clone(),
+                name: pod.name.clone(),
+                outcome: outcome.word().to_owned(),
+            });
+            if outcome == super::household::Taken::Same {
+                continue;
+            }
+            let before = self.api.pods().pods.into_iter().find(|one| one.manifest == pod.manifest);
+            pod.instead_of = before.map(|before| before.uid);
+            kept.save(&pod).await.map_err(not_now)?;
+            // The agent closes its household between two looks; never within one.
+            let mut was_closed = false;
+            self.household.send_modify(|wish| {
+                was_closed = wish.is_closed;
+                if !was_closed {
+                    wish.take(pod.clone());
+                }
+            });
+            if was_closed {
+                kept.remove(&pod).await.map_err(not_now)?;
+                return Err(not_now(super::ENDING));
+            }
+        }
+        Ok(taken)
+    }
+}
+
+fn not_now(why: impl std::fmt::Display) -> LocalRefusal {
+    LocalRefusal::NotNow { message: format!("{why:#}") }
+}

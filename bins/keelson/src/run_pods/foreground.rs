@@ -1,0 +1,87 @@
+//! `keelson run` at a terminal: the pods live as long as it does.
+//!
+//! Rule: the first Ctrl-C ends the pods within their grace, the second leaves them as they are. A
+//! root that a background agent has, or has left pods in, is not touched.
+
+use super::compose::{self, Manner, Places};
+use super::household::{Household, WantedPod, Wish};
+use super::kept::KeptPods;
+use super::show::Show;
+use crate::logging::{self, LogFormat, LogSettings, Verbosity};
+use crate::terminal;
+use anyhow::{Context, Result, anyhow, bail};
+use host_process::root_lock::{RootLock, RootLockError};
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub(super) fn run(
+    places: &Places,
+    pods: Vec<WantedPod>,
+    images: &[String],
+    (show, is_verbose): (Show, bool),
+) -> Result<ExitCode> {
+    if is_verbose {
+        start_log();
+    }
+    let lock = lock(places)?;
+    let tasks = compose::tasks()?;
+    let left = tasks.block_on(KeptPods::below(&places.agent_root()).load())?;
+    if !left.is_empty() {
+        let names: Vec<String> =
+            left.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+        bail!(
+            "a background agent of {} ended without its pods ({}); `keelson run --detach` takes \
+             them up again, another --root and --state leave them alone",
+            places.root.display(),
+            names.join(", ")
+        );
+    }
+    compose::import(&places.root, images)?;
+    let manner = Manner { show, kept: None, agent_log: String::new(), ready: None };
+    let code = tasks.block_on(compose::attend(places, Wish::of(pods), manner, leave));
+    tasks.shutdown_timeout(Duration::from_secs(1));
+    drop(lock);
+    code.map(ExitCode::from)
+}
+
+pub(super) fn start_log() {
+    logging::start(&LogSettings {
+        format: LogFormat::Text,
+        verbosity: Verbosity { level: 0, files: Vec::new() },
+        split_stream: false,
+    });
+}
+
+/// One agent for each root; who has it is told with what can be done.
+pub(super) fn lock(places: &Places) -> Result<RootLock> {
+    let agent_root = places.agent_root();
+    std::fs::create_dir_all(&agent_root).with_context(|| agent_root.display().to_string())?;
+    RootLock::acquire(&agent_root, std::process::id()).map_err(|error| match error {
+        RootLockError::Held { holder, .. } => anyhow!(
+            "an agent ({holder}) runs the pods of {root} already: `keelson ps --socket {socket}` \
+             shows them, `keelson run --detach` hands it more where it is one of the background; \
+             another --root and --state run beside it",
+            root = places.root.display(),
+            socket = places.socket().display(),
+        ),
+        error => error.into(),
+    })
+}
+
+/// The first signal ends the pods, the second this program alone.
+async fn leave(household: Household) -> Result<u8> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let mut asked = async || {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    asked().await;
+    terminal::print_error("ending the pods; once more to leave them as they are");
+    household.send_modify(|wish| wish.pods.clear());
+    asked().await;
+    bail!("left; the pods are ended by the next `keelson run` with the same --root")
+}

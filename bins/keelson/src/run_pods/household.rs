@@ -1,0 +1,124 @@
+//! The pods that are wanted, and what becomes of the wish: more are taken, one is stopped, all have
+//! ended. Pure but for the lock that holds it.
+//!
+//! Rule: a pod is known by namespace and name; the same manifest again changes nothing. A household
+//! that was closed takes nobody: its agent is on its way out.
+
+use super::manifest::PodManifest;
+use ports::local_api::LocalPod;
+use ports::pod_sources::{ManifestContent, ManifestFile};
+use tokio::sync::watch;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WantedPod {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// What messages call its manifest; no two pods have the same.
+    pub(super) manifest: String,
+    pub(super) text: String,
+    /// The pod of the manifest before this one: its end is not this one's.
+    pub(super) instead_of: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    New,
+    Changed,
+    Same,
+}
+
+impl Taken {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Changed => "changed",
+            Self::Same => "same",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Wish {
+    pub(super) pods: Vec<WantedPod>,
+    /// Whether there ever was a pod.
+    pub(super) had_any: bool,
+    /// Nobody is taken any more.
+    pub(super) is_closed: bool,
+}
+
+impl Wish {
+    pub(super) fn of(pods: Vec<WantedPod>) -> Self {
+        Self { had_any: !pods.is_empty(), pods, is_closed: false }
+    }
+
+    /// What taking this pod would mean.
+    pub(super) fn judge(&self, pod: &WantedPod) -> Taken {
+        match self.pods.iter().find(|known| is_same_pod(known, pod)) {
+            None => Taken::New,
+            Some(known) if known.text.trim() == pod.text.trim() => Taken::Same,
+            Some(_) => Taken::Changed,
+        }
+    }
+
+    pub(super) fn take(&mut self, pod: WantedPod) {
+        self.pods.retain(|known| !is_same_pod(known, &pod));
+        self.pods.push(pod);
+        self.had_any = true;
+    }
+
+    pub(super) fn files(&self) -> Vec<ManifestFile> {
+        let file = |pod: &WantedPod| ManifestFile {
+            name: pod.manifest.clone(),
+            content: ManifestContent::Bytes(pod.text.clone().into_bytes()),
+        };
+        let mut files: Vec<ManifestFile> = self.pods.iter().map(file).collect();
+        files.sort_by(|one, other| one.name.cmp(&other.name));
+        files
+    }
+
+    /// When every wanted pod has ended by itself: the exit code that tells how.
+    pub(super) fn verdict(&self, pods: &[LocalPod]) -> Option<u8> {
+        let mut code = None;
+        for wanted in &self.pods {
+            let pod = pods.iter().find(|pod| {
+                pod.manifest == wanted.manifest && wanted.instead_of.as_deref() != Some(&pod.uid)
+            })?;
+            code = code.or(match pod.object["status"]["phase"].as_str() {
+                Some("Succeeded") => None,
+                Some("Failed") => Some(failure(pod)),
+                _ => return None,
+            });
+        }
+        (!self.pods.is_empty()).then(|| code.unwrap_or(0))
+    }
+}
+
+fn is_same_pod(one: &WantedPod, other: &WantedPod) -> bool {
+    (&one.namespace, &one.name) == (&other.namespace, &other.name)
+}
+
+/// The code of the first container that failed; 1 where none did.
+fn failure(pod: &LocalPod) -> u8 {
+    let codes = ["initContainerStatuses", "containerStatuses"].into_iter().flat_map(|kind| {
+        pod.object["status"][kind].as_array().into_iter().flatten().filter_map(|status| {
+            status["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0)
+        })
+    });
+    codes.into_iter().next().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// The wish, shared by whoever changes it and whoever acts on it.
+pub(super) type Household = watch::Sender<Wish>;
+
+impl WantedPod {
+    /// `manifest` is what messages will call it.
+    pub(super) fn of(pod: &PodManifest, manifest: String) -> Self {
+        Self {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            manifest,
+            text: pod.text.clone(),
+            instead_of: None,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What is shown of the pods at this terminal: what containers write, and what happens to them.
+//!
+//! Rule: a container's log is the truth of what it wrote, so that nothing is lost however late
+//! somebody looks; only a container with a terminal of its own is joined directly, because what is
+//! typed must be answered letter by letter.
+
+use crate::pod_streams::{Has, join};
+use crate::terminal;
+use container_logs::{Entry, Selection, follow};
+use cri_client::CriClient;
+use pod_model::log_line::LogStream;
+use ports::local_api::{LocalApi, LocalContainer, LocalPod};
+use ports::local_runtime::LocalRuntime;
+use ports::{EventSink, PodOccurrence};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Show {
+    Nothing,
+    /// Each line with the container's name before it.
+    Prefixed,
+    /// As it was written: there is one container.
+    Plain,
+    /// As it was written, and standard input goes to the container.
+    PlainWithInput,
+    /// The container has a terminal; this one becomes it. With or without input.
+    Terminal {
+        stdin: bool,
+    },
+}
+
+/// Shows one container until it has ended.
+pub(super) async fn container(
+    api: Arc<dyn LocalApi>,
+    client: Arc<CriClient>,
+    (pod, container): (LocalPod, LocalContainer),
+    show: Show,
+) {
+    match show {
+        Show::Nothing => {}
+        Show::Prefixed => {
+            pass_on(&api, &pod, &container, &format!("{}/{} | ", pod.name, container.name)).await;
+        }
+        Show::Plain => pass_on(&api, &pod, &container, "").await,
+        Show::PlainWithInput => {
+            let has = Has { stdin: true, stdout: false, stderr: false, tty: false };
+            // The log's end is the container's; what is typed after that has no reader.
+            tokio::select! {
+                () = pass_on(&api, &pod, &container, "") => {}
+                () = input_until_refused(&client, &container.id, has) => {}
+            }
+        }
+        Show::Terminal { stdin } => {
+            let has = Has { stdin, stdout: true, stderr: false, tty: true };
+            let had_output = attach(&client, &container.id, has).await.unwrap_or(false);
+            // Over before it could be joined: its log has what it wrote.
+            if !had_output {
+                pass_on(&api, &pod, &container, "").await;
+            }
+        }
+    }
+}
+
+/// Answers whether anything came.
+async fn attach(client: &CriClient, container: &str, has: Has) -> anyhow::Result<bool> {
+    let stream = LocalRuntime::attach(client, container, has.command(Vec::new())).await?;
+    Ok(join(&stream, has).await?.had_output)
+}
+
+async fn input_until_refused(client: &CriClient, container: &str, has: Has) {
+    if let Err(error) = attach(client, container, has).await {
+        tracing::debug!(err = format!("{error:#}"), "Standard input is not passed on");
+    }
+    // The end of the input is not the end of the container.
+    std::future::pending().await
+}
+
+/// Passes on what one container writes, until it has ended.
+async fn pass_on(
+    api: &Arc<dyn LocalApi>,
+    pod: &LocalPod,
+    container: &LocalContainer,
+    prefix: &str,
+) {
+    let mut is_in_line = false;
+    let mut take = |entry: &Entry| {
+        let mut bytes = Vec::with_capacity(entry.text.len() + prefix.len() + 1);
+        if !is_in_line {
+            bytes.extend_from_slice(prefix.as_bytes());
+        }
+        bytes.extend_from_slice(&entry.text);
+        if !entry.is_partial {
+            bytes.push(b'\n');
+        }
+        is_in_line = entry.is_partial;
+        let written = match entry.stream {
+            LogStream::Stdout => {
+                let mut output = std::io::stdout().lock();
+                output.write_all(&bytes).and_then(|()| output.flush())
+            }
+            LogStream::Stderr => std::io::stderr().lock().write_all(&bytes),
+        };
+        if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let path = Path::new(&container.log_path);
+    let ended = has_ended(&**api, &pod.uid, &container.id);
+    if let Err(error) = follow(path, &Selection::default(), &mut take, ended).await {
+        terminal::print_error(&format!("{prefix}{error}"));
+    }
+}
+
+async fn has_ended(api: &dyn LocalApi, uid: &str, container: &str) {
+    let mut version = 0;
+    loop {
+        let Some(detail) = api.pod(uid) else { return };
+        let here = detail.pod.containers.iter().find(|one| one.id == container);
+        if here.is_none_or(|one| one.state == "exited") {
+            return;
+        }
+        version = api.changed(version).await;
+    }
+}
+
+/// Tells what happens to the pods: what takes time, and what goes wrong.
+pub(super) struct Teller {
+    /// Only what goes wrong.
+    pub(super) is_quiet: bool,
+}
+
+impl EventSink for Teller {
+    fn tell(&self, occurrence: &PodOccurrence) {
+        // Without a cluster there is no cluster DNS; the pod gets this machine's instead.
+        let is_expected = occurrence.reason == "MissingClusterDNS";
+        let is_news = matches!(occurrence.reason.as_str(), "Pulling" | "Started" | "Killing");
+        if is_expected || !(occurrence.warning || (is_news && !self.is_quiet)) {
+            return;
+        }
+        let mark = if occurrence.warning { "warning: " } else { "" };
+        let container = occurrence.field_path.as_deref().and_then(container_of);
+        let name = container.map_or_else(
+            || occurrence.name.clone(),
+            |container| format!("{}/{container}", occurrence.name),
+        );
+        terminal::print_error(&format!("{mark}{name}: {}", occurrence.message));
+    }
+}
+
+/// `web` of `spec.containers{web}`.
+fn container_of(field_path: &str) -> Option<&str> {
+    field_path.split_once('{')?.1.strip_suffix('}')
+}

@@ -1,0 +1,193 @@
+//! The client as the port that people at this machine ask through the agent.
+//!
+//! Rule: translation only. An address for a stream is the runtime's own and is passed on as it is;
+//! what the runtime refuses is told in its words, with its name before them.
+
+use cri_wire::v1;
+use ports::container_runtime::ContainerRuntimeError;
+use ports::local_api::LocalRefusal;
+use ports::local_runtime::{
+    Answer, LocalCommand, LocalImage, LocalImageName, LocalImages, LocalProcess, LocalRuntime,
+    LocalStream, LocalUsage, LocalUsages,
+};
+
+use crate::client::CriClient;
+
+#[cfg(test)]
+mod tests;
+
+const POD_UID: &str = "io.kubernetes.pod.uid";
+const POD_NAME: &str = "io.kubernetes.pod.name";
+const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+
+impl LocalRuntime for CriClient {
+    fn exec<'a>(&'a self, container: &'a str, command: LocalCommand) -> Answer<'a, LocalStream> {
+        Box::pin(async move {
+            let request = v1::ExecRequest {
+                container_id: container.to_owned(),
+                cmd: command.command,
+                tty: command.tty,
+                stdin: command.stdin,
+                stdout: command.stdout,
+                stderr: command.stderr && !command.tty,
+            };
+            let answer = CriClient::exec(self, request).await;
+            self.stream(answer.map(|answer| answer.url))
+        })
+    }
+
+    fn attach<'a>(&'a self, container: &'a str, command: LocalCommand) -> Answer<'a, LocalStream> {
+        Box::pin(async move {
+            let request = v1::AttachRequest {
+                container_id: container.to_owned(),
+                tty: command.tty,
+                stdin: command.stdin,
+                stdout: command.stdout,
+                stderr: command.stderr && !command.tty,
+            };
+            let answer = CriClient::attach(self, request).await;
+            self.stream(answer.map(|answer| answer.url))
+        })
+    }
+
+    fn forward<'a>(&'a self, pod: &'a str) -> Answer<'a, LocalStream> {
+        Box::pin(async move {
+            let filter = v1::PodSandboxFilter {
+                state: Some(v1::PodSandboxStateValue {
+                    state: v1::PodSandboxState::SandboxReady.into(),
+                }),
+                label_selector: [(POD_UID.to_owned(), pod.to_owned())].into(),
+                ..v1::PodSandboxFilter::default()
+            };
+            let request = v1::ListPodSandboxRequest { filter: Some(filter) };
+            let listed = self.list_pod_sandbox(request).await;
+            let listed = listed.map_err(|error| self.refusal(&error))?;
+            let newest = listed.items.into_iter().max_by_key(|sandbox| sandbox.created_at);
+            let Some(sandbox) = newest else {
+                let message = "the pod has no network yet, or not any more".to_owned();
+                return Err(LocalRefusal::NotNow { message });
+            };
+            let request =
+                v1::PortForwardRequest { pod_sandbox_id: sandbox.id, ..Default::default() };
+            let answer = CriClient::port_forward(self, request).await;
+            self.stream(answer.map(|answer| answer.url))
+        })
+    }
+
+    fn process<'a>(&'a self, container: &'a str) -> Answer<'a, LocalProcess> {
+        Box::pin(async move {
+            let request =
+                v1::ContainerStatusRequest { container_id: container.to_owned(), verbose: true };
+            let answer = self.container_status(request).await;
+            let answer = answer.map_err(|error| self.refusal(&error))?;
+            let state = answer.status.map(|status| status.state());
+            if state != Some(v1::ContainerState::ContainerRunning) {
+                let message = "the container does not run".to_owned();
+                return Err(LocalRefusal::NotNow { message });
+            }
+            match answer.info.get("info").and_then(|info| process_in(info)) {
+                Some(pid) => Ok(LocalProcess { pid }),
+                None => Err(self.cannot("does not tell the process of a container")),
+            }
+        })
+    }
+
+    fn usage(&self) -> Answer<'_, LocalUsages> {
+        Box::pin(async move {
+            let request = v1::ListContainerStatsRequest { filter: None };
+            let answer = self.list_container_stats(request).await;
+            let answer = answer.map_err(|error| self.refusal(&error))?;
+            Ok(LocalUsages { containers: answer.stats.into_iter().filter_map(usage).collect() })
+        })
+    }
+
+    fn images(&self) -> Answer<'_, LocalImages> {
+        Box::pin(async move {
+            let answer = self.list_images(v1::ListImagesRequest { filter: None }).await;
+            let answer = answer.map_err(|error| self.refusal(&error))?;
+            let images = answer.images.into_iter().map(|image| LocalImage {
+                id: image.id,
+                tags: image.repo_tags,
+                digests: image.repo_digests,
+                size_bytes: image.size,
+                pinned: image.pinned,
+            });
+            Ok(LocalImages { images: images.collect() })
+        })
+    }
+
+    fn remove_image<'a>(&'a self, name: &'a str) -> Answer<'a, LocalImageName> {
+        Box::pin(async move {
+            let image = v1::ImageSpec { image: name.to_owned(), ..v1::ImageSpec::default() };
+            // Removing what is not there succeeds in CRI; a person wants to know.
+            let request =
+                v1::ImageStatusRequest { image: Some(image.clone()), ..Default::default() };
+            let status = self.image_status(request).await;
+            if status.map_err(|error| self.refusal(&error))?.image.is_none() {
+                return Err(LocalRefusal::NotFound { message: format!("no image named {name}") });
+            }
+            let removed = CriClient::remove_image(
+                self,
+                v1::RemoveImageRequest { image: Some(image), ..Default::default() },
+            );
+            removed.await.map_err(|error| self.refusal(&error))?;
+            Ok(LocalImageName { name: name.to_owned() })
+        })
+    }
+}
+
+impl CriClient {
+    fn stream(
+        &self,
+        url: Result<String, ContainerRuntimeError>,
+    ) -> Result<LocalStream, LocalRefusal> {
+        let url = url.map_err(|error| self.refusal(&error))?;
+        Ok(LocalStream { url, runtime: self.runtime_name().to_owned() })
+    }
+
+    fn cannot(&self, what: &str) -> LocalRefusal {
+        let message = format!("not over this runtime yet: {} {what}", self.runtime_name());
+        LocalRefusal::NotNow { message }
+    }
+
+    fn refusal(&self, error: &ContainerRuntimeError) -> LocalRefusal {
+        let message = match error {
+            ContainerRuntimeError::Unimplemented { call, message } => {
+                return self.cannot(&format!("does not serve {call} ({message})"));
+            }
+            // Its own words say enough; the call's name is ours.
+            ContainerRuntimeError::NotFound { message, .. } => {
+                return LocalRefusal::NotFound { message: message.clone() };
+            }
+            ContainerRuntimeError::Refused { message, .. } => message.clone(),
+            other => other.to_string(),
+        };
+        LocalRefusal::NotNow { message }
+    }
+}
+
+/// The number of the first process in the verbose words of a runtime.
+fn process_in(info: &str) -> Option<u32> {
+    let info: serde_json::Value = serde_json::from_str(info).ok()?;
+    let pid = info.get("pid")?.as_u64()?;
+    u32::try_from(pid).ok().filter(|pid| *pid > 0)
+}
+
+/// None for what no pod owns.
+fn usage(stats: v1::ContainerStats) -> Option<LocalUsage> {
+    let attributes = stats.attributes?;
+    let label = |name: &str| attributes.labels.get(name).cloned().unwrap_or_default();
+    let value = |value: Option<v1::UInt64Value>| value.map(|value| value.value);
+    let cpu = stats.cpu.unwrap_or_default();
+    Some(LocalUsage {
+        name: attributes.metadata.as_ref().map(|meta| meta.name.clone()).unwrap_or_default(),
+        pod_namespace: label(POD_NAMESPACE),
+        pod_name: label(POD_NAME),
+        pod_uid: label(POD_UID),
+        container_id: attributes.id,
+        at: cpu.timestamp,
+        cpu_nanos: value(cpu.usage_core_nano_seconds),
+        memory_bytes: value(stats.memory.and_then(|memory| memory.working_set_bytes)),
+        written_bytes: value(stats.writable_layer.and_then(|layer| layer.used_bytes)),
+    })
+}

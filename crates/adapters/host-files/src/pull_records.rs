@@ -1,0 +1,84 @@
+//! What is written down about pulls, in the reference's folders: `<root>/image_manager/pulling` and
+//! `pulled`, a file for each subject, named by its SHA-256.
+//!
+//! Rule: as with our own records: whole and on disk when a save returns. Files that are named
+//! otherwise are somebody else's.
+//!
+//! upstream: pkg/kubelet/images/pullmanager/fs_pullrecords.go
+
+use std::path::Path;
+
+use ports::pod_host::{HostFuture, LoadedRecords, Records as _};
+use ports::{PullRecordKind, PullRecords};
+use sha2::{Digest as _, Sha256};
+
+use crate::records::HostRecords;
+
+#[cfg(test)]
+mod tests;
+
+const PLACE: &str = "image_manager";
+const PREFIX: &str = "sha256-";
+/// How the reference calls a file that it is still writing.
+const UNFINISHED: &str = ".tmp";
+
+#[derive(Debug, Clone)]
+pub struct HostPullRecords {
+    files: HostRecords,
+}
+
+impl HostPullRecords {
+    /// `root` is the kubelet's root directory.
+    pub fn new(root: &Path) -> Self {
+        Self { files: HostRecords::at(&root.join(PLACE)) }
+    }
+}
+
+fn folder(kind: PullRecordKind) -> &'static str {
+    match kind {
+        PullRecordKind::Intent => "pulling",
+        PullRecordKind::Pulled => "pulled",
+    }
+}
+
+fn file_name(subject: &str) -> String {
+    let digest = Sha256::digest(subject.as_bytes());
+    let mut name = PREFIX.to_owned();
+    for byte in digest.iter() {
+        name.push_str(&format!("{byte:02x}"));
+    }
+    name
+}
+
+impl PullRecords for HostPullRecords {
+    fn read<'a>(
+        &'a self,
+        kind: PullRecordKind,
+        subject: &'a str,
+    ) -> HostFuture<'a, Option<Vec<u8>>> {
+        Box::pin(async move { self.files.read(folder(kind), &file_name(subject)).await })
+    }
+
+    fn all(&self, kind: PullRecordKind) -> HostFuture<'_, LoadedRecords> {
+        Box::pin(async move {
+            let mut loaded = self.files.load(folder(kind)).await?;
+            loaded
+                .records
+                .retain(|(name, _)| name.starts_with(PREFIX) && !name.ends_with(UNFINISHED));
+            Ok(loaded)
+        })
+    }
+
+    fn save<'a>(
+        &'a self,
+        kind: PullRecordKind,
+        subject: &'a str,
+        content: Vec<u8>,
+    ) -> HostFuture<'a, ()> {
+        Box::pin(async move { self.files.save(folder(kind), &file_name(subject), content).await })
+    }
+
+    fn remove<'a>(&'a self, kind: PullRecordKind, subject: &'a str) -> HostFuture<'a, ()> {
+        Box::pin(async move { self.files.remove(folder(kind), &file_name(subject)).await })
+    }
+}

@@ -1,0 +1,254 @@
+//! Programs that know logins of registries: which is asked about an image, what it is asked, what
+//! its answer means, and how long the answer holds.
+//!
+//! Rules: a program hears only of images that its patterns name, by the name in full without tag and
+//! digest. An answer of another version or kind, with a field that nobody knows, is no answer; what
+//! is wrong is told by field, never by value, for any value may be a login. Answers are kept for the
+//! image, its registry or everything, as the program says, never longer than it or the
+//! configuration says. Runs nothing and knows no clock: times are spans since some fixed beginning.
+//!
+//! upstream: pkg/credentialprovider/plugin/plugin.go
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use pod_model::GoDuration;
+use ports::runtime_objects::RegistryLogin;
+use serde_json::{Map, Value, json};
+
+use crate::registry_logins::{RegistryLogins, matches};
+
+#[cfg(test)]
+mod tests;
+
+const KIND: &str = "CredentialProviderResponse";
+const VERSIONS: [&str; 3] = [
+    "credentialprovider.kubelet.k8s.io/v1",
+    "credentialprovider.kubelet.k8s.io/v1beta1",
+    "credentialprovider.kubelet.k8s.io/v1alpha1",
+];
+/// Answers that are kept at once; a program that tells each image apart must not fill the memory.
+const MOST_KEPT: usize = 1024;
+
+/// Whether a program wants a token of the pod's service account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AccountToken {
+    #[default]
+    Unused,
+    /// Asked without one for pods that have no account.
+    Optional,
+    /// Not asked at all for pods that have no account.
+    Required,
+}
+
+/// A program as the configuration describes it, as far as decisions go.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CredentialProvider {
+    pub name: String,
+    /// Places such as `*.registry.example/team`.
+    pub match_images: Vec<String>,
+    /// For answers that do not say how long they hold.
+    pub default_cache_duration: GoDuration,
+    /// The version of request and answer.
+    pub message_version: String,
+    pub account_token: AccountToken,
+}
+
+impl CredentialProvider {
+    /// Whether it is asked about an image (its name in full) of a pod with this service account,
+    /// which is empty where it has none. Err: it should be, and cannot.
+    pub fn is_asked(&self, image: &str, service_account: &str) -> Result<bool, String> {
+        if !self.match_images.iter().any(|place| matches(place, image)) {
+            return Ok(false);
+        }
+        match (self.account_token, service_account) {
+            (AccountToken::Unused, _) | (AccountToken::Optional, "") => Ok(true),
+            (AccountToken::Required, "") => Ok(false),
+            (_, account) => Err(format!(
+                "credential provider {} wants a token of the service account {account:?} \
+                 (tokenAttributes), and there is no API server to get one from",
+                self.name
+            )),
+        }
+    }
+
+    /// What it is told on standard input.
+    pub fn request(&self, image: &str) -> Vec<u8> {
+        let request = json!({
+            "apiVersion": self.message_version,
+            "kind": "CredentialProviderRequest",
+            "image": image,
+        });
+        format!("{request}\n").into_bytes()
+    }
+
+    /// What it wrote on standard output.
+    pub fn read_answer(&self, bytes: &[u8]) -> Result<Answer, String> {
+        let failed = |why: String| format!("credential provider {}: its answer: {why}", self.name);
+        read(bytes, &self.message_version).map_err(failed)
+    }
+}
+
+/// What an answer holds for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Image,
+    Registry,
+    Global,
+}
+
+/// An answer that was understood. Its debug form tells nothing of a login.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Answer {
+    scope: Scope,
+    /// None: as the configuration says.
+    holds_for: Option<GoDuration>,
+    pub logins: RegistryLogins,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Answer")
+            .field("scope", &self.scope)
+            .field("holds_for", &self.holds_for)
+            .field("logins", &self.logins)
+            .finish()
+    }
+}
+
+fn read(bytes: &[u8], version: &str) -> Result<Answer, String> {
+    // The reader's own words would show what it found.
+    let whole: Value = serde_json::from_slice(bytes)
+        .map_err(|error| format!("not JSON (line {})", error.line()))?;
+    let whole = whole.as_object().ok_or("expected an object")?;
+    match text(whole, "apiVersion")? {
+        said if said == version => {}
+        said if VERSIONS.contains(&said) => {
+            return Err(format!("apiVersion: {said:?}, expected {version:?}"));
+        }
+        _ => return Err(format!("apiVersion: expected {version:?}")),
+    }
+    if text(whole, "kind")? != KIND {
+        return Err(format!("kind: expected {KIND}"));
+    }
+    only(whole, &["apiVersion", "kind", "cacheKeyType", "cacheDuration", "auth"], "")?;
+    let scope = match text(whole, "cacheKeyType")? {
+        "Image" => Scope::Image,
+        "Registry" => Scope::Registry,
+        "Global" => Scope::Global,
+        _ => return Err("cacheKeyType: expected Image, Registry or Global".to_owned()),
+    };
+    let holds_for = match whole.get("cacheDuration") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) => Some(
+            GoDuration::parse(text)
+                .map_err(|_| "cacheDuration: expected a duration such as \"6h\"".to_owned())?,
+        ),
+        Some(_) => return Err("cacheDuration: expected a duration such as \"6h\"".to_owned()),
+    };
+    let mut logins = RegistryLogins::default();
+    match whole.get("auth") {
+        None | Some(Value::Null) => {}
+        Some(Value::Object(auth)) => {
+            for (at, (place, entry)) in auth.iter().enumerate() {
+                logins.add(place, login(entry, at)?);
+            }
+        }
+        Some(_) => return Err("auth: expected an object".to_owned()),
+    }
+    Ok(Answer { scope, holds_for, logins })
+}
+
+/// A login; even the place that it is for is not told: a muddled program may swap the two.
+fn login(entry: &Value, at: usize) -> Result<RegistryLogin, String> {
+    let path = format!("auth, entry {}", at + 1);
+    let entry = entry.as_object().ok_or_else(|| format!("{path}: expected an object"))?;
+    only(entry, &["username", "password"], &format!("{path}: "))?;
+    let text = |name| text(entry, name).map_err(|why| format!("{path}: {why}"));
+    Ok(RegistryLogin {
+        username: text("username")?.to_owned(),
+        password: text("password")?.to_owned(),
+        ..RegistryLogin::default()
+    })
+}
+
+/// Empty where it is not there.
+fn text<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a str, String> {
+    match object.get(name) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(format!("{name}: expected text")),
+    }
+}
+
+fn only(object: &Map<String, Value>, known: &[&str], at: &str) -> Result<(), String> {
+    if object.keys().all(|name| known.contains(&name.as_str())) {
+        return Ok(());
+    }
+    Err(format!("{at}a field other than {}", known.join(", ")))
+}
+
+/// What programs have answered, for as long as it holds.
+#[derive(Debug, Clone, Default)]
+pub struct AnswerCache {
+    kept: BTreeMap<(String, Subject), Kept>,
+}
+
+/// What a kept answer is for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    Image(String),
+    Registry(String),
+    Everything,
+}
+
+#[derive(Debug, Clone)]
+struct Kept {
+    logins: RegistryLogins,
+    until: Duration,
+}
+
+impl AnswerCache {
+    /// What a provider said about an image that still holds: for the image itself, for its
+    /// registry, for everything, in that order.
+    pub fn find(&self, provider: &str, image: &str, now: Duration) -> Option<&RegistryLogins> {
+        let subjects = [Scope::Image, Scope::Registry, Scope::Global];
+        subjects.into_iter().find_map(|scope| {
+            let kept = self.kept.get(&(provider.to_owned(), subject(scope, image)))?;
+            (now <= kept.until).then_some(&kept.logins)
+        })
+    }
+
+    /// Keeps an answer about an image as long as it says, or else as the configuration says; zero
+    /// is not at all. What no longer holds goes.
+    pub fn keep(
+        &mut self,
+        provider: &CredentialProvider,
+        image: &str,
+        answer: &Answer,
+        now: Duration,
+    ) {
+        self.kept.retain(|_, kept| now <= kept.until);
+        let span = answer.holds_for.unwrap_or(provider.default_cache_duration);
+        let Some(span) = span.as_std().filter(|span| !span.is_zero()) else { return };
+        if self.kept.len() >= MOST_KEPT {
+            let first = self.kept.iter().min_by_key(|(_, kept)| kept.until);
+            if let Some(first) = first.map(|(key, _)| key.clone()) {
+                self.kept.remove(&first);
+            }
+        }
+        let kept = Kept { logins: answer.logins.clone(), until: now.saturating_add(span) };
+        self.kept.insert((provider.name.clone(), subject(answer.scope, image)), kept);
+    }
+}
+
+fn subject(scope: Scope, image: &str) -> Subject {
+    match scope {
+        Scope::Image => Subject::Image(image.to_owned()),
+        Scope::Registry => {
+            Subject::Registry(image.split('/').next().unwrap_or_default().to_owned())
+        }
+        Scope::Global => Subject::Everything,
+    }
+}

@@ -1,0 +1,220 @@
+//! Who is asked, what an answer means, and how long it holds.
+
+use super::*;
+
+const V1: &str = VERSIONS[0];
+
+fn provider(places: &[&str]) -> CredentialProvider {
+    CredentialProvider {
+        name: "p".to_owned(),
+        match_images: places.iter().map(|place| (*place).to_owned()).collect(),
+        default_cache_duration: GoDuration::from_secs(60),
+        message_version: V1.to_owned(),
+        account_token: AccountToken::Unused,
+    }
+}
+
+fn answer(more: &str) -> Result<Answer, String> {
+    let text = format!(r#"{{"apiVersion":"{V1}","kind":"{KIND}"{more}}}"#);
+    provider(&[]).read_answer(text.as_bytes())
+}
+
+fn names(logins: Option<&RegistryLogins>, image: &str) -> Option<Vec<String>> {
+    logins.map(|all| all.matching(image).into_iter().map(|login| login.username).collect())
+}
+
+#[test]
+fn a_program_hears_only_of_images_that_its_patterns_name() {
+    for (places, image, expected) in [
+        (&["r.example"][..], "r.example/i", true),
+        (&["s.example", "r.example"][..], "r.example/i", true),
+        (&["*.example"][..], "r.example/i", true),
+        (&["*.example"][..], "a.r.example/i", false),
+        (&["*.*.example"][..], "a.r.example/i", true),
+        (&["r.example/team"][..], "r.example/team/i", true),
+        (&["r.example/team"][..], "r.example/i", false),
+        (&["r.example:5000"][..], "r.example:5000/i", true),
+        (&["r.example:5000"][..], "r.example/i", false),
+        (&["r.example"][..], "r.example:5000/i", false),
+        (&["docker.io"][..], "docker.io/library/busybox", true),
+        (&[][..], "r.example/i", false),
+    ] {
+        assert_eq!(provider(places).is_asked(image, ""), Ok(expected), "{places:?} {image}");
+    }
+}
+
+#[test]
+fn tokens_of_accounts_decide_who_is_asked() {
+    use AccountToken::{Optional, Required, Unused};
+    for (token, account, expected) in [
+        (Unused, "", Some(true)),
+        (Unused, "builder", Some(true)),
+        (Optional, "", Some(true)),
+        (Optional, "builder", None),
+        (Required, "", Some(false)),
+        (Required, "builder", None),
+    ] {
+        let provider = CredentialProvider { account_token: token, ..provider(&["r.example"]) };
+        let asked = provider.is_asked("r.example/i", account);
+        assert_eq!(asked.as_ref().ok().copied(), expected, "{token:?} {account:?}: {asked:?}");
+        if let Err(why) = asked {
+            assert!(why.contains("tokenAttributes") && why.contains("builder"), "{why}");
+        }
+        assert_eq!(provider.is_asked("s.example/i", account), Ok(false), "not its image");
+    }
+}
+
+#[test]
+fn the_request_names_version_kind_and_image() {
+    let request: Value = serde_json::from_slice(&provider(&[]).request("r.example/i")).unwrap();
+    let expected = json!({
+        "apiVersion": V1, "kind": "CredentialProviderRequest", "image": "r.example/i"
+    });
+    assert_eq!(request, expected);
+}
+
+#[test]
+fn answers_are_read() {
+    let answer = answer(
+        r#","cacheKeyType":"Registry","cacheDuration":"1h30m","auth":{
+            "r.example":{"username":"all","password":"x"},
+            "r.example/team":{"username":"team"},
+            "*.example":{"password":""}}"#,
+    );
+    let answer = answer.unwrap();
+    assert_eq!(
+        (answer.scope, answer.holds_for),
+        (Scope::Registry, Some(GoDuration::from_secs(5400)))
+    );
+    assert_eq!(names(Some(&answer.logins), "r.example/team/i").unwrap(), ["team", "all", ""]);
+    for nothing in [r#","auth":null"#, r#","auth":{}"#, "", r#","cacheDuration":null"#] {
+        let read = self::answer(&format!(r#","cacheKeyType":"Image"{nothing}"#)).unwrap();
+        assert!(read.logins.is_empty() && read.holds_for.is_none(), "{nothing}");
+    }
+}
+
+#[test]
+fn answers_that_are_wrong_are_refused_and_nothing_of_them_is_told() {
+    let whole = |version: &str, rest: &str| {
+        provider(&[]).read_answer(format!(r#"{{"apiVersion":"{version}"{rest}}}"#).as_bytes())
+    };
+    let good = format!(r#","kind":"{KIND}","cacheKeyType":"Image""#);
+    assert!(whole(V1, &good).is_ok());
+    for (read, expected) in [
+        (provider(&[]).read_answer(b"se\ncret"), "not JSON (line 1)"),
+        (provider(&[]).read_answer(b""), "not JSON"),
+        (provider(&[]).read_answer(b"[\"secret\"]"), "expected an object"),
+        (whole(VERSIONS[1], &good), "apiVersion: \"credentialprovider.kubelet.k8s.io/v1beta1\""),
+        (whole("secret", &good), "apiVersion: expected \"credentialprovider.kubelet.k8s.io/v1\""),
+        (provider(&[]).read_answer(b"{}"), "apiVersion: expected"),
+        (whole(V1, r#","kind":"secret","cacheKeyType":"Image""#), "kind: expected"),
+        (answer(""), "cacheKeyType: expected Image, Registry or Global"),
+        (answer(r#","cacheKeyType":"secret""#), "cacheKeyType: expected"),
+        (answer(r#","cacheKeyType":5"#), "cacheKeyType: expected text"),
+        (answer(r#","cacheKeyType":"Image","cacheDuration":"secret""#), "cacheDuration: expected"),
+        (answer(r#","cacheKeyType":"Image","cacheDuration":5"#), "cacheDuration: expected"),
+        (answer(r#","cacheKeyType":"Image","auth":"secret""#), "auth: expected an object"),
+        (answer(r#","cacheKeyType":"Image","secret":"secret""#), "a field other than"),
+        (
+            answer(r#","cacheKeyType":"Image","auth":{"secret":"secret"}"#),
+            "auth, entry 1: expected an object",
+        ),
+        (
+            answer(
+                r#","cacheKeyType":"Image","auth":{"r":{"username":"secret","email":"secret"}}"#,
+            ),
+            "auth, entry 1: a field other than username, password",
+        ),
+        (
+            answer(r#","cacheKeyType":"Image","auth":{"r":{"password":["secret"]}}"#),
+            "auth, entry 1: password: expected text",
+        ),
+    ] {
+        let why = read.unwrap_err();
+        assert!(why.contains(expected) && why.contains("provider p"), "{why} has {expected}");
+        assert!(!why.contains("secret"), "{why}");
+    }
+    let shown = answer(r#","cacheKeyType":"Image","auth":{"r":{"password":"secret"}}"#);
+    assert!(!format!("{shown:?}").contains("secret"));
+}
+
+/// Answers "me" for everything, kept as said.
+fn kept(scope: &str, duration: &str) -> Answer {
+    answer(&format!(
+        r#","cacheKeyType":"{scope}"{duration},"auth":{{"*.example":{{"username":"me"}}}}"#
+    ))
+    .unwrap()
+}
+
+#[test]
+fn an_answer_holds_for_what_it_says() {
+    for (scope, same, registry, other) in [
+        ("Image", true, false, false),
+        ("Registry", true, true, false),
+        ("Global", true, true, true),
+    ] {
+        let mut cache = AnswerCache::default();
+        cache.keep(&provider(&[]), "r.example/i", &kept(scope, ""), Duration::ZERO);
+        let has = |provider: &str, image: &str| {
+            names(cache.find(provider, image, Duration::ZERO), image).is_some()
+        };
+        assert_eq!(has("p", "r.example/i"), same, "{scope}");
+        assert_eq!(has("p", "r.example/j"), registry, "{scope}");
+        assert_eq!(has("p", "s.example/i"), other, "{scope}");
+        assert!(!has("q", "r.example/i"), "another program's");
+    }
+}
+
+#[test]
+fn an_answer_holds_as_long_as_it_says() {
+    for (duration, default, expected) in [
+        (r#","cacheDuration":"10s""#, 60, Some(10)),
+        ("", 60, Some(60)),
+        (r#","cacheDuration":null"#, 60, Some(60)),
+        (r#","cacheDuration":"0s""#, 60, None),
+        (r#","cacheDuration":"-1s""#, 60, None),
+        ("", 0, None),
+    ] {
+        let provider = CredentialProvider {
+            default_cache_duration: GoDuration::from_secs(default),
+            ..provider(&[])
+        };
+        let mut cache = AnswerCache::default();
+        let began = Duration::from_secs(1000);
+        cache.keep(&provider, "r.example/i", &kept("Image", duration), began);
+        let has = |after: Duration| cache.find("p", "r.example/i", began + after).is_some();
+        match expected {
+            None => assert!(!has(Duration::ZERO), "{duration} {default}"),
+            Some(seconds) => {
+                let span = Duration::from_secs(seconds);
+                assert!(has(span), "{duration} {default}");
+                assert!(!has(span + Duration::from_nanos(1)), "{duration} {default}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_newer_answer_replaces_the_older_and_what_is_over_goes() {
+    let mut cache = AnswerCache::default();
+    cache.keep(&provider(&[]), "r.example/i", &kept("Image", ""), Duration::ZERO);
+    let other = answer(r#","cacheKeyType":"Image","auth":{"r.example":{"username":"you"}}"#);
+    cache.keep(&provider(&[]), "r.example/i", &other.unwrap(), Duration::from_secs(1));
+    let found = cache.find("p", "r.example/i", Duration::from_secs(2));
+    assert_eq!(names(found, "r.example/i").unwrap(), ["you"]);
+    cache.keep(&provider(&[]), "r.example/j", &kept("Image", ""), Duration::from_secs(600));
+    assert_eq!(cache.kept.len(), 1, "{:?}", cache.kept.keys());
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let mut cache = AnswerCache::default();
+    for at in 0..MOST_KEPT + 10 {
+        let now = Duration::from_nanos(at as u64);
+        cache.keep(&provider(&[]), &format!("r.example/i{at}"), &kept("Image", ""), now);
+    }
+    assert_eq!(cache.kept.len(), MOST_KEPT);
+    let now = Duration::from_secs(1);
+    assert!(cache.find("p", "r.example/i0", now).is_none(), "the first to end makes room");
+    assert!(cache.find("p", &format!("r.example/i{}", MOST_KEPT + 9), now).is_some());
+}

@@ -1,0 +1,291 @@
+//! Whose pod may use an image that is on this machine already.
+//!
+//! Rules: an image that the agent pulled with the login of one pod is not another's for the asking:
+//! a pod that does not bring a login with which the image was pulled must pull it itself. What the
+//! node pulled for everybody (without a login, or with one of its own) is everybody's. How far this
+//! goes is the administrator's word (`imagePullCredentialsVerificationPolicy`). What was once
+//! granted to everybody is never narrowed. In doubt the answer is: pull.
+//!
+//! upstream: pkg/kubelet/images/pullmanager
+
+use std::collections::BTreeMap;
+
+use ports::ApiTime;
+
+use crate::registry_logins::repository;
+
+mod format;
+#[cfg(test)]
+mod tests;
+
+pub use format::{intent_text, read_intent, read_record, record_text};
+
+/// Logins that are noted for one image while somebody only asks; pulls are always noted.
+const MOST_NOTED_BY_ASKING: usize = 100;
+
+/// A secret with a login, and the fingerprint of the login itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PullSecret {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// Empty where it could not be made: then it is equal to none.
+    pub credential_hash: String,
+}
+
+impl PullSecret {
+    fn is_same_secret(&self, other: &Self) -> bool {
+        (&self.namespace, &self.name, &self.uid) == (&other.namespace, &other.name, &other.uid)
+    }
+}
+
+/// A service account for which a program gave a login.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PullAccount {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+/// Whose a login is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LoginOwner {
+    /// The node's own, or no login at all: every pod here may use what it brings.
+    Node,
+    Secret(PullSecret),
+    Account(PullAccount),
+}
+
+/// With what an image was pulled under one name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PullCredentials {
+    pub secrets: Vec<PullSecret>,
+    pub accounts: Vec<PullAccount>,
+    /// Then the others are empty.
+    pub is_for_all: bool,
+}
+
+impl From<LoginOwner> for PullCredentials {
+    fn from(owner: LoginOwner) -> Self {
+        match owner {
+            LoginOwner::Node => Self { is_for_all: true, ..Self::default() },
+            LoginOwner::Secret(secret) => Self { secrets: vec![secret], ..Self::default() },
+            LoginOwner::Account(account) => Self { accounts: vec![account], ..Self::default() },
+        }
+    }
+}
+
+/// An image that the agent has pulled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PulledRecord {
+    /// What the runtime calls it.
+    pub image_ref: String,
+    pub updated: ApiTime,
+    /// By the pod's name for the image, without tag and digest.
+    pub credentials: BTreeMap<String, PullCredentials>,
+}
+
+/// How far pods' logins are looked at for images that are here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verification {
+    Never,
+    /// For images that the agent has pulled.
+    NotForPreloaded,
+    /// For all but these.
+    NotFor(AllowedImages),
+    Always,
+}
+
+/// Names of images, and beginnings of names.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AllowedImages {
+    names: Vec<String>,
+    /// Each ends with a slash.
+    beginnings: Vec<String>,
+}
+
+impl Verification {
+    /// By the configuration's words; the patterns were judged when it was read.
+    pub fn from_words(policy: &str, patterns: &[String]) -> Result<Self, String> {
+        match policy {
+            "NeverVerify" => Ok(Self::Never),
+            "NeverVerifyPreloadedImages" => Ok(Self::NotForPreloaded),
+            "NeverVerifyAllowlistedImages" => {
+                let mut allowed = AllowedImages::default();
+                for pattern in patterns {
+                    match pattern.strip_suffix('*').filter(|start| start.ends_with('/')) {
+                        Some(start) => allowed.beginnings.push(start.to_owned()),
+                        None => allowed.names.push(pattern.clone()),
+                    }
+                }
+                Ok(Self::NotFor(allowed))
+            }
+            "AlwaysVerify" => Ok(Self::Always),
+            other => Err(format!("imagePullCredentialsVerificationPolicy: {other:?} is unknown")),
+        }
+    }
+
+    fn is_needed(&self, image: &str, was_pulled_here: bool) -> bool {
+        match self {
+            Self::Never => false,
+            Self::NotForPreloaded => was_pulled_here,
+            Self::NotFor(allowed) => {
+                let name = without_tag(image);
+                !allowed.names.iter().any(|each| each == name)
+                    && !allowed.beginnings.iter().any(|start| name.starts_with(start))
+            }
+            Self::Always => true,
+        }
+    }
+}
+
+/// A pod that wants an image that is here.
+#[derive(Debug, Clone, Copy)]
+pub struct AccessRequest<'a> {
+    /// As the pod names it.
+    pub image: &'a str,
+    /// What is written down about it.
+    pub record: Option<&'a PulledRecord>,
+    /// A pull of that name has begun and nobody has written down how it ended.
+    pub is_being_pulled: bool,
+    /// Of the logins that the pod itself brings.
+    pub owners: &'a [LoginOwner],
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    Granted,
+    /// And this pod's secret is to be noted: it brings the same login in another place, or another
+    /// login in the same place.
+    GrantedAndNoted(PullSecret),
+    /// It must be pulled with what the pod has.
+    Pull,
+}
+
+pub fn judge(policy: &Verification, request: &AccessRequest<'_>) -> Access {
+    let was_pulled_here = request.record.is_some() || request.is_being_pulled;
+    if !policy.is_needed(request.image, was_pulled_here) {
+        return Access::Granted;
+    }
+    let known =
+        request.record.and_then(|record| record.credentials.get(without_tag(request.image)));
+    let Some(known) = known else { return Access::Pull };
+    if known.is_for_all {
+        return Access::Granted;
+    }
+    let may_note = known.secrets.len() < MOST_NOTED_BY_ASKING;
+    for owner in request.owners {
+        let LoginOwner::Secret(own) = owner else { continue };
+        for there in &known.secrets {
+            let is_same_secret = own.is_same_secret(there);
+            let is_same_login =
+                !there.credential_hash.is_empty() && own.credential_hash == there.credential_hash;
+            match (is_same_login, is_same_secret) {
+                (true, true) => return Access::Granted,
+                (true, false) if may_note => return Access::GrantedAndNoted(own.clone()),
+                (true, false) => return Access::Granted,
+                (false, true) if may_note => return Access::GrantedAndNoted(own.clone()),
+                (false, _) => {}
+            }
+        }
+    }
+    // A pod has one service account.
+    let account = request.owners.iter().find_map(|owner| match owner {
+        LoginOwner::Account(account) => Some(account),
+        _ => None,
+    });
+    match account {
+        Some(account) if known.accounts.contains(account) => Access::Granted,
+        _ => Access::Pull,
+    }
+}
+
+/// The record after a pull, or after somebody was let in; None where nothing changes. Without
+/// credentials only the fact is recorded that the agent pulled it: the next pod has to prove itself.
+pub fn noted(
+    record: Option<&PulledRecord>,
+    image_ref: &str,
+    (image, credentials): (&str, Option<PullCredentials>),
+    now: ApiTime,
+) -> Option<PulledRecord> {
+    let image = without_tag(image);
+    let Some(before) = record else {
+        let credentials = credentials.map(|credentials| (image.to_owned(), credentials));
+        return Some(PulledRecord {
+            image_ref: image_ref.to_owned(),
+            updated: now,
+            credentials: credentials.into_iter().collect(),
+        });
+    };
+    let new = credentials?;
+    let merged = match before.credentials.get(image) {
+        None if new == PullCredentials::default() => return None,
+        None => new,
+        Some(there) => merged(there, new)?,
+    };
+    let mut after = before.clone();
+    after.updated = now;
+    after.credentials.insert(image.to_owned(), merged);
+    Some(after)
+}
+
+fn merged(there: &PullCredentials, new: PullCredentials) -> Option<PullCredentials> {
+    if there.is_for_all {
+        return None;
+    }
+    if new.is_for_all {
+        return Some(new);
+    }
+    let mut after = there.clone();
+    for secret in new.secrets {
+        after.secrets.retain(|each| !each.is_same_secret(&secret));
+        after.secrets.push(secret);
+    }
+    for account in new.accounts {
+        if !after.accounts.contains(&account) {
+            after.accounts.push(account);
+        }
+    }
+    after.secrets.sort();
+    after.accounts.sort();
+    (after != *there).then_some(after)
+}
+
+/// Records of images that the runtime does not have any more, by what it called them. Those that
+/// changed since the runtime was asked stay.
+pub fn forgotten<'a>(
+    records: impl IntoIterator<Item = &'a PulledRecord>,
+    images: &[&str],
+    asked_at: ApiTime,
+) -> Vec<String> {
+    let gone = records
+        .into_iter()
+        .filter(|record| record.updated < asked_at && !images.contains(&record.image_ref.as_str()));
+    gone.map(|record| record.image_ref.clone()).collect()
+}
+
+/// Whether a pull that an earlier agent began has brought an image that is known by these names.
+/// Short names count as what they mean.
+pub fn has_arrived<'a>(intended: &str, names: impl IntoIterator<Item = &'a str>) -> bool {
+    let wanted = in_full(intended);
+    names.into_iter().any(|name| in_full(name) == wanted)
+}
+
+/// The image's name in full with its digest, or else with its tag.
+fn in_full(image: &str) -> String {
+    let repository = repository(image);
+    if let Some((_, digest)) = image.split_once('@') {
+        return format!("{repository}@{digest}");
+    }
+    let tag = image.get(without_tag(image).len() + 1..).unwrap_or("latest");
+    format!("{repository}:{tag}")
+}
+
+/// The name as it was written, without tag and digest.
+fn without_tag(image: &str) -> &str {
+    let name = image.split('@').next().unwrap_or_default();
+    match name.rsplit_once(':') {
+        Some((before, tag)) if !tag.contains('/') => before,
+        _ => name,
+    }
+}

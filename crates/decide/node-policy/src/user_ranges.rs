@@ -1,0 +1,185 @@
+//! Which users of this machine a pod gets that wants its own (`hostUsers: false`).
+//!
+//! Rules: the node's users are cut into ranges of equal length; a pod has one range, no two pods the
+//! same, and user 0 of the machine is in none. What a pod has is written in its folder as the
+//! reference writes it, so either agent can take over from the other; a file that says anything else
+//! than a range of ours is refused, never mended.
+//!
+//! upstream: pkg/kubelet/userns/userns_manager.go, pkg/kubelet/kubelet_pods.go
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(test)]
+mod tests;
+
+/// The file in the pod's folder.
+pub const FILE_NAME: &str = "userns";
+/// `userNamespaces.idsPerPod` where nothing is said, and what it must be a multiple of.
+pub const USUAL_LENGTH: u32 = 65_536;
+
+/// The users that are there to be given away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserPool {
+    pub first: u32,
+    pub count: u32,
+    /// For each pod.
+    pub length: u32,
+}
+
+impl UserPool {
+    /// All of the machine's users but the first range.
+    pub fn whole(length: u32) -> Self {
+        Self { first: length, count: 0_u32.wrapping_sub(length), length }
+    }
+
+    /// As `getsubids` writes what belongs to a user: `0: kubelet 65536 7208960`.
+    ///
+    /// # Errors
+    /// Where it is not one line of that form.
+    pub fn parse(told: &str, length: u32) -> Result<Self, String> {
+        let mut lines = told.trim().lines();
+        let (Some(line), None) = (lines.next(), lines.next()) else {
+            return Err(format!("{told:?}: expected one line of subordinate ids"));
+        };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, _, first, count] = words.as_slice() else {
+            return Err(format!("{line:?}: expected four words, such as 0: kubelet 65536 7208960"));
+        };
+        let number = |text: &str| {
+            text.parse().map_err(|_| format!("{line:?}: {text}: expected a number of 32 bits"))
+        };
+        Ok(Self { first: number(first)?, count: number(count)?, length })
+    }
+}
+
+/// Who has which.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserRanges {
+    pool: UserPool,
+    /// The first user of the range, by the pod's UID.
+    given: BTreeMap<String, u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Mapping {
+    host_id: u32,
+    container_id: u32,
+    length: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Mappings {
+    uid_mappings: Vec<Mapping>,
+    gid_mappings: Vec<Mapping>,
+}
+
+impl UserRanges {
+    /// # Errors
+    /// Where the pool cannot be cut into that many ranges, in the reference's words.
+    pub fn new(pool: UserPool, most_pods: i64) -> Result<Self, String> {
+        let UserPool { first, count, length } = pool;
+        if length == 0 || !length.is_multiple_of(USUAL_LENGTH) {
+            return Err(format!(
+                "kubelet user namespace length {length} is not a multiple of {USUAL_LENGTH}"
+            ));
+        }
+        if !first.is_multiple_of(length) {
+            return Err(format!("kubelet user assigned ID {first} is not a multiple of {length}"));
+        }
+        if first < length {
+            return Err(format!(
+                "kubelet user assigned ID {first} must be greater or equal to {length}"
+            ));
+        }
+        if !count.is_multiple_of(length) {
+            return Err(format!(
+                "kubelet user assigned IDs length {count} is not a multiple of {length}"
+            ));
+        }
+        if i64::from(count / length) < most_pods {
+            return Err(format!(
+                "kubelet user assigned IDs are not enough to support {most_pods} pods"
+            ));
+        }
+        Ok(Self { pool, given: BTreeMap::new() })
+    }
+
+    pub fn length(&self) -> u32 {
+        self.pool.length
+    }
+
+    /// Takes over what a pod's file says; answers with its first user.
+    ///
+    /// # Errors
+    /// Where the file says no range of ours, or one that another pod has.
+    pub fn record(&mut self, uid: &str, file: &[u8]) -> Result<u32, String> {
+        let first = self.read(file)?;
+        match self.given.get(uid) {
+            Some(known) if *known == first => return Ok(first),
+            Some(_) => {
+                return Err(format!("different user namespace range already used by pod {uid:?}"));
+            }
+            None => {}
+        }
+        if self.given.values().any(|taken| *taken == first) {
+            return Err(format!("range picked for pod {uid:?} already taken"));
+        }
+        self.given.insert(uid.to_owned(), first);
+        Ok(first)
+    }
+
+    fn read(&self, file: &[u8]) -> Result<u32, String> {
+        let Mappings { uid_mappings, gid_mappings } = serde_json::from_slice(file)
+            .map_err(|error| format!("invalid user namespace mappings file: {error}"))?;
+        let invalid = |why: &str| Err(format!("invalid user namespace configuration: {why}"));
+        let ([users], [groups]) = (uid_mappings.as_slice(), gid_mappings.as_slice()) else {
+            return invalid("one mapping of users and one of groups is expected");
+        };
+        if users != groups {
+            return invalid("GID and UID mapping should be identical");
+        }
+        if users.container_id != 0 {
+            return invalid("UID 0 must be mapped");
+        }
+        let UserPool { first, count, length } = self.pool;
+        if users.length != length {
+            return Err(format!("wrong user namespace length {}", users.length));
+        }
+        if !users.host_id.is_multiple_of(length) {
+            return Err(format!("wrong user namespace offset specified {}", users.host_id));
+        }
+        let is_ours = users.host_id.checked_sub(first).is_some_and(|offset| offset < count);
+        if !is_ours {
+            return Err(format!("id {} is out of range", users.host_id));
+        }
+        Ok(users.host_id)
+    }
+
+    /// Sets a range aside for a pod that has none; the first user, and what its file must say.
+    ///
+    /// # Errors
+    /// Where all are given away.
+    pub fn give(&mut self, uid: &str) -> Result<(u32, Vec<u8>), String> {
+        let UserPool { first, count, length } = self.pool;
+        let free = (0..count / length)
+            .filter_map(|index| first.checked_add(index.checked_mul(length)?))
+            .find(|range| !self.given.values().any(|taken| taken == range));
+        let Some(free) = free else {
+            return Err("could not find an empty slot to allocate a user namespace".to_owned());
+        };
+        let mapping = Mapping { host_id: free, container_id: 0, length };
+        let file = Mappings { uid_mappings: vec![mapping], gid_mappings: vec![mapping] };
+        let text = serde_json::to_vec(&file).map_err(|error| error.to_string())?;
+        self.given.insert(uid.to_owned(), free);
+        Ok((free, text))
+    }
+
+    /// Only these pods are still here: the ranges of all others are free again.
+    pub fn keep_only(&mut self, is_here: impl Fn(&str) -> bool) {
+        self.given.retain(|uid, _| is_here(uid));
+    }
+}

@@ -1,0 +1,62 @@
+//! What this kernel lets us do for containers: tried, not assumed.
+//!
+//! Rule: runs in a process of its own with one thread, since it makes namespaces and mounts, all of
+//! which end with it. Each answer is what the same steps for a container would have met.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use crate::error::{During, Result};
+use crate::mounts::{detached_copy, overlay};
+use crate::paths::open_source;
+use crate::spec::{IdMappings, IdRange, OverlaySpec, RootFilesystem};
+use crate::system::{MountChange, change_mount};
+use crate::user_namespace;
+
+/// The name by which the program knows that it is to try these.
+pub const NAME: &str = "keelson-abilities";
+
+/// Any ids will do: nothing is written.
+const FIRST_ID: u32 = 1 << 20;
+const IDS: u32 = 1 << 16;
+
+/// Prints a line for each: the name, and why not where it does not work. `folder` lies where
+/// containers' layers lie and has the empty folders `lower`, `upper` and `work`.
+pub fn report(folder: &Path) {
+    let folder = folder.display().to_string();
+    // The second leaves the machine's mounts.
+    for (name, outcome) in [
+        ("recursive-read-only", recursive_read_only(&folder)),
+        ("user-namespaces", mapped_root(&folder)),
+    ] {
+        match outcome {
+            Ok(()) => println!("{name}"),
+            Err(trouble) => println!("{name} {}", trouble.message.replace('\n', " ")),
+        }
+    }
+}
+
+fn recursive_read_only(folder: &str) -> Result<()> {
+    let source = open_source(folder, "", false)?;
+    let tree = detached_copy(&source, true).during("copying a mount")?;
+    let change =
+        MountChange { set: libc::MOUNT_ATTR_RDONLY, recursive: true, ..MountChange::default() };
+    change_mount(tree.as_fd(), change).during("making mounts read-only, with those beneath")
+}
+
+/// A user namespace, and an overlay whose layers show its ids.
+fn mapped_root(folder: &str) -> Result<()> {
+    let range = || vec![IdRange { inside: 0, outside: FIRST_ID, count: IDS }];
+    let namespace = user_namespace::holding(&IdMappings { users: range(), groups: range() })?;
+    let root = RootFilesystem {
+        overlay: Some(OverlaySpec {
+            lower: vec![format!("{folder}/lower")],
+            upper: format!("{folder}/upper"),
+            work: format!("{folder}/work"),
+            options: Vec::new(),
+        }),
+        map_ids: true,
+        ..RootFilesystem::default()
+    };
+    overlay::prepare_root(&root, Some(namespace.as_fd()), Some((FIRST_ID, FIRST_ID))).map(drop)
+}

@@ -1,0 +1,171 @@
+//! Groups that systemd makes for us: scopes, each with a process in it from the beginning.
+//!
+//! Rule: whoever asks for a scope enters it; what it starts is born there, and when the last process
+//! has left, the scope is gone by itself. systemd is told of every limit that it has a word for,
+//! because it writes its own values again whenever it reloads; the files, written afterwards, have
+//! the last word. The group is delegated, so what lies beneath it is ours. Does not write files.
+//!
+//! upstream: opencontainers/cgroups systemd/v2.go (which properties)
+
+use std::time::Duration;
+
+use cgroup_files::{Version, weight_of_shares};
+use systemd_units::{Address, Systemd, UnitError, Value};
+
+use crate::error::{Result, Trouble};
+use crate::spec::LimitsSpec;
+
+#[cfg(test)]
+mod tests;
+
+const LIMIT: Duration = Duration::from_secs(25);
+/// systemd cuts quotas to whole percents of a CPU.
+const QUOTA_STEP: u64 = 10_000;
+const SECOND: u64 = 1_000_000;
+/// CPUs and memory nodes that a list may name at most.
+const MOST_CPUS: u32 = 1 << 16;
+
+type Property = (&'static str, Value);
+
+/// A scope by its name, and the slice that it lies in.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope<'a> {
+    pub unit: &'a str,
+    pub slice: &'a str,
+    pub description: &'a str,
+}
+
+impl From<UnitError> for Trouble {
+    fn from(error: UnitError) -> Self {
+        Self::other(error.to_string())
+    }
+}
+
+impl Scope<'_> {
+    /// Asks for the scope and is in it, with all that this process starts from now on.
+    pub fn enter_new(&self, limits: &LimitsSpec, version: Version) -> Result<()> {
+        let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
+        let mut properties = fixed_properties(self, own, version);
+        properties.extend(limit_properties(limits, version, Missing::Open));
+        let mut systemd = Systemd::connect(&Address::usual(), LIMIT)?;
+        match systemd.start_transient(self.unit, &properties) {
+            // Names are never used twice: it is what an attempt left that failed a moment ago.
+            Err(UnitError::Exists(_)) => {
+                match systemd.stop(self.unit) {
+                    Ok(()) | Err(UnitError::Missing(_)) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                systemd.reset_failed(self.unit)?;
+                Ok(systemd.start_transient(self.unit, &properties)?)
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+}
+
+/// Changes limits of a scope that is there. What is not set stays.
+pub fn change(unit: &str, limits: &LimitsSpec, version: Version) -> Result<()> {
+    let properties = limit_properties(limits, version, Missing::AsItIs);
+    if properties.is_empty() {
+        return Ok(());
+    }
+    let mut systemd = Systemd::connect(&Address::usual(), LIMIT)?;
+    Ok(systemd.set_properties(unit, &properties)?)
+}
+
+fn fixed_properties(scope: &Scope<'_>, process: u32, version: Version) -> Vec<Property> {
+    let io = if version == Version::V2 { "IOAccounting" } else { "BlockIOAccounting" };
+    vec![
+        ("Description", Value::Text(format!("{} of keelson", scope.description))),
+        ("Slice", Value::Text(scope.slice.to_owned())),
+        ("PIDs", Value::Words(vec![process])),
+        ("Delegate", Value::Flag(true)),
+        ("MemoryAccounting", Value::Flag(true)),
+        ("CPUAccounting", Value::Flag(true)),
+        (io, Value::Flag(true)),
+        ("TasksAccounting", Value::Flag(true)),
+        // Pods end when their agent ends them, not with the first step of a shutdown.
+        ("DefaultDependencies", Value::Flag(false)),
+        ("CollectMode", Value::Text("inactive-or-failed".to_owned())),
+    ]
+}
+
+/// What is said of a limit that is not set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    AsItIs,
+    /// systemd has a default of its own, which nobody asked for.
+    Open,
+}
+
+fn limit_properties(limits: &LimitsSpec, version: Version, missing: Missing) -> Vec<Property> {
+    let unified = version == Version::V2;
+    let bytes = |given: i64| Value::Number(u64::try_from(given).unwrap_or(u64::MAX));
+    let mut properties = Vec::new();
+    if let Some(shares) = limits.cpu_shares.filter(|shares| *shares > 0) {
+        properties.push(if unified {
+            ("CPUWeight", Value::Number(weight_of_shares(shares)))
+        } else {
+            ("CPUShares", Value::Number(shares.max(2)))
+        });
+    }
+    if let Some(quota) = limits.cpu_quota.filter(|quota| *quota != 0) {
+        let period = limits.cpu_period.filter(|period| *period > 0).unwrap_or(100_000);
+        if unified {
+            properties.push(("CPUQuotaPeriodUSec", Value::Number(period)));
+        }
+        properties.push(("CPUQuotaPerSecUSec", Value::Number(per_second(quota, period))));
+    }
+    if let Some(memory) = limits.memory.filter(|memory| *memory != 0) {
+        properties.push((if unified { "MemoryMax" } else { "MemoryLimit" }, bytes(memory)));
+    }
+    let both = limits.memory_and_swap.filter(|both| *both != 0);
+    if let (true, Some(both)) = (unified, both) {
+        let memory = limits.memory.unwrap_or_default().max(0);
+        let swap = if both < 0 { -1 } else { (both - memory).max(0) };
+        properties.push(("MemorySwapMax", bytes(swap)));
+    }
+    match limits.pids {
+        Some(pids) if pids > 0 => properties.push(("TasksMax", bytes(pids))),
+        None if missing == Missing::AsItIs => {}
+        _ => properties.push(("TasksMax", Value::Number(u64::MAX))),
+    }
+    if unified {
+        for (name, list) in
+            [("AllowedCPUs", &limits.cpuset_cpus), ("AllowedMemoryNodes", &limits.cpuset_mems)]
+        {
+            if let Some(bits) = list.as_deref().and_then(bits) {
+                properties.push((name, Value::Bytes(bits)));
+            }
+        }
+    }
+    properties
+}
+
+fn per_second(quota: i64, period: u64) -> u64 {
+    match u64::try_from(quota) {
+        Ok(quota) => (quota.saturating_mul(SECOND) / period).next_multiple_of(QUOTA_STEP),
+        Err(_) => u64::MAX,
+    }
+}
+
+/// A list such as `0-3,8` with a bit for each number, the lowest first. None for what is no list:
+/// the kernel, asked afterwards, says so.
+fn bits(list: &str) -> Option<Vec<u8>> {
+    let mut bits: Vec<u8> = Vec::new();
+    for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if last < first || last >= MOST_CPUS {
+            return None;
+        }
+        for number in first..=last {
+            let byte = usize::try_from(number / 8).ok()?;
+            if bits.len() <= byte {
+                bits.resize(byte + 1, 0);
+            }
+            bits[byte] |= 1 << (number % 8);
+        }
+    }
+    (!bits.is_empty()).then_some(bits)
+}

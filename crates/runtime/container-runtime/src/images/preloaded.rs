@@ -1,0 +1,86 @@
+//! Images that come with the machine: a folder of archives and layouts, imported at the start.
+//!
+//! Rule: what is there is kept: it is marked, and a clean-up leaves it. A file is read again only
+//! when it has changed or its image is gone; what cannot be imported is told and leaves the others
+//! alone. Links are not followed; folders count as layouts.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use image_store::{ImportOptions, Silent, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Doing as _, Result};
+
+#[cfg(test)]
+mod tests;
+
+const VERSION: u32 = 1;
+
+/// What was imported before, so that an unchanged file is not read again.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    version: u32,
+    files: BTreeMap<PathBuf, Known>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Known {
+    size: u64,
+    changed: (i64, i64),
+    images: Vec<String>,
+}
+
+/// Gives what was wrong with what. The order is that of the names.
+pub(super) fn import(store: &Store, folder: &Path) -> Result<Vec<String>> {
+    let place = store.root().join("preloaded.json");
+    let before = read(&place);
+    let mut after = Note { version: VERSION, ..Note::default() };
+    let mut problems = Vec::new();
+    let entries = fs::read_dir(folder).doing(format!("reading {}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        if hidden || !(metadata.is_file() || metadata.is_dir()) {
+            continue;
+        }
+        let changed = (metadata.mtime(), metadata.mtime_nsec());
+        let same = before.files.get(&path).filter(|known| {
+            let there = known.images.iter().all(|image| is_kept(store, image));
+            known.changed == changed && known.size == metadata.len() && there
+        });
+        // A layout changes beneath its folder; importing what is there already costs little.
+        if let Some(known) = same.filter(|_| metadata.is_file()) {
+            after.files.insert(path, known.clone());
+            continue;
+        }
+        let options = ImportOptions { preloaded: true, ..ImportOptions::default() };
+        match store.import(&path, &options, &Silent) {
+            Ok(images) => {
+                let images = images.iter().map(|image| image.record.id.to_string()).collect();
+                after.files.insert(path, Known { size: metadata.len(), changed, images });
+            }
+            Err(error) => problems.push(format!("{}: {error}", path.display())),
+        }
+    }
+    if after != before {
+        let text = serde_json::to_vec(&after).unwrap_or_default();
+        crate::durable::write_whole(&place, &text)?;
+    }
+    Ok(problems)
+}
+
+fn is_kept(store: &Store, image: &str) -> bool {
+    store.image(image).is_ok_and(|record| record.preloaded)
+}
+
+/// What cannot be read is as good as missing: everything is imported again.
+fn read(place: &Path) -> Note {
+    let bytes = fs::read(place).unwrap_or_default();
+    let note: Note = serde_json::from_slice(&bytes).unwrap_or_default();
+    if note.version == VERSION { note } else { Note::default() }
+}

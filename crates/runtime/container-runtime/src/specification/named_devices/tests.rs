@@ -1,0 +1,121 @@
+use container_create::spec::{HandlerSpec, ProcessSpec, SecuritySpec};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn spec() -> ContainerSpec {
+    ContainerSpec {
+        process: Some(ProcessSpec {
+            environment: vec!["PATH=/bin".to_owned(), "A=old".to_owned()],
+            ..Default::default()
+        }),
+        security: Some(SecuritySpec { uid: 7, gid: 8, ..Default::default() }),
+        mounts: vec![MountSpec { target: "/dev".to_owned(), ..Default::default() }],
+        ..Default::default()
+    }
+}
+
+fn edited(mut spec: ContainerSpec, edits: Value) -> std::result::Result<ContainerSpec, String> {
+    let edits: Edits = serde_json::from_value(edits).unwrap();
+    apply(&mut spec, &edits).map(|()| spec)
+}
+
+#[test]
+fn variables_and_groups_are_added_or_replaced() {
+    let spec =
+        edited(spec(), json!({"env": ["A=new", "B=1"], "additionalGids": [0, 44, 44]})).unwrap();
+    assert_eq!(spec.process.unwrap().environment, ["PATH=/bin", "A=new", "B=1"]);
+    assert_eq!(spec.security.unwrap().additional_gids, [44]);
+}
+
+#[test]
+fn nodes_are_filled_in_from_the_host() {
+    let spec =
+        edited(spec(), json!({"deviceNodes": [{"path": "/dev/x", "hostPath": "/dev/null"}]}))
+            .unwrap();
+    let node = &spec.devices[0];
+    assert_eq!((node.kind.as_str(), node.major, node.minor), ("c", 1, 3));
+    assert_eq!((node.uid, node.gid, node.path.as_str()), (7, 8, "/dev/x"));
+    let rule = &spec.cgroup.unwrap().device_rules[0];
+    assert_eq!((rule.major, rule.minor, rule.access.as_str()), (Some(1), Some(3), "rwm"));
+}
+
+#[test]
+fn nodes_that_are_described_whole_need_no_host() {
+    let whole = json!({"deviceNodes": [
+        {"path": "/dev/none", "type": "u", "major": 10, "minor": 3, "fileMode": 0o600, "uid": 0,
+         "permissions": "r"},
+        {"path": "/dev/none", "type": "b", "major": 7, "minor": 0},
+        {"path": "/run/pipe", "type": "p"},
+    ]});
+    let spec = edited(spec(), whole).unwrap();
+    let kinds: Vec<&str> = spec.devices.iter().map(|node| node.kind.as_str()).collect();
+    // The later word about the same path counts.
+    assert_eq!(kinds, ["b", "p"]);
+    let rules = spec.cgroup.unwrap().device_rules;
+    assert_eq!(rules.len(), 2, "a pipe needs no rule");
+    assert_eq!((rules[0].kind.as_str(), rules[0].access.as_str()), ("c", "r"));
+}
+
+#[test]
+fn mounts_come_after_what_they_lie_in() {
+    let edits = json!({"mounts": [
+        {"hostPath": "/lib/a", "containerPath": "/usr/lib/a", "options": ["ro", "rbind", "nosuid"]},
+        {"hostPath": "/x", "containerPath": "/dev"},
+        {"hostPath": "tmpfs", "containerPath": "/t", "type": "tmpfs", "options": ["size=1k"]},
+    ]});
+    let spec = edited(spec(), edits).unwrap();
+    let targets: Vec<&str> = spec.mounts.iter().map(|mount| mount.target.as_str()).collect();
+    assert_eq!(targets, ["/dev", "/t", "/usr/lib/a"]);
+    assert_eq!(spec.mounts[0].source, "/x");
+    assert_eq!(spec.mounts[1].options, ["size=1k"]);
+    let last = &spec.mounts[2];
+    assert!(last.read_only && last.no_suid && !last.not_recursive);
+}
+
+#[test]
+fn hooks_need_a_handler_that_runs_them() {
+    let hooks = json!({"hooks": [{"hookName": "createContainer", "path": "/h", "timeout": 2}]});
+    let refused = edited(spec(), hooks.clone()).unwrap_err();
+    assert!(refused.contains("createContainer hook /h"), "{refused}");
+    let with = ContainerSpec { handler: Some(HandlerSpec::default()), ..spec() };
+    let hooks = edited(with, hooks).unwrap().handler.unwrap().hooks;
+    assert_eq!((hooks[0].point.as_str(), hooks[0].timeout), ("createContainer", 2));
+}
+
+#[test]
+fn what_cannot_be_given_is_refused() {
+    for (edits, reason) in [
+        (json!({"intelRdt": {"closID": "x"}}), "intelRdt"),
+        (json!({"netDevices": [{"name": "x"}]}), "netDevices"),
+        (json!({"deviceNodes": [{"path": "/dev/no-such-node"}]}), "failed to stat"),
+        (json!({"deviceNodes": [{"path": "/etc"}]}), "not a device node"),
+        (json!({"deviceNodes": [{"path": "/dev/null", "type": "b"}]}), "type mismatch"),
+        (json!({"deviceNodes": [{"path": "/x", "type": "c", "major": -1}]}), "device number"),
+        (json!({"mounts": [{"hostPath": "/x", "containerPath": "/y", "type": "nfs"}]}), "nfs"),
+        (
+            json!({"mounts": [{"hostPath": "/x", "containerPath": "/y", "options": ["odd"]}]}),
+            "option \"odd\"",
+        ),
+    ] {
+        let why = edited(spec(), edits).unwrap_err();
+        assert!(why.contains(reason), "{why:?} has no {reason:?}");
+    }
+}
+
+#[test]
+fn names_come_from_the_field_and_from_annotations_once() {
+    let device = |name: &str| v1::CdiDevice { name: name.to_owned() };
+    let mut config = v1::ContainerConfig {
+        cdi_devices: vec![device("v/c=1"), device("v/c=1"), device("v/c=2")],
+        annotations: [
+            ("cdi.k8s.io/b".to_owned(), "v/c=2,v/c=3".to_owned()),
+            ("other".to_owned(), "nonsense".to_owned()),
+        ]
+        .into(),
+        ..Default::default()
+    };
+    assert_eq!(names(&config).unwrap(), ["v/c=1", "v/c=2", "v/c=3"]);
+    config.annotations.insert("cdi.k8s.io/x".to_owned(), "/dev/null".to_owned());
+    assert!(names(&config).unwrap_err().text.contains("\"/dev/null\""));
+}

@@ -1,0 +1,170 @@
+//! Devices by name, as the Container Device Interface describes them: which files there are, which
+//! device each name means, and what a container gets with it.
+//!
+//! Rule: a file that cannot be read or is not valid hides only its own devices; a device that two
+//! files of one folder define is nobody's; a later folder wins over an earlier one. A name that
+//! cannot be resolved is an error that says what was wrong with the files that may have meant it.
+//! Reads the folders anew each time, with limits; changes nothing.
+//!
+//! upstream: CDI SPEC.md; container-device-interface pkg/cdi/cache.go
+
+mod document;
+mod names;
+mod yaml;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+pub use document::{DeviceNode, Edits, Hook, Mount};
+pub use names::is_qualified;
+
+use document::Document;
+
+#[cfg(test)]
+mod tests;
+
+/// A description of devices has a few kilobytes.
+const LARGEST_FILE: u64 = 4 << 20;
+const MOST_FILES: usize = 1024;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// With what was wrong with files that were left out.
+    #[error("unresolvable CDI devices {}{}", names.join(", "), because(problems))]
+    Unresolvable { names: Vec<String>, problems: Vec<String> },
+}
+
+fn because(problems: &[String]) -> String {
+    if problems.is_empty() { String::new() } else { format!(" ({})", problems.join("; ")) }
+}
+
+/// All devices of some folders.
+#[derive(Debug, Default)]
+pub struct Registry {
+    documents: Vec<Loaded>,
+    /// By qualified name: in which document, and where there.
+    devices: BTreeMap<String, (usize, usize)>,
+    problems: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    path: PathBuf,
+    folder: usize,
+    document: Document,
+}
+
+impl Registry {
+    /// Reads the folders; one that is not there is empty.
+    pub fn read(folders: &[PathBuf]) -> Self {
+        let mut all = Self::default();
+        for (number, folder) in folders.iter().enumerate() {
+            match files(folder) {
+                Ok(paths) => {
+                    for path in paths {
+                        let text = contents(&path);
+                        all.add(number, path, text.map_err(|error| error.to_string()));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => all.problems.push(format!("{}: {error}", folder.display())),
+            }
+        }
+        all.index();
+        all
+    }
+
+    fn add(&mut self, folder: usize, path: PathBuf, text: Result<Vec<u8>, String>) {
+        let yaml = path.extension().is_some_and(|extension| extension == "yaml");
+        match text.and_then(|text| Document::parse(&text, yaml)) {
+            Ok(document) => self.documents.push(Loaded { path, folder, document }),
+            Err(why) => self.problems.push(format!("{}: {why}", path.display())),
+        }
+    }
+
+    fn index(&mut self) {
+        let mut conflicts = Vec::new();
+        for (at, loaded) in self.documents.iter().enumerate() {
+            for (number, device) in loaded.document.devices.iter().enumerate() {
+                let name = format!("{}={}", loaded.document.kind, device.name);
+                let other = self.devices.get(&name).map(|(other, _)| &self.documents[*other]);
+                if let Some(other) = other.filter(|other| other.folder == loaded.folder) {
+                    self.problems.push(format!(
+                        "conflicting device {name:?} (specs {:?}, {:?})",
+                        other.path, loaded.path
+                    ));
+                    conflicts.push((name, loaded.folder));
+                    continue;
+                }
+                // Folders come in order, the most important last.
+                self.devices.insert(name, (at, number));
+            }
+        }
+        for (name, folder) in conflicts {
+            if self.devices.get(&name).is_some_and(|(at, _)| self.documents[*at].folder == folder) {
+                self.devices.remove(&name);
+            }
+        }
+    }
+
+    /// What a container with these devices gets, in order: for each device first what its file has
+    /// for all of its devices, once.
+    pub fn edits(&self, names: &[String]) -> Result<Edits, Error> {
+        let mut all = Edits::default();
+        let mut seen: Vec<usize> = Vec::new();
+        let mut missing = Vec::new();
+        for name in names {
+            let Some((at, number)) = self.devices.get(name) else {
+                missing.push(name.clone());
+                continue;
+            };
+            let document = &self.documents[*at].document;
+            if !seen.contains(at) {
+                seen.push(*at);
+                all.append(&document.container_edits);
+            }
+            all.append(&document.devices[*number].container_edits);
+        }
+        if missing.is_empty() {
+            return Ok(all);
+        }
+        Err(Error::Unresolvable { names: missing, problems: self.problems.clone() })
+    }
+
+    /// What was wrong with files that were left out, and with devices.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+}
+
+/// Only files of the folder itself, by name.
+fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let known = path.extension().is_some_and(|one| one == "json" || one == "yaml");
+        if known && !path.is_dir() {
+            all.push(path);
+        }
+        if all.len() > MOST_FILES {
+            return Err(io::Error::other(format!("it has over {MOST_FILES} files")));
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    // A FIFO would wait for its writer for ever.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no plain file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(io::Error::other(format!("it has over {LARGEST_FILE} bytes")));
+    }
+    Ok(bytes)
+}

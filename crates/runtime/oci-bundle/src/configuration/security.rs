@@ -1,0 +1,85 @@
+//! Who the process is and what it may do.
+
+use container_create::spec::{CapabilitySpec, ProcessLimit, SecuritySpec};
+
+use crate::json::{Json, Members, texts};
+
+/// By number; upstream: linux/capability.h
+const CAPABILITIES: [&str; 41] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "LINUX_IMMUTABLE",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_ADMIN",
+    "NET_RAW",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_NICE",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
+    "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
+    "PERFMON",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+];
+
+fn names(set: u64) -> Json {
+    let all = CAPABILITIES.iter().enumerate().filter(|(number, _)| set >> number & 1 == 1);
+    texts(&all.map(|(_, name)| format!("CAP_{name}")).collect::<Vec<_>>())
+}
+
+pub(super) fn capabilities(sets: &CapabilitySpec) -> Members {
+    let mut all = Members::default();
+    all.put("bounding", names(sets.bounding));
+    all.put("effective", names(sets.effective));
+    all.put("permitted", names(sets.permitted));
+    all.put("inheritable", names(sets.inheritable));
+    all.put("ambient", names(sets.ambient));
+    all
+}
+
+pub(super) fn user(security: &SecuritySpec) -> Members {
+    let mut all = Members::default();
+    all.put("uid", security.uid);
+    all.put("gid", security.gid);
+    all.put_some("umask", security.umask);
+    if !security.additional_gids.is_empty() {
+        let groups = security.additional_gids.iter().copied().map(Json::from);
+        all.put("additionalGids", Json::List(groups.collect()));
+    }
+    all
+}
+
+pub(super) fn limit(limit: &ProcessLimit) -> Json {
+    let mut all = Members::default();
+    all.put("type", &limit.name);
+    all.put("soft", limit.soft);
+    all.put("hard", limit.hard);
+    all.into()
+}

@@ -1,0 +1,110 @@
+//! Asks a short-lived process what this kernel can do for containers.
+//!
+//! Rule: what cannot be found out cannot be done, with the reason. Blocks: call it where that may be.
+
+use std::io::{self, Read as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::launch::Program;
+
+/// Mounts may take a while on a busy machine; a server's start waits for this.
+const LIMIT: Duration = Duration::from_secs(20);
+/// Two lines and what the kernel said.
+const LONGEST: u64 = 64 * 1024;
+
+/// Each works, or this is why it does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Abilities {
+    pub user_namespaces: Result<(), String>,
+    pub recursive_read_only: Result<(), String>,
+}
+
+impl Abilities {
+    /// `folder` is on the file system that images are on, and has the empty folders `lower`,
+    /// `upper` and `work`.
+    pub fn find_out(program: &Program, folder: &Path) -> Self {
+        match ask(program, folder) {
+            Ok(text) => Self::from_text(&text),
+            Err(error) => {
+                let why = Err(format!("it could not be tried: {error}"));
+                Self { user_namespaces: why.clone(), recursive_read_only: why }
+            }
+        }
+    }
+
+    fn from_text(text: &str) -> Self {
+        let of = |name: &str| {
+            let words = |line: &str| match line.split_once(' ') {
+                Some((one, why)) if one == name => Some(Err(why.to_owned())),
+                None if line == name => Some(Ok(())),
+                _ => None,
+            };
+            let unsaid = || Err("nothing was said of it".to_owned());
+            text.lines().find_map(words).unwrap_or_else(unsaid)
+        };
+        Self {
+            user_namespaces: of("user-namespaces"),
+            recursive_read_only: of("recursive-read-only"),
+        }
+    }
+}
+
+fn ask(program: &Program, folder: &Path) -> io::Result<String> {
+    let mut child = Command::new(program.path())
+        .arg0(container_create::abilities::NAME)
+        .arg(folder)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let text = hear(&mut child);
+    // It has closed its output, or is late.
+    let _ = child.kill();
+    let _ = child.wait();
+    text
+}
+
+fn hear(child: &mut Child) -> io::Result<String> {
+    let Some(mut output) = child.stdout.take() else { return Ok(String::new()) };
+    let until = Instant::now() + LIMIT;
+    let mut text = Vec::new();
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = rustix::event::Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or_default(),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        let mut watched = [rustix::event::PollFd::new(&output, rustix::event::PollFlags::IN)];
+        match rustix::event::poll(&mut watched, Some(&left)) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            _ => {}
+        }
+        let mut part = [0; 4096];
+        match output.read(&mut part)? {
+            0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
+            count => text.extend_from_slice(&part[..count]),
+        }
+        if u64::try_from(text.len()).unwrap_or(u64::MAX) > LONGEST {
+            return Err(io::Error::other("it says too much"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_does_not_work() {
+        let all = Abilities::from_text("recursive-read-only\nuser-namespaces no: too old\n");
+        assert_eq!(all.recursive_read_only, Ok(()));
+        assert_eq!(all.user_namespaces, Err("no: too old".to_owned()));
+        assert!(Abilities::from_text("").user_namespaces.is_err());
+        assert!(Abilities::from_text("user-namespaces-2").user_namespaces.is_err());
+    }
+}

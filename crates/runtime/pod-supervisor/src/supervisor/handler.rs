@@ -1,0 +1,347 @@
+//! Containers that another program makes: an OCI command-line runtime such as runc or crun.
+//!
+//! Rule: every call is a helper of its own with a deadline. The runtime leaves its processes to the
+//! supervisor, which reaps them, writes their output and keeps their exit codes as it does for its
+//! own: while the runtime runs, the helper is the reaper, so that what it left cannot end before the
+//! supervisor knows it. All that the runtime keeps lies in the pod's folder and goes with it.
+//!
+//! upstream: OCI runtime-spec runtime.md; the command line of runc
+
+mod command;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cgroup_files::Cgroup;
+use container_create::exchange::Reporter;
+use container_create::spec::{
+    ContainerSpec, HandlerSpec, NamespaceMode, ProcessSpec, SecuritySpec,
+};
+use container_create::{PodNamespaces, Trouble, TroubleKind, system};
+use oci_bundle::NamespacePaths;
+use rustix::process::{Pid, PidfdFlags};
+
+use super::Asker;
+use super::Supervisor;
+use super::births::in_helper;
+use super::chores::Then;
+use crate::protocol::{FailureKind, Kill};
+use command::{Asked, Call, Console, Stdio};
+
+/// Shorter than the supervisor's own for a birth, so that the reason is told.
+const MAKE: Duration = Duration::from_secs(100);
+/// Shorter than a server waits for a signal.
+const SIGNAL: Duration = Duration::from_secs(15);
+/// How long what was killed may take to leave its group.
+const LEAVE: Duration = Duration::from_secs(10);
+
+/// One container's handler: what is called, and where its files are.
+#[derive(Debug, Clone)]
+pub(super) struct Handler {
+    spec: HandlerSpec,
+    /// The pod's folder.
+    pod: PathBuf,
+    id: String,
+    systemd: bool,
+}
+
+impl Handler {
+    /// None where the container is made by ourselves.
+    pub(super) fn of(spec: &ContainerSpec, pod: &Path) -> Option<Self> {
+        let systemd = spec.cgroup.as_ref().is_some_and(|cgroup| !cgroup.systemd_unit.is_empty());
+        let (id, pod) = (spec.id.clone(), pod.to_owned());
+        spec.handler.clone().map(|spec| Self { spec, pod, id, systemd })
+    }
+
+    fn bundle(&self) -> PathBuf {
+        self.pod.join("bundles").join(&self.id)
+    }
+
+    /// A socket's path has 107 letters.
+    fn console_path(&self, of: &str) -> PathBuf {
+        self.pod.join(format!("{}.tty", of.get(..16).unwrap_or(of)))
+    }
+
+    /// Runs in a helper.
+    fn make(
+        &self,
+        spec: &ContainerSpec,
+        paths: &NamespacePaths,
+        streams: Option<[OwnedFd; 3]>,
+        reporter: &Reporter,
+    ) -> Result<(), Trouble> {
+        let text = oci_bundle::configuration(spec, paths)
+            .map_err(|why| Trouble { kind: TroubleKind::BadSpec, message: why.to_string() })?;
+        let bundle = self.bundle();
+        let prepared = fs::create_dir_all(&bundle)
+            .and_then(|()| fs::write(bundle.join(oci_bundle::CONFIGURATION), text));
+        prepared
+            .map_err(|error| other(format!("writing the bundle {}: {error}", bundle.display())))?;
+        let arguments = ["create".into(), "--bundle".into(), bundle.clone().into_os_string()];
+        let born = Birth { what: "create", pid_file: bundle.join("pid"), arguments: &arguments };
+        self.bear(&born, streams, &self.console_path(&self.id), reporter)
+    }
+
+    /// Runs in a helper.
+    fn enter(&self, exec: &NewExec<'_>, reporter: &Reporter) -> Result<(), Trouble> {
+        let text = oci_bundle::process(exec.process, exec.security)
+            .map_err(|why| Trouble { kind: TroubleKind::BadSpec, message: why.to_string() })?;
+        let file = self.bundle().join(format!("exec-{}.json", exec.id));
+        fs::write(&file, text)
+            .map_err(|error| other(format!("writing {}: {error}", file.display())))?;
+        let pid_file = file.with_extension("pid");
+        let arguments =
+            ["exec".into(), "--detach".into(), "--process".into(), file.clone().into_os_string()];
+        let born = Birth { what: "exec", pid_file: pid_file.clone(), arguments: &arguments };
+        let streams = exec
+            .streams
+            .as_ref()
+            .map(copies)
+            .transpose()
+            .map_err(|error| other(error.to_string()))?;
+        let outcome = self.bear(&born, streams, &self.console_path(exec.id), reporter);
+        for file in [file, pid_file] {
+            let _ = fs::remove_file(file);
+        }
+        outcome
+    }
+
+    /// Has the runtime make a process, and tells the supervisor which it is.
+    fn bear(
+        &self,
+        birth: &Birth<'_>,
+        streams: Option<[OwnedFd; 3]>,
+        console_path: &Path,
+        reporter: &Reporter,
+    ) -> Result<(), Trouble> {
+        system::become_reaper().map_err(|error| other(format!("becoming the reaper: {error}")))?;
+        let console = match streams {
+            Some(_) => None,
+            None => Some(Console::listen(console_path).map_err(|error| {
+                other(format!("listening for a terminal at {}: {error}", console_path.display()))
+            })?),
+        };
+        let mut arguments = birth.arguments.to_vec();
+        arguments.extend(["--pid-file".into(), birth.pid_file.clone().into_os_string()]);
+        if console.is_some() {
+            arguments.extend(["--console-socket".into(), console_path.as_os_str().to_owned()]);
+        }
+        let stdio = streams.map_or(Stdio::Nothing, Stdio::These);
+        self.call(birth.what, &arguments, stdio, MAKE).map_err(|message| {
+            let kind = match message.contains("executable file not found") {
+                true => TroubleKind::NoProgram,
+                false => TroubleKind::Other,
+            };
+            Trouble { kind, message }
+        })?;
+        let terminal = console.map(|console| console.master()).transpose();
+        let terminal = terminal.map_err(|error| other(format!("no terminal came: {error}")))?;
+        let pid = pid_in(&birth.pid_file)?;
+        let pidfd = Pid::from_raw(pid.cast_signed())
+            .ok_or(rustix::io::Errno::SRCH)
+            .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()))
+            .map_err(|error| other(format!("taking hold of the process {pid}: {error}")))?;
+        let told = reporter.started(pid, pidfd.as_fd()).and_then(|()| {
+            let terminal: Vec<_> = terminal.iter().map(AsFd::as_fd).collect();
+            reporter.ready(Vec::new(), &terminal)
+        });
+        told.map_err(|error| other(format!("telling the supervisor: {error}")))
+    }
+
+    /// `what` with the container's id behind its arguments; an error says what the runtime says.
+    fn call(
+        &self,
+        what: &str,
+        arguments: &[OsString],
+        stdio: Stdio,
+        limit: Duration,
+    ) -> Result<(), String> {
+        let asked = Asked { arguments, id: &self.id, behind: &[] };
+        self.ask(what, &asked, stdio, limit)
+    }
+
+    /// The signal comes after the id.
+    fn signal(&self, signal: i32) -> Result<(), String> {
+        let behind = [signal.to_string().into()];
+        let asked = Asked { arguments: &["kill".into()], id: &self.id, behind: &behind };
+        self.ask("kill", &asked, Stdio::Nothing, SIGNAL)
+    }
+
+    fn ask(
+        &self,
+        what: &str,
+        asked: &Asked<'_>,
+        stdio: Stdio,
+        limit: Duration,
+    ) -> Result<(), String> {
+        // Calls may overlap; each helper has words of its own.
+        let own = rustix::process::getpid().as_raw_nonzero();
+        let call = Call {
+            handler: &self.spec,
+            root: &self.pod.join("oci"),
+            log: &self.bundle().join(format!("log-{own}.json")),
+            systemd: self.systemd,
+        };
+        call.run(asked, stdio, limit).map_err(|why| format!("OCI runtime {what} failed: {why}"))
+    }
+
+    /// Runs in a helper: the runtime forgets the container, and its files go.
+    fn delete(&self, group: Option<&Cgroup>) -> Result<(), String> {
+        let deleted = if self.bundle().exists() {
+            self.call("delete", &["delete".into(), "--force".into()], Stdio::Nothing, MAKE)
+        } else {
+            Ok(())
+        };
+        // Whatever the runtime says: what is left is ended and removed.
+        if let Some(group) = group.filter(|group| group.exists_somewhere()) {
+            group.end_within(LEAVE).map_err(|error| error.to_string())?;
+        }
+        deleted?;
+        match fs::remove_dir_all(self.bundle()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(format!("removing the bundle {}: {error}", self.bundle().display()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A process that the runtime is to make.
+struct Birth<'a> {
+    what: &'static str,
+    pid_file: PathBuf,
+    arguments: &'a [OsString],
+}
+
+/// What an exec is made from.
+pub(super) struct NewExec<'a> {
+    pub(super) id: &'a str,
+    pub(super) process: &'a ProcessSpec,
+    pub(super) security: &'a SecuritySpec,
+    /// None with a terminal.
+    pub(super) streams: Option<[OwnedFd; 3]>,
+}
+
+fn copies(streams: &[OwnedFd; 3]) -> io::Result<[OwnedFd; 3]> {
+    let [one, two, three] = streams;
+    Ok([one.try_clone()?, two.try_clone()?, three.try_clone()?])
+}
+
+fn other(message: impl Into<String>) -> Trouble {
+    Trouble { kind: TroubleKind::Other, message: message.into() }
+}
+
+fn pid_in(file: &Path) -> Result<u32, Trouble> {
+    let odd = |why: String| other(format!("the PID file {}: {why}", file.display()));
+    let text = fs::read_to_string(file).map_err(|error| odd(error.to_string()))?;
+    text.trim().parse().map_err(|_| odd(format!("{text:?} is no number")))
+}
+
+/// Of the pod, as files of the process that holds them: this one.
+fn namespace_paths(
+    spec: &ContainerSpec,
+    pod: &PodNamespaces,
+    target: Option<&OwnedFd>,
+) -> NamespacePaths {
+    let own = rustix::process::getpid().as_raw_nonzero();
+    let path = |one: &OwnedFd| format!("/proc/{own}/fd/{}", one.as_raw_fd());
+    let wanted = spec.namespaces.as_ref();
+    let by_target = wanted.is_some_and(|wanted| wanted.pid() == NamespaceMode::Target);
+    NamespacePaths {
+        network: pod.network.as_ref().map(path),
+        ipc: pod.ipc.as_ref().map(path),
+        uts: pod.uts.as_ref().map(path),
+        pid: if by_target { target.map(path) } else { pod.pid.as_ref().map(path) },
+    }
+}
+
+/// The beginning of every helper, and how it tells that it could not.
+fn in_handlers_helper(
+    work: impl FnOnce(&Reporter) -> Result<(), Trouble>,
+) -> io::Result<(OwnedFd, i32)> {
+    in_helper(|reporter| {
+        let outcome = system::reset_signals()
+            .and_then(|()| system::die_with_parent())
+            .map_err(|error| other(format!("beginning: {error}")))
+            .and_then(|()| work(&reporter));
+        if let Err(trouble) = outcome {
+            let _ = reporter.failed(&trouble);
+        }
+    })
+}
+
+/// Has the handler make a container.
+pub(super) fn make(
+    handler: &Handler,
+    spec: &ContainerSpec,
+    pod: &PodNamespaces,
+    target: Option<&OwnedFd>,
+    streams: Option<[OwnedFd; 3]>,
+) -> io::Result<(OwnedFd, i32)> {
+    in_handlers_helper(|reporter| {
+        handler.make(spec, &namespace_paths(spec, pod, target), streams, reporter)
+    })
+}
+
+/// Has the handler make a process in a container that runs.
+pub(super) fn enter(handler: &Handler, exec: &NewExec<'_>) -> io::Result<(OwnedFd, i32)> {
+    in_handlers_helper(|reporter| handler.enter(exec, reporter))
+}
+
+/// Has the handler start a container; "ready" is told when its program runs.
+pub(super) fn start(handler: &Handler) -> io::Result<(OwnedFd, i32)> {
+    in_handlers_helper(|reporter| {
+        handler.call("start", &["start".into()], Stdio::Nothing, MAKE).map_err(other)?;
+        reporter.ready(Vec::new(), &[]).map_err(|error| other(error.to_string()))
+    })
+}
+
+impl Supervisor {
+    /// True: the container has a handler, which is sent the signal; the answer comes when it was.
+    pub(super) fn kill_by_handler(&mut self, asker: Asker, kill: &Kill) -> bool {
+        let Some(container) = self.containers.get(&kill.id).filter(|_| kill.exec.is_empty()) else {
+            return false;
+        };
+        let (Some(handler), Some(pidfd)) = (&container.handler, &container.pidfd) else {
+            return false;
+        };
+        let group = self.group_of(container).filter(|_| kill.all);
+        let helper = in_handlers_helper(|_| {
+            let signalled = handler.signal(kill.signal);
+            if let Some(group) = &group {
+                group.kill().map_err(|error| other(error.to_string()))?;
+            }
+            // What has ended needs no signal.
+            if has_ended(pidfd) { Ok(()) } else { signalled.map_err(other) }
+        });
+        match helper {
+            Ok(helper) => self.add_chore(Then::Answer(asker), Ok(helper)),
+            Err(error) => {
+                let message = format!("starting a helper: {error}");
+                self.connections.refuse(asker, FailureKind::Other, message);
+            }
+        }
+        true
+    }
+
+    /// The handler forgets a container that has ended or was half made; its group goes, too.
+    pub(super) fn delete_by_handler(
+        &mut self,
+        handler: &Handler,
+        group: Option<&Cgroup>,
+        then: Then,
+    ) {
+        let helper = in_handlers_helper(|_| handler.delete(group).map_err(other));
+        self.add_chore(then, helper);
+    }
+}
+
+fn has_ended(pidfd: &OwnedFd) -> bool {
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut watched = [rustix::event::PollFd::new(pidfd, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
+}

@@ -1,0 +1,219 @@
+//! Registries that lie or try to hurt: each is refused with a reason, within its limits, and what a
+//! password is for is told to nobody else.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use image_store::{Naming, Platform, Silent, Store};
+
+use super::*;
+
+/// A manifest of one layer, and answers for what it names.
+struct Image {
+    manifest: Vec<u8>,
+    config: Vec<u8>,
+    layer: Vec<u8>,
+}
+
+fn image(layer: Vec<u8>) -> Image {
+    let platform = Platform::host().to_string();
+    let mut parts = platform.split('/');
+    let (os, machine) = (parts.next().unwrap(), parts.next().unwrap());
+    let config = format!(
+        r#"{{"architecture":"{machine}","os":"{os}","rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
+        Digest::of(&layer)
+    )
+    .into_bytes();
+    let descriptor = |kind: &str, bytes: &[u8]| {
+        format!(
+            r#"{{"mediaType":"application/vnd.oci.image.{kind}","digest":"{}","size":{}}}"#,
+            Digest::of(bytes),
+            bytes.len()
+        )
+    };
+    let manifest = format!(
+        r#"{{"schemaVersion":2,"mediaType":"{MANIFEST_TYPE}","config":{},"layers":[{}]}}"#,
+        descriptor("config.v1+json", &config),
+        descriptor("layer.v1.tar", &layer),
+    )
+    .into_bytes();
+    Image { manifest, config, layer }
+}
+
+const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// The end of a tar, and nothing before it.
+fn empty_tar() -> Vec<u8> {
+    vec![0; 1024]
+}
+
+/// Serves an image; the layer's answer is what the script makes of the request and the bytes.
+fn serving(image: Image, layer: impl Fn(&Heard, &[u8]) -> Vec<u8> + Send + Sync + 'static) -> Peer {
+    let of_config = Digest::of(&image.config).to_string();
+    Peer::start(move |heard| {
+        if heard.line.contains("/manifests/") {
+            let kind = format!("content-type: {MANIFEST_TYPE}\r\n");
+            response("200 OK", &kind, &image.manifest)
+        } else if heard.line.contains(&of_config) {
+            response("200 OK", "", &image.config)
+        } else {
+            layer(heard, &image.layer)
+        }
+    })
+}
+
+/// Pulls into a store of its own; what is wrong, and whether the store is whole and without an image.
+async fn pull(peer: &Peer, credentials: Credentials) -> Result<(), String> {
+    let client = client(&[]);
+    let name = peer.name("a/b:1");
+    let resolved = client.resolve(&name, &credentials).await.map_err(|error| error.to_string())?;
+    let top = resolved.descriptor.clone();
+    let source = RegistrySource::new(client, resolved, tokio::runtime::Handle::current());
+    tokio::task::spawn_blocking(move || {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), image_store::Limits::default(), Platform::host());
+        let store = store.unwrap();
+        let naming = Naming { names: vec![name.clone()], ..Naming::default() };
+        let outcome = store.assemble(&source, &top, &naming, &Silent);
+        assert_eq!(store.verify(image_store::Thoroughness::Full).unwrap(), []);
+        assert_eq!(store.image(&name.to_string()).is_ok(), outcome.is_ok());
+        outcome.map(drop).map_err(|error| error.to_string())
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_honest_registry_is_pulled_from() {
+    let peer = serving(image(empty_tar()), |_, layer| response("200 OK", "", layer));
+    pull(&peer, Credentials::None).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_are_too_long_or_others_are_refused() {
+    type Lie = fn(&Heard, &[u8]) -> Vec<u8>;
+    let more: Lie = |_, layer| response("200 OK", "", &[layer, &[7; 100_000]].concat());
+    let endless: Lie = |_, _| {
+        // Without a length the end is the connection's; here it does not come soon.
+        let mut bytes = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
+        bytes.extend(vec![0; 32 << 20]);
+        bytes
+    };
+    let other: Lie = |_, layer| response("200 OK", "", &vec![1; layer.len()]);
+    for (lie, words) in [
+        (more, "longer than the 1024 bytes announced"),
+        (endless, "longer than the 1024 bytes announced"),
+        (other, "digest"),
+    ] {
+        let peer = serving(image(empty_tar()), lie);
+        let why = pull(&peer, Credentials::None).await.unwrap_err();
+        assert!(why.contains(words), "{why:?} has no {words:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_never_gets_whole_is_given_up() {
+    // Each try brings nothing; the length is a lie.
+    let peer = serving(image(empty_tar()), |_, _| {
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1024\r\n\r\n".to_vec()
+    });
+    let begun = std::time::Instant::now();
+    let why = pull(&peer, Credentials::None).await.unwrap_err();
+    assert!(!why.is_empty());
+    assert!(begun.elapsed() < Duration::from_secs(60), "it was tried for ever");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_from_the_wrong_place_is_skipped_or_refused() {
+    let content: Vec<u8> = (0..100_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
+    // What is asked from the middle comes from somewhat before it, and says so.
+    for (back, good) in [(0_usize, true), (1000, true), (usize::MAX, false)] {
+        let whole = content.clone();
+        let peer = Peer::start(move |heard| {
+            if heard.line.contains("/manifests/") {
+                return response("200 OK", "", MANIFEST);
+            }
+            let from = heard.header("range").trim_start_matches("bytes=").trim_end_matches('-');
+            match from.parse::<usize>() {
+                Err(_) => {
+                    let mut bytes = response("200 OK", "", &whole);
+                    bytes.truncate(bytes.len() - whole.len() / 2);
+                    bytes
+                }
+                Ok(from) => {
+                    // Later than asked, where it is the bad one.
+                    let start = if back == usize::MAX { from + 10 } else { from - back };
+                    let range = format!("content-range: bytes {start}-99999/100000\r\n");
+                    response("206 Partial Content", &range, &whole[start..])
+                }
+            }
+        });
+        let client = client(&[]);
+        let resolved = client.resolve(&peer.name("a:1"), &Credentials::None).await.unwrap();
+        let source = RegistrySource::new(client, resolved, tokio::runtime::Handle::current());
+        let descriptor = blob(&content);
+        let read = tokio::task::spawn_blocking(move || {
+            let mut bytes = Vec::new();
+            source.fetch(&descriptor, 0).unwrap().read_to_end(&mut bytes).map(|_| bytes)
+        });
+        match read.await.unwrap() {
+            Ok(bytes) => assert!(good && bytes == content, "back by {back}"),
+            Err(error) => {
+                assert!(!good && error.to_string().contains("was asked for"), "{back}: {error}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blobs_elsewhere_are_fetched_without_credentials() {
+    let layer = empty_tar();
+    let served = layer.clone();
+    let elsewhere = Peer::start(move |_| response("200 OK", "", &served));
+    let port = elsewhere.port;
+    let plain = serving(image(layer), move |_, _| {
+        let location = format!("location: http://127.0.0.1:{port}/signed\r\n");
+        response("307 Moved", &location, b"")
+    });
+    let credentials = Credentials::Token { token: "secret".to_owned() };
+    pull(&plain, credentials).await.unwrap();
+    assert!(plain.heard().iter().all(|heard| heard.header("authorization") == "Bearer secret"));
+    let there = elsewhere.heard();
+    assert!(
+        !there.is_empty() && there.iter().all(|heard| heard.header("authorization").is_empty())
+    );
+}
+
+#[tokio::test]
+async fn an_endless_token_and_one_of_nothing_are_refused() {
+    for (token, words) in [(vec![b' '; 2 << 20], "exceeds"), (b"{}".to_vec(), "no token")] {
+        let peer = Peer::start(move |heard| match heard.line.contains("/token") {
+            true => response("200 OK", "", &token),
+            false => {
+                let realm = format!("http://{}/token", heard.header("host"));
+                let challenge = format!("www-authenticate: Bearer realm=\"{realm}\"\r\n");
+                response("401 Unauthorized", &challenge, b"")
+            }
+        });
+        let error = client(&[]).resolve(&peer.name("a:1"), &password()).await.unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn endless_headers_are_cut() {
+    let peer = Peer::start(|_| {
+        let many: String = (0..200_000).map(|number| format!("x-{number}: y\r\n")).collect();
+        response("200 OK", &many, MANIFEST)
+    });
+    let error = client(&[]).resolve(&peer.name("a:1"), &Credentials::None).await.unwrap_err();
+    assert!(matches!(error, Error::Connection { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn other_machines_are_never_asked_in_plain_http_by_themselves() {
+    let name = Reference::parse("registry.invalid:5000/a:1").unwrap();
+    let error = client(&[]).resolve(&name, &password()).await.unwrap_err();
+    assert!(error.to_string().contains("https://registry.invalid:5000"), "{error}");
+}

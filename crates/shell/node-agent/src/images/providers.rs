@@ -1,0 +1,142 @@
+//! Logins from credential provider programs: asked when an image needs one, once for all who wait.
+//!
+//! Rules: what was answered lately is not asked again; of those who want to know the same of a
+//! program one asks and all get the answer, also that there is none; no program runs more than a
+//! few times at once, and one that is slow holds up only the images that it is asked about. A
+//! program that fails is told by name and image; the pull goes on without it. Which program is asked
+//! and what an answer means is decided in `node-policy`.
+
+use node_policy::credential_providers::{AnswerCache, CredentialProvider};
+use node_policy::registry_logins::{RegistryLogins, repository};
+use ports::CredentialPrograms;
+use ports::runtime_objects::RegistryLogin;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::time::Instant;
+use tracing::{error, info};
+
+/// How often one program may run at the same time.
+const AT_ONCE: usize = 4;
+/// A program has a limit of its own; this is for waiting until it is our turn as well.
+const LONGEST_WAIT: Duration = Duration::from_secs(180);
+
+type Outcome = Result<RegistryLogins, String>;
+type Questions = HashMap<String, Arc<OnceCell<Outcome>>>;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(super) struct ProviderLogins {
+    programs: Arc<dyn CredentialPrograms>,
+    providers: Arc<Vec<Provider>>,
+    cache: Arc<Mutex<AnswerCache>>,
+    began: Instant,
+}
+
+struct Provider {
+    about: CredentialProvider,
+    turns: Semaphore,
+    /// What is being asked, by image.
+    questions: Mutex<Questions>,
+}
+
+/// What the programs know of an image.
+#[derive(Default)]
+pub(super) struct ProviderAnswers {
+    pub(super) logins: Vec<RegistryLogin>,
+    /// One sentence per program that should have known and did not say.
+    pub(super) troubles: Vec<String>,
+}
+
+impl ProviderLogins {
+    pub(super) fn new(
+        programs: Arc<dyn CredentialPrograms>,
+        providers: Vec<CredentialProvider>,
+    ) -> Self {
+        let providers = providers.into_iter().map(|about| Provider {
+            about,
+            turns: Semaphore::new(AT_ONCE),
+            questions: Mutex::default(),
+        });
+        Self {
+            programs,
+            providers: Arc::new(providers.collect()),
+            cache: Arc::default(),
+            began: Instant::now(),
+        }
+    }
+
+    pub(super) async fn for_image(&self, image: &str, service_account: &str) -> ProviderAnswers {
+        let image = repository(image);
+        let mut all = RegistryLogins::default();
+        let mut troubles = Vec::new();
+        for provider in self.providers.iter() {
+            match self.from_one(provider, &image, service_account).await {
+                Ok(logins) => all.extend(logins),
+                Err(why) => {
+                    let name = provider.about.name.as_str();
+                    error!(
+                        provider = name,
+                        image,
+                        err = why,
+                        "Failed to provide credentials for image"
+                    );
+                    troubles.push(why);
+                }
+            }
+        }
+        ProviderAnswers { logins: all.matching(&image), troubles }
+    }
+
+    async fn from_one(&self, provider: &Provider, image: &str, account: &str) -> Outcome {
+        if !provider.about.is_asked(image, account)? {
+            return Ok(RegistryLogins::default());
+        }
+        if let Some(known) = self.known(provider, image) {
+            return Ok(known);
+        }
+        let question = provider.questions().entry(image.to_owned()).or_default().clone();
+        // Whoever asked first may be gone before the answer: then the next one asks.
+        let outcome = question.get_or_init(|| self.ask(provider, image)).await.clone();
+        let mut questions = provider.questions();
+        if questions.get(image).is_some_and(|there| Arc::ptr_eq(there, &question)) {
+            questions.remove(image);
+        }
+        outcome
+    }
+
+    async fn ask(&self, provider: &Provider, image: &str) -> Outcome {
+        let about = &provider.about;
+        let run = async {
+            let turn = provider.turns.acquire().await;
+            let _turn = turn.map_err(|_| "the agent is ending".to_owned())?;
+            // Another image's answer may hold for this one too.
+            if let Some(known) = self.known(provider, image) {
+                return Ok(known);
+            }
+            info!(v = 5, provider = about.name, image, "Asking a credential provider");
+            let answer = self.programs.ask(&about.name, about.request(image)).await;
+            let answer = about.read_answer(&answer.map_err(|error| error.to_string())?)?;
+            self.cache().keep(about, image, &answer, self.began.elapsed());
+            Ok(answer.logins)
+        };
+        tokio::time::timeout(LONGEST_WAIT, run).await.unwrap_or_else(|_| {
+            Err(format!("credential provider {}: not asked within {LONGEST_WAIT:?}", about.name))
+        })
+    }
+
+    fn known(&self, provider: &Provider, image: &str) -> Option<RegistryLogins> {
+        self.cache().find(&provider.about.name, image, self.began.elapsed()).cloned()
+    }
+
+    fn cache(&self) -> MutexGuard<'_, AnswerCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Provider {
+    fn questions(&self) -> MutexGuard<'_, Questions> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,274 @@
+//! What is remembered of pulls on disk: that one has begun, and with whose login it succeeded.
+//!
+//! Rules: a pull begins only once it is written down that it does, so that an image which arrives
+//! while the agent is away is not taken for one that was always here. A record that cannot be read
+//! grants nothing. Records of images that are gone go: at the start, and when there have been many
+//! new ones. Who may use an image is judged in `node-policy`.
+//!
+//! upstream: pkg/kubelet/images/pullmanager/image_pull_manager.go
+
+use crate::clock::Clock;
+use node_policy::image_access::{
+    self, Access, AccessRequest, LoginOwner, PullCredentials, PulledRecord, Verification, noted,
+};
+use ports::runtime_objects::ImageRecord;
+use ports::{PodRuntime, PullRecordKind, PullRecords};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::{Mutex, MutexGuard};
+use tracing::{error, warn};
+
+/// New records after which those of images that are gone are looked for.
+const MANY: usize = 64;
+
+/// Cheap to clone. Without a policy (the feature gate is off) nothing is asked or written.
+#[derive(Clone)]
+pub(crate) struct PulledImages(Option<Arc<Inner>>);
+
+struct Inner {
+    policy: Verification,
+    files: Arc<dyn PullRecords>,
+    runtime: Arc<dyn PodRuntime>,
+    clock: Clock,
+    /// Held over changes of what is on disk.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Pulls under way, by the image's name.
+    pulls: HashMap<String, usize>,
+    /// What earlier agents left was looked at.
+    is_settled: bool,
+    new_records: usize,
+}
+
+impl PulledImages {
+    pub(crate) fn new(
+        policy: Option<Verification>,
+        files: Arc<dyn PullRecords>,
+        runtime: Arc<dyn PodRuntime>,
+        clock: Clock,
+    ) -> Self {
+        let inner = |policy| Inner { policy, files, runtime, clock, state: Mutex::default() };
+        Self(policy.map(|policy| Arc::new(inner(policy))))
+    }
+
+    /// Whether access is looked at at all.
+    pub(super) fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether a pod that brings logins of these owners may use an image that is here.
+    pub(super) async fn may_use(&self, image: &str, image_ref: &str, own: &[LoginOwner]) -> bool {
+        match &self.0 {
+            None => true,
+            Some(inner) => inner.may_use(image, image_ref, own).await.unwrap_or_else(|why| {
+                error!(
+                    image,
+                    image_ref,
+                    err = why,
+                    "Unable to access cache records about image pulls"
+                );
+                false
+            }),
+        }
+    }
+
+    /// Before a pull; each is followed by one of the other two.
+    pub(super) async fn begin(&self, image: &str) -> Result<(), String> {
+        let Some(inner) = &self.0 else { return Ok(()) };
+        let mut state = inner.settled().await;
+        let intent = image_access::intent_text(image);
+        let saved = inner.files.save(PullRecordKind::Intent, image, intent).await;
+        saved.map_err(|error| {
+            format!("Failed to record image pull intent for container image {image:?}: {error}")
+        })?;
+        *state.pulls.entry(image.to_owned()).or_default() += 1;
+        Ok(())
+    }
+
+    pub(super) async fn succeeded(&self, image: &str, image_ref: &str, owner: LoginOwner) {
+        let Some(inner) = &self.0 else { return };
+        let mut state = inner.settled().await;
+        let credentials = Some(PullCredentials::from(owner));
+        match inner.note(image_ref, image, credentials).await {
+            Ok(is_new) => {
+                state.new_records += usize::from(is_new);
+                inner.end_of(&mut state, image).await;
+            }
+            // The intent stays: so it is still known that the image was not always here.
+            Err(why) => error!(image, image_ref, err = why, "Failed to write image pulled record"),
+        }
+        if state.new_records >= MANY {
+            state.new_records = 0;
+            inner.forget_what_is_gone().await;
+        }
+    }
+
+    pub(super) async fn failed(&self, image: &str) {
+        let Some(inner) = &self.0 else { return };
+        let mut state = inner.settled().await;
+        inner.end_of(&mut state, image).await;
+    }
+}
+
+impl Inner {
+    async fn may_use(
+        &self,
+        image: &str,
+        image_ref: &str,
+        own: &[LoginOwner],
+    ) -> Result<bool, String> {
+        drop(self.settled().await);
+        let record = self.record(image_ref).await?;
+        let is_being_pulled = record.is_none() && self.has_begun(image).await?;
+        let record = record.as_ref();
+        let request = AccessRequest { image, record, is_being_pulled, owners: own };
+        match image_access::judge(&self.policy, &request) {
+            Access::Granted => Ok(true),
+            Access::Pull => Ok(false),
+            Access::GrantedAndNoted(secret) => {
+                let _state = self.state.lock().await;
+                let credentials = Some(PullCredentials::from(LoginOwner::Secret(secret)));
+                if let Err(why) = self.note(image_ref, image, credentials).await {
+                    error!(image, image_ref, err = why, "Failed to write image pulled record");
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    async fn record(&self, image_ref: &str) -> Result<Option<PulledRecord>, String> {
+        let content = self.files.read(PullRecordKind::Pulled, image_ref).await;
+        let Some(content) = content.map_err(|error| error.to_string())? else { return Ok(None) };
+        let record = image_access::read_record(&content)
+            .map_err(|why| format!("the record of {image_ref}: {why}"))?;
+        Ok(Some(record).filter(|record| record.image_ref == image_ref))
+    }
+
+    async fn has_begun(&self, image: &str) -> Result<bool, String> {
+        let content = self.files.read(PullRecordKind::Intent, image).await;
+        let Some(content) = content.map_err(|error| error.to_string())? else { return Ok(false) };
+        let intended = image_access::read_intent(&content)
+            .map_err(|why| format!("the intent to pull {image}: {why}"))?;
+        Ok(intended == image)
+    }
+
+    /// Whether it is a record of something new. To be called with the state locked.
+    async fn note(
+        &self,
+        image_ref: &str,
+        image: &str,
+        credentials: Option<PullCredentials>,
+    ) -> Result<bool, String> {
+        let before = self.record(image_ref).await.unwrap_or_else(|why| {
+            warn!(image_ref, err = why, "What was written down about a pull is written anew");
+            None
+        });
+        let now = self.clock.now();
+        let Some(record) = noted(before.as_ref(), image_ref, (image, credentials), now) else {
+            return Ok(false);
+        };
+        let text = image_access::record_text(&record);
+        let saved = self.files.save(PullRecordKind::Pulled, image_ref, text).await;
+        saved.map_err(|error| error.to_string())?;
+        Ok(before.is_none())
+    }
+
+    /// The last pull of a name takes the intent with it.
+    async fn end_of(&self, state: &mut State, image: &str) {
+        let left = state.pulls.get(image).copied().unwrap_or(0).saturating_sub(1);
+        if left > 0 {
+            state.pulls.insert(image.to_owned(), left);
+            return;
+        }
+        state.pulls.remove(image);
+        if let Err(error) = self.files.remove(PullRecordKind::Intent, image).await {
+            warn!(image, err = %error, "Cannot remove the record of a pull that has ended");
+        }
+    }
+
+    /// The state, once what earlier agents left was looked at.
+    async fn settled(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().await;
+        if !state.is_settled {
+            state.is_settled = self.settle(&state).await;
+        }
+        state
+    }
+
+    /// Pulls that an earlier agent did not see the end of: an image that is here now was pulled,
+    /// with nobody knows whose login. False where it could not be found out: then the intents stay
+    /// and are looked at again.
+    async fn settle(&self, state: &State) -> bool {
+        let intents = match self.files.all(PullRecordKind::Intent).await {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                error!(err = %error, "Cannot read which pulls had begun");
+                return false;
+            }
+        };
+        for why in &intents.unreadable {
+            warn!(err = why, "Cannot read that a pull had begun");
+        }
+        let begun = intents.records.iter().filter_map(|(file, content)| {
+            let read = image_access::read_intent(content);
+            read.map_err(|why| warn!(file, err = why, "Cannot read that a pull had begun")).ok()
+        });
+        let begun: Vec<String> = begun.filter(|image| !state.pulls.contains_key(image)).collect();
+        if !begun.is_empty() {
+            let images = match self.runtime.images().await {
+                Ok(images) => images,
+                Err(error) => {
+                    warn!(err = %error, "Cannot tell what became of pulls that had begun");
+                    return false;
+                }
+            };
+            for image in &begun {
+                self.settle_one(image, &images).await;
+            }
+        }
+        self.forget_what_is_gone().await;
+        true
+    }
+
+    async fn settle_one(&self, image: &str, images: &[ImageRecord]) {
+        let names = |record: &ImageRecord| -> bool {
+            let names = record.repo_tags.iter().chain(&record.repo_digests);
+            image_access::has_arrived(image, names.map(String::as_str))
+        };
+        let arrived: Vec<&ImageRecord> = images.iter().filter(|record| names(record)).collect();
+        if arrived.is_empty() {
+            // It may yet: the intent stays until the next pull of that name.
+            return;
+        }
+        for record in arrived {
+            let image_ref = record.id.as_str();
+            if let Err(why) = self.note(image_ref, image, None).await {
+                error!(image, image_ref, err = why, "Failed to write image pulled record");
+                return;
+            }
+        }
+        if let Err(error) = self.files.remove(PullRecordKind::Intent, image).await {
+            warn!(image, err = %error, "Cannot remove the record of a pull that has ended");
+        }
+    }
+
+    async fn forget_what_is_gone(&self) {
+        let asked_at = self.clock.now();
+        let Ok(loaded) = self.files.all(PullRecordKind::Pulled).await else { return };
+        let read = |(_, content): &(String, Vec<u8>)| image_access::read_record(content).ok();
+        let records: Vec<PulledRecord> = loaded.records.iter().filter_map(read).collect();
+        if records.is_empty() {
+            return;
+        }
+        let Ok(images) = self.runtime.images().await else { return };
+        let here: Vec<&str> = images.iter().map(|image| image.id.as_str()).collect();
+        for image_ref in image_access::forgotten(&records, &here, asked_at) {
+            if let Err(error) = self.files.remove(PullRecordKind::Pulled, &image_ref).await {
+                warn!(image_ref, err = %error, "Cannot remove the record of an image that is gone");
+            }
+        }
+    }
+}

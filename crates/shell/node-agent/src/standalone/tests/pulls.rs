@@ -1,0 +1,232 @@
+//! Logins from programs, what is written down about pulls, and who may use what is here.
+
+use super::bench::{Bench, pod};
+use node_policy::credential_providers::{AccountToken, CredentialProvider};
+use node_policy::image_access::{
+    LoginOwner, PullSecret, PulledRecord, Verification, intent_text, read_record, record_text,
+};
+use pod_model::GoDuration;
+use ports::ApiTime;
+use runtime_fake::Fault;
+use std::time::Duration;
+
+const VERSION: &str = "credentialprovider.kubelet.k8s.io/v1";
+
+fn provider(name: &str, place: &str) -> CredentialProvider {
+    CredentialProvider {
+        name: name.to_owned(),
+        match_images: vec![place.to_owned()],
+        default_cache_duration: GoDuration::from_secs(3600),
+        message_version: VERSION.to_owned(),
+        account_token: AccountToken::Unused,
+    }
+}
+
+fn answer(scope: &str, more: &str, user: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"{VERSION}","kind":"CredentialProviderResponse","cacheKeyType":"{scope}"{more},
+        "auth":{{"*.example":{{"username":"{user}","password":"secret"}}}}}}"#
+    )
+}
+
+fn of(name: &str, image: &str) -> String {
+    pod(name, "").replace("'i:1'", &format!("'{image}'"))
+}
+
+fn pulling(image: &str) -> Bench {
+    let bench = Bench::new();
+    bench.runtime.let_pulls_succeed(true);
+    bench.script.tell(&[("/m/a", &of("a", image))]);
+    bench
+}
+
+fn all_run(bench: &Bench, count: usize) -> bool {
+    let pods = bench.pods();
+    let runs = |pod: &ports::local_api::LocalPod| {
+        pod.object.pointer("/status/phase").is_some_and(|phase| phase == "Running")
+    };
+    pods.len() == count && pods.iter().all(runs)
+}
+
+#[tokio::test(start_paused = true)]
+async fn programs_are_asked_after_the_files_and_only_about_their_images() {
+    let mut bench = pulling("r.example/i:1");
+    let file = br#"{"auths": {"r.example": {"username": "file", "password": "x"}}}"#;
+    bench.host.put_file("/node/config.json", file);
+    bench.providers = vec![provider("other", "s.example"), provider("p", "*.example")];
+    bench.programs.answer("p", Ok(&answer("Image", "", "program")));
+    bench.runtime.spoil("pull_image", Fault::Refuses("denied".to_owned()));
+    bench.begin();
+    bench.until_running().await;
+    let pulls = ["pull_image r.example/i:1 as file", "pull_image r.example/i:1 as program"];
+    assert_eq!(bench.calls_of("pull_image"), pulls);
+    let asked = bench.programs.asked();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert!(asked[0].starts_with("p ") && asked[0].contains(r#""image":"r.example/i""#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_serves_all_whom_it_holds_for() {
+    for (scope, more, expected) in [
+        ("Global", "", 2..=4),
+        ("Registry", "", 2..=4),
+        ("Image", "", 6..=6),
+        // Not to be kept: those who wait for one image still share it.
+        ("Global", r#","cacheDuration":"0s""#, 6..=6),
+    ] {
+        let mut bench = Bench::new();
+        bench.runtime.let_pulls_succeed(true);
+        bench.limits.side_by_side = None;
+        bench.providers = vec![provider("p", "r.example")];
+        bench.programs.answer("p", Ok(&answer(scope, more, "me")));
+        bench.programs.take(Duration::from_secs(1));
+        let texts: Vec<(String, String)> = (0..12)
+            .map(|at| {
+                (format!("/m/{at}"), of(&format!("p{at}"), &format!("r.example/i{}", at / 2)))
+            })
+            .collect();
+        let files: Vec<(&str, &str)> =
+            texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        bench.script.tell(&files);
+        bench.begin();
+        bench.until("twelve running pods", |bench| all_run(bench, 12)).await;
+        let asked = bench.programs.asked();
+        assert!(expected.contains(&asked.len()), "{scope}{more}: {} runs", asked.len());
+        assert!(bench.programs.most_running() <= 4);
+        assert_eq!(bench.calls_of("pull_image").len(), 6, "one pull per image");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_fails_is_named_and_its_words_are_not() {
+    for (answer, words) in [
+        (Err("exit status: 1"), "credential provider p: exit status: 1"),
+        (Ok("secret"), "credential provider p: its answer: not JSON"),
+    ] {
+        let mut bench = pulling("r.example/i:1");
+        bench.runtime.let_pulls_succeed(false);
+        bench.providers = vec![provider("p", "r.example")];
+        bench.programs.answer("p", answer);
+        bench.begin();
+        let message = "/containerStatuses/0/state/waiting/message";
+        bench.until("a failure", |bench| bench.status(message).is_string()).await;
+        let said = bench.status(message).to_string();
+        assert!(said.contains("not found") && said.contains(words), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+        assert_eq!(bench.calls_of("pull_image").len(), 1, "it was tried without");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pulls_are_written_down() {
+    let mut bench = pulling("r.example/i:1");
+    bench.begin();
+    bench.until_running().await;
+    assert!(bench.host.record_names("pulling").is_empty());
+    let record = record(&bench, "sha256:r.example/i:1");
+    assert!(record.credentials["r.example/i"].is_for_all, "{record:?}");
+}
+
+fn record(bench: &Bench, image_ref: &str) -> PulledRecord {
+    let content = bench.host.record("pulled", image_ref).expect("a record");
+    read_record(&content).unwrap()
+}
+
+/// An image that is here, and what is written down about it.
+fn with_record(bench: &Bench, image: &str, owner: LoginOwner) {
+    bench.runtime.add_image(image);
+    let name = image.rsplit_once(':').map_or(image, |(name, _)| name).to_owned();
+    let record = PulledRecord {
+        image_ref: format!("sha256:{image}"),
+        updated: ApiTime::default(),
+        credentials: [(name, owner.into())].into(),
+    };
+    bench.host.put_record("pulled", &record.image_ref, &record_text(&record));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_rides_on_an_image_that_anothers_login_brought() {
+    let theirs = || LoginOwner::Secret(PullSecret::default());
+    for (policy, owner, pulls) in [
+        (Some(Verification::NotForPreloaded), theirs(), 1),
+        (Some(Verification::NotForPreloaded), LoginOwner::Node, 0),
+        (Some(Verification::Never), theirs(), 0),
+        (Some(Verification::Always), theirs(), 1),
+        (None, theirs(), 0),
+    ] {
+        let mut bench = pulling("r.example/i:1");
+        with_record(&bench, "r.example/i:1", owner.clone());
+        bench.verification = policy.clone();
+        bench.begin();
+        bench.until_running().await;
+        assert_eq!(bench.calls_of("pull_image").len(), pulls, "{policy:?} {owner:?}");
+        if pulls == 1 {
+            let record = record(&bench, "sha256:r.example/i:1");
+            assert!(record.credentials["r.example/i"].is_for_all, "it was let in without a login");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_is_not_ones_own_is_as_one_that_is_not_there() {
+    let mut bench = Bench::new();
+    with_record(&bench, "r.example/i:1", LoginOwner::Secret(PullSecret::default()));
+    let never = of("a", "r.example/i:1").replace("IfNotPresent", "Never");
+    bench.script.tell(&[("/m/a", &never)]);
+    bench.begin();
+    let reason = "/containerStatuses/0/state/waiting/reason";
+    bench.until("a refusal", |bench| bench.status(reason) == "ErrImageNeverPull").await;
+    assert!(bench.calls_of("pull_image").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_here_before_is_everybodys_unless_a_pull_of_it_had_begun() {
+    let broken = b"{".to_vec();
+    for (place, content, pulls) in [
+        (None, Vec::new(), 0),
+        (Some(("pulling", "r.example/i:1")), intent_text("r.example/i:1"), 1),
+        // Short for the same.
+        (Some(("pulling", "r.example/i:1@sha256:0")), intent_text("r.example/i:1@sha256:0"), 0),
+        (Some(("pulled", "sha256:r.example/i:1")), broken.clone(), 1),
+        (Some(("pulling", "r.example/i:1")), broken, 1),
+    ] {
+        let mut bench = pulling("r.example/i:1");
+        bench.runtime.add_image("r.example/i:1");
+        if let Some((folder, name)) = place {
+            bench.host.put_record(folder, name, &content);
+        }
+        bench.begin();
+        bench.until_running().await;
+        assert_eq!(bench.calls_of("pull_image").len(), pulls, "{place:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_died_in_a_pull_leaves_a_mark() {
+    let mut bench = pulling("r.example/i:1");
+    bench.runtime.spoil("pull_image", Fault::Hangs);
+    bench.begin();
+    bench.until("a pull", |bench| !bench.calls_of("pull_image").is_empty()).await;
+    assert_eq!(bench.host.record_names("pulling"), ["r.example/i:1"]);
+    assert!(bench.host.record_names("pulled").is_empty());
+    bench.kill().await;
+    bench.runtime.add_image("r.example/i:1");
+    bench.script.tell(&[("/m/a", &of("a", "r.example/i:1"))]);
+    bench.begin();
+    bench.until_running().await;
+    assert_eq!(bench.calls_of("pull_image").len(), 2, "nobody knows whose login brought it");
+    assert!(bench.host.record_names("pulling").is_empty());
+    assert!(record(&bench, "sha256:r.example/i:1").credentials["r.example/i"].is_for_all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_of_images_that_are_gone_go_with_the_next_agent() {
+    let mut bench = pulling("r.example/i:1");
+    with_record(&bench, "r.example/old:1", LoginOwner::Node);
+    with_record(&bench, "r.example/here:1", LoginOwner::Node);
+    bench.runtime.remove_image_now("r.example/old:1");
+    bench.begin();
+    bench.until_running().await;
+    let left = ["sha256:r.example/here:1", "sha256:r.example/i:1"];
+    assert_eq!(bench.host.record_names("pulled"), left);
+}

@@ -1,0 +1,16 @@
+//! What CNI plugins answer, and the configurations that administrators and installers write.
+
+use cni_documents::{Configuration, addresses_of};
+
+/// Any bytes as a plugin's result: addresses that are addresses, the main one first, or a refusal.
+/// Any bytes as a configuration: a value or a refusal.
+pub fn cni(input: &[u8]) {
+    if let Ok(addresses) = addresses_of(input, "eth0") {
+        assert!(!addresses.is_empty(), "taken without an address");
+        let read = |text: &String| text.parse::<std::net::IpAddr>().expect("an address");
+        let addresses: Vec<_> = addresses.iter().map(read).collect();
+        let mixed = addresses.iter().any(std::net::IpAddr::is_ipv4);
+        assert!(addresses[0].is_ipv4() == mixed, "the main one is of version 4 where one is");
+    }
+    let _ = Configuration::parse("a text", input);
+}

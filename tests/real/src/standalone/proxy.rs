@@ -1,0 +1,299 @@
+//! A socket between an agent and a real runtime that misbehaves as it is told.
+//!
+//! Rule: everything passes through to the real runtime and back unless a fault was asked for: calls
+//! that name a certain container, pod or sandbox are held until they are let go; a container's state
+//! is told as unknown; the stream of events is cut, emptied or doubled. Invents no answer otherwise.
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use anyhow::{Context as _, Result};
+use bytes::{Buf, Bytes, BytesMut};
+use cri_wire::v1;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::{Body, Frame, Incoming};
+use hyper::client::conn::http2 as client;
+use hyper::server::conn::http2 as server;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, watch};
+
+type Failure = std::io::Error;
+type AnyBody = UnsyncBoxBody<Bytes, Failure>;
+
+fn failure(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+    Failure::other(error)
+}
+
+/// What becomes of the stream of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Events {
+    #[default]
+    Whole,
+    /// The stream is open and nothing comes.
+    Lost,
+    /// Each event comes three times.
+    Repeated,
+    /// Streams end, and nobody gets another.
+    Cut,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    /// Calls whose request has one of these in it wait.
+    held: watch::Sender<Vec<String>>,
+    waiting: AtomicUsize,
+    /// The container whose state nobody knows.
+    unknown: Mutex<Option<String>>,
+    events: watch::Sender<Events>,
+    streams: AtomicUsize,
+}
+
+/// It lives as long as the test's process.
+pub struct Proxy {
+    socket: PathBuf,
+    faults: Arc<Faults>,
+}
+
+impl Proxy {
+    /// Listens on `socket` for callers of the runtime at `runtime`.
+    pub fn start(socket: &Path, runtime: &Path) -> Result<Self> {
+        let faults = Arc::new(Faults::default());
+        let listener = std::os::unix::net::UnixListener::bind(socket)
+            .with_context(|| socket.display().to_string())?;
+        listener.set_nonblocking(true)?;
+        let tasks = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (runtime, shared) = (runtime.to_owned(), faults.clone());
+        std::thread::Builder::new().name("proxy".to_owned()).spawn(move || {
+            tasks.block_on(async {
+                let Ok(listener) = UnixListener::from_std(listener) else { return };
+                while let Ok((stream, _)) = listener.accept().await {
+                    tokio::spawn(converse(stream, runtime.clone(), shared.clone()));
+                }
+            });
+        })?;
+        Ok(Self { socket: socket.to_owned(), faults })
+    }
+
+    pub fn endpoint(&self) -> String {
+        format!("unix://{}", self.socket.display())
+    }
+
+    /// From now on calls wait that name one of these: an id, or a pod's name.
+    pub fn hold(&self, names: &[&str]) {
+        self.faults.held.send_replace(names.iter().map(|name| (*name).to_owned()).collect());
+    }
+
+    pub fn let_go(&self) {
+        self.hold(&[]);
+    }
+
+    /// How many calls wait at this moment.
+    pub fn waiting(&self) -> usize {
+        self.faults.waiting.load(Ordering::SeqCst)
+    }
+
+    /// Whose state is told as unknown; None for nobody's.
+    pub fn make_unknown(&self, container: Option<&str>) {
+        let mut unknown = self.faults.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        *unknown = container.map(ToOwned::to_owned);
+    }
+
+    pub fn events(&self, events: Events) {
+        self.faults.events.send_replace(events);
+    }
+
+    /// How many streams of events were opened so far.
+    pub fn streams(&self) -> usize {
+        self.faults.streams.load(Ordering::SeqCst)
+    }
+}
+
+/// One connection of a caller: another to the runtime stands behind it, and ends with it.
+async fn converse(caller: UnixStream, runtime: PathBuf, faults: Arc<Faults>) -> Option<()> {
+    let stream = UnixStream::connect(&runtime).await.ok()?;
+    let (sender, connection) =
+        client::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.ok()?;
+    let behind = tokio::spawn(connection);
+    let service = service_fn(move |request| {
+        let (sender, faults) = (sender.clone(), faults.clone());
+        async move { pass(request, sender, &faults).await }
+    });
+    let serving =
+        server::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(caller), service);
+    tokio::select! {
+        _ = serving => {}
+        _ = behind => {}
+    }
+    Some(())
+}
+
+async fn pass(
+    request: Request<Incoming>,
+    mut sender: client::SendRequest<Full<Bytes>>,
+    faults: &Arc<Faults>,
+) -> Result<Response<AnyBody>, Failure> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map_err(failure)?.to_bytes();
+    let call = head.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
+    hold(faults, &body).await;
+    if call == "GetContainerEvents" && *faults.events.borrow() == Events::Cut {
+        return Ok(unavailable());
+    }
+    let answer = sender.send_request(Request::from_parts(head, Full::new(body))).await;
+    let answer = answer.map_err(failure)?;
+    let (mut head, body) = answer.into_parts();
+    match call.as_str() {
+        "GetContainerEvents" => {
+            faults.streams.fetch_add(1, Ordering::SeqCst);
+            let (frames, passed) = mpsc::channel(16);
+            tokio::spawn(pass_events(body, frames, faults.clone()));
+            Ok(Response::from_parts(head, Frames(passed).boxed_unsync()))
+        }
+        "ContainerStatus" | "ListContainers" => {
+            head.headers.remove("content-length");
+            let whole = body.collect().await.map_err(failure)?;
+            let trailers = whole.trailers().cloned();
+            let bytes = veiled(&call, whole.to_bytes(), faults);
+            let body = Full::new(bytes).map_err(|never| match never {});
+            let body = body.with_trailers(async move { trailers.map(Ok) });
+            Ok(Response::from_parts(head, body.boxed_unsync()))
+        }
+        _ => Ok(Response::from_parts(head, body.map_err(failure).boxed_unsync())),
+    }
+}
+
+/// Waits while the request names something that is held.
+async fn hold(faults: &Faults, body: &[u8]) {
+    let mut held = faults.held.subscribe();
+    let names = |name: &String| body.windows(name.len()).any(|part| part == name.as_bytes());
+    let is_free = |held: &Vec<String>| !held.iter().any(names);
+    if is_free(&held.borrow()) {
+        return;
+    }
+    // Counted down also when the caller gives up and this is dropped.
+    let _waiting = Waiting::new(&faults.waiting);
+    let _ = held.wait_for(is_free).await;
+}
+
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// gRPC's status 14, without a body.
+fn unavailable() -> Response<AnyBody> {
+    let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+    let words = [("content-type", "application/grpc"), ("grpc-status", "14")];
+    for (name, value) in words {
+        answer.headers_mut().insert(name, hyper::header::HeaderValue::from_static(value));
+    }
+    answer
+}
+
+/// An answer of one message with the state of the veiled container unknown.
+fn veiled(call: &str, bytes: Bytes, faults: &Faults) -> Bytes {
+    let unknown = faults.unknown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let (Some(id), Some(message)) = (unknown, bytes.get(5..)) else { return bytes };
+    let state = v1::ContainerState::ContainerUnknown as i32;
+    let changed = if call == "ContainerStatus" {
+        let Ok(mut answer) = v1::ContainerStatusResponse::decode(message) else { return bytes };
+        if let Some(status) = answer.status.as_mut().filter(|status| status.id == id) {
+            status.state = state;
+        }
+        answer.encode_to_vec()
+    } else {
+        let Ok(mut answer) = v1::ListContainersResponse::decode(message) else { return bytes };
+        for container in answer.containers.iter_mut().filter(|container| container.id == id) {
+            container.state = state;
+        }
+        answer.encode_to_vec()
+    };
+    let mut framed = vec![0];
+    framed.extend(u32::try_from(changed.len()).unwrap_or_default().to_be_bytes());
+    framed.extend(changed);
+    framed.into()
+}
+
+/// Frames as they are sent to it.
+struct Frames(mpsc::Receiver<Result<Frame<Bytes>, Failure>>);
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = Failure;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+        self.0.poll_recv(context)
+    }
+}
+
+/// Passes whole events on, or what is made of them.
+async fn pass_events(
+    mut body: Incoming,
+    frames: mpsc::Sender<Result<Frame<Bytes>, Failure>>,
+    faults: Arc<Faults>,
+) -> Option<()> {
+    let mut mood = faults.events.subscribe();
+    let mut buffer = BytesMut::new();
+    loop {
+        let frame = tokio::select! {
+            () = until_cut(&mut mood) => {
+                frames.send(Err(failure("the stream is cut"))).await.ok()?;
+                return None;
+            }
+            frame = body.frame() => frame?,
+        };
+        let frame = match frame.map(Frame::into_data) {
+            Ok(Ok(data)) => data,
+            Ok(Err(trailers)) => {
+                frames.send(Ok(trailers)).await.ok()?;
+                continue;
+            }
+            Err(error) => {
+                frames.send(Err(failure(error))).await.ok()?;
+                return None;
+            }
+        };
+        buffer.extend_from_slice(&frame);
+        while let Some(event) = next_message(&mut buffer) {
+            let times = match *mood.borrow() {
+                Events::Lost | Events::Cut => 0,
+                Events::Whole => 1,
+                Events::Repeated => 3,
+            };
+            for _ in 0..times {
+                frames.send(Ok(Frame::data(event.clone()))).await.ok()?;
+            }
+        }
+    }
+}
+
+async fn until_cut(mood: &mut watch::Receiver<Events>) {
+    let _ = mood.wait_for(|mood| *mood == Events::Cut).await;
+}
+
+/// The next whole gRPC message, with its five bytes of head.
+fn next_message(buffer: &mut BytesMut) -> Option<Bytes> {
+    let length = usize::try_from(buffer.get(1..5)?.get_u32()).ok()? + 5;
+    (buffer.len() >= length).then(|| buffer.split_to(length).freeze())
+}

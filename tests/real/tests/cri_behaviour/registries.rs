@@ -1,0 +1,287 @@
+//! Pulls through the server from real registries: by tag, by digest, of several platforms, with a
+//! password, over TLS of an own authority, through a mirror, in every compression.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use cri_wire::v1;
+use node_testkit::bed::{Bed, Test};
+use node_testkit::images::{self, Built};
+use node_testkit::start::{PASSWORD, Registry, RegistryOptions, USER};
+use serde_json::{Value, json};
+
+use crate::server;
+use crate::support::Cri;
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
+const REPOSITORY: &str = "tests/busybox";
+
+#[test]
+fn registries_are_pulled_from() -> Result<()> {
+    let built = images::busybox()?.named("registry.test/tests/busybox:1").build()?;
+    let programs = server::build()?;
+    Test::new().needs(Registry::NEEDS).deadline(Duration::from_secs(240)).run(|bed| {
+        let plain = Registry::start(bed, RegistryOptions::default())?;
+        let guarded =
+            Registry::start(bed, RegistryOptions { password: true, ..RegistryOptions::default() })?;
+        let secure = Registry::start(bed, RegistryOptions { password: true, tls: true })?;
+        let digests = push(plain.address(), &built)?;
+        for other in [&guarded, &secure] {
+            copy(bed, &plain, other)?;
+        }
+        let keelson = server::Keelson::start_with(bed, &programs, |config, _| {
+            let name = |host: &str| format!("{host}:{}", secure.address().port());
+            config["registries"] = json!({
+                "registry.test": { "mirrors": [plain.url()] },
+                "lonely.test": { "mirrors": [guarded.url()], "mirrorsOnly": true },
+                name("127.0.0.1"): { "certificates": secure.authority() },
+                // The same registry, of which nothing is known.
+                name("localhost"): { "plainHttp": false },
+            });
+        })?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        runtime.block_on(async {
+            let cri = Cri::connect(&keelson.socket(), bed.folder(), "registries").await?;
+            from_the_plain_one(&cri, plain.address(), &digests).await?;
+            with_passwords(&cri, guarded.address()).await?;
+            over_tls(&cri, secure.address().port()).await?;
+            cri.clean().await;
+            Ok(())
+        })
+    })
+}
+
+struct Digests {
+    manifest: String,
+    index: String,
+    config: String,
+}
+
+async fn pull(
+    cri: &Cri,
+    image: &str,
+    auth: Option<v1::AuthConfig>,
+) -> Result<String, tonic::Status> {
+    let image = Some(v1::ImageSpec { image: image.to_owned(), ..Default::default() });
+    let request = v1::PullImageRequest { image, auth, sandbox_config: None };
+    Ok(cri.im().pull_image(request).await?.into_inner().image_ref)
+}
+
+async fn remove(cri: &Cri, image: &str) -> Result<()> {
+    let image = Some(v1::ImageSpec { image: image.to_owned(), ..Default::default() });
+    cri.im().remove_image(v1::RemoveImageRequest { image }).await?;
+    Ok(())
+}
+
+async fn from_the_plain_one(cri: &Cri, address: SocketAddr, digests: &Digests) -> Result<()> {
+    let at = |rest: &str| format!("{address}/{REPOSITORY}{rest}");
+    let by_tag = pull(cri, &at(":1"), None).await?;
+    ensure!(by_tag == digests.config, "{by_tag} is not {}", digests.config);
+    remove(cri, &by_tag).await?;
+    let by_digest = pull(cri, &at(&format!("@{}", digests.manifest)), None).await?;
+    ensure!(by_digest == digests.config, "{by_digest}");
+    remove(cri, &by_digest).await?;
+    // Two at once are one pull.
+    let several = at(":several");
+    let (one, two) = tokio::join!(pull(cri, &several, None), pull(cri, &several, None));
+    ensure!(one? == digests.config && two? == digests.config);
+    let image = Some(v1::ImageSpec { image: several, ..Default::default() });
+    let request = v1::ImageStatusRequest { image, verbose: false };
+    let known = cri.im().image_status(request).await?.into_inner().image.context("no image")?;
+    ensure!(known.repo_digests == [at(&format!("@{}", digests.index))], "{known:?}");
+    remove(cri, &digests.config).await?;
+    // What is packed with zstd runs.
+    let packed = at(":zstd");
+    pull(cri, &packed, None).await?;
+    let mut container = cri.container("echo pulled");
+    container.image = Some(v1::ImageSpec { image: packed.clone(), ..Default::default() });
+    let (code, output) = cri.ran(cri.pod(), container).await?;
+    ensure!((code, output.as_str()) == (0, "pulled\n"), "{output:?}");
+    cri.clean().await;
+    remove(cri, &packed).await?;
+    // A mirror answers for a registry that does not exist.
+    let mirrored = pull(cri, "registry.test/tests/busybox:1", None).await?;
+    ensure!(mirrored == digests.config);
+    remove(cri, &mirrored).await?;
+    for (missing, words) in
+        [(at(":none"), "not found"), (at(&format!("@sha256:{}", "0".repeat(64))), "not found")]
+    {
+        let Err(status) = pull(cri, &missing, None).await else { bail!("{missing} was pulled") };
+        ensure!(status.code() == tonic::Code::NotFound, "{status}");
+        ensure!(status.message().contains(words), "{status}");
+    }
+    Ok(())
+}
+
+fn login(user: &str, password: &str) -> Option<v1::AuthConfig> {
+    Some(v1::AuthConfig {
+        username: user.to_owned(),
+        password: password.to_owned(),
+        ..Default::default()
+    })
+}
+
+async fn refused(cri: &Cri, image: &str, auth: Option<v1::AuthConfig>) -> Result<String> {
+    match pull(cri, image, auth).await {
+        Ok(_) => bail!("{image} was pulled"),
+        Err(status) => Ok(status.message().to_owned()),
+    }
+}
+
+async fn with_passwords(cri: &Cri, address: SocketAddr) -> Result<()> {
+    let image = format!("{address}/{REPOSITORY}:1");
+    for auth in [None, login(USER, "wrong")] {
+        let why = refused(cri, &image, auth).await?;
+        ensure!(why.contains("401"), "{why}");
+    }
+    // For somebody else: not sent, so not let in.
+    let mut elsewhere = login(USER, PASSWORD).unwrap_or_default();
+    elsewhere.server_address = "https://elsewhere.test".to_owned();
+    let why = refused(cri, &image, Some(elsewhere)).await?;
+    ensure!(why.contains("401"), "{why}");
+    let id = pull(cri, &image, login(USER, PASSWORD)).await?;
+    remove(cri, &id).await?;
+    let why = refused(cri, "lonely.test/tests/busybox:1", None).await?;
+    ensure!(why.contains("401"), "{why}");
+    let id = pull(cri, "lonely.test/tests/busybox:1", login(USER, PASSWORD)).await?;
+    remove(cri, &id).await
+}
+
+async fn over_tls(cri: &Cri, port: u16) -> Result<()> {
+    let at = |host: &str| format!("{host}:{port}/{REPOSITORY}:1");
+    let why = refused(cri, &at("localhost"), login(USER, PASSWORD)).await?;
+    ensure!(why.contains("TLS"), "{why}");
+    let id = pull(cri, &at("127.0.0.1"), login(USER, PASSWORD)).await?;
+    remove(cri, &id).await
+}
+
+/// One registry's content to another that nobody can push to so easily.
+fn copy(bed: &Bed, from: &Registry, to: &Registry) -> Result<()> {
+    let data = |registry: &Registry| {
+        bed.folder().join(format!("registry-{}", registry.address().port())).join("data")
+    };
+    copy_folder(&data(from), &data(to))
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
+        let entry = entry?;
+        let place = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &place)?;
+        } else {
+            std::fs::copy(entry.path(), &place)?;
+        }
+    }
+    Ok(())
+}
+
+/// The image under its own manifest, in an index with another platform, and packed with zstd.
+fn push(registry: SocketAddr, built: &Built) -> Result<Digests> {
+    let packed = stored_as_zstd(&built.layer_tar.bytes);
+    let packed_digest = digest(&packed);
+    for (digest, bytes) in [
+        (&built.config.digest, &built.config.bytes),
+        (&built.layer.digest, &built.layer.bytes),
+        (&packed_digest, &packed),
+    ] {
+        push_blob(registry, digest, bytes)?;
+    }
+    let manifest = &built.manifest;
+    push_manifest(registry, "1", MANIFEST, &manifest.bytes)?;
+    let mut with_zstd: Value = serde_json::from_slice(&manifest.bytes)?;
+    with_zstd["layers"] =
+        json!([{ "mediaType": ZSTD, "digest": packed_digest, "size": packed.len() }]);
+    push_manifest(registry, "zstd", MANIFEST, with_zstd.to_string().as_bytes())?;
+    // Of another machine: never fetched beyond its entry in the index.
+    let mut foreign: Value = serde_json::from_slice(&manifest.bytes)?;
+    foreign["annotations"] = json!({ "for": "another machine" });
+    let foreign = foreign.to_string();
+    push_manifest(registry, "foreign", MANIFEST, foreign.as_bytes())?;
+    let machine = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let entry = |digest: &str, size: usize, machine: &str| {
+        json!({ "mediaType": MANIFEST, "digest": digest, "size": size,
+                "platform": { "os": "linux", "architecture": machine } })
+    };
+    let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [
+        entry(&digest(foreign.as_bytes()), foreign.len(), "s390x"),
+        entry(&manifest.digest, manifest.bytes.len(), machine),
+    ]})
+    .to_string();
+    push_manifest(registry, "several", INDEX, index.as_bytes())?;
+    Ok(Digests {
+        manifest: manifest.digest.clone(),
+        index: digest(index.as_bytes()),
+        config: built.config.digest.clone(),
+    })
+}
+
+fn digest(bytes: &[u8]) -> String {
+    image_store::Digest::of(bytes).to_string()
+}
+
+/// A zstd frame of blocks that are not compressed: valid, and needs no compressor.
+fn stored_as_zstd(bytes: &[u8]) -> Vec<u8> {
+    const BLOCK: usize = 128 << 10;
+    let mut out = vec![0x28, 0xb5, 0x2f, 0xfd, 0xa0];
+    out.extend(u32::try_from(bytes.len()).unwrap_or_default().to_le_bytes());
+    let blocks: Vec<&[u8]> = bytes.chunks(BLOCK).collect();
+    for (at, block) in blocks.iter().enumerate() {
+        let last = u32::from(at + 1 == blocks.len());
+        let header = last | (u32::try_from(block.len()).unwrap_or_default() << 3);
+        out.extend(&header.to_le_bytes()[..3]);
+        out.extend_from_slice(block);
+    }
+    out
+}
+
+fn push_blob(registry: SocketAddr, digest: &str, bytes: &[u8]) -> Result<()> {
+    let begun = send(registry, "POST", &format!("/v2/{REPOSITORY}/blobs/uploads/"), "", &[])?;
+    let location = begun
+        .lines()
+        .find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("location").then(|| value.trim().to_owned())
+        })
+        .with_context(|| format!("no location in {begun:?}"))?;
+    let path = location.find("/v2/").map_or(location.as_str(), |at| &location[at..]);
+    let joint = if path.contains('?') { '&' } else { '?' };
+    let path = format!("{path}{joint}digest={}", digest.replace(':', "%3A"));
+    send(registry, "PUT", &path, "application/octet-stream", bytes).map(drop)
+}
+
+fn push_manifest(registry: SocketAddr, tag: &str, kind: &str, bytes: &[u8]) -> Result<()> {
+    send(registry, "PUT", &format!("/v2/{REPOSITORY}/manifests/{tag}"), kind, bytes).map(drop)
+}
+
+/// The head of the answer; a refusal is an error.
+fn send(registry: SocketAddr, method: &str, path: &str, kind: &str, body: &[u8]) -> Result<String> {
+    let limit = Duration::from_secs(30);
+    let mut stream = TcpStream::connect_timeout(&registry, limit)?;
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(limit))?;
+    let kind = if kind.is_empty() { String::new() } else { format!("content-type: {kind}\r\n") };
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {registry}\r\nconnection: close\r\n\
+         content-length: {}\r\n{kind}\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body)?;
+    let mut answer = Vec::new();
+    stream.take(1 << 20).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    ensure!(answer.starts_with("HTTP/1.1 20"), "{method} {path}: {answer}");
+    Ok(answer)
+}

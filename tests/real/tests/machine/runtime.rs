@@ -1,0 +1,65 @@
+//! The embedded runtime in the machine: the script, and what its facts must be with either driver.
+
+pub(crate) const SCRIPT: &str = include_str!("runtime.sh");
+
+type Fact = (&'static str, &'static str);
+
+const SMOKE: &[Fact] = &[
+    ("memory.max", "33554432"),
+    ("memory.swap.max", "0"),
+    ("cpu.max", "10000 50000"),
+    ("cpu.weight", "59"),
+    ("pids.max", "max"),
+    ("device number", "1"),
+    ("device", "dd: can't open '/tmp/disk': Operation not permitted"),
+    ("seccomp of the container", "Seccomp: 2"),
+    ("seccomp of an exec", "Seccomp: 2"),
+    ("own cgroup", "0::/"),
+    ("cgroup of an exec", "0::/keelson-exec"),
+    ("exit code of one that ended alone", "5"),
+    ("killed and restarted server", "same process"),
+    ("lines go on", "yes"),
+    ("gaps in the log", "0"),
+    // A file of the machine's root and the image's: the pod's root owns both.
+    ("owners seen inside", "0 0"),
+    ("owner of what it wrote", "0"),
+    ("its process outside", "2000000"),
+    ("its map", "0 2000000 65536"),
+    ("greedy", "OOMKilled 137"),
+    ("killed", "137"),
+    ("groups left", "0"),
+    ("scopes left", "0"),
+    ("supervisors left", "0"),
+    ("mounts left", "0"),
+];
+
+/// What a landing has no time for.
+const WHOLE: &[Fact] = &[
+    ("changed memory.max", "50331648"),
+    ("changed cpu.max", "20000 100000"),
+    ("changed cpu.weight", "59"),
+    ("reloaded memory.max", "50331648"),
+    ("reloaded memory.swap.max", "0"),
+    ("reloaded cpu.max", "20000 100000"),
+    ("reloaded cpu.weight", "59"),
+    ("reloaded pids.max", "max"),
+    ("device after a reload", "dd: can't open '/tmp/disk': Operation not permitted"),
+    // A limit that is there is moved; none is made.
+    ("pod memory.max", "83886080"),
+    ("pod cpu.max", "max 100000"),
+    ("first process of a shared pod", "keelson-init"),
+    ("device of a privileged one", "1"),
+    ("exec beside groups of its own", "inside inside"),
+    ("left of a late exec", "0"),
+    ("killed again and again", "same process"),
+    ("gaps in the log at last", "0"),
+    ("metrics", "1"),
+    // Two features of each of two names.
+    ("features", "4"),
+    ("groups left of the agent's", "0"),
+];
+
+pub(crate) fn facts(whole: bool) -> Vec<Fact> {
+    let more = if whole { WHOLE } else { &[] };
+    SMOKE.iter().chain(more).copied().collect()
+}

@@ -1,0 +1,148 @@
+//! Which process dies when: the dice, the board of pods that can be hit, and finding supervisors.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A small generator: the seed is printed, so that a failure can be had again.
+#[derive(Debug, Clone)]
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// One kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blow {
+    /// The server dies by itself at a named point.
+    CrashAt(&'static str),
+    Server,
+    /// A supervisor while the server lives: the server hears how the containers end.
+    Supervisor,
+    /// Nobody is left to hear.
+    Both,
+}
+
+/// So many blows: each crash point once (if there is room), the rest at random instants.
+pub(crate) fn plan(count: usize, dice: &mut Dice) -> Vec<Blow> {
+    let points = container_runtime::crash_points::ALL;
+    let mut plan: Vec<Blow> = Vec::new();
+    // In rounds, so that a long run comes to each point several times.
+    while plan.len() < count {
+        plan.extend(points.iter().map(|point| Blow::CrashAt(point)));
+        for _ in 0..points.len().div_ceil(2) {
+            plan.push(match dice.below(4) {
+                0 => Blow::Supervisor,
+                1 => Blow::Both,
+                _ => Blow::Server,
+            });
+        }
+        plan.extend([Blow::Supervisor, Blow::Both]);
+    }
+    plan.truncate(count.max(points.len() + 4));
+    plan
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    sandbox: Option<String>,
+    hit: bool,
+    lossy: bool,
+}
+
+/// The pods that are there now, as far as they can be hit.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    entries: Mutex<BTreeMap<usize, Entry>>,
+    over: AtomicBool,
+}
+
+impl Board {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<usize, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn begin(&self, slot: usize) {
+        self.locked().insert(slot, Entry::default());
+    }
+
+    pub(crate) fn has_sandbox(&self, slot: usize, sandbox: &str) {
+        if let Some(entry) = self.locked().get_mut(&slot) {
+            entry.sandbox = Some(sandbox.to_owned());
+        }
+    }
+
+    pub(crate) fn is_hit(&self, slot: usize) -> bool {
+        self.locked().get(&slot).is_some_and(|entry| entry.hit)
+    }
+
+    pub(crate) fn is_lossy(&self, slot: usize) -> bool {
+        self.locked().get(&slot).is_some_and(|entry| entry.lossy)
+    }
+
+    /// Chooses a pod and notes that its supervisor is about to die. None is there now and then.
+    pub(crate) fn choose(&self, dice: &mut Dice, lossy: bool) -> Option<String> {
+        let mut entries = self.locked();
+        let mut some: Vec<&mut Entry> =
+            entries.values_mut().filter(|entry| entry.sandbox.is_some() && !entry.hit).collect();
+        if some.is_empty() {
+            return None;
+        }
+        let at = usize::try_from(dice.below(some.len() as u64)).unwrap_or_default();
+        let entry = some.get_mut(at)?;
+        entry.hit = true;
+        entry.lossy = lossy;
+        entry.sandbox.clone()
+    }
+
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+}
+
+/// Every supervisor that is nobody's child: its PID and the folder of its pod.
+pub(crate) fn supervisors() -> Result<Vec<(Pid, String)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").context("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Ok(line) = std::fs::read(format!("/proc/{pid}/cmdline")) else { continue };
+        let mut words = line.split(|byte| *byte == 0);
+        if words.next() != Some(b"keelson-pod") {
+            continue;
+        }
+        let folder = String::from_utf8_lossy(words.next().unwrap_or_default()).into_owned();
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        // Helpers and containers on their way are copies of it, with it as their parent.
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
+        if let (Some("1"), Some(pid)) = (parent, Pid::from_raw(pid)) {
+            found.push((pid, folder));
+        }
+    }
+    Ok(found)
+}
+
+/// Kills the supervisor of a sandbox; one that is gone by itself is fine.
+pub(crate) fn kill_supervisor(sandbox: &str) -> Result<bool> {
+    let short = sandbox.get(..16).unwrap_or(sandbox);
+    for (pid, folder) in supervisors()? {
+        if folder.ends_with(short) {
+            let _ = kill_process(pid, Signal::KILL);
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,192 @@
+//! Calls to a server that may die in the middle of them.
+//!
+//! Rule: a call ends with an answer, with a refusal by a server that lived, or as interrupted: then
+//! it returns when the next server answers. What is under way at any instant is known, so that a
+//! kill can say what it hit.
+
+use std::collections::BTreeMap;
+use std::error::Error as _;
+use std::future::Future;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use cri_wire::v1;
+use cri_wire::v1::image_service_client::ImageServiceClient;
+use cri_wire::v1::runtime_service_client::RuntimeServiceClient;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint};
+
+/// No call takes so long, however busy the machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+#[derive(Debug)]
+pub(crate) enum Heard<T> {
+    Answer(T),
+    Refused(Status),
+    Interrupted,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    channel: Channel,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Of servers; counted up when one is gone or about to be.
+    life: AtomicU64,
+    up: watch::Sender<bool>,
+    busy: Mutex<BTreeMap<&'static str, usize>>,
+}
+
+/// Something under way.
+struct Busy<'a>(&'a Shared, &'static str);
+
+impl<'a> Busy<'a> {
+    fn new(shared: &'a Shared, what: &'static str) -> Self {
+        *shared.locked().entry(what).or_default() += 1;
+        Self(shared, what)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        if let Some(count) = self.0.locked().get_mut(self.1) {
+            *count -= 1;
+        }
+    }
+}
+
+impl Shared {
+    fn locked(&self) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, usize>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Caller {
+    pub(crate) fn new(socket: &Path) -> Self {
+        let path = socket.to_owned();
+        let connector = tower::service_fn(move |_| {
+            let path = path.clone();
+            async move { UnixStream::connect(path).await.map(TokioIo::new) }
+        });
+        let channel =
+            Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector);
+        let shared = Shared {
+            life: AtomicU64::new(0),
+            up: watch::Sender::new(false),
+            busy: Mutex::default(),
+        };
+        Self { channel, shared: Arc::new(shared) }
+    }
+
+    pub(crate) fn runtime(&self) -> RuntimeServiceClient<Channel> {
+        RuntimeServiceClient::new(self.channel.clone())
+            .max_decoding_message_size(cri_wire::MESSAGE_SIZE_LIMIT)
+    }
+
+    pub(crate) fn images(&self) -> ImageServiceClient<Channel> {
+        ImageServiceClient::new(self.channel.clone())
+    }
+
+    /// To be said before a server is killed, or when it was found dead.
+    pub(crate) fn goes_down(&self) {
+        self.shared.up.send_replace(false);
+        self.shared.life.fetch_add(1, Ordering::SeqCst);
+        // Whoever waits for another life looks again.
+        self.shared.up.send_replace(false);
+    }
+
+    pub(crate) fn is_up(&self) {
+        self.shared.up.send_replace(true);
+    }
+
+    /// Which server this is.
+    pub(crate) fn life(&self) -> u64 {
+        self.shared.life.load(Ordering::SeqCst)
+    }
+
+    /// What is under way, without what only looks.
+    pub(crate) fn under_way(&self) -> Vec<String> {
+        let busy = self.shared.locked();
+        let some = busy.iter().filter(|(_, count)| **count > 0);
+        some.map(|(what, count)| format!("{count} {what}")).collect()
+    }
+
+    pub(crate) async fn wait_until_up(&self) {
+        let _ = self.shared.up.subscribe().wait_for(|up| *up).await;
+    }
+
+    /// Makes a change; see the rule above.
+    pub(crate) async fn change<T>(
+        &self,
+        what: &'static str,
+        call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+    ) -> Result<Heard<T>> {
+        self.wait_until_up().await;
+        let _busy = Busy::new(&self.shared, what);
+        self.hear(what, call).await
+    }
+
+    /// Only looks; asks again where it was interrupted.
+    pub(crate) async fn look<T, F: Future<Output = Result<tonic::Response<T>, Status>>>(
+        &self,
+        what: &'static str,
+        mut call: impl FnMut(RuntimeServiceClient<Channel>) -> F,
+    ) -> Result<Result<T, Status>> {
+        loop {
+            self.wait_until_up().await;
+            match self.hear(what, call(self.runtime())).await? {
+                Heard::Answer(answer) => return Ok(Ok(answer)),
+                Heard::Refused(status) => return Ok(Err(status)),
+                Heard::Interrupted => {}
+            }
+        }
+    }
+
+    async fn hear<T>(
+        &self,
+        what: &'static str,
+        call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+    ) -> Result<Heard<T>> {
+        let life = self.life();
+        let status = match tokio::time::timeout(LIMIT, call).await {
+            Err(_) => bail!("{what}: no answer within {LIMIT:?}"),
+            Ok(Ok(answer)) => return Ok(Heard::Answer(answer.into_inner())),
+            Ok(Err(status)) => status,
+        };
+        // What a server says has no cause on this side; the end of a connection has.
+        if status.source().is_none() && self.life() == life {
+            return Ok(Heard::Refused(status));
+        }
+        if self.another_comes(life).await {
+            return Ok(Heard::Interrupted);
+        }
+        bail!("{what}: the connection ended, and nobody killed the server: {status}")
+    }
+
+    /// Waits for a server after the one of this life; false when that one seems to live.
+    pub(crate) async fn another_comes(&self, life: u64) -> bool {
+        let mut up = self.shared.up.subscribe();
+        let another = async {
+            while self.life() == life {
+                let _ = up.changed().await;
+            }
+            let _ = up.wait_for(|up| *up).await;
+        };
+        tokio::time::timeout(LIMIT, another).await.is_ok()
+    }
+
+    /// Whether a server answers now.
+    pub(crate) async fn answers(&self) -> bool {
+        let asking = self.runtime().version(v1::VersionRequest::default()).await;
+        asking.is_ok()
+    }
+}

@@ -1,0 +1,450 @@
+//! Server and supervisors are killed again and again under pods that come, run, are used and go,
+//! while images are pulled, imported and removed.
+//!
+//! A landing does each named crash point and a few kills at random instants; `cargo xtask soak` does
+//! two hundred under thirty pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use cri_wire::v1;
+use node_testkit::bed::{Bed, Test};
+use node_testkit::images::{self, Image};
+use node_testkit::start::{Registry, RegistryOptions, Running};
+use tokio::task::JoinSet;
+
+use crate::blows::{Blow, Board, Dice, kill_supervisor, plan};
+use crate::calls::{Caller, Heard};
+use crate::pods::Pod;
+use crate::server::{self, Home};
+use crate::slot::{Slot, Tally};
+use crate::traces;
+
+pub(crate) const READY: Duration = Duration::from_secs(90);
+const SPARE: &str = "registry.test/spare:1";
+
+fn asked(name: &str, otherwise: usize) -> Result<usize> {
+    std::env::var(name).map_or(Ok(otherwise), |text| text.parse().context(name.to_owned()))
+}
+
+#[test]
+fn a_runtime_killed_at_any_instant_loses_leaks_and_runs_nothing_twice() -> Result<()> {
+    let programs = server::build()?;
+    let (kills, pods) = (asked("KEELSON_KILLS", 22)?, asked("KEELSON_PODS", 6)?);
+    let busybox = images::busybox()?;
+    let spare = images::busybox()?.named(SPARE).with_bytes("/spare", 0o644, vec![7; 3 << 20]);
+    let archives = (busybox.build()?, spare.build()?);
+    let limit = Duration::from_secs(120 + 12 * kills as u64 + 10 * pods as u64);
+    Test::new().needs(Registry::NEEDS).deadline(limit).run(|bed| {
+        let files = ["busybox.tar", "spare.tar"].map(|name| bed.folder().join(name));
+        archives.0.write_docker_archive(&files[0])?;
+        archives.1.write_docker_archive(&files[1])?;
+        let seed = asked("KEELSON_SEED", 0x5eed_0005)? as u64;
+        println!("{kills} kills under {pods} pods, seed {seed}");
+        let tasks =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        tasks.block_on(async {
+            let mut world = World::begin(bed, Home::new(bed, programs)?, &files, &spare).await?;
+            let outcome = Box::pin(world.struggle(Dice(seed), kills, pods)).await;
+            outcome.with_context(|| format!("seed {seed}"))
+        })
+    })
+}
+
+struct World<'a> {
+    bed: &'a Bed,
+    home: Home,
+    caller: Caller,
+    server: Running,
+    _registry: Registry,
+    registry_pid: u32,
+    pulled: String,
+    spare_archive: PathBuf,
+    board: Arc<Board>,
+    /// A server that came to its crash point while it took over, before it answered.
+    early: Option<&'static str>,
+    /// What was under way at each blow.
+    hits: Vec<(Blow, Vec<String>)>,
+}
+
+impl<'a> World<'a> {
+    async fn begin(bed: &'a Bed, home: Home, files: &[PathBuf; 2], spare: &Image) -> Result<Self> {
+        let mut registry = Registry::start(bed, RegistryOptions::default())?;
+        let registry_pid = registry.process().process_id();
+        images::push(registry.address(), spare)?;
+        let pulled = format!("{}/spare:1", registry.address());
+        let server = home.start(bed, None)?;
+        let mut world = Self {
+            bed,
+            caller: Caller::new(&home.socket()),
+            home,
+            server,
+            registry_pid,
+            _registry: registry,
+            pulled,
+            spare_archive: files[1].clone(),
+            board: Arc::default(),
+            early: None,
+            hits: Vec::new(),
+        };
+        world.until_it_answers().await?;
+        world.home.import_whole(&files[0])?;
+        // What the first pod and the first pull leave on purpose is no leftover.
+        world.one_of_each().await?;
+        Ok(world)
+    }
+
+    async fn until_it_answers(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        while !self.caller.answers().await {
+            if !self.server.is_alive()? {
+                let log = std::fs::read_to_string(self.server.log()).unwrap_or_default();
+                let end: Vec<&str> = log.lines().rev().take(20).collect();
+                bail!("the server ended at its start; its last words, newest first: {end:#?}");
+            }
+            ensure!(begun.elapsed() < READY, "no answer within {READY:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.caller.is_up();
+        Ok(())
+    }
+
+    /// One pod, one pull and one import, to the end of each.
+    async fn one_of_each(&mut self) -> Result<()> {
+        let board = Arc::new(Board::default());
+        let pod = Pod { slot: 1001, round: u32::try_from(self.caller.life())? };
+        let mut slot = self.slot(pod, Dice(1), &board);
+        Box::pin(slot.life()).await?;
+        let images = ImageWork::of(self);
+        images.pull_and_remove().await?;
+        images.import_and_remove(None).await
+    }
+
+    fn slot(&self, pod: Pod, dice: Dice, board: &Arc<Board>) -> Slot {
+        Slot {
+            caller: self.caller.clone(),
+            board: Arc::clone(board),
+            pod,
+            dice,
+            tally: Tally::default(),
+            wanted: BTreeMap::new(),
+        }
+    }
+
+    fn look(&self) -> Result<BTreeSet<String>> {
+        let known = [std::process::id(), self.server.process_id()];
+        let (root, state) = (self.home.root(), self.home.state());
+        let own: Vec<u32> = known.into_iter().chain(self.others()).collect();
+        traces::look(&[root.as_path(), state.as_path()], &own)
+    }
+
+    /// Processes of the bed that are not the runtime's: the registry, and whoever runs the test.
+    fn others(&self) -> Vec<u32> {
+        let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
+        let parent = parent.map(i32::unsigned_abs);
+        parent.into_iter().chain([self.registry_pid]).collect()
+    }
+
+    async fn struggle(&mut self, mut dice: Dice, kills: usize, pods: usize) -> Result<()> {
+        let before = self.look()?;
+        let mut slots = JoinSet::new();
+        for number in 0..pods {
+            let seed = Dice(dice.below(u64::MAX) | 1);
+            slots.spawn(self.slot(Pod { slot: number, round: 0 }, seed, &self.board).run());
+        }
+        let images = ImageWork::of(self);
+        let image_dice = Dice(dice.below(u64::MAX) | 1);
+        let pulls = tokio::spawn(images.run(Arc::clone(&self.board), image_dice));
+        let plan = plan(kills, &mut dice);
+        for at in 0..plan.len() {
+            let next = plan.get(at + 1).copied();
+            tokio::select! {
+                outcome = self.strike(plan[at], next, &mut dice) => {
+                    outcome.with_context(|| format!("blow {at}, {:?}", plan[at]))?;
+                }
+                ended = slots.join_next() => match ended {
+                    Some(Ok(Err(error))) => return Err(error),
+                    other => bail!("a slot ended early: {other:?}"),
+                },
+            }
+        }
+        self.board.end();
+        let mut all = Tally::default();
+        while let Some(ended) = slots.join_next().await {
+            let tally = ended??;
+            all.pods += tally.pods;
+            all.exits += tally.exits;
+            all.execs += tally.execs;
+            all.unknown += tally.unknown;
+        }
+        let (pulled, imported) = pulls.await??;
+        self.judge(&before).await?;
+        self.tell(&plan, all, (pulled, imported))
+    }
+
+    /// One blow, and the next server where it took one. `next` decides where that one will die.
+    async fn strike(&mut self, blow: Blow, next: Option<Blow>, dice: &mut Dice) -> Result<()> {
+        let crash_at: Option<&'static str> = match next {
+            Some(Blow::CrashAt(point)) => Some(point),
+            _ => None,
+        };
+        match blow {
+            Blow::CrashAt(point) if self.early.take() == Some(point) => {
+                self.caller.goes_down();
+                self.server.kill()?;
+                self.restart(crash_at).await
+            }
+            Blow::CrashAt(point) => {
+                let begun = Instant::now();
+                while self.server.is_alive()? {
+                    // The first server was started before the plan was known.
+                    if self.hits.is_empty() && begun.elapsed() > Duration::from_millis(300) {
+                        self.caller.goes_down();
+                        self.server.kill()?;
+                        self.server = self.home.start(self.bed, Some(point))?;
+                        self.until_it_answers().await?;
+                        self.hits.push((Blow::Server, vec!["the beginning".to_owned()]));
+                    }
+                    ensure!(begun.elapsed() < READY, "the server never came to {point}");
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                self.note(blow);
+                self.caller.goes_down();
+                self.restart(crash_at).await
+            }
+            Blow::Server => {
+                self.wait(dice).await;
+                self.note(blow);
+                self.caller.goes_down();
+                self.server.kill()?;
+                self.restart(crash_at).await
+            }
+            Blow::Supervisor => {
+                let Some(sandbox) = self.victim(dice, false).await? else { return Ok(()) };
+                self.note(blow);
+                kill_supervisor(&sandbox)?;
+                self.until_told(&sandbox).await?;
+                // A crash point that comes next needs a server of its own.
+                if crash_at.is_some() {
+                    self.caller.goes_down();
+                    self.server.kill()?;
+                    self.restart(crash_at).await?;
+                }
+                Ok(())
+            }
+            Blow::Both => {
+                let Some(sandbox) = self.victim(dice, true).await? else { return Ok(()) };
+                self.note(blow);
+                self.caller.goes_down();
+                self.server.kill()?;
+                kill_supervisor(&sandbox)?;
+                self.restart(crash_at).await
+            }
+        }
+    }
+
+    async fn wait(&self, dice: &mut Dice) {
+        tokio::time::sleep(Duration::from_millis(dice.below(500))).await;
+    }
+
+    /// A pod whose supervisor is to die; there is one as soon as a slot has made one.
+    async fn victim(&self, dice: &mut Dice, lossy: bool) -> Result<Option<String>> {
+        self.wait(dice).await;
+        let begun = Instant::now();
+        loop {
+            if let Some(sandbox) = self.board.choose(dice, lossy) {
+                return Ok(Some(sandbox));
+            }
+            ensure!(begun.elapsed() < READY, "no pod to strike");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    fn note(&mut self, blow: Blow) {
+        let under_way = self.caller.under_way();
+        println!("{blow:?} hit {}", under_way.join(", "));
+        self.hits.push((blow, under_way));
+    }
+
+    async fn restart(&mut self, crash_at: Option<&'static str>) -> Result<()> {
+        // One that died by itself is waited for as well.
+        let _ = self.server.kill();
+        self.server = self.home.start(self.bed, crash_at)?;
+        let Some(point) = crash_at else { return self.until_it_answers().await };
+        let begun = Instant::now();
+        while !self.caller.answers().await {
+            ensure!(begun.elapsed() < READY, "no answer within {READY:?}");
+            if !self.server.is_alive()? {
+                self.note(Blow::CrashAt(point));
+                self.early = Some(point);
+                self.server = self.home.start(self.bed, None)?;
+                return self.until_it_answers().await;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.caller.is_up();
+        Ok(())
+    }
+
+    /// Until the server has settled a pod without a supervisor; only then may it die itself.
+    async fn until_told(&self, sandbox: &str) -> Result<()> {
+        let begun = Instant::now();
+        let request =
+            v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.to_owned(), verbose: false };
+        loop {
+            let answer = self.caller.runtime().pod_sandbox_status(request.clone()).await;
+            match answer {
+                Err(status) if status.code() == tonic::Code::NotFound => return Ok(()),
+                Err(status) => bail!("the status of a pod without supervisor: {status}"),
+                Ok(answer) => {
+                    let status = answer.into_inner().status.unwrap_or_default();
+                    if status.state() == v1::PodSandboxState::SandboxNotready {
+                        return Ok(());
+                    }
+                }
+            }
+            ensure!(begun.elapsed() < READY, "the pod is still told as ready");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// All pods are removed: the machine is as before, and everything still works.
+    async fn judge(&mut self, before: &BTreeSet<String>) -> Result<()> {
+        self.one_of_each().await.context("after all kills")?;
+        let left = traces::left(before, || self.look())?;
+        ensure!(left.is_empty(), "{} left behind: {left:#?}", left.len());
+        // And what a further server thinks of it.
+        self.caller.goes_down();
+        self.server.kill()?;
+        self.restart(None).await?;
+        self.one_of_each().await.context("with a last server")?;
+        let left = traces::left(before, || self.look())?;
+        ensure!(left.is_empty(), "{} left behind at the end: {left:#?}", left.len());
+        Ok(())
+    }
+
+    fn tell(&self, plan: &[Blow], all: Tally, images: (usize, usize)) -> Result<()> {
+        let reached: BTreeSet<&str> = self
+            .hits
+            .iter()
+            .filter_map(|(blow, _)| match blow {
+                Blow::CrashAt(point) => Some(*point),
+                _ => None,
+            })
+            .collect();
+        let points = container_runtime::crash_points::ALL;
+        let missing: Vec<_> = points.iter().filter(|point| !reached.contains(**point)).collect();
+        ensure!(missing.is_empty(), "crash points that were not hit: {missing:?}");
+        let busy = self.hits.iter().filter(|(_, under_way)| !under_way.is_empty()).count();
+        ensure!(busy * 5 >= self.hits.len() * 4, "{busy} of {} interrupted", self.hits.len());
+        let of = |kind: fn(&Blow) -> bool| plan.iter().filter(|blow| kind(blow)).count();
+        println!(
+            "runtime kills: {} ({} at {} crash points, {} of the server, {} of a supervisor, {} of \
+             both), {busy} interrupted an action; {} pods, {} exits right, {} of them unknown, {} \
+             execs right, {} pulls, {} imports; nothing left behind",
+            self.hits.len(),
+            of(|blow| matches!(blow, Blow::CrashAt(_))),
+            points.len(),
+            of(|blow| *blow == Blow::Server),
+            of(|blow| *blow == Blow::Supervisor),
+            of(|blow| *blow == Blow::Both),
+            all.pods,
+            all.exits,
+            all.unknown,
+            all.execs,
+            images.0,
+            images.1,
+        );
+        Ok(())
+    }
+}
+
+/// Images that come and go.
+struct ImageWork {
+    caller: Caller,
+    home: Home,
+    pulled: String,
+    archive: PathBuf,
+}
+
+impl ImageWork {
+    fn of(world: &World<'_>) -> Self {
+        Self {
+            caller: world.caller.clone(),
+            home: world.home.clone(),
+            pulled: world.pulled.clone(),
+            archive: world.spare_archive.clone(),
+        }
+    }
+
+    async fn run(self, board: Arc<Board>, mut dice: Dice) -> Result<(usize, usize)> {
+        let (mut pulls, mut imports) = (0, 0);
+        while !board.is_over() {
+            self.pull_and_remove().await.context("pulling")?;
+            pulls += 1;
+            let patience = (dice.below(2) == 0).then(|| Duration::from_millis(dice.below(400)));
+            self.import_and_remove(patience).await.context("importing")?;
+            imports += 1;
+        }
+        Ok((pulls, imports))
+    }
+
+    async fn pull_and_remove(&self) -> Result<()> {
+        loop {
+            let request =
+                v1::PullImageRequest { image: Some(spec(&self.pulled)), ..Default::default() };
+            let mut images = self.caller.images();
+            match self.caller.change("PullImage", images.pull_image(request)).await? {
+                Heard::Answer(_) => break,
+                Heard::Refused(status) => bail!("PullImage was refused: {status}"),
+                Heard::Interrupted => {}
+            }
+        }
+        self.remove(&self.pulled).await
+    }
+
+    async fn remove(&self, name: &str) -> Result<()> {
+        loop {
+            let request = v1::RemoveImageRequest { image: Some(spec(name)) };
+            let mut images = self.caller.images();
+            match self.caller.change("RemoveImage", images.remove_image(request)).await? {
+                Heard::Answer(_) => return Ok(()),
+                Heard::Refused(status) => bail!("RemoveImage was refused: {status}"),
+                Heard::Interrupted => {}
+            }
+        }
+    }
+
+    /// With patience the importing process is killed after it; without, it must succeed.
+    async fn import_and_remove(&self, patience: Option<Duration>) -> Result<()> {
+        loop {
+            self.caller.wait_until_up().await;
+            let life = self.caller.life();
+            let mut command = tokio::process::Command::from(self.home.import(&self.archive));
+            let mut child = command.stdout(std::process::Stdio::null()).spawn()?;
+            let status = match patience {
+                Some(patience) => match tokio::time::timeout(patience, child.wait()).await {
+                    Ok(status) => status?,
+                    Err(_) => {
+                        child.kill().await?;
+                        break;
+                    }
+                },
+                None => child.wait().await?,
+            };
+            if status.success() {
+                break;
+            }
+            // It asks the server where the images are; that one may just have been killed.
+            ensure!(self.caller.another_comes(life).await, "an import ended with {status}");
+        }
+        self.remove(SPARE).await
+    }
+}
+
+fn spec(name: &str) -> v1::ImageSpec {
+    v1::ImageSpec { image: name.to_owned(), ..Default::default() }
+}

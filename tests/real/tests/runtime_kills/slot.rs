@@ -1,0 +1,465 @@
+//! One place for a pod, where pod after pod is made, used and removed, as a kubelet would, whatever
+//! dies meanwhile.
+//!
+//! Rule: after an interruption the runtime is asked what is there, and the work goes on from its
+//! answer; every answer is held against what the containers have written themselves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use cri_wire::v1;
+use tonic::{Code, Status};
+
+use crate::blows::{Board, Dice};
+use crate::calls::{Caller, Heard};
+use crate::pods::Pod;
+
+const LIMIT: Duration = Duration::from_secs(90);
+const PAUSE: Duration = Duration::from_millis(30);
+/// upstream: containerd's word for an exit that nobody saw.
+const UNKNOWN: i32 = 255;
+const START_FAILED: i32 = 128;
+const KILLED: i32 = 137;
+
+/// What was seen to be right.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Tally {
+    pub(crate) pods: usize,
+    pub(crate) exits: usize,
+    pub(crate) execs: usize,
+    pub(crate) unknown: usize,
+}
+
+enum Trouble {
+    /// The pod's supervisor was killed by the test.
+    Hit,
+    Wrong(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Wrong(error.into())
+    }
+}
+
+pub(crate) struct Slot {
+    pub(crate) caller: Caller,
+    pub(crate) board: Arc<Board>,
+    pub(crate) pod: Pod,
+    pub(crate) dice: Dice,
+    pub(crate) tally: Tally,
+    /// The containers of the pod, each with the code that it ends with by itself.
+    pub(crate) wanted: BTreeMap<String, Option<i32>>,
+}
+
+impl Slot {
+    /// Pod after pod, until the board says that it is over.
+    pub(crate) async fn run(mut self) -> Result<Tally> {
+        while !self.board.is_over() {
+            let pod = self.pod;
+            Box::pin(self.life()).await.with_context(|| format!("{pod:?}"))?;
+            self.tally.pods += 1;
+            self.pod.round += 1;
+        }
+        Ok(self.tally)
+    }
+
+    /// One pod from its making to its removal.
+    pub(crate) async fn life(&mut self) -> Result<()> {
+        self.board.begin(self.pod.slot);
+        self.wanted.clear();
+        match Box::pin(self.live()).await {
+            Ok(()) => {}
+            Err(Trouble::Hit) => self.aftermath().await.context("after its supervisor died")?,
+            Err(Trouble::Wrong(error)) => return Err(error),
+        }
+        self.remove().await?;
+        for name in self.wanted.keys() {
+            let (begun, ended) = self.pod.truth(name)?;
+            ensure!(begun <= 1 && ended <= 1, "{name} ran {begun} times and ended {ended} times");
+        }
+        Ok(())
+    }
+
+    /// Makes the pod with one container, which is started or not; gives its id.
+    pub(crate) async fn make(
+        &mut self,
+        config: v1::ContainerConfig,
+        (code, start): (Option<i32>, bool),
+    ) -> Result<String> {
+        self.board.begin(self.pod.slot);
+        let name = config.metadata.clone().unwrap_or_default().name;
+        let made = async {
+            let sandbox = match self.sandboxes().await?.first() {
+                Some(one) => one.id.clone(),
+                None => self.sandbox().await?,
+            };
+            let id = self.container(&sandbox, config, code).await?;
+            if start {
+                self.started(&id, &name).await?;
+            }
+            Ok(id)
+        };
+        match Box::pin(made).await {
+            Ok(id) => Ok(id),
+            Err(Trouble::Wrong(error)) => Err(error),
+            Err(Trouble::Hit) => bail!("nobody has hit it"),
+        }
+    }
+
+    async fn live(&mut self) -> Result<(), Trouble> {
+        let sandbox = self.sandbox().await?;
+        self.board.has_sandbox(self.pod.slot, &sandbox);
+        let steady = self.container(&sandbox, self.pod.steady(), None).await?;
+        self.started(&steady, "steady").await?;
+        let done = Arc::new(AtomicBool::new(false));
+        let session = tokio::spawn(session(
+            self.caller.clone(),
+            (Arc::clone(&self.board), self.pod.slot),
+            steady.clone(),
+            Arc::clone(&done),
+        ));
+        let outcome = self.use_pod(&sandbox, &steady).await;
+        done.store(true, Ordering::SeqCst);
+        self.tally.execs += session.await.map_err(anyhow::Error::from)??;
+        outcome
+    }
+
+    async fn use_pod(&mut self, sandbox: &str, steady: &str) -> Result<(), Trouble> {
+        // Every other pod stays for a while, so that it lives through several servers.
+        let turns = if self.pod.slot.is_multiple_of(2) { 6 } else { 1 };
+        for turn in 0..turns {
+            let name = format!("brief-{turn}");
+            let code = 1 + i32::try_from(self.dice.below(100)).unwrap_or_default();
+            let config = self.pod.brief(&name, code, 1_000 * self.dice.below(250));
+            let brief = self.container(sandbox, config, Some(code)).await?;
+            self.started(&brief, &name).await?;
+            self.exec(steady).await?;
+            self.ended(&brief, &name).await?;
+            if turn % 2 == 0 {
+                self.remove_container(&brief).await?;
+            }
+            if self.board.is_over() {
+                break;
+            }
+        }
+        let status =
+            self.status(steady).await?.map_err(|status| self.refused("status", &status))?;
+        self.check("steady", &status).await
+    }
+
+    /// A refusal is fine only where the test has killed the supervisor.
+    fn refused(&self, what: &str, status: &Status) -> Trouble {
+        if self.board.is_hit(self.pod.slot) {
+            return Trouble::Hit;
+        }
+        Trouble::Wrong(anyhow!("{what} was refused: {status}"))
+    }
+
+    async fn sandbox(&mut self) -> Result<String, Trouble> {
+        loop {
+            let request = v1::RunPodSandboxRequest {
+                config: Some(self.pod.config()),
+                runtime_handler: String::new(),
+            };
+            let mut runtime = self.caller.runtime();
+            let call = Box::pin(runtime.run_pod_sandbox(request));
+            match self.caller.change("RunPodSandbox", call).await? {
+                Heard::Answer(answer) => return Ok(answer.pod_sandbox_id),
+                Heard::Refused(status) => return Err(self.refused("RunPodSandbox", &status)),
+                Heard::Interrupted => {}
+            }
+            let found = self.sandboxes().await?;
+            match found.as_slice() {
+                [] => {}
+                [one] if one.state() == v1::PodSandboxState::SandboxReady => {
+                    return Ok(one.id.clone());
+                }
+                other => return Err(anyhow!("found after an interruption: {other:?}").into()),
+            }
+        }
+    }
+
+    pub(crate) async fn sandboxes(&self) -> Result<Vec<v1::PodSandbox>> {
+        let filter =
+            v1::PodSandboxFilter { label_selector: self.pod.labels(), ..Default::default() };
+        let request = v1::ListPodSandboxRequest { filter: Some(filter) };
+        let ask = |mut runtime: Runtime| {
+            let request = request.clone();
+            async move { runtime.list_pod_sandbox(request).await }
+        };
+        Ok(self.caller.look("ListPodSandbox", ask).await??.items)
+    }
+
+    async fn containers(&self, labels: BTreeMap<String, String>) -> Result<Vec<v1::Container>> {
+        let filter = v1::ContainerFilter { label_selector: labels, ..Default::default() };
+        let request = v1::ListContainersRequest { filter: Some(filter) };
+        let ask = |mut runtime: Runtime| {
+            let request = request.clone();
+            async move { runtime.list_containers(request).await }
+        };
+        Ok(self.caller.look("ListContainers", ask).await??.containers)
+    }
+
+    pub(crate) async fn status(&self, id: &str) -> Result<Result<v1::ContainerStatus, Status>> {
+        let request = v1::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+        let ask = |mut runtime: Runtime| {
+            let request = request.clone();
+            async move { runtime.container_status(request).await }
+        };
+        let heard = self.caller.look("ContainerStatus", ask).await?;
+        heard.map_or_else(
+            |status| Ok(Err(status)),
+            |answer| Ok(Ok(answer.status.context("no status came")?)),
+        )
+    }
+
+    async fn container(
+        &mut self,
+        sandbox: &str,
+        config: v1::ContainerConfig,
+        code: Option<i32>,
+    ) -> Result<String, Trouble> {
+        let name = config.metadata.clone().unwrap_or_default().name;
+        self.wanted.insert(name.clone(), code);
+        loop {
+            let request = v1::CreateContainerRequest {
+                pod_sandbox_id: sandbox.to_owned(),
+                config: Some(config.clone()),
+                sandbox_config: Some(self.pod.config()),
+            };
+            let mut runtime = self.caller.runtime();
+            let call = Box::pin(runtime.create_container(request));
+            match self.caller.change("CreateContainer", call).await? {
+                Heard::Answer(answer) => return Ok(answer.container_id),
+                Heard::Refused(status) => return Err(self.refused("CreateContainer", &status)),
+                Heard::Interrupted => {}
+            }
+            let found = self.containers(self.pod.of_container(&name)).await?;
+            match found.as_slice() {
+                [] => {}
+                [one] => return Ok(one.id.clone()),
+                other => return Err(anyhow!("found after an interruption: {other:?}").into()),
+            }
+        }
+    }
+
+    async fn started(&mut self, id: &str, name: &str) -> Result<(), Trouble> {
+        loop {
+            let request = v1::StartContainerRequest { container_id: id.to_owned() };
+            let mut runtime = self.caller.runtime();
+            let call = runtime.start_container(request);
+            match self.caller.change("StartContainer", call).await? {
+                Heard::Answer(_) => return Ok(()),
+                Heard::Refused(status) => return Err(self.refused("StartContainer", &status)),
+                Heard::Interrupted => {}
+            }
+            let status =
+                self.status(id).await?.map_err(|status| self.refused("status", &status))?;
+            if status.state() != v1::ContainerState::ContainerCreated {
+                return Ok(());
+            }
+            let (begun, _) = self.pod.truth(name)?;
+            if begun > 0 {
+                return Err(anyhow!("{name} is told as not started, but it ran").into());
+            }
+        }
+    }
+
+    async fn exec(&mut self, id: &str) -> Result<(), Trouble> {
+        let request = v1::ExecSyncRequest {
+            container_id: id.to_owned(),
+            cmd: ["sh", "-c", "echo out-$((6*7)); exit 5"].map(str::to_owned).into(),
+            timeout: 60,
+        };
+        let mut runtime = self.caller.runtime();
+        match self.caller.change("ExecSync", runtime.exec_sync(request)).await? {
+            Heard::Answer(answer) => {
+                let right = answer.exit_code == 5 && answer.stdout == b"out-42\n";
+                if !right {
+                    return Err(anyhow!("an exec answered {answer:?}").into());
+                }
+                self.tally.execs += 1;
+                Ok(())
+            }
+            Heard::Refused(status) => Err(self.refused("ExecSync", &status)),
+            Heard::Interrupted => Ok(()),
+        }
+    }
+
+    async fn ended(&mut self, id: &str, name: &str) -> Result<(), Trouble> {
+        let begun = Instant::now();
+        loop {
+            let status =
+                self.status(id).await?.map_err(|status| self.refused("status", &status))?;
+            if status.state() == v1::ContainerState::ContainerExited {
+                return self.check(name, &status).await;
+            }
+            if self.board.is_hit(self.pod.slot) {
+                return Err(Trouble::Hit);
+            }
+            if begun.elapsed() > LIMIT {
+                return Err(anyhow!("{name} is still {:?}", status.state()).into());
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Holds what is told of a container against what it has written.
+    async fn check(&mut self, name: &str, status: &v1::ContainerStatus) -> Result<(), Trouble> {
+        use v1::ContainerState as State;
+        let (hit, lossy) = (self.board.is_hit(self.pod.slot), self.board.is_lossy(self.pod.slot));
+        let code = self.wanted.get(name).copied().flatten();
+        let mut truth = self.pod.truth(name)?;
+        if status.state() == State::ContainerRunning {
+            // It runs; its first words may still be on their way.
+            let asked = Instant::now();
+            while truth.0 == 0 && asked.elapsed() < LIMIT {
+                tokio::time::sleep(PAUSE).await;
+                truth = self.pod.truth(name)?;
+            }
+        }
+        let (begun, ended) = truth;
+        let right = match (status.state(), status.exit_code) {
+            (State::ContainerCreated, _) => begun == 0,
+            (State::ContainerRunning, _) => begun == 1,
+            (State::ContainerExited, told) if Some(told) == code => begun == 1 && ended == 1,
+            (State::ContainerExited, KILLED) => hit && begun <= 1,
+            (State::ContainerExited, START_FAILED) => hit && begun == 0,
+            (State::ContainerExited, UNKNOWN) => {
+                self.tally.unknown += 1;
+                hit && status.reason == "Unknown" && (lossy || begun == 0) && begun <= 1
+            }
+            _ => false,
+        };
+        if !right {
+            return Err(anyhow!(
+                "{name} is told as {:?} with {} ({}, {}), wanted {code:?}; it began {begun} and \
+                 ended {ended} times; supervisor killed: {hit}, with the server: {lossy}",
+                status.state(),
+                status.exit_code,
+                status.reason,
+                status.message,
+            )
+            .into());
+        }
+        self.tally.exits += usize::from(status.state() == State::ContainerExited);
+        Ok(())
+    }
+
+    /// The supervisor is dead: the pod is told as over, and each container truthfully.
+    async fn aftermath(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let over = self
+                .sandboxes()
+                .await?
+                .iter()
+                .all(|one| one.state() == v1::PodSandboxState::SandboxNotready);
+            if over {
+                break;
+            }
+            ensure!(begun.elapsed() < LIMIT, "the pod is still told as ready");
+            tokio::time::sleep(PAUSE).await;
+        }
+        for container in self.containers(self.pod.labels()).await? {
+            let name = container.metadata.unwrap_or_default().name;
+            let Ok(status) = self.status(&container.id).await? else { continue };
+            ensure!(
+                status.state() != v1::ContainerState::ContainerRunning,
+                "{name} is told as running in a pod that is over"
+            );
+            if let Err(Trouble::Wrong(error)) = self.check(&name, &status).await {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove_container(&mut self, id: &str) -> Result<(), Trouble> {
+        loop {
+            let request = v1::RemoveContainerRequest { container_id: id.to_owned() };
+            let mut runtime = self.caller.runtime();
+            let call = runtime.remove_container(request);
+            match self.caller.change("RemoveContainer", call).await? {
+                Heard::Answer(_) => return Ok(()),
+                Heard::Refused(status) => return Err(self.refused("RemoveContainer", &status)),
+                Heard::Interrupted => {}
+            }
+        }
+    }
+
+    /// Stops and removes; a pod whose supervisor is just dying may ask for patience.
+    pub(crate) async fn remove(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let found = self.sandboxes().await?;
+            ensure!(found.len() <= 1, "{found:?}");
+            let Some(sandbox) = found.first() else { break };
+            let mut runtime = self.caller.runtime();
+            let id = sandbox.id.clone();
+            let stop = v1::StopPodSandboxRequest { pod_sandbox_id: id.clone() };
+            let call = runtime.stop_pod_sandbox(stop);
+            let mut refusal = None;
+            match self.caller.change("StopPodSandbox", call).await? {
+                Heard::Refused(status) => refusal = Some(status),
+                Heard::Interrupted => continue,
+                Heard::Answer(_) => {}
+            }
+            let remove = v1::RemovePodSandboxRequest { pod_sandbox_id: id };
+            let call = runtime.remove_pod_sandbox(remove);
+            match self.caller.change("RemovePodSandbox", call).await? {
+                Heard::Refused(status) => refusal = Some(status),
+                Heard::Interrupted => continue,
+                Heard::Answer(_) => {}
+            }
+            if let Some(status) = refusal {
+                let patient = self.board.is_hit(self.pod.slot) && begun.elapsed() < LIMIT;
+                ensure!(patient, "the removal was refused: {status}");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        self.board.begin(self.pod.slot);
+        let left = self.containers(self.pod.labels()).await?;
+        ensure!(left.is_empty(), "containers of a pod that is gone: {left:?}");
+        Ok(())
+    }
+}
+
+pub(crate) type Runtime =
+    v1::runtime_service_client::RuntimeServiceClient<tonic::transport::Channel>;
+
+/// Commands that take a while, one after the other: most kills find one running.
+async fn session(
+    caller: Caller,
+    (board, slot): (Arc<Board>, usize),
+    container: String,
+    done: Arc<AtomicBool>,
+) -> Result<usize> {
+    let mut right = 0;
+    while !done.load(Ordering::SeqCst) {
+        let request = v1::ExecSyncRequest {
+            container_id: container.clone(),
+            cmd: ["sh", "-c", "usleep 400000; exit 9"].map(str::to_owned).into(),
+            timeout: 0,
+        };
+        let mut runtime = caller.runtime();
+        match caller.change("a session", runtime.exec_sync(request)).await? {
+            Heard::Answer(answer) => {
+                let killed = answer.exit_code == KILLED && board.is_hit(slot);
+                ensure!(answer.exit_code == 9 || killed, "a session answered {answer:?}");
+                right += 1;
+            }
+            Heard::Refused(status) => {
+                let gone = status.code() == Code::NotFound;
+                ensure!(board.is_hit(slot) && !gone, "a session was refused: {status}");
+                break;
+            }
+            Heard::Interrupted => {}
+        }
+    }
+    Ok(right)
+}

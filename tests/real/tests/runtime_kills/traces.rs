@@ -1,0 +1,96 @@
+//! What a runtime can leave behind, read from the kernel and the disk; the runtime is not asked.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Everything there is, a line each.
+pub(crate) fn look(folders: &[&Path], known: &[u32]) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    processes(known, &mut found)?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").context("the mount table")?;
+    found.extend(mounts.lines().filter_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let kind = right.split(' ').next()?;
+        Some(format!("mount: {} ({kind})", left.split(' ').nth(4)?))
+    }));
+    walk(Path::new("/sys/fs/cgroup"), "cgroup", true, &mut found)?;
+    for folder in folders {
+        walk(folder, "file", false, &mut found)?;
+    }
+    for (what, program, arguments) in [
+        ("link", "ip", &["-oneline", "link", "show"][..]),
+        ("address", "ip", &["-oneline", "address", "show"]),
+        ("rule", "nft", &["list", "ruleset"]),
+    ] {
+        let output = Command::new(program).args(arguments).output().context(program)?;
+        ensure!(output.status.success(), "{program} {arguments:?}: {}", output.status);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        found.extend(text.lines().map(|line| match what {
+            // Numbers and states of links change; names do not.
+            "rule" => format!("{what}: {}", line.trim()),
+            "link" => format!("{what}: {}", line.split(": ").nth(1).unwrap_or(line)),
+            _ => {
+                let words: Vec<&str> = line.split_whitespace().skip(1).take(3).collect();
+                format!("{what}: {}", words.join(" "))
+            }
+        }));
+    }
+    Ok(found)
+}
+
+/// All but those that are known, and those that are on their way out.
+fn processes(known: &[u32], found: &mut BTreeSet<String>) -> Result<()> {
+    for entry in std::fs::read_dir("/proc").context("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        if pid == 1 || known.contains(&pid) {
+            continue;
+        }
+        let Ok(line) = std::fs::read(format!("/proc/{pid}/cmdline")) else { continue };
+        if !line.is_empty() {
+            let text = String::from_utf8_lossy(&line).replace('\0', " ");
+            found.insert(format!("process: {pid} {text}"));
+        }
+    }
+    Ok(())
+}
+
+fn walk(folder: &Path, what: &str, only: bool, found: &mut BTreeSet<String>) -> Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.with_context(|| folder.display().to_string())?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let Ok(kind) = entry.file_type() else { continue };
+        if !only || kind.is_dir() {
+            found.insert(format!("{what}: {}", entry.path().display()));
+        }
+        if kind.is_dir() {
+            walk(&entry.path(), what, only, found)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is there now beyond what was; what is just going gets a while to go.
+pub(crate) fn left(
+    before: &BTreeSet<String>,
+    look: impl Fn() -> Result<BTreeSet<String>>,
+) -> Result<Vec<String>> {
+    let begun = Instant::now();
+    loop {
+        let now = look()?;
+        let left: Vec<String> = now.difference(before).cloned().collect();
+        if left.is_empty() || begun.elapsed() > PATIENCE {
+            return Ok(left);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,164 @@
+//! A door before a registry: it sees who asks for what, can be shut, and can bring a login along.
+//!
+//! Rule: one request per connection and nothing changed but the login; while the door is shut,
+//! questions for manifests wait before it. What the registry answers is the registry's.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The first byte of a TLS connection.
+const TLS_HANDSHAKE: u8 = 22;
+
+/// A request that went through.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    /// The login as the header has it; empty for none.
+    pub(crate) login: String,
+}
+
+#[derive(Default)]
+struct State {
+    is_shut: bool,
+    /// Waiting questions by repository.
+    waiting: BTreeMap<String, usize>,
+    most_waiting: usize,
+    asked: Vec<Asked>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Door {
+    address: SocketAddr,
+    registry: SocketAddr,
+    /// What is said for whoever brings no login.
+    login: Option<&'static str>,
+    shared: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl Door {
+    /// Opens it; it stays until the test's process ends.
+    pub(crate) fn open(registry: SocketAddr, login: Option<&'static str>) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("a door")?;
+        let address = listener.local_addr()?;
+        let door = Self { address, registry, login, shared: Arc::default() };
+        let served = door.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let door = served.clone();
+                // A client that leaves early is the client's business.
+                std::thread::spawn(move || drop(door.pass(stream)));
+            }
+        });
+        Ok(door)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn shut(&self, is_shut: bool) {
+        self.state().is_shut = is_shut;
+        self.shared.1.notify_all();
+    }
+
+    /// Repositories about which somebody waits before the door.
+    pub(crate) fn waiting(&self) -> Vec<String> {
+        self.state().waiting.keys().cloned().collect()
+    }
+
+    /// How many repositories were waited for at the same time, at most, since the last look.
+    pub(crate) fn most_waiting(&self) -> usize {
+        std::mem::take(&mut self.state().most_waiting)
+    }
+
+    /// What has gone through with a login, of one repository.
+    pub(crate) fn asked(&self, repository: &str) -> Vec<Asked> {
+        let of = format!("/v2/{repository}/");
+        let state = self.state();
+        let through = state.asked.iter().filter(|asked| asked.path.starts_with(&of));
+        through.filter(|asked| !asked.login.is_empty()).cloned().collect()
+    }
+
+    /// Questions with a login for the manifest of a tag: one for each pull.
+    pub(crate) fn pulls(&self, repository: &str) -> usize {
+        let tagged =
+            |asked: &&Asked| asked.method == "HEAD" && asked.path.ends_with("/manifests/1");
+        self.asked(repository).iter().filter(tagged).count()
+    }
+
+    fn pass(&self, mut client: TcpStream) -> Result<()> {
+        client.set_read_timeout(Some(PATIENCE))?;
+        let mut reader = BufReader::new(client.try_clone()?);
+        if reader.fill_buf()?.first() == Some(&TLS_HANDSHAKE) {
+            // As a server in Go says it; clients then try without TLS.
+            client.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\nplain HTTP only\n")?;
+            return Ok(());
+        }
+        let (asked, head, length) = self.read_head(&mut reader)?;
+        self.wait(&asked);
+        self.state().asked.push(asked);
+        let mut registry = TcpStream::connect(self.registry)?;
+        registry.write_all(head.as_bytes())?;
+        std::io::copy(&mut reader.take(length), &mut registry)?;
+        std::io::copy(&mut registry, &mut client)?;
+        client.shutdown(Shutdown::Both)?;
+        Ok(())
+    }
+
+    fn read_head(&self, reader: &mut impl BufRead) -> Result<(Asked, String, u64)> {
+        let mut first = String::new();
+        reader.read_line(&mut first)?;
+        let mut words = first.split(' ').map(str::to_owned);
+        let method = words.next().unwrap_or_default();
+        let path = words.next().context("a path")?;
+        let (mut head, mut login, mut length) = (first, String::new(), 0);
+        loop {
+            let mut line = String::new();
+            ensure!(reader.take(64 << 10).read_line(&mut line)? > 0, "the head ended early");
+            let (name, value) = line.split_once(':').unwrap_or((line.trim(), ""));
+            match (name.to_ascii_lowercase().as_str(), value.trim()) {
+                ("", _) => break,
+                ("connection", _) => continue,
+                ("authorization", said) => login = said.to_owned(),
+                ("content-length", said) => length = said.parse()?,
+                _ => {}
+            }
+            head.push_str(&line);
+        }
+        if let Some(known) = self.login.filter(|_| login.is_empty()) {
+            head.push_str(&format!("Authorization: {known}\r\n"));
+        }
+        head.push_str("Connection: close\r\n\r\n");
+        Ok((Asked { method, path, login }, head, length))
+    }
+
+    fn wait(&self, asked: &Asked) {
+        let Some((repository, _)) = asked.path.split_once("/manifests/") else { return };
+        let repository = repository.trim_start_matches("/v2/").to_owned();
+        let mut state = self.state();
+        if !state.is_shut {
+            return;
+        }
+        *state.waiting.entry(repository.clone()).or_default() += 1;
+        state.most_waiting = state.most_waiting.max(state.waiting.len());
+        let opened = self.shared.1.wait_timeout_while(state, PATIENCE, |state| state.is_shut);
+        let (mut state, _) = opened.unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = state.waiting.get_mut(&repository) {
+            *count -= 1;
+            if *count == 0 {
+                state.waiting.remove(&repository);
+            }
+        }
+    }
+}

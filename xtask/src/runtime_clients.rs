@@ -1,0 +1,100 @@
+//! Verbs of the embedded runtime as a server for others: upstream's node specs over it, a foreign
+//! gRPC library as its client, and the benchmark beside containerd.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use node_testkit::parts;
+
+use crate::{release, workspace};
+
+const SPEC_PARTS: &[&str] = &[
+    "containerd",
+    "runc",
+    "cni-plugins",
+    "registry",
+    "kubelet",
+    "agnhost",
+    "ginkgo",
+    "e2e-node-test",
+];
+
+/// From the Python Package Index; what a landing checks is written by hand in tests/real.
+const PYTHON_PACKAGES: &[&str] = &["grpcio==1.85.1", "grpcio-tools==1.85.1"];
+
+/// Upstream's specs over containerd and over `keelson cri`; a word of them by KEELSON_FOCUS.
+pub(crate) fn node_specs() -> Result<()> {
+    parts::command(SPEC_PARTS)?;
+    build()?;
+    let folder = workspace::target_folder()?.join("node-over-cri");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let results = |runtime: &str| folder.join(format!("{runtime}.json"));
+    let keelson = workspace::built("keelson")?;
+    for runtime in ["containerd", "keelson"] {
+        let mut arguments: Vec<OsString> =
+            vec![runtime.into(), keelson.clone().into(), results(runtime).into()];
+        arguments.extend(std::env::var_os("KEELSON_FOCUS"));
+        in_bed("node-over-cri", "120m", &arguments)?;
+    }
+    let mut command = Command::new(workspace::built("node-over-cri")?);
+    command.arg("compare").arg(results("containerd")).arg(results("keelson"));
+    let list = format!("tests/real/goldens/node-over-cri-{}.txt", parts::version("kubelet")?);
+    workspace::run(command.arg(workspace::root().join(list)))
+}
+
+/// `keelson cri` beside containerd, with a release build.
+pub(crate) fn bench() -> Result<()> {
+    parts::command(&["containerd", "runc", "cni-plugins", "registry"])?;
+    release::command()?;
+    build()?;
+    in_bed("cri-bench", "45m", &[release::binary()?.into_os_string()])
+}
+
+/// gRPC's C core dials a socket and names its path as authority.
+pub(crate) fn foreign_grpc() -> Result<()> {
+    build()?;
+    let python = python()?;
+    let root = workspace::root();
+    let stubs = workspace::target_folder()?.join("foreign-grpc/stubs");
+    std::fs::create_dir_all(&stubs).with_context(|| stubs.display().to_string())?;
+    let proto = root.join("crates/wire/cri-wire/proto");
+    let mut generate = Command::new(&python);
+    generate.args(["-m", "grpc_tools.protoc"]).arg("-I").arg(&proto);
+    generate.arg(format!("--python_out={}", stubs.display()));
+    generate.arg(format!("--grpc_python_out={}", stubs.display()));
+    workspace::run(generate.arg(proto.join("runtime-v1.proto")))?;
+    let script = root.join("tests/real/src/foreign_grpc.py");
+    let arguments = [workspace::built("keelson")?, python, script, stubs].map(OsString::from);
+    in_bed("foreign-grpc", "5m", &arguments)
+}
+
+/// A Python with the packages, made once below the target folder.
+fn python() -> Result<PathBuf> {
+    let folder = workspace::target_folder()?.join("foreign-grpc/python");
+    let python = folder.join("bin/python3");
+    if !python.exists() {
+        workspace::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    }
+    let mut install = Command::new(&python);
+    install.args(["-m", "pip", "install", "--quiet"]).args(PYTHON_PACKAGES);
+    workspace::run(&mut install)?;
+    Ok(python)
+}
+
+fn build() -> Result<()> {
+    workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
+    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let mut supervisor =
+        workspace::cargo(&["build", "--package", "pod-supervisor", "--bin", "keelson-pod"]);
+    supervisor.args(["--quiet", "--no-default-features", "--target", &target]);
+    workspace::run(&mut supervisor)
+}
+
+fn in_bed(program: &str, deadline: &str, arguments: &[OsString]) -> Result<()> {
+    let mut command = Command::new(workspace::built("bed")?);
+    command.args(["run", "--name", program, "--deadline", deadline, "--"]);
+    command.arg(workspace::built(program)?).args(arguments);
+    workspace::run(command.current_dir(workspace::root()))
+}
