@@ -141,7 +141,10 @@ pub(crate) fn soak(kills: u32) -> Result<()> {
         .args(["kill", "--", "--test-threads=1", "--nocapture"])
         .env("KEELSON_KILLS", (kills * 10).to_string())
         .env("KEELSON_PODS", "30");
-    workspace::run(&mut command)
+    let report = workspace::target_folder()?.join("runtime-kills.txt");
+    workspace::run(command.env("KEELSON_KILL_REPORT", &report))?;
+    print!("{}", std::fs::read_to_string(&report)?);
+    Ok(())
 }
 
 /// A program of tests/real that is run by verb only.

@@ -71,19 +71,19 @@ struct State {
 }
 
 impl State {
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: &Step) {
         match step {
             Step::Received { digest: Some(digest), done, total } => {
-                self.content.insert(digest, (done, total.unwrap_or(done)));
+                self.content.insert(digest.clone(), (*done, total.unwrap_or(*done)));
             }
             Step::Present { digest, bytes } => {
-                self.content.insert(digest, (bytes, bytes));
+                self.content.insert(digest.clone(), (*bytes, *bytes));
             }
             Step::Layers { done, of } => {
-                (self.progress.layers, self.progress.total_layers) = (done, of);
+                (self.progress.layers, self.progress.total_layers) = (*done, *of);
             }
             Step::Received { digest: None, done, .. } => {
-                self.progress.bytes = self.progress.bytes.max(done);
+                self.progress.bytes = self.progress.bytes.max(*done);
                 return;
             }
             Step::Unpacking { .. } => return,
@@ -108,7 +108,7 @@ impl ProgressLine {
 impl Progress for ProgressLine {
     fn step(&self, step: Step) {
         let mut state = self.locked();
-        state.take(step);
+        state.take(&step);
         if self.shown && state.last.is_none_or(|last| last.elapsed() >= EVERY) {
             state.last = Some(Instant::now());
             write(&text(&state.progress));

@@ -112,7 +112,7 @@ pub(crate) struct RunCommand {
 impl RunCommand {
     pub(crate) fn run(self, palette: Palette) -> ExitCode {
         let (pods, errors) = match &self.image {
-            Some(image) => self.from_image(image),
+            Some(image) => self.pod_of_image(image),
             None => self.read_all(),
         };
         for error in &errors {
@@ -159,7 +159,7 @@ impl RunCommand {
         }
     }
 
-    fn from_image(&self, image: &str) -> (Vec<PodManifest>, Vec<String>) {
+    fn pod_of_image(&self, image: &str) -> (Vec<PodManifest>, Vec<String>) {
         let from_image = FromImage {
             image: image.to_owned(),
             name: self.name.clone(),

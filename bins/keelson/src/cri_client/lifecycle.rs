@@ -3,7 +3,7 @@
 //! Rule: prints the id of what was made or changed, one per line, so that scripts can go on with
 //! it. Several ids are handled in order; the first failure ends the command. Does not undo.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -127,28 +127,8 @@ impl Act {
                 };
                 each(containers, stop).await?;
             }
-            Self::Update { container: container_id, file } => {
-                let linux = Some(files::read(&file)?);
-                let request = v1::UpdateContainerResourcesRequest {
-                    container_id,
-                    linux,
-                    ..Default::default()
-                };
-                let id = request.container_id.clone();
-                client.update_container_resources(request).await.map_err(explain)?;
-                report(&id)?;
-            }
-            Self::Updatep { sandbox: pod_sandbox_id, file } => {
-                let resources = Some(files::read(&file)?);
-                let request = v1::UpdatePodSandboxResourcesRequest {
-                    pod_sandbox_id,
-                    resources,
-                    overhead: None,
-                };
-                let id = request.pod_sandbox_id.clone();
-                client.update_pod_sandbox_resources(request).await.map_err(explain)?;
-                report(&id)?;
-            }
+            Self::Update { container, file } => update(client, container, &file).await?,
+            Self::Updatep { sandbox, file } => update_sandbox(client, sandbox, &file).await?,
             Self::Rm { containers } => {
                 let remove = async |container_id| {
                     let request = v1::RemoveContainerRequest { container_id };
@@ -180,6 +160,26 @@ impl Act {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+async fn update(client: &CriClient, id: String, file: &Path) -> Result<()> {
+    let request = v1::UpdateContainerResourcesRequest {
+        container_id: id.clone(),
+        linux: Some(files::read(file)?),
+        ..Default::default()
+    };
+    client.update_container_resources(request).await.map_err(explain)?;
+    report(&id)
+}
+
+async fn update_sandbox(client: &CriClient, id: String, file: &Path) -> Result<()> {
+    let request = v1::UpdatePodSandboxResourcesRequest {
+        pod_sandbox_id: id.clone(),
+        resources: Some(files::read(file)?),
+        overhead: None,
+    };
+    client.update_pod_sandbox_resources(request).await.map_err(explain)?;
+    report(&id)
 }
 
 /// Does the same to each id, in order, and reports it.

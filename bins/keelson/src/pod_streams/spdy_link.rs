@@ -96,7 +96,7 @@ async fn upgrade(stream: &LocalStream, protocol: &str) -> Result<Socket> {
     let _ = socket.set_nodelay(true);
     let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
     tokio::spawn(connection.with_upgrades());
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let path = uri.path_and_query().map_or("/", hyper::http::uri::PathAndQuery::as_str);
     let request = Request::post(path)
         .header("host", uri.authority().map_or(host, |authority| authority.as_str()))
         .header("connection", "Upgrade")
@@ -107,7 +107,7 @@ async fn upgrade(stream: &LocalStream, protocol: &str) -> Result<Socket> {
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), LONGEST_REFUSAL).collect().await;
-        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         bail!("it refused: {status}: {}", String::from_utf8_lossy(&body).trim());
     }
     Ok(TokioIo::new(hyper::upgrade::on(answer).await?))

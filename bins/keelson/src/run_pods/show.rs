@@ -75,7 +75,7 @@ async fn input_until_refused(client: &CriClient, container: &str, has: Has) {
         tracing::debug!(err = format!("{error:#}"), "Standard input is not passed on");
     }
     // The end of the input is not the end of the container.
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Passes on what one container writes, until it has ended.

@@ -126,10 +126,8 @@ impl LocalRuntime for CriClient {
             if status.map_err(|error| self.refusal(&error))?.image.is_none() {
                 return Err(LocalRefusal::NotFound { message: format!("no image named {name}") });
             }
-            let removed = CriClient::remove_image(
-                self,
-                v1::RemoveImageRequest { image: Some(image), ..Default::default() },
-            );
+            let removed =
+                CriClient::remove_image(self, v1::RemoveImageRequest { image: Some(image) });
             removed.await.map_err(|error| self.refusal(&error))?;
             Ok(LocalImageName { name: name.to_owned() })
         })

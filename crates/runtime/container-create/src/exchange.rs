@@ -80,11 +80,7 @@ impl Reporter {
         self.send(&Wire { what: STARTED, pid, ..Wire::default() }, &[pidfd])
     }
 
-    pub fn ready(
-        &self,
-        names: Vec<String>,
-        descriptors: &[BorrowedFd<'_>],
-    ) -> io::Result<()> {
+    pub fn ready(&self, names: Vec<String>, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.send(&Wire { what: READY, names, ..Wire::default() }, descriptors)
     }
 

@@ -205,7 +205,8 @@ struct Container {
     kills_before: Option<u64>,
     /// Ended, but its output is not all written.
     draining: Option<(Exit, Instant)>,
-    deleting: Option<Asker>,
+    /// Who waits for it to be gone: a server, and the one that came after it.
+    deleting: Vec<Asker>,
     reopening: Vec<(Asker, u32)>,
     /// Leftover groups of execs.
     exec_groups: Vec<String>,

@@ -83,7 +83,6 @@ fn start_with_clock(
     let node_name = settings.lifecycle.node_name.clone();
     let reading = settings.reading.clone();
     let pulls = settings.pulls.clone();
-    let (logs, reserved) = (settings.logs.clone(), settings.cgroups.reserved.clone());
     let context = Arc::new(PodContext {
         clock: clock.clone(),
         observed: observed.clone(),
@@ -112,20 +111,7 @@ fn start_with_clock(
         images::run_pulls((runtime.clone(), pulled.clone()), orders.clone(), pulls.clone())
     });
     tree.start("probes", move || turn_wheel(probes.clone()));
-    let tree_context = context.clone();
-    tree.start("cgroups", move || cgroup_tree::keep(tree_context.clone()));
-    if !reserved.is_empty() {
-        let host = ports.cgroups.clone();
-        tree.start("reserved-cgroups", move || {
-            reserved_cgroups::enforce(host.clone(), reserved.clone())
-        });
-    }
-    if let Some(logs) = logs {
-        let logs_context = context.clone();
-        tree.start("log-rotation", move || {
-            log_rotation::keep_small(logs_context.clone(), logs.clone())
-        });
-    }
+    start_upkeep(tree, &context);
     if let Some(kills) = memory_kills {
         let (kills, observed) = (Arc::new(Mutex::new(kills)), observed.clone());
         tree.start("memory-kills", move || {
@@ -143,6 +129,25 @@ fn start_with_clock(
     if let Some(endpoint) = local {
         let api = Arc::new(LocalStatus { board, observed, runtime: view.clone(), node_name });
         tree.start("local-endpoint", move || serve(endpoint.clone(), api.clone()));
+    }
+}
+
+/// What is kept in order beside the pods: cgroups above them, logs.
+fn start_upkeep(tree: &mut TaskTree, context: &Arc<PodContext>) {
+    let tree_context = context.clone();
+    tree.start("cgroups", move || cgroup_tree::keep(tree_context.clone()));
+    let reserved = context.settings.cgroups.reserved.clone();
+    if !reserved.is_empty() {
+        let host = context.ports.cgroups.clone();
+        tree.start("reserved-cgroups", move || {
+            reserved_cgroups::enforce(host.clone(), reserved.clone())
+        });
+    }
+    if let Some(logs) = context.settings.logs.clone() {
+        let logs_context = context.clone();
+        tree.start("log-rotation", move || {
+            log_rotation::keep_small(logs_context.clone(), logs.clone())
+        });
     }
 }
 

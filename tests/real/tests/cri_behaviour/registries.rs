@@ -70,7 +70,7 @@ async fn pull(
 ) -> Result<String, tonic::Status> {
     let image = Some(v1::ImageSpec { image: image.to_owned(), ..Default::default() });
     let request = v1::PullImageRequest { image, auth, sandbox_config: None };
-    Ok(cri.im().pull_image(request).await?.into_inner().image_ref)
+    Ok(Box::pin(cri.im().pull_image(request)).await?.into_inner().image_ref)
 }
 
 async fn remove(cri: &Cri, image: &str) -> Result<()> {

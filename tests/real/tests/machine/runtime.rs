@@ -47,8 +47,8 @@ const WHOLE: &[Fact] = &[
     // A limit that is there is moved; none is made.
     ("pod memory.max", "83886080"),
     ("pod cpu.max", "max 100000"),
-    ("first process of a shared pod", "keelson-init"),
-    ("device of a privileged one", "1"),
+    ("first process of a shared pod", "keelson"),
+    ("device of a privileged one", "it was read"),
     ("exec beside groups of its own", "inside inside"),
     ("left of a late exec", "0"),
     ("killed again and again", "same process"),

@@ -89,7 +89,7 @@ limits() {
 }
 
 # A disk of this machine, made and read by whoever may: 254:0 is the first virtual disk.
-try_disk='rm -f /tmp/disk; mknod /tmp/disk b 254 0 && (dd if=/tmp/disk of=/dev/null bs=512 count=1 2>&1 | tail -n 1)'
+try_disk='rm -f /tmp/disk; mknod /tmp/disk b 254 0; dd if=/tmp/disk of=/dev/null bs=512 count=1 2> /tmp/why && echo it was read || cat /tmp/why'
 
 isolation() {
     told "device" "$(cri exec "$main" sh -c "$try_disk")"
@@ -184,13 +184,14 @@ other_pods() {
     one=$(run_container "$shared" shared one 'echo started; exec sleep 1000' '' \
         ', "namespace_options": {"network": "NODE", "pid": "POD"}') || exit 1
     runtime_wait "the pod with shared processes" says one started
-    told "first process of a shared pod" "$(cri exec "$one" cat /proc/1/comm)"
+    # An init of ours, by the name of its program, which may be the supervisor's.
+    told "first process of a shared pod" "$(cri exec "$one" cut -c 1-7 /proc/1/comm)"
     cri rmp "$shared" > /dev/null || exit 1
     sandbox_file free CONTAINER '' ', "privileged": true'
     free=$(cri runp "/run/$driver-free.json") || exit 1
     trusted=$(run_container "$free" free trusted 'echo started; exec sleep 1000' '' ', "privileged": true') || exit 1
     runtime_wait "the privileged container" says trusted started
-    told "device of a privileged one" "$(cri exec "$trusted" sh -c "$try_disk" | grep -c '512 bytes')"
+    told "device of a privileged one" "$(cri exec "$trusted" sh -c "$try_disk")"
     # As a systemd inside would do: then its group itself takes no process any more.
     inner=$(group "$trusted")/inner
     mkdir "$inner"

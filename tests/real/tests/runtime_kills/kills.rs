@@ -341,7 +341,7 @@ impl<'a> World<'a> {
         let busy = self.hits.iter().filter(|(_, under_way)| !under_way.is_empty()).count();
         ensure!(busy * 5 >= self.hits.len() * 4, "{busy} of {} interrupted", self.hits.len());
         let of = |kind: fn(&Blow) -> bool| plan.iter().filter(|blow| kind(blow)).count();
-        println!(
+        let line = format!(
             "runtime kills: {} ({} at {} crash points, {} of the server, {} of a supervisor, {} of \
              both), {busy} interrupted an action; {} pods, {} exits right, {} of them unknown, {} \
              execs right, {} pulls, {} imports; nothing left behind",
@@ -358,7 +358,12 @@ impl<'a> World<'a> {
             images.0,
             images.1,
         );
-        Ok(())
+        println!("{line}");
+        // What a bed prints is kept only when the test fails.
+        match std::env::var_os("KEELSON_KILL_REPORT") {
+            Some(path) => std::fs::write(&path, line + "\n").context("the report"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -397,7 +402,8 @@ impl ImageWork {
             let request =
                 v1::PullImageRequest { image: Some(spec(&self.pulled)), ..Default::default() };
             let mut images = self.caller.images();
-            match self.caller.change("PullImage", images.pull_image(request)).await? {
+            let pull = Box::pin(images.pull_image(request));
+            match self.caller.change("PullImage", pull).await? {
                 Heard::Answer(_) => break,
                 Heard::Refused(status) => bail!("PullImage was refused: {status}"),
                 Heard::Interrupted => {}

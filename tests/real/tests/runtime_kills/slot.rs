@@ -331,7 +331,9 @@ impl Slot {
             (State::ContainerExited, START_FAILED) => hit && begun == 0,
             (State::ContainerExited, UNKNOWN) => {
                 self.tally.unknown += 1;
-                hit && status.reason == "Unknown" && (lossy || begun == 0) && begun <= 1
+                // One that ran on is found and ended by the next server, which hears how.
+                let unheard = lossy && code.is_some();
+                hit && status.reason == "Unknown" && (unheard || begun == 0) && begun <= 1
             }
             _ => false,
         };

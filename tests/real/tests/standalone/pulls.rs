@@ -21,6 +21,8 @@ use crate::node::{Node, PATIENCE, archives, container, ensure_has, keelson, wait
 /// What lets in, as the header has it and as docker's file has it.
 const LOGIN: &str = "Basic YmVkOmJlZC1wYXNzd29yZA==";
 const ENCODED: &str = "YmVkOmJlZC1wYXNzd29yZA==";
+/// What containerd says when it has nothing to show.
+const NO_LOGIN: &str = "no basic auth credentials";
 const WRONG_PASSWORD: &str = "not-the-password-at-all";
 
 /// A registry with a password, images in it, and the door that everybody goes through.
@@ -243,22 +245,23 @@ fn refused(node: &Node<'_>, shop: &Shop) -> Result<()> {
     place(node, shop, "wrong", "wrong", "IfNotPresent")?;
     place(node, shop, "failing", "failing", "IfNotPresent")?;
     let image = shop.image("wrong");
-    let first = waits_for(node, "wrong", "ErrImagePull")?;
+    // The first reason is shown for two seconds only; its event stays.
+    let said = node.until_explained("wrong", "Error: ImagePullBackOff")?;
+    let message = waits_for(node, "wrong", "ImagePullBackOff")?;
+    let first = message.strip_prefix(&format!("Back-off pulling image {image:?}: ErrImagePull: "));
+    let first = first.with_context(|| message.clone())?;
     // The runtime's own words, with nothing before them.
     ensure!(first.starts_with(&format!("failed to pull and unpack image {image:?}: ")), "{first}");
-    ensure_has(&first, &["401 Unauthorized"])?;
-    let then = waits_for(node, "wrong", "ImagePullBackOff")?;
-    ensure!(then == format!("Back-off pulling image {image:?}: ErrImagePull: {first}"), "{then}");
-    let said = node.until_explained("wrong", "Error: ImagePullBackOff")?;
-    let failed = format!("Failed: Failed to pull image {image:?}: {first}");
-    let back_off = format!("BackOff: Back-off pulling image {image:?}");
-    ensure_has(&said, &[&failed, "Failed: Error: ErrImagePull", &back_off])?;
+    ensure_has(first, &["401 Unauthorized"])?;
+    let failed = format!("Failed to pull image {image:?}: {first}\n");
+    let back_off = format!("Back-off pulling image {image:?}\n");
+    ensure_has(&said, &[&failed, "Error: ErrImagePull\n", &back_off])?;
     let logins = shop.door.asked("bed/wrong");
     ensure!(!logins.is_empty() && logins.iter().all(|asked| asked.login != LOGIN), "{logins:?}");
 
     // A program that fails is named; the pull is tried without it.
     let message = waits_for(node, "failing", "ImagePullBackOff")?;
-    ensure_has(&message, &["401 Unauthorized", "credential provider fails: ", "exit status: 7"])?;
+    ensure_has(&message, &[NO_LOGIN, "credential provider fails: ", "exit status: 7"])?;
     ensure!(shop.door.asked("bed/failing").is_empty(), "{:?}", shop.door.asked("bed/failing"));
     Ok(())
 }
@@ -275,12 +278,15 @@ fn nobody_rides(node: &Node<'_>, shop: &Shop) -> Result<()> {
     fs::remove_file(node.home.root().join("config.json"))?;
     place(node, shop, "rider", "file", "IfNotPresent")?;
     place(node, shop, "quiet-rider", "file", "Never")?;
-    let message = waits_for(node, "rider", "ErrImagePull")?;
-    ensure_has(&message, &["401 Unauthorized"])?;
+    ensure_has(&waits_for(node, "rider", "ImagePullBackOff")?, &[NO_LOGIN])?;
     let message = waits_for(node, "quiet-rider", "ErrImageNeverPull")?;
     let image = shop.image("file");
     let absent = format!("Container image {image:?} is not present with pull policy of Never");
     ensure!(message == absent, "{message}");
+    for pod in ["rider", "quiet-rider"] {
+        node.agent.withdraw(pod)?;
+        node.until_gone(pod)?;
+    }
     // With a login that the registry takes it is everybody's again.
     write_file(node, shop, ENCODED)?;
     place(node, shop, "owner", "file", "IfNotPresent")?;
@@ -296,7 +302,7 @@ fn nothing_is_told(node: &Node<'_>, bed: &Bed) -> Result<()> {
         ("the log", fs::read_to_string(bed.logs().join("node-keelson.log"))?),
         ("ps", node.agent.ask(&["ps", "-o", "json"])?),
     ];
-    for pod in ["file", "program", "wrong", "failing", "rider"] {
+    for pod in ["file", "program", "wrong", "failing"] {
         told.push(("explain", node.agent.ask(&["explain", pod])?));
         told.push(("timeline", node.agent.ask(&["timeline", pod, "-o", "json"])?));
     }
@@ -310,9 +316,9 @@ fn nothing_is_told(node: &Node<'_>, bed: &Bed) -> Result<()> {
             ensure!(!text.contains(secret), "{place} tells {secret:?}:\n{text}");
         }
     }
-    let left = fs::read_dir(node.home.root().join("image_manager/pulling"))?.count();
-    ensure!(left == 0, "{left} pulls are written down as not ended");
-    Ok(())
+    // Pods that are refused try again now and then.
+    let begun = node.home.root().join("image_manager/pulling");
+    wait_for("no pull is under way", PATIENCE, || Ok(fs::read_dir(&begun)?.next().is_none()))
 }
 
 #[test]

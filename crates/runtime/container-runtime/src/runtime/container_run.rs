@@ -112,14 +112,15 @@ impl Runtime {
             .await?;
         reached("start-recorded");
         let started = async {
-            supervisor.client.create(spec).await.doing("failed to create the container")?;
+            let made = supervisor.client.create(spec).await;
+            // From before its program runs: however soon it ends, and whoever dies, we hear how.
+            container.hold(&made.doing("failed to create the container")?);
             reached("container-made");
             supervisor.client.start(&container.id).await.doing("failed to start the container")
         };
         match started.await {
             Ok(state) => {
                 reached("container-started");
-                container.hold(&state);
                 self.book
                     .change_container(container, |record| {
                         record.started_at = state.started_at;

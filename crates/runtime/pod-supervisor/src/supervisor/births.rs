@@ -35,7 +35,7 @@ pub(super) struct Birth {
 }
 
 pub(super) enum Subject {
-    Pod { spec: PodSpec, init: Option<(u32, OwnedFd)> },
+    Pod { spec: Box<PodSpec>, init: Option<(u32, OwnedFd)> },
     Container { id: String, streams: StreamsSpec, pipes: Option<Pipes> },
     Exec { id: String },
 }
@@ -104,7 +104,7 @@ impl Supervisor {
         }
         let files = &self.files;
         let helper = in_helper(|reporter| container_create::make_pod(&spec, files, &reporter));
-        self.add_birth(asker, Subject::Pod { spec, init: None }, helper);
+        self.add_birth(asker, Subject::Pod { spec: Box::new(spec), init: None }, helper);
     }
 
     fn add_birth(&mut self, asker: Asker, subject: Subject, helper: io::Result<(OwnedFd, i32)>) {
@@ -185,7 +185,7 @@ impl Supervisor {
                 memory: None,
                 kills_before: None,
                 draining: None,
-                deleting: None,
+                deleting: Vec::new(),
                 reopening: Vec::new(),
                 exec_groups: Vec::new(),
             },
@@ -347,7 +347,8 @@ impl Supervisor {
         match &mut self.births[at].subject {
             Subject::Pod { spec, init } => {
                 let namespaces = PodNamespaces::from_named(names, descriptors);
-                self.pod = Some(Pod { spec: std::mem::take(spec), namespaces, init: init.take() });
+                self.pod =
+                    Some(Pod { spec: std::mem::take(&mut **spec), namespaces, init: init.take() });
                 let state = self.pod_state();
                 self.connections.answer(self.births[at].asker, Told::State(state), Vec::new());
                 true
@@ -382,7 +383,7 @@ impl Supervisor {
                 container.memory = group.and_then(|group| MemoryWatch::new(&group).ok());
                 container.state.set_phase(Phase::Created);
                 // Somebody wanted it gone before it was there.
-                if (container.deleting.is_some() || self.shutdown.is_some())
+                if (!container.deleting.is_empty() || self.shutdown.is_some())
                     && let Some(pidfd) = &container.pidfd
                 {
                     let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
@@ -440,8 +441,8 @@ impl Supervisor {
                     }
                     records::forget(&self.folder, &id);
                     let refusal = Refusal { asker, kind, message: message.to_owned() };
-                    let then = Then::Refuse(refusal, container.deleting);
                     let group = self.group_of(&container);
+                    let then = Then::Refuse(refusal, container.deleting);
                     return match (&container.handler, group) {
                         (Some(handler), group) => {
                             self.delete_by_handler(handler, group.as_ref(), then);

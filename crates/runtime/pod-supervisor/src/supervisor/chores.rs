@@ -33,7 +33,7 @@ pub(super) enum Then {
     Forget(String),
     /// Whoever asked for what was half made hears why it was not made: not before it is gone, so that
     /// the same can be asked for again. Somebody else may have asked for its end.
-    Refuse(Refusal, Option<Asker>),
+    Refuse(Refusal, Vec<Asker>),
 }
 
 pub(super) struct Refusal {
@@ -104,10 +104,10 @@ impl Supervisor {
                 if let Some(trouble) = trouble {
                     eprintln!("keelson-pod: {trouble}");
                 }
-                if let Then::Refuse(refusal, deleter) = other {
+                if let Then::Refuse(refusal, deleters) = other {
                     let Refusal { asker, kind, message } = refusal;
                     self.connections.refuse(asker, kind, message);
-                    if let Some(deleter) = deleter {
+                    for deleter in deleters {
                         self.connections.answer(deleter, Told::Done(Nothing {}), Vec::new());
                     }
                 }
@@ -117,10 +117,11 @@ impl Supervisor {
         match trouble {
             None => self.forget_container(&id),
             Some(trouble) => {
-                let asker = self.containers.get_mut(&id).and_then(|one| one.deleting.take());
-                match asker {
-                    Some(asker) => self.connections.refuse(asker, FailureKind::Other, trouble),
-                    None => eprintln!("keelson-pod: removing {id}: {trouble}"),
+                eprintln!("keelson-pod: removing {id}: {trouble}");
+                let container = self.containers.get_mut(&id);
+                let askers = container.map(|one| std::mem::take(&mut one.deleting));
+                for asker in askers.unwrap_or_default() {
+                    self.connections.refuse(asker, FailureKind::Other, trouble.clone());
                 }
             }
         }
@@ -129,7 +130,7 @@ impl Supervisor {
     pub(super) fn forget_container(&mut self, id: &str) {
         records::forget(&self.folder, id);
         self.execs.retain(|_, exec| exec.state.container != id);
-        if let Some(asker) = self.containers.remove(id).and_then(|one| one.deleting) {
+        for asker in self.containers.remove(id).map(|one| one.deleting).unwrap_or_default() {
             self.connections.answer(asker, Told::Done(Nothing {}), Vec::new());
         }
     }
@@ -142,14 +143,11 @@ impl Supervisor {
                 format!("there is no container {id}"),
             );
         };
-        if container.deleting.is_some() {
-            return self.connections.refuse(
-                asker,
-                FailureKind::WrongState,
-                format!("{id} is being deleted"),
-            );
+        container.deleting.push(asker);
+        // On its way already, by the wish of another, who may be dead.
+        if container.deleting.len() > 1 {
+            return;
         }
-        container.deleting = Some(asker);
         let ended = container.state.exit.is_some();
         if let Some(pidfd) = container.pidfd.as_ref().filter(|_| !ended) {
             let _ = rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL);

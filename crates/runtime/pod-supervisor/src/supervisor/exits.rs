@@ -10,7 +10,7 @@ use cgroup_files::{Cgroup, Version};
 use container_create::spec::NamespaceMode;
 use rustix::process::{WaitOptions, WaitStatus};
 
-use crate::protocol::{Event, Exit, FailureKind, Happened, Nothing, Phase, Told};
+use crate::protocol::{ContainerState, Event, Exit, FailureKind, Happened, Nothing, Phase, Told};
 
 use super::{DRAIN, Supervisor, now, records};
 
@@ -77,6 +77,15 @@ impl Supervisor {
         container.memory = None;
         exit.out_of_memory = container.state.out_of_memory_kills > 0;
         container.draining = Some((exit, Instant::now() + DRAIN));
+        // On the disk at once: nobody else knows it any more. It is told when the output is written.
+        if container.starting.is_some() && container.state.started_at == 0 {
+            container.state.started_at = exit.finished_at;
+        }
+        let mut state = ContainerState { exit: Some(exit), ..container.state.clone() };
+        state.set_phase(Phase::Exited);
+        if let Err(error) = records::write_state(&self.folder, &state) {
+            eprintln!("keelson-pod: the record of {id}: {error}");
+        }
         if let (Some(group), false) = (group, own_pids) {
             self.kill_group(&group);
         }
@@ -132,14 +141,8 @@ impl Supervisor {
         container.state.set_phase(Phase::Exited);
         container.start = None;
         let starting = container.starting.take();
-        if starting.is_some() && container.state.started_at == 0 {
-            container.state.started_at = exit.finished_at;
-        }
         let state = container.state.clone();
-        let deleting = container.deleting.is_some();
-        if let Err(error) = records::write_state(&self.folder, &state) {
-            eprintln!("keelson-pod: the record of {id}: {error}");
-        }
+        let deleting = !container.deleting.is_empty();
         // It was told to start, and has ended before that could be told.
         if let Some(asker) = starting {
             self.connections.answer(asker, Told::Container(state.clone()), Vec::new());

@@ -109,7 +109,7 @@ fn twenty_servers_die_at_random_and_nothing_is_lost() {
 #[test]
 fn what_is_wanted_gone_before_it_is_there_goes() {
     run(async {
-        let mut bed = Bed::new().await;
+        let bed = Bed::new().await;
         let seed = u64::from(std::process::id()) | 1 << 40;
         println!("seed {seed}");
         let mut dice = Dice(seed);
@@ -126,12 +126,20 @@ fn what_is_wanted_gone_before_it_is_there_goes() {
                 }
             };
             let (_, ()) = tokio::join!(making, ending);
+            let gone = bed.client.delete(&id).await.expect_err("it is gone");
+            assert!(gone.is_not_found(), "{gone}");
             let state = bed.client.list().await.expect("listed");
             assert!(state.containers.iter().all(|one| one.id != id), "{id} is still there");
             assert!(!bed.root().join("tmp").join(&id).exists(), "{id} ran");
         }
         let left = bed.group.children().expect("listed");
         assert!(left.is_empty(), "groups are left: {left:?}");
+        // Two servers, one after the other, want the same gone: both hear that it is.
+        let spec = bed.spec("twice", "sleep 1000");
+        bed.client.create(spec).await.expect("created");
+        let (one, other) = tokio::join!(bed.client.delete("twice"), bed.client.delete("twice"));
+        one.expect("gone");
+        other.expect("gone, too");
         // The same for a whole pod.
         let spec = bed.spec("last", "sleep 1000");
         let (_, ended) = tokio::join!(bed.client.create(spec), bed.client.shutdown());

@@ -74,7 +74,8 @@ fn what_is_left_in_the_machines_pid_namespace_goes_with_the_container() {
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
-        assert_eq!(group.processes_beneath().expect("listed"), [], "orphans are left");
+        let left = group.processes_beneath().expect("listed");
+        assert!(left.is_empty(), "orphans are left: {left:?}");
         bed.shut_down().await;
     });
 }

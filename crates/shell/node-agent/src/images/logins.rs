@@ -54,7 +54,7 @@ impl NodeLogins {
     }
 
     pub(super) async fn for_image(&self, image: &str, service_account: &str) -> NodeAnswers {
-        let mut logins = self.from_files(image).await;
+        let mut logins = self.in_files(image).await;
         let known = self.providers.for_image(image, service_account).await;
         for login in known.logins {
             if !logins.contains(&login) {
@@ -64,7 +64,7 @@ impl NodeLogins {
         NodeAnswers { logins, troubles: known.troubles }
     }
 
-    async fn from_files(&self, image: &str) -> Vec<RegistryLogin> {
+    async fn in_files(&self, image: &str) -> Vec<RegistryLogin> {
         for (path, is_old) in self.files.iter() {
             let text = match self.texts.read(path).await {
                 Ok(Some(text)) => text,

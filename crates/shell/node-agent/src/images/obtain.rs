@@ -29,6 +29,9 @@ const FAILURE_SHOWN: Duration = Duration::from_secs(2);
 /// For failures that are not a registry's: no image and policy Never, a runtime that cannot tell.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
+/// The one reason of which the planner does not tell `Error: <reason>` itself.
+const INSPECT_ERROR: &str = "ImageInspectError";
+
 /// A container that needs its image.
 #[derive(Debug, Clone)]
 pub(crate) struct ImageRequest {
@@ -80,7 +83,9 @@ pub(crate) async fn obtain(images: Images, request: ImageRequest, news: mpsc::Se
         let Err(failure) = attempt(&images, &teller).await else { return };
         let retry_at = later(images.clock.now(), failure.retry_in);
         let mut events: Vec<PodEvent> = failure.event.into_iter().collect();
-        events.push(teller.warning("Failed", format!("Error: {}", failure.reason)));
+        if failure.reason == INSPECT_ERROR {
+            events.push(teller.warning("Failed", format!("Error: {INSPECT_ERROR}")));
+        }
         let shown = ImageState::Failed {
             reason: failure.reason.to_owned(),
             message: failure.message.clone(),
@@ -96,11 +101,8 @@ pub(crate) async fn obtain(images: Images, request: ImageRequest, news: mpsc::Se
                 message: format!("{back_off}: {}: {}", failure.reason, failure.message),
                 retry_at: Some(retry_at),
             };
-            let events = vec![
-                teller.event(EventKind::Normal, "BackOff", back_off),
-                teller.warning("Failed", "Error: ImagePullBackOff".to_owned()),
-            ];
-            teller.tell(Some(state), events).await;
+            let event = teller.event(EventKind::Normal, "BackOff", back_off);
+            teller.tell(Some(state), vec![event]).await;
             tokio::time::sleep(failure.retry_in.saturating_sub(shown)).await;
         } else {
             tokio::time::sleep(failure.retry_in).await;
@@ -175,7 +177,7 @@ async fn present(
         Err(error) => {
             let message = format!("Failed to inspect image {:?}: {error}", "");
             let event = Some(teller.warning("InspectFailed", message.clone()));
-            let (reason, retry_in) = ("ImageInspectError", LOOK_AGAIN);
+            let (reason, retry_in) = (INSPECT_ERROR, LOOK_AGAIN);
             Err(Failure { reason, message, event, retry_in, backs_off: false })
         }
     }

@@ -72,7 +72,7 @@ impl ProviderLogins {
         let mut all = RegistryLogins::default();
         let mut troubles = Vec::new();
         for provider in self.providers.iter() {
-            match self.from_one(provider, &image, service_account).await {
+            match self.of_one(provider, &image, service_account).await {
                 Ok(logins) => all.extend(logins),
                 Err(why) => {
                     let name = provider.about.name.as_str();
@@ -89,7 +89,7 @@ impl ProviderLogins {
         ProviderAnswers { logins: all.matching(&image), troubles }
     }
 
-    async fn from_one(&self, provider: &Provider, image: &str, account: &str) -> Outcome {
+    async fn of_one(&self, provider: &Provider, image: &str, account: &str) -> Outcome {
         if !provider.about.is_asked(image, account)? {
             return Ok(RegistryLogins::default());
         }

@@ -230,3 +230,28 @@ async fn records_of_images_that_are_gone_go_with_the_next_agent() {
     let left = ["sha256:r.example/here:1", "sha256:r.example/i:1"];
     assert_eq!(bench.host.record_names("pulled"), left);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_that_fails_is_told_once() {
+    let mut bench = pulling("r.example/i:1");
+    bench.runtime.let_pulls_succeed(false);
+    bench.begin();
+    let reason = "/containerStatuses/0/state/waiting/reason";
+    bench.until("a back-off", |bench| bench.status(reason) == "ImagePullBackOff").await;
+    let told: Vec<(String, String, u32)> = bench
+        .detail()
+        .events
+        .into_iter()
+        .map(|event| (event.reason, event.message, event.count))
+        .filter(|(reason, _, _)| reason != "MissingClusterDNS")
+        .collect();
+    let expected = [
+        ("Pulling", "Pulling image \"r.example/i:1\""),
+        ("Failed", "Failed to pull image \"r.example/i:1\": r.example/i:1: not found"),
+        ("Failed", "Error: ErrImagePull"),
+        ("BackOff", "Back-off pulling image \"r.example/i:1\""),
+        ("Failed", "Error: ImagePullBackOff"),
+    ]
+    .map(|(reason, message)| (reason.to_owned(), message.to_owned(), 1));
+    assert_eq!(told, expected);
+}
