@@ -74,10 +74,10 @@ impl State {
     fn take(&mut self, step: &Step) {
         match step {
             Step::Received { digest: Some(digest), done, total } => {
-                self.content.insert(digest.clone(), (*done, total.unwrap_or(*done)));
+                self.content.insert(*digest, (*done, total.unwrap_or(*done)));
             }
             Step::Present { digest, bytes } => {
-                self.content.insert(digest.clone(), (*bytes, *bytes));
+                self.content.insert(*digest, (*bytes, *bytes));
             }
             Step::Layers { done, of } => {
                 (self.progress.layers, self.progress.total_layers) = (*done, *of);

@@ -114,7 +114,7 @@ fn one_boot_shows_all() -> Result<()> {
         node_testkit::programs::build("pod-supervisor", "keelson-pod")?,
     );
     let archives = archives()?;
-    let deadline = Duration::from_secs(if whole() { 1500 } else { 700 });
+    let deadline = Duration::from_secs(if whole() { 1800 } else { 900 });
     Test::new().deadline(deadline + Duration::from_secs(20)).needs(&["containerd", "runc"]).run(
         |_bed| {
             let busybox = images::BUSYBOX;
@@ -169,7 +169,7 @@ fn one_boot_shows_all() -> Result<()> {
                 let of_pods = pods
                     .iter()
                     .flat_map(|on| OF_PODS.iter().map(move |(name, value)| (*on, *name, *value)));
-                let of_runtime = runtime::facts(whole());
+                let of_runtime = runtime::facts(driver, whole());
                 let of_runtime =
                     of_runtime.into_iter().map(|(name, value)| (" runtime", name, value));
                 for (on, name, expected) in of_pods.chain(of_runtime) {

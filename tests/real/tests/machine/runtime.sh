@@ -231,7 +231,8 @@ runtime_with() {
     limits ""
     isolation
     servers_come_and_go
-    user_namespace
+    # The driver does not matter to it; a landing does it once.
+    if [ "$driver" = systemd ] || [ -n "$WHOLE" ]; then user_namespace; fi
     memory
     [ -z "$WHOLE" ] || whole
     cri stop --grace 0 "$main" > /dev/null

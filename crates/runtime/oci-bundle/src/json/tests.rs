@@ -1,3 +1,5 @@
+//! Every value as JSON, read back by another reader.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! A folder of images that are there before anybody asks.
+
 use image_store::{Limits, Platform};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Devices by name: from the field, from annotations, and names that nobody has.
+
 use container_create::spec::{HandlerSpec, ProcessSpec, SecuritySpec};
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Command lines of an OCI runtime, and what it answers.
+
 use super::*;
 
 #[test]
