@@ -105,6 +105,12 @@ fn archives() -> Result<Vec<(PathBuf, PathBuf)>> {
         .collect()
 }
 
+/// What the script told under this name.
+fn fact<'a>(output: &'a str, name: &str) -> Result<&'a str> {
+    let line = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    line.with_context(|| format!("no line {name:?} in the output:\n{output}"))
+}
+
 #[test]
 fn one_boot_shows_all() -> Result<()> {
     // Built before the bed, which has no network.
@@ -115,74 +121,76 @@ fn one_boot_shows_all() -> Result<()> {
     );
     let archives = archives()?;
     let deadline = Duration::from_secs(if whole() { 1800 } else { 900 });
-    Test::new().deadline(deadline + Duration::from_secs(20)).needs(&["containerd", "runc"]).run(
-        |_bed| {
-            let busybox = images::BUSYBOX;
-            let all = if whole() { "1" } else { "" };
-            let script = format!(
-                "{SCRIPT}\nBUSYBOX={busybox}\nWHOLE={all}\n{PODS}\n{}\nexit {STATUS}\n",
-                runtime::SCRIPT
-            );
-            let payload = Payload {
-                files: programs(&keelson)?.into_iter().chain(archives).collect(),
-                script: Some(script),
-                swap_mb: SWAP_MB,
-                deadline,
-                ..Payload::default()
-            };
-            let outcome = machine.run_into(&payload, &mut std::io::stdout())?;
-            println!("machine: {:.0} s from power-on to power-off", outcome.elapsed.as_secs_f64());
-            let output = &outcome.output;
-            ensure!(outcome.status == STATUS, "status {}, output:\n{output}", outcome.status);
+    let test = Test::new().deadline(deadline + Duration::from_secs(20));
+    test.needs(&["containerd", "runc"]).run(|_bed| {
+        let busybox = images::BUSYBOX;
+        let all = if whole() { "1" } else { "" };
+        let script = format!(
+            "{SCRIPT}\nBUSYBOX={busybox}\nWHOLE={all}\n{PODS}\n{}\nexit {STATUS}\n",
+            runtime::SCRIPT
+        );
+        let payload = Payload {
+            files: programs(&keelson)?.into_iter().chain(archives).collect(),
+            script: Some(script),
+            swap_mb: SWAP_MB,
+            deadline,
+            ..Payload::default()
+        };
+        let outcome = machine.run_into(&payload, &mut std::io::stdout())?;
+        println!("machine: {:.0} s from power-on to power-off", outcome.elapsed.as_secs_f64());
+        let output = &outcome.output;
+        ensure!(outcome.status == STATUS, "status {}, output:\n{output}", outcome.status);
+        check_machine(output)?;
+        check_agent(output)?;
+        ["systemd", "cgroupfs"].iter().try_for_each(|driver| check_driver(output, driver))
+    })
+}
 
-            let fact = |name: &str| -> Result<&str> {
-                let line =
-                    output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-                line.with_context(|| format!("no line {name:?} in the output:\n{output}"))
-            };
-            ensure!(fact("cgroup file system")? == "cgroup2fs", "{output}");
-            for controller in ["cpu", "cpuset", "io", "memory", "pids"] {
-                let all = fact("controllers")?;
-                ensure!(all.split(' ').any(|one| one == controller), "no {controller} in {all:?}");
-            }
-            ensure!(fact("first process")? == "systemd", "{output}");
-            ensure!(fact("logind")?.starts_with("s \""), "logind did not answer:\n{output}");
-            let swap_kb: u32 = fact("swap")?.parse().context("swap in kB")?;
-            // The swap area's header takes a page.
-            ensure!(swap_kb.abs_diff(SWAP_MB * 1024) <= 64, "{swap_kb} kB of swap");
-            for part in ["containerd", "runc"] {
-                let pinned = parts::version(part)?;
-                let found = fact(part)?;
-                ensure!(
-                    found.trim_start_matches('v') == pinned.trim_start_matches('v'),
-                    "{part} in the machine is {found:?}, pinned is {pinned}"
-                );
-            }
-            let version = parts::version("containerd")?;
-            ensure!(fact("keelson sees")?.contains(&version), "no CRI answer:\n{output}");
-            ensure!(fact("refusal")? == "1", "swap is on, and the default refuses that:\n{output}");
-            ensure!(fact("agent")? == "active", "the agent is not running:\n{output}");
-            ensure!(fact("agent status")?.contains("container runtime"), "{output}");
-            ensure!(fact("agent result")? == "success", "the agent did not end cleanly:\n{output}");
-            let pods = if whole() { &["", " embedded"][..] } else { &[""] };
-            for driver in ["systemd", "cgroupfs"] {
-                let of_pods = pods
-                    .iter()
-                    .flat_map(|on| OF_PODS.iter().map(move |(name, value)| (*on, *name, *value)));
-                let of_runtime = runtime::facts(driver, whole());
-                let of_runtime =
-                    of_runtime.into_iter().map(|(name, value)| (" runtime", name, value));
-                for (on, name, expected) in of_pods.chain(of_runtime) {
-                    let told = fact(&format!("{driver}{on} {name}"))?;
-                    ensure!(
-                        told == expected,
-                        "{driver}{on} {name} is {told:?}, not {expected:?}:\n{output}"
-                    );
-                }
-                let told = fact(&format!("{driver} runtime driver"))?;
-                ensure!(told == driver, "the runtime tells the driver {told:?}, not {driver:?}");
-            }
-            Ok(())
-        },
-    )
+fn check_machine(output: &str) -> Result<()> {
+    ensure!(fact(output, "cgroup file system")? == "cgroup2fs", "{output}");
+    for controller in ["cpu", "cpuset", "io", "memory", "pids"] {
+        let all = fact(output, "controllers")?;
+        ensure!(all.split(' ').any(|one| one == controller), "no {controller} in {all:?}");
+    }
+    ensure!(fact(output, "first process")? == "systemd", "{output}");
+    ensure!(fact(output, "logind")?.starts_with("s \""), "logind did not answer:\n{output}");
+    let swap_kb: u32 = fact(output, "swap")?.parse().context("swap in kB")?;
+    // The swap area's header takes a page.
+    ensure!(swap_kb.abs_diff(SWAP_MB * 1024) <= 64, "{swap_kb} kB of swap");
+    for part in ["containerd", "runc"] {
+        let pinned = parts::version(part)?;
+        let found = fact(output, part)?;
+        ensure!(
+            found.trim_start_matches('v') == pinned.trim_start_matches('v'),
+            "{part} in the machine is {found:?}, pinned is {pinned}"
+        );
+    }
+    Ok(())
+}
+
+fn check_agent(output: &str) -> Result<()> {
+    let version = parts::version("containerd")?;
+    ensure!(fact(output, "keelson sees")?.contains(&version), "no CRI answer:\n{output}");
+    let refused = fact(output, "refusal")? == "1";
+    ensure!(refused, "swap is on, and the default refuses that:\n{output}");
+    ensure!(fact(output, "agent")? == "active", "the agent is not running:\n{output}");
+    ensure!(fact(output, "agent status")?.contains("container runtime"), "{output}");
+    let result = fact(output, "agent result")?;
+    ensure!(result == "success", "the agent did not end cleanly:\n{output}");
+    Ok(())
+}
+
+fn check_driver(output: &str, driver: &str) -> Result<()> {
+    let pods = if whole() { &["", " embedded"][..] } else { &[""] };
+    let of_pods =
+        pods.iter().flat_map(|on| OF_PODS.iter().map(move |(name, value)| (*on, *name, *value)));
+    let of_runtime = runtime::facts(driver, whole());
+    let of_runtime = of_runtime.into_iter().map(|(name, value)| (" runtime", name, value));
+    for (on, name, expected) in of_pods.chain(of_runtime) {
+        let told = fact(output, &format!("{driver}{on} {name}"))?;
+        ensure!(told == expected, "{driver}{on} {name} is {told:?}, not {expected:?}:\n{output}");
+    }
+    let told = fact(output, &format!("{driver} runtime driver"))?;
+    ensure!(told == driver, "the runtime tells the driver {told:?}, not {driver:?}");
+    Ok(())
 }
