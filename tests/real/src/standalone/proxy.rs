@@ -54,6 +54,8 @@ struct Faults {
     unknown: Mutex<Option<String>>,
     events: watch::Sender<Events>,
     streams: AtomicUsize,
+    /// How many of them have ended.
+    ended: AtomicUsize,
 }
 
 /// It lives as long as the test's process.
@@ -114,6 +116,11 @@ impl Proxy {
     pub fn streams(&self) -> usize {
         self.faults.streams.load(Ordering::SeqCst)
     }
+
+    /// Whether every stream that was opened has ended.
+    pub fn no_stream_is_open(&self) -> bool {
+        self.faults.ended.load(Ordering::SeqCst) == self.streams()
+    }
 }
 
 /// One connection of a caller: another to the runtime stands behind it, and ends with it.
@@ -154,7 +161,11 @@ async fn pass(
         "GetContainerEvents" => {
             faults.streams.fetch_add(1, Ordering::SeqCst);
             let (frames, passed) = mpsc::channel(16);
-            tokio::spawn(pass_events(body, frames, faults.clone()));
+            let faults = faults.clone();
+            tokio::spawn(async move {
+                pass_events(body, frames, faults.clone()).await;
+                faults.ended.fetch_add(1, Ordering::SeqCst);
+            });
             Ok(Response::from_parts(head, Frames(passed).boxed_unsync()))
         }
         "ContainerStatus" | "ListContainers" => {

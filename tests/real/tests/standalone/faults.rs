@@ -138,6 +138,7 @@ fn unknown(node: &Node<'_>, proxy: &Proxy) -> Result<()> {
     // A new stream makes the agent look at everything.
     let before = proxy.streams();
     proxy.events(Events::Cut);
+    wait_for("no stream", PATIENCE, || Ok(proxy.no_stream_is_open()))?;
     proxy.events(Events::Whole);
     wait_for("a new stream", PATIENCE, || Ok(proxy.streams() > before))?;
     node.until("another life", "free", |pod| {
