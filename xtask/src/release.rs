@@ -13,7 +13,7 @@ mod tests;
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// The promise that stands in SPECIFICATION.md.
-const LARGEST_BINARY_KIB: u64 = 19 * 1024;
+const LARGEST_BINARY_KIB: u64 = 20 * 1024;
 
 /// The same for the supervisor, which every pod pays for.
 const LARGEST_SUPERVISOR_KIB: u64 = 1024;
