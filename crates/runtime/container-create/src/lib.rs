@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "clone3, setns, mount_setattr, ioctl, execve have no safe wrappers")]
 
 pub mod abilities;
+pub mod capability_names;
 mod create;
 mod device_filter;
 mod devices;

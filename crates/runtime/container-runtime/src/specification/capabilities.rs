@@ -2,56 +2,12 @@
 //!
 //! upstream: containerd internal/cri/opts/spec_opts.go, pkg/oci/spec.go (default set)
 
+use container_create::capability_names::CAPABILITIES;
 use container_create::spec::CapabilitySpec;
 use cri_wire::v1;
 
 #[cfg(test)]
 mod tests;
-
-/// By number.
-const NAMES: [&str; 41] = [
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "DAC_READ_SEARCH",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "SETGID",
-    "SETUID",
-    "SETPCAP",
-    "LINUX_IMMUTABLE",
-    "NET_BIND_SERVICE",
-    "NET_BROADCAST",
-    "NET_ADMIN",
-    "NET_RAW",
-    "IPC_LOCK",
-    "IPC_OWNER",
-    "SYS_MODULE",
-    "SYS_RAWIO",
-    "SYS_CHROOT",
-    "SYS_PTRACE",
-    "SYS_PACCT",
-    "SYS_ADMIN",
-    "SYS_BOOT",
-    "SYS_NICE",
-    "SYS_RESOURCE",
-    "SYS_TIME",
-    "SYS_TTY_CONFIG",
-    "MKNOD",
-    "LEASE",
-    "AUDIT_WRITE",
-    "AUDIT_CONTROL",
-    "SETFCAP",
-    "MAC_OVERRIDE",
-    "MAC_ADMIN",
-    "SYSLOG",
-    "WAKE_ALARM",
-    "BLOCK_SUSPEND",
-    "AUDIT_READ",
-    "PERFMON",
-    "BPF",
-    "CHECKPOINT_RESTORE",
-];
 
 const DEFAULT: [&str; 14] = [
     "CHOWN",
@@ -73,7 +29,7 @@ const DEFAULT: [&str; 14] = [
 fn bit(name: &str) -> Option<u64> {
     let name = name.to_ascii_uppercase();
     let name = name.strip_prefix("CAP_").unwrap_or(&name);
-    NAMES.iter().position(|known| *known == name).map(|number| 1 << number)
+    CAPABILITIES.iter().position(|known| *known == name).map(|number| 1 << number)
 }
 
 /// Whether a set has the capability of that name.
