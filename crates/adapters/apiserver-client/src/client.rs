@@ -21,7 +21,7 @@ pub use crate::connections::Pings;
 use crate::connections::{Body, Connections, Place, SendFailure, causes};
 use crate::credentials::{Credentials, Snapshot};
 use crate::failure::{Status, retry_after};
-use crate::request::{ApiRequest, percent_encode};
+use crate::request::{ApiRequest, PROTOBUF, percent_encode};
 use crate::token_bucket::{RateLimit, TokenBucket};
 
 /// How often a request is sent again because the server said so, and because its connection ended.
@@ -138,6 +138,8 @@ pub(crate) struct Answer {
     pub(crate) body: Incoming,
     pub(crate) generation: u64,
     pub(crate) place: Place,
+    /// Of a watch: it comes in frames of protobuf.
+    pub(crate) protobuf: bool,
 }
 
 /// What to do after an attempt that was no success.
@@ -274,8 +276,10 @@ impl ApiClient {
                 }
             };
             if response.status().is_success() {
-                let body = response.into_body();
-                return Ok(Answer { body, generation: snapshot.generation, place });
+                let kind = response.headers().get(header::CONTENT_TYPE);
+                let protobuf = kind.is_some_and(|it| it.as_bytes().starts_with(PROTOBUF.as_bytes()));
+                let (body, generation) = (response.into_body(), snapshot.generation);
+                return Ok(Answer { body, generation, place, protobuf });
             }
             asked += 1;
             match self.refusal(request, response, until, asked <= ASKED_AGAIN).await {
@@ -347,6 +351,7 @@ impl ApiClient {
         if let Some(host) = host {
             builder = builder.header(header::HOST, host);
         }
+        builder = builder.header(header::ACCEPT, request.accept);
         for (name, value) in &self.shared.headers {
             builder = builder.header(name, value);
         }
@@ -450,7 +455,6 @@ fn fixed_headers(
         Ok(())
     };
     add("user-agent", &options.user_agent)?;
-    add("accept", "application/json")?;
     let who = &access.impersonation;
     if !who.user.is_empty() {
         add("impersonate-user", &who.user)?;

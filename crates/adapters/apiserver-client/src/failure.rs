@@ -5,8 +5,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use ports::ClusterApiError;
+use prost::Message as _;
 use serde::Deserialize;
+
+use crate::protobuf;
 
 /// The parts of a `Status` object that say what went wrong.
 #[derive(Debug, Default, Deserialize)]
@@ -36,6 +40,21 @@ impl Status {
             Ok(status) if status.kind == "Status" => status,
             _ => Self { message: beginning(&String::from_utf8_lossy(body)), ..Self::default() },
         }
+    }
+
+    /// The same from protobuf.
+    pub(crate) fn from_protobuf(bytes: Bytes) -> Result<Self, String> {
+        let status = protobuf::Status::decode(bytes).map_err(|error| error.to_string())?;
+        let seconds = status.details.map(|details| details.retry_after_seconds);
+        Ok(Self {
+            kind: "Status".to_owned(),
+            code: u16::try_from(status.code).unwrap_or_default(),
+            reason: status.reason,
+            message: status.message,
+            details: seconds.map(|seconds| Details {
+                retry_after_seconds: u64::try_from(seconds).unwrap_or_default(),
+            }),
+        })
     }
 
     /// The error for this answer. `code` is HTTP's; inside a watch, the status has its own.

@@ -5,8 +5,8 @@
 //! Tokens and keys do not appear in debug output, messages or logs.
 //!
 //! - [`kubeconfig`], [`access`]: whom to talk to and as whom; pure.
-//! - `request`, `failure`, `lines`, `watch_line`, `watch_progress`, `back_off`, `token_bucket`,
-//!   `event_body`: what is said and what an answer means; pure.
+//! - `request`, `failure`, `lines`, `watch_line`, `protobuf`, `watch_progress`, `back_off`,
+//!   `token_bucket`, `event_body`: what is said and what an answer means; pure.
 //! - `credentials`, `exec_plugin`, `tls`, `connections`, [`client`], [`watch`]: the transport.
 //! - `cluster_port`: the seam that the rest of the project sees.
 
@@ -22,6 +22,7 @@ mod failure;
 pub mod kubeconfig;
 mod lines;
 mod paced_socket;
+mod protobuf;
 mod request;
 mod secret;
 mod tls;

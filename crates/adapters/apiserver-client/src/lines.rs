@@ -1,16 +1,22 @@
-//! Cuts a stream of bytes into lines, as watches send them.
+//! Cuts a stream of bytes into events, as watches send them: lines of JSON, or frames of protobuf
+//! with their length before them.
 //!
-//! Rule: at most one line and one chunk are held, and a line has a longest length; beyond it the
-//! stream is of no use any more. Empty lines are nothing. Knows no JSON.
+//! Rule: at most one event and one chunk are held, and an event has a longest length; beyond it the
+//! stream is of no use any more. Empty ones are nothing. Knows neither JSON nor protobuf.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// The part of a stream that is not yet a line.
+/// How many bytes say a frame's length, the highest first.
+const LENGTH: usize = 4;
+
+/// The part of a stream that is not yet an event.
 #[derive(Debug)]
 pub(crate) struct Lines {
     begun: BytesMut,
     chunk: Bytes,
     limit: usize,
+    /// Frames, not lines.
+    framed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,10 +24,14 @@ pub(crate) struct LineTooLong;
 
 impl Lines {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { begun: BytesMut::new(), chunk: Bytes::new(), limit }
+        Self { begun: BytesMut::new(), chunk: Bytes::new(), limit, framed: false }
     }
 
-    /// Adds what came. To be called only when there is no further line in what came before.
+    pub(crate) fn framed(limit: usize) -> Self {
+        Self { framed: true, ..Self::new(limit) }
+    }
+
+    /// Adds what came. To be called only when there is no further event in what came before.
     pub(crate) fn add(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -32,8 +42,46 @@ impl Lines {
         }
     }
 
-    /// The next whole line, without its end.
+    /// The next whole event, without its end or its length.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, LineTooLong> {
+        if self.framed { self.next_frame() } else { self.next_line() }
+    }
+
+    fn next_frame(&mut self) -> Result<Option<Bytes>, LineTooLong> {
+        loop {
+            self.fill(LENGTH);
+            let Some(length) = self.begun.first_chunk::<LENGTH>() else { return Ok(None) };
+            let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+            if length > self.limit {
+                return Err(LineTooLong);
+            }
+            // Most frames lie in one chunk, and are cut out of it without a copy.
+            if self.begun.len() == LENGTH && self.chunk.len() >= length {
+                self.begun.clear();
+                let frame = self.chunk.split_to(length);
+                if !frame.is_empty() {
+                    return Ok(Some(frame));
+                }
+                continue;
+            }
+            self.fill(LENGTH + length);
+            if self.begun.len() < LENGTH + length {
+                return Ok(None);
+            }
+            return Ok(Some(std::mem::take(&mut self.begun).freeze().split_off(LENGTH)));
+        }
+    }
+
+    /// Moves from the chunk until so much has begun, or the chunk is used up.
+    fn fill(&mut self, wanted: usize) {
+        let missing = wanted.saturating_sub(self.begun.len()).min(self.chunk.len());
+        if missing > 0 {
+            let part = self.chunk.split_to(missing);
+            self.begun.extend_from_slice(&part);
+        }
+    }
+
+    fn next_line(&mut self) -> Result<Option<Bytes>, LineTooLong> {
         loop {
             let Some(end) = self.chunk.iter().position(|byte| *byte == b'\n') else {
                 if self.begun.len() + self.chunk.len() > self.limit {

@@ -17,6 +17,7 @@ pub(crate) struct ApiRequest {
     /// Path and query.
     pub(crate) target: String,
     pub(crate) content_type: &'static str,
+    pub(crate) accept: &'static str,
     pub(crate) body: Vec<u8>,
     /// For messages: `PATCH nodes/worker-1/status`.
     pub(crate) named: String,
@@ -29,6 +30,9 @@ impl fmt::Debug for ApiRequest {
 }
 
 const JSON: &str = "application/json";
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// For what is read in masses; whoever does not know the first answers in the second.
+const MASSES: &str = "application/vnd.kubernetes.protobuf, application/json";
 
 impl ApiRequest {
     pub(crate) fn read(object: &ObjectPath) -> Result<Self, ClusterApiError> {
@@ -123,6 +127,7 @@ impl ApiRequest {
             method: Method::GET,
             target: collection(resource, namespace),
             content_type: JSON,
+            accept: MASSES,
             body: Vec::new(),
             named: format!("{verb} {}{place}", resource.plural),
         };
@@ -153,7 +158,7 @@ impl ApiRequest {
             target.push('/');
             percent_encode(segment, &mut target);
         }
-        Ok(Self { method, target, content_type: JSON, body: Vec::new(), named })
+        Ok(Self { method, target, content_type: JSON, accept: JSON, body: Vec::new(), named })
     }
 
     /// Adds to the query; nothing when the value is empty.

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use ports::cluster_api::Selection;
-use ports::cluster_objects::ApiObject;
 use ports::{ClusterApiError, FeedEvent, ObjectFeed, PortFuture};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -20,7 +19,8 @@ use crate::client::{Answer, ApiClient};
 use crate::connections::causes;
 use crate::lines::Lines;
 use crate::request::ApiRequest;
-use crate::watch_line::{WatchLine, read_line, read_page};
+use crate::protobuf::ProtobufObject;
+use crate::watch_line::{WatchLine, read_frame, read_line, read_page};
 use crate::watch_progress::{Progress, Question};
 
 /// How many events may wait for the reader.
@@ -43,7 +43,7 @@ pub struct Watch<T> {
     selection: Selection,
 }
 
-impl<T: ApiObject> Watch<T> {
+impl<T: ProtobufObject> Watch<T> {
     /// Begins to list. To be called within tokio.
     #[must_use]
     pub fn start(client: &ApiClient, selection: Selection) -> Self {
@@ -82,7 +82,7 @@ impl<T: ApiObject> Watch<T> {
     }
 }
 
-impl<T: ApiObject> ObjectFeed<T> for Watch<T> {
+impl<T: ProtobufObject> ObjectFeed<T> for Watch<T> {
     fn next(&mut self) -> PortFuture<'_, FeedEvent<T>> {
         Box::pin(async move {
             loop {
@@ -134,7 +134,7 @@ struct Follower<T> {
     interrupted: bool,
 }
 
-impl<T: ApiObject> Follower<T> {
+impl<T: ProtobufObject> Follower<T> {
     async fn follow_for_ever(mut self) {
         loop {
             let outcome = match self.progress.question() {
@@ -184,11 +184,10 @@ impl<T: ApiObject> Follower<T> {
         let request = ApiRequest::list(T::RESOURCE, &self.selection, limit, token.as_deref());
         let body =
             self.client.ask_within(&request, options.page_deadline, options.page_limit).await?;
-        let page = read_page(&body).map_err(|error| ClusterApiError::Unreadable {
+        let page = read_page(body).map_err(|cause| ClusterApiError::Unreadable {
             request: request.named.clone(),
-            cause: error.to_string(),
+            cause,
         })?;
-        drop(body);
         if token.is_none() {
             self.tell(FeedEvent::ListBegan).await?;
         }
@@ -230,7 +229,8 @@ impl<T: ApiObject> Follower<T> {
     ) -> Result<(), Stop> {
         let client = self.stream.clone();
         let mut generations = client.generations();
-        let mut lines = Lines::new(client.options().line_limit);
+        let limit = client.options().line_limit;
+        let mut lines = if answer.protobuf { Lines::framed(limit) } else { Lines::new(limit) };
         let mut look = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
         let mut silent_until = Instant::now() + client.options().watch_silence;
         let mut heard = false;
@@ -238,10 +238,11 @@ impl<T: ApiObject> Follower<T> {
             loop {
                 let line = lines.next().map_err(|_| ClusterApiError::TooLarge {
                     request: request.named.clone(),
-                    limit: client.options().line_limit,
+                    limit,
                 })?;
                 let Some(line) = line else { break };
-                self.read_line(request, &line).await?;
+                let read = if answer.protobuf { read_frame(line) } else { read_line(&line) };
+                self.heard(request, read).await?;
             }
             tokio::select! {
                 frame = timeout_at(until.min(silent_until), answer.body.frame()) => match frame {
@@ -278,10 +279,14 @@ impl<T: ApiObject> Follower<T> {
         }
     }
 
-    async fn read_line(&mut self, request: &ApiRequest, line: &[u8]) -> Result<(), Stop> {
-        let read = read_line::<T>(line).map_err(|error| ClusterApiError::Unreadable {
+    async fn heard(
+        &mut self,
+        request: &ApiRequest,
+        read: Result<WatchLine<T>, String>,
+    ) -> Result<(), Stop> {
+        let read = read.map_err(|cause| ClusterApiError::Unreadable {
             request: request.named.clone(),
-            cause: error.to_string(),
+            cause,
         })?;
         match read {
             WatchLine::Bookmark { version } => self.progress.reached(&version),

@@ -1,15 +1,18 @@
-//! One line of a watch, and one page of a list, read into objects of ours.
+//! One event of a watch, and one page of a list, read into objects of ours, from JSON or protobuf.
 //!
 //! Rule: an object that cannot be read costs only itself: the others of a page, and the version
 //! that a watch has reached, are kept. Fields that we do not name are skipped, not stored.
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use ports::cluster_objects::ApiObject;
+use prost::Message as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::failure::Status;
+use crate::protobuf::{self, ProtobufObject};
 
 /// What a line says.
 #[derive(Debug)]
@@ -82,50 +85,103 @@ struct EnvelopeMeta {
     resource_version: String,
 }
 
-pub(crate) fn read_line<T: ApiObject>(line: &[u8]) -> Result<WatchLine<T>, serde_json::Error> {
-    let line: Line<'_> = serde_json::from_slice(line)?;
+/// Reads one event of a watch in JSON.
+pub(crate) fn read_line<T: ApiObject>(line: &[u8]) -> Result<WatchLine<T>, String> {
+    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let object = line.object.get();
     match line.kind.as_ref() {
         "BOOKMARK" => {
-            let envelope: Envelope = serde_json::from_str(object)?;
+            let envelope: Envelope =
+                serde_json::from_str(object).map_err(|error| error.to_string())?;
             Ok(WatchLine::Bookmark { version: envelope.metadata.resource_version })
         }
         "ERROR" => Ok(WatchLine::Failed(Status::parse(object.as_bytes()))),
-        kind => Ok(match read_object(object) {
-            Ok(object) if kind == "DELETED" => WatchLine::Deleted(object),
-            Ok(object) => WatchLine::Applied(object),
-            Err((cause, envelope)) => WatchLine::Unreadable {
-                object: name_of::<T>(&envelope),
-                version: envelope.metadata.resource_version,
-                cause,
-            },
-        }),
+        kind => Ok(told(kind, read_object(object))),
     }
 }
 
-pub(crate) fn read_page<T: ApiObject>(body: &[u8]) -> Result<Page<T>, serde_json::Error> {
-    let list: List<'_> = serde_json::from_slice(body)?;
+/// Reads one event of a watch in protobuf.
+pub(crate) fn read_frame<T: ProtobufObject>(frame: Bytes) -> Result<WatchLine<T>, String> {
+    let event = protobuf::Event::decode(frame).map_err(|error| error.to_string())?;
+    let kind = event.kind.clone();
+    let object = event.object()?;
+    match kind.as_str() {
+        "BOOKMARK" => {
+            let envelope = Envelope::from_protobuf(object).map_err(|error| error.to_string())?;
+            Ok(WatchLine::Bookmark { version: envelope.metadata.resource_version })
+        }
+        "ERROR" => Ok(WatchLine::Failed(Status::from_protobuf(object)?)),
+        kind => Ok(told(kind, read_message(object))),
+    }
+}
+
+fn told<T: ApiObject>(kind: &str, read: Result<T, (String, Envelope)>) -> WatchLine<T> {
+    match read {
+        Ok(object) if kind == "DELETED" => WatchLine::Deleted(object),
+        Ok(object) => WatchLine::Applied(object),
+        Err((cause, envelope)) => WatchLine::Unreadable {
+            object: name_of::<T>(&envelope),
+            version: envelope.metadata.resource_version,
+            cause,
+        },
+    }
+}
+
+/// Reads a page, which says itself what it is written in.
+pub(crate) fn read_page<T: ProtobufObject>(body: Bytes) -> Result<Page<T>, String> {
+    if body.starts_with(protobuf::MAGIC) {
+        let raw = protobuf::open(body)?;
+        let list = protobuf::List::decode(raw).map_err(|error| error.to_string())?;
+        let meta = list.metadata.unwrap_or_default();
+        let meta = ListMeta { resource_version: meta.resource_version, token: meta.token };
+        return Ok(page(meta, list.items.into_iter().map(read_message)));
+    }
+    let list: List<'_> = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
     let items = list.items.unwrap_or_default();
+    Ok(page(list.metadata, items.into_iter().map(|item| read_object(item.get()))))
+}
+
+fn page<T: ApiObject>(
+    meta: ListMeta,
+    items: impl ExactSizeIterator<Item = Result<T, (String, Envelope)>>,
+) -> Page<T> {
     let mut page = Page {
-        version: list.metadata.resource_version,
-        token: list.metadata.token,
+        version: meta.resource_version,
+        token: meta.token,
         objects: Vec::with_capacity(items.len()),
         unreadable: Vec::new(),
     };
     for item in items {
-        match read_object(item.get()) {
+        match item {
             Ok(object) => page.objects.push(object),
             Err((cause, envelope)) => {
                 page.unreadable.push(UnreadableObject { object: name_of::<T>(&envelope), cause });
             }
         }
     }
-    Ok(page)
+    page
 }
 
 fn read_object<T: ApiObject>(text: &str) -> Result<T, (String, Envelope)> {
     serde_json::from_str(text)
         .map_err(|error| (error.to_string(), serde_json::from_str(text).unwrap_or_default()))
+}
+
+fn read_message<T: ProtobufObject>(bytes: Bytes) -> Result<T, (String, Envelope)> {
+    match T::Form::decode(bytes.clone()) {
+        Ok(form) => Ok(form.into()),
+        Err(error) => {
+            Err((error.to_string(), Envelope::from_protobuf(bytes).unwrap_or_default()))
+        }
+    }
+}
+
+impl Envelope {
+    fn from_protobuf(bytes: Bytes) -> Result<Self, prost::DecodeError> {
+        let meta = protobuf::AnyObject::decode(bytes)?.metadata.unwrap_or_default();
+        let protobuf::AnyMeta { name, namespace, resource_version } = meta;
+        Ok(Self { metadata: EnvelopeMeta { name, namespace, resource_version } })
+    }
 }
 
 fn name_of<T: ApiObject>(envelope: &Envelope) -> String {

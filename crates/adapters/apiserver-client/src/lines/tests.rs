@@ -14,6 +14,41 @@ fn all(chunks: &[&[u8]], limit: usize) -> Result<Vec<String>, LineTooLong> {
     Ok(found)
 }
 
+fn frames(chunks: &[&[u8]], limit: usize) -> Result<Vec<Vec<u8>>, LineTooLong> {
+    let mut lines = Lines::framed(limit);
+    let mut found = Vec::new();
+    for chunk in chunks {
+        lines.add(Bytes::copy_from_slice(chunk));
+        while let Some(frame) = lines.next()? {
+            found.push(frame.to_vec());
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn wherever_the_stream_is_cut_the_frames_are_the_same() {
+    // Three, an empty one that is nothing, and the beginning of another.
+    let stream = b"\0\0\0\x01a\0\0\0\x05\nbcd\n\0\0\0\0\0\0\0\x02ef\0\0\0\x03g";
+    let whole = Ok(vec![b"a".to_vec(), b"\nbcd\n".to_vec(), b"ef".to_vec()]);
+    for cut in 0..=stream.len() {
+        for second in cut..=stream.len() {
+            let (first, rest) = stream.split_at(cut);
+            let (middle, last) = rest.split_at(second - cut);
+            assert_eq!(frames(&[first, middle, last], 100), whole, "cut at {cut} and {second}");
+        }
+    }
+    let single: Vec<&[u8]> = stream.chunks(1).collect();
+    assert_eq!(frames(&single, 100), whole);
+}
+
+#[test]
+fn a_frame_says_beforehand_that_it_is_too_long() {
+    assert_eq!(frames(&[b"\0\0\0\x06abc"], 5), Err(LineTooLong));
+    assert_eq!(frames(&[b"\xff\xff\xff\xff"], 5), Err(LineTooLong));
+    assert_eq!(frames(&[b"\0\0\0\x05abcde"], 5), Ok(vec![b"abcde".to_vec()]));
+}
+
 #[test]
 fn wherever_the_stream_is_cut_the_lines_are_the_same() {
     let stream = b"{\"a\":1}\n\n{\"b\":2}\r\n{\"c\":\"\xc3\xa9\"}\nrest";

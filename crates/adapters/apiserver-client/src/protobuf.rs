@@ -1,0 +1,472 @@
+//! Objects as the API server writes them in protobuf, and how they become ours.
+//!
+//! A watcher of thousands of nodes spends most of its time on reading, and this form takes a
+//! fraction of what JSON takes. Only the fields that somebody here reads are named; the others are
+//! skipped without a copy.
+//!
+//! Rule: says exactly what the same object says in JSON. The numbers of fields are the API's and
+//! never change (upstream: `generated.proto` of each API group).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use ports::ApiTime;
+use ports::cluster_objects as api;
+use prost::Message;
+
+/// Stands before every object and every list.
+pub(crate) const MAGIC: &[u8] = b"k8s\0";
+
+/// An object of ours that can be read from protobuf.
+pub trait ProtobufObject: api::ApiObject {
+    type Form: Message + Default + Into<Self>;
+}
+
+impl ProtobufObject for api::Node {
+    type Form = Node;
+}
+
+impl ProtobufObject for api::Pod {
+    type Form = Pod;
+}
+
+impl ProtobufObject for api::Lease {
+    type Form = Lease;
+}
+
+/// What is inside the envelope that objects come in.
+pub(crate) fn open(mut bytes: Bytes) -> Result<Bytes, String> {
+    if !bytes.starts_with(MAGIC) {
+        return Err("an object in protobuf does not begin as one".to_owned());
+    }
+    let envelope = Envelope::decode(bytes.split_off(MAGIC.len())).map_err(|e| e.to_string())?;
+    Ok(envelope.raw)
+}
+
+#[derive(Message)]
+struct Envelope {
+    #[prost(bytes = "bytes", tag = "2")]
+    raw: Bytes,
+}
+
+/// An event of a watch; its object is in an envelope of its own.
+#[derive(Message)]
+pub(crate) struct Event {
+    #[prost(string, tag = "1")]
+    pub(crate) kind: String,
+    #[prost(message, optional, tag = "2")]
+    object: Option<EventObject>,
+}
+
+impl Event {
+    pub(crate) fn object(self) -> Result<Bytes, String> {
+        open(self.object.unwrap_or_default().raw)
+    }
+}
+
+#[derive(Message)]
+struct EventObject {
+    #[prost(bytes = "bytes", tag = "1")]
+    raw: Bytes,
+}
+
+/// A list whose objects are yet to be read, so that one that cannot be read costs only itself.
+#[derive(Message)]
+pub(crate) struct List {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) metadata: Option<ListMeta>,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub(crate) items: Vec<Bytes>,
+}
+
+#[derive(Message)]
+pub(crate) struct ListMeta {
+    #[prost(string, tag = "2")]
+    pub(crate) resource_version: String,
+    #[prost(string, tag = "3")]
+    pub(crate) token: String,
+}
+
+#[derive(Message)]
+pub(crate) struct Status {
+    #[prost(string, tag = "3")]
+    pub(crate) message: String,
+    #[prost(string, tag = "4")]
+    pub(crate) reason: String,
+    #[prost(message, optional, tag = "5")]
+    pub(crate) details: Option<StatusDetails>,
+    #[prost(int32, tag = "6")]
+    pub(crate) code: i32,
+}
+
+#[derive(Message)]
+pub(crate) struct StatusDetails {
+    #[prost(int32, tag = "5")]
+    pub(crate) retry_after_seconds: i32,
+}
+
+/// Only who it is, for objects that cannot be read otherwise, and for bookmarks.
+#[derive(Message)]
+pub(crate) struct AnyObject {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) metadata: Option<AnyMeta>,
+}
+
+#[derive(Message)]
+pub(crate) struct AnyMeta {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "3")]
+    pub(crate) namespace: String,
+    #[prost(string, tag = "6")]
+    pub(crate) resource_version: String,
+}
+
+#[derive(Message)]
+struct Time {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+    #[prost(int32, tag = "2")]
+    nanos: i32,
+}
+
+/// A time that was never set comes as nothing at all, or as an empty one.
+fn time(time: Option<Time>) -> Option<ApiTime> {
+    let Time { seconds, nanos } = time?;
+    let whole = seconds.saturating_mul(1_000_000_000);
+    (seconds != 0 || nanos != 0).then(|| ApiTime::from_nanos(whole.saturating_add(nanos.into())))
+}
+
+/// Metadata as the API keeps it of pods and leases: without labels and annotations.
+#[derive(Message)]
+struct Meta {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "3")]
+    namespace: String,
+    #[prost(string, tag = "5")]
+    uid: String,
+    #[prost(string, tag = "6")]
+    resource_version: String,
+    #[prost(message, optional, tag = "8")]
+    created: Option<Time>,
+    #[prost(message, optional, tag = "9")]
+    deleted: Option<Time>,
+    #[prost(int64, optional, tag = "10")]
+    deletion_grace_period_seconds: Option<i64>,
+    #[prost(message, repeated, tag = "13")]
+    owners: Vec<Owner>,
+}
+
+impl From<Meta> for api::ObjectMeta {
+    fn from(meta: Meta) -> Self {
+        Self {
+            name: meta.name,
+            namespace: meta.namespace,
+            uid: meta.uid,
+            resource_version: meta.resource_version,
+            creation_timestamp: time(meta.created),
+            deletion_timestamp: time(meta.deleted),
+            deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
+            owner_references: meta.owners.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+#[derive(Message)]
+struct Owner {
+    #[prost(string, tag = "1")]
+    kind: String,
+    #[prost(string, tag = "3")]
+    name: String,
+    #[prost(string, tag = "4")]
+    uid: String,
+    #[prost(string, tag = "5")]
+    api_version: String,
+    #[prost(bool, optional, tag = "6")]
+    controller: Option<bool>,
+}
+
+impl From<Owner> for api::OwnerReference {
+    fn from(owner: Owner) -> Self {
+        let Owner { kind, name, uid, api_version, controller } = owner;
+        Self { api_version, kind, name, uid, controller }
+    }
+}
+
+#[derive(Message)]
+pub struct Lease {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<Meta>,
+    #[prost(message, optional, tag = "2")]
+    spec: Option<LeaseSpec>,
+}
+
+#[derive(Message)]
+struct LeaseSpec {
+    #[prost(string, optional, tag = "1")]
+    holder_identity: Option<String>,
+    #[prost(int32, optional, tag = "2")]
+    lease_duration_seconds: Option<i32>,
+    #[prost(message, optional, tag = "3")]
+    acquire_time: Option<Time>,
+    #[prost(message, optional, tag = "4")]
+    renew_time: Option<Time>,
+    #[prost(int32, optional, tag = "5")]
+    lease_transitions: Option<i32>,
+}
+
+impl From<Lease> for api::Lease {
+    fn from(lease: Lease) -> Self {
+        let spec = lease.spec.unwrap_or_default();
+        Self {
+            metadata: lease.metadata.unwrap_or_default().into(),
+            spec: api::LeaseSpec {
+                holder_identity: spec.holder_identity,
+                lease_duration_seconds: spec.lease_duration_seconds,
+                acquire_time: time(spec.acquire_time),
+                renew_time: time(spec.renew_time),
+                lease_transitions: spec.lease_transitions,
+            },
+        }
+    }
+}
+
+#[derive(Message)]
+pub struct Node {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<NodeMeta>,
+    #[prost(message, optional, tag = "2")]
+    spec: Option<NodeSpec>,
+    #[prost(message, optional, tag = "3")]
+    status: Option<NodeStatus>,
+}
+
+#[derive(Message)]
+struct NodeMeta {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "5")]
+    uid: String,
+    #[prost(string, tag = "6")]
+    resource_version: String,
+    #[prost(message, optional, tag = "8")]
+    created: Option<Time>,
+    #[prost(message, optional, tag = "9")]
+    deleted: Option<Time>,
+    #[prost(btree_map = "string, string", tag = "11")]
+    labels: BTreeMap<String, String>,
+    #[prost(btree_map = "string, string", tag = "12")]
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Message)]
+struct NodeSpec {
+    #[prost(string, tag = "1")]
+    pod_cidr: String,
+    #[prost(string, tag = "3")]
+    provider_id: String,
+    #[prost(bool, tag = "4")]
+    unschedulable: bool,
+    #[prost(message, repeated, tag = "5")]
+    taints: Vec<Taint>,
+    #[prost(string, repeated, tag = "7")]
+    pod_cidrs: Vec<String>,
+}
+
+#[derive(Message)]
+struct Taint {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    value: String,
+    #[prost(string, tag = "3")]
+    effect: String,
+    #[prost(message, optional, tag = "4")]
+    added: Option<Time>,
+}
+
+#[derive(Message)]
+struct NodeStatus {
+    #[prost(message, repeated, tag = "4")]
+    conditions: Vec<NodeCondition>,
+    #[prost(message, repeated, tag = "5")]
+    addresses: Vec<NodeAddress>,
+}
+
+#[derive(Message)]
+struct NodeCondition {
+    #[prost(string, tag = "1")]
+    kind: String,
+    #[prost(string, tag = "2")]
+    status: String,
+    #[prost(message, optional, tag = "3")]
+    heartbeat: Option<Time>,
+    #[prost(message, optional, tag = "4")]
+    transition: Option<Time>,
+    #[prost(string, tag = "5")]
+    reason: String,
+    #[prost(string, tag = "6")]
+    message: String,
+}
+
+#[derive(Message)]
+struct NodeAddress {
+    #[prost(string, tag = "1")]
+    kind: String,
+    #[prost(string, tag = "2")]
+    address: String,
+}
+
+impl From<Node> for api::Node {
+    fn from(node: Node) -> Self {
+        Self {
+            metadata: node.metadata.unwrap_or_default().into(),
+            spec: node.spec.unwrap_or_default().into(),
+            status: node.status.unwrap_or_default().into(),
+        }
+    }
+}
+
+impl From<NodeMeta> for api::NodeMeta {
+    fn from(meta: NodeMeta) -> Self {
+        Self {
+            name: meta.name,
+            uid: meta.uid,
+            resource_version: meta.resource_version,
+            creation_timestamp: time(meta.created),
+            deletion_timestamp: time(meta.deleted),
+            labels: meta.labels,
+            annotations: meta.annotations,
+        }
+    }
+}
+
+impl From<NodeSpec> for api::NodeSpec {
+    fn from(spec: NodeSpec) -> Self {
+        let taints = spec.taints.into_iter().map(|taint| api::NodeTaint {
+            key: taint.key,
+            value: taint.value,
+            effect: taint.effect,
+            time_added: time(taint.added),
+        });
+        Self {
+            taints: taints.collect(),
+            pod_cidr: spec.pod_cidr,
+            pod_cidrs: spec.pod_cidrs,
+            provider_id: spec.provider_id,
+            unschedulable: spec.unschedulable,
+        }
+    }
+}
+
+impl From<NodeStatus> for api::NodeStatus {
+    fn from(status: NodeStatus) -> Self {
+        let conditions = status.conditions.into_iter().map(|condition| api::NodeCondition {
+            kind: condition.kind,
+            status: condition.status,
+            last_heartbeat_time: time(condition.heartbeat),
+            last_transition_time: time(condition.transition),
+            reason: condition.reason,
+            message: condition.message,
+        });
+        let addresses = status.addresses.into_iter();
+        let addresses = addresses.map(|it| api::NodeAddress { kind: it.kind, address: it.address });
+        Self { conditions: conditions.collect(), addresses: addresses.collect() }
+    }
+}
+
+#[derive(Message)]
+pub struct Pod {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<Meta>,
+    #[prost(message, optional, tag = "2")]
+    spec: Option<PodSpec>,
+    #[prost(message, optional, tag = "3")]
+    status: Option<PodStatus>,
+}
+
+#[derive(Message)]
+struct PodSpec {
+    #[prost(string, tag = "10")]
+    node_name: String,
+    #[prost(message, repeated, tag = "22")]
+    tolerations: Vec<Toleration>,
+}
+
+#[derive(Message)]
+struct Toleration {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    operator: String,
+    #[prost(string, tag = "3")]
+    value: String,
+    #[prost(string, tag = "4")]
+    effect: String,
+    #[prost(int64, optional, tag = "5")]
+    seconds: Option<i64>,
+}
+
+#[derive(Message)]
+struct PodStatus {
+    #[prost(string, tag = "1")]
+    phase: String,
+    #[prost(message, repeated, tag = "2")]
+    conditions: Vec<PodCondition>,
+    #[prost(string, tag = "4")]
+    reason: String,
+}
+
+#[derive(Message)]
+struct PodCondition {
+    #[prost(string, tag = "1")]
+    kind: String,
+    #[prost(string, tag = "2")]
+    status: String,
+    #[prost(message, optional, tag = "4")]
+    transition: Option<Time>,
+    #[prost(string, tag = "5")]
+    reason: String,
+    #[prost(string, tag = "6")]
+    message: String,
+}
+
+impl From<Pod> for api::Pod {
+    fn from(pod: Pod) -> Self {
+        Self {
+            metadata: pod.metadata.unwrap_or_default().into(),
+            spec: pod.spec.unwrap_or_default().into(),
+            status: pod.status.unwrap_or_default().into(),
+        }
+    }
+}
+
+impl From<PodSpec> for api::PodSpec {
+    fn from(spec: PodSpec) -> Self {
+        let tolerations = spec.tolerations.into_iter().map(|it| api::Toleration {
+            key: it.key,
+            operator: it.operator,
+            value: it.value,
+            effect: it.effect,
+            toleration_seconds: it.seconds,
+        });
+        Self { node_name: spec.node_name, tolerations: tolerations.collect() }
+    }
+}
+
+impl From<PodStatus> for api::PodStatus {
+    fn from(status: PodStatus) -> Self {
+        let conditions = status.conditions.into_iter().map(|it| api::PodCondition {
+            kind: it.kind,
+            status: it.status,
+            last_transition_time: time(it.transition),
+            reason: it.reason,
+            message: it.message,
+        });
+        Self { phase: status.phase, reason: status.reason, conditions: conditions.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests;
