@@ -20,6 +20,8 @@ const TARGETS: &[&str] = &[
     "cni",
     "spdy",
     "websocket",
+    "authority",
+    "cdi",
 ];
 
 /// What makes the compiler count edges for libFuzzer; the sanitizers would need a nightly one.

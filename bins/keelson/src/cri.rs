@@ -6,12 +6,15 @@
 mod import;
 mod serve;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Args, Subcommand};
+use container_runtime::Settings;
 use cri_client::Endpoint;
 
+use crate::config_files;
 use crate::environment::Environment;
 use crate::terminal;
 
@@ -79,7 +82,18 @@ impl ImageCommand {
     }
 }
 
-fn report(outcome: anyhow::Result<()>) -> ExitCode {
+/// What a runtime is started with: its folders, what the file says, and who supervises its pods.
+pub(crate) fn settings(root: &Path, state: &Path, file: Option<&Path>) -> Result<Settings> {
+    let mut settings = Settings::new(root.to_owned(), state.to_owned());
+    if let Some(path) = file {
+        let file = config_files::read_file(path).map_err(anyhow::Error::msg)?;
+        settings = settings.with_file(&file.path, &file.bytes)?;
+    }
+    crate::supervisor_program::choose(&mut settings);
+    Ok(settings)
+}
+
+fn report(outcome: Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

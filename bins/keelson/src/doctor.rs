@@ -1,12 +1,13 @@
 //! `keelson doctor`: what this machine can do for pods, and what to do about the rest.
 //!
 //! Rule: facts are gathered in one place, judged by a pure function, and printed by another. The
-//! doctor changes nothing on the machine.
+//! doctor changes nothing on the machine; what it tries is gone when it has tried it.
 
 pub(crate) mod facts;
 mod judgement;
 mod nftables;
 mod report;
+mod trials;
 
 use crate::terminal::{self, Palette};
 use std::path::Path;
@@ -43,7 +44,7 @@ impl DoctorCommand {
 
 /// Looks at this machine.
 pub(crate) fn examine() -> Vec<Finding> {
-    judgement::judge(&facts::gather(Path::new("/")))
+    judgement::judge(&facts::gather(Path::new("/"), trials::Trials::make()))
 }
 
 #[cfg(test)]

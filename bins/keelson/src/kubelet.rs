@@ -7,6 +7,7 @@
 
 mod compose;
 mod credential_providers;
+mod host_addresses;
 mod host_texts;
 mod log_settings;
 mod machine;

@@ -64,9 +64,21 @@ impl LogContext {
         LogContext {
             process: std::process::id(),
             clock: Box::new(SystemTime::now),
-            time_zone: jiff::tz::TimeZone::system(),
+            time_zone: local_time_zone(),
         }
     }
+}
+
+/// The machine's zone. Where nobody names one, its file is read by itself: a search by name would
+/// keep a list of all the world's zones in memory.
+fn local_time_zone() -> jiff::tz::TimeZone {
+    if std::env::var_os("TZ").is_none()
+        && let Ok(file) = std::fs::read("/etc/localtime")
+        && let Ok(zone) = jiff::tz::TimeZone::tzif("Local", &file)
+    {
+        return zone;
+    }
+    jiff::tz::TimeZone::system()
 }
 
 /// Process-wide like the subscriber and the panic hook, which write to them.

@@ -76,7 +76,8 @@ fn start(line: CommandLine, environment: &Environment, working_directory: &Path)
     for warning in &warnings {
         warn!("{warning}");
     }
-    match compose::run(&config, environment, working_directory) {
+    let port_by_name = given.iter().any(|flag| flag.starts_with("--secure-port="));
+    match compose::run(&config, port_by_name, environment, working_directory) {
         Ok(reason) => {
             info!(reason, "Node controller has ended");
             ExitCode::SUCCESS

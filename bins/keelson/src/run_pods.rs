@@ -47,6 +47,7 @@ Examples:
   keelson run --detach                 take up again what a killed agent left
   keelson run --image docker.io/library/busybox:1 -it -- sh
   keelson run --image web:1 -p 8080:80 -e MODE=test
+  keelson run --runtime-config registries.json pod.yaml
 
 The exit code is 0 when all pods succeeded, else that of the first container that failed. The
 background agent of a --root restarts and probes its pods until the last has ended or is stopped,
@@ -100,6 +101,11 @@ pub(crate) struct RunCommand {
     #[arg(long, value_name = "DIR", default_value = "/run/keelson")]
     state: PathBuf,
 
+    /// A JSON file of settings of the embedded runtime, as `keelson cri --config` takes it:
+    /// registries (mirrors, certificates, plain HTTP), network, handlers
+    #[arg(long, value_name = "FILE")]
+    runtime_config: Option<PathBuf>,
+
     /// Say what the agent and the runtime do
     #[arg(short, long)]
     verbose: bool,
@@ -133,7 +139,9 @@ impl RunCommand {
     }
 
     fn go(&self, pods: &[PodManifest]) -> Result<ExitCode> {
-        let places = Places::new(&self.root, &self.state)?;
+        let places = Places::new(&self.root, &self.state, self.runtime_config.as_deref())?;
+        // A wrong file is told before anything is done.
+        places.settings()?;
         if !self.detach {
             let wanted = pods.iter().map(|pod| WantedPod::of(pod, pod.place.clone())).collect();
             return foreground::run(&places, wanted, &self.import, (self.show(), self.verbose));

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use apiserver_client::access::TokenSource;
-use apiserver_client::{ApiClient, ClientOptions, RateLimit, Secret, Watch, parse_kubeconfig};
+use apiserver_client::{
+    ApiClient, ClientOptions, ProtobufObject, RateLimit, Secret, Watch, parse_kubeconfig,
+};
 use node_testkit::bed::{Bed, Test};
 use node_testkit::start::{ControlPlane, Running, Subject};
 use ports::cluster_api::{
@@ -58,7 +60,7 @@ fn json_patch(kind: PatchKind, subresource: Option<&'static str>, body: &Value) 
 }
 
 /// Waits for an event of a feed; the others are passed over.
-async fn wait_for<T: ApiObject + std::fmt::Debug>(
+async fn wait_for<T: ProtobufObject + std::fmt::Debug>(
     feed: &mut Watch<T>,
     what: &str,
     is_it: impl Fn(&FeedEvent<T>) -> bool,

@@ -1,7 +1,7 @@
 //! `keelson cri`: opens the runtime and serves it until a signal comes.
 
 use anyhow::{Context, Result};
-use container_runtime::{Runtime, Settings};
+use container_runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
@@ -29,12 +29,7 @@ pub(super) fn run(command: CriCommand) -> Result<()> {
 }
 
 async fn serve(command: CriCommand) -> Result<()> {
-    let mut settings = Settings::new(command.root, command.state);
-    if let Some(path) = &command.config {
-        let text = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-        settings = settings.with_file(&path.display().to_string(), &text)?;
-    }
-    crate::supervisor_program::choose(&mut settings);
+    let settings = super::settings(&command.root, &command.state, command.config.as_deref())?;
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let runtime = Runtime::open(settings).await?;

@@ -1,17 +1,20 @@
 //! What the kernel says about this machine, read and not judged.
 //!
 //! Rule: everything is read beneath `root`, so that a folder of files stands for a machine in
-//! tests; what cannot be read is absent, never invented. Two facts are tried, not read: loading a
-//! seccomp filter and talking to nftables; they always concern the real machine.
+//! tests; what cannot be read is absent, never invented. What is tried, not read, is in `trials`.
 
-use super::nftables;
+use super::trials::Trials;
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Where runtimes listen by default.
-const RUNTIME_SOCKETS: [&str; 3] =
-    ["run/containerd/containerd.sock", "run/crio/crio.sock", "run/cri-dockerd.sock"];
+const RUNTIME_SOCKETS: [&str; 4] = [
+    "run/containerd/containerd.sock",
+    "run/crio/crio.sock",
+    "run/cri-dockerd.sock",
+    "run/keelson/cri.sock",
+];
 const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,13 +24,23 @@ pub(crate) struct MachineFacts {
     pub(crate) missing_namespaces: Vec<&'static str>,
     pub(crate) file_systems: BTreeSet<String>,
     pub(crate) user_namespace_limit: Option<u64>,
-    pub(crate) seccomp: Result<(), String>,
     pub(crate) effective_capabilities: Option<u64>,
     pub(crate) swap_areas: Option<usize>,
     pub(crate) inotify_instances: Option<u64>,
     pub(crate) inotify_watches: Option<u64>,
     pub(crate) runtime_sockets: Vec<String>,
-    pub(crate) nftables: Result<(), String>,
+    /// How many files a process may have open when it has asked for more; none for no limit.
+    pub(crate) open_files: Option<Limit>,
+    pub(crate) process_ids: Option<u64>,
+    /// Configurations of network plugins.
+    pub(crate) network_configurations: usize,
+    pub(crate) tried: Trials,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    None,
+    At(u64),
 }
 
 /// The hierarchy that carries the controllers.
@@ -52,7 +65,7 @@ fn swap_areas(root: &Path) -> Option<usize> {
 }
 
 /// Reads the machine beneath `root`.
-pub(crate) fn gather(root: &Path) -> MachineFacts {
+pub(crate) fn gather(root: &Path, tried: Trials) -> MachineFacts {
     let text = |path: &str| std::fs::read_to_string(root.join(path)).ok();
     let number = |path: &str| text(path).and_then(|content| content.trim().parse().ok());
     MachineFacts {
@@ -68,7 +81,6 @@ pub(crate) fn gather(root: &Path) -> MachineFacts {
             .filter_map(|line| line.split_whitespace().last().map(str::to_owned))
             .collect(),
         user_namespace_limit: number("proc/sys/user/max_user_namespaces"),
-        seccomp: seccomp(),
         effective_capabilities: text("proc/self/status").as_deref().and_then(capabilities),
         swap_areas: swap_areas(root),
         inotify_instances: number("proc/sys/fs/inotify/max_user_instances"),
@@ -81,12 +93,28 @@ pub(crate) fn gather(root: &Path) -> MachineFacts {
             })
             .map(|path| format!("unix:///{path}"))
             .collect(),
-        nftables: nftables::answers(),
+        open_files: text("proc/self/limits").as_deref().and_then(open_files),
+        process_ids: number("proc/sys/kernel/pid_max"),
+        network_configurations: network_configurations(&root.join("etc/cni/net.d")),
+        tried,
     }
 }
 
-fn seccomp() -> Result<(), String> {
-    seccomp_filter::self_check().map(|_| ()).map_err(|error| error.to_string())
+/// The hard limit of `Max open files`.
+fn open_files(limits: &str) -> Option<Limit> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    match line.split_whitespace().nth(1)? {
+        "unlimited" => Some(Limit::None),
+        number => number.parse().ok().map(Limit::At),
+    }
+}
+
+fn network_configurations(folder: &Path) -> usize {
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_one = |path: &std::path::PathBuf| {
+        path.extension().is_some_and(|end| ["conf", "conflist", "json"].iter().any(|it| end == *it))
+    };
+    names.filter(is_one).count()
 }
 
 /// The mask behind `CapEff:`.

@@ -2,7 +2,7 @@
 //!
 //! Rule: pure. Every finding says what was found and, where it is not good, the next step to take.
 
-use super::facts::{Cgroups, MachineFacts};
+use super::facts::{Cgroups, Limit, MachineFacts};
 use serde::Serialize;
 
 /// How a part of the machine stands.
@@ -30,6 +30,12 @@ const SYS_ADMIN: u64 = 1 << 21;
 const SYS_RESOURCE: u64 = 1 << 24;
 const ENOUGH_INSTANCES: u64 = 128;
 const ENOUGH_WATCHES: u64 = 8192;
+/// A few for each container of a full node, twice over.
+const ENOUGH_FILES: u64 = 65_536;
+const ENOUGH_PROCESSES: u64 = 32_768;
+/// The first with mount_setattr(2), by which containers of the embedded runtime get their mounts.
+const EMBEDDED_SINCE: (u32, u32) = (5, 12);
+const OLDEST: (u32, u32) = (4, 19);
 
 fn good(name: &'static str, found: impl Into<String>) -> Finding {
     Finding { name, verdict: Verdict::Good, found: found.into(), next_step: None }
@@ -53,12 +59,16 @@ pub(crate) fn judge(facts: &MachineFacts) -> Vec<Finding> {
         cgroup(facts.cgroups.as_ref()),
         namespaces(facts),
         user_namespaces(facts),
+        recursive_read_only(facts),
         overlay(facts),
         seccomp(facts),
         resource_capability(facts),
         swap(facts),
         inotify(facts),
+        open_files(facts),
+        process_ids(facts),
         nftables(facts),
+        pod_network(facts),
         runtime(facts),
     ]
 }
@@ -68,17 +78,21 @@ fn kernel(facts: &MachineFacts) -> Finding {
     let Some(release) = &facts.kernel_release else {
         return missing(name, "unknown release", "mount /proc");
     };
-    let mut numbers = release.split(|character: char| !character.is_ascii_digit());
-    let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok()).unwrap_or(0);
-    match (next(), next()) {
-        version if version >= (5, 12) => good(name, release),
-        version if version >= (4, 19) => limited(
+    match version_of(release) {
+        version if version >= EMBEDDED_SINCE => good(name, release),
+        version if version >= OLDEST => limited(
             name,
-            format!("{release}, without idmapped mounts"),
-            "use a kernel from 5.12 on for pods with user namespaces",
+            format!("{release}, without mount_setattr and idmapped mounts"),
+            "use a kernel from 5.12 on for the embedded runtime and for pods with user namespaces",
         ),
         _ => missing(name, release, "use a kernel from 4.19 on"),
     }
+}
+
+fn version_of(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|character: char| !character.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok()).unwrap_or(0);
+    (next(), next())
 }
 
 fn privileges(facts: &MachineFacts) -> Finding {
@@ -115,7 +129,8 @@ fn cgroup(cgroups: Option<&Cgroups>) -> Finding {
     limited(
         name,
         found,
-        "boot with cgroup version 2, or set failCgroupV1: false in the kubelet's configuration",
+        "boot with cgroup version 2, or set failCgroupV1: false in the kubelet's configuration; \
+         keelson run takes it as it is",
     )
 }
 
@@ -139,11 +154,31 @@ fn user_namespaces(facts: &MachineFacts) -> Finding {
             "switched off",
             "sysctl user.max_user_namespaces=15000, for pods with hostUsers: false",
         ),
-        Some(limit) => good(name, format!("up to {limit}")),
+        Some(limit) => match &facts.tried.user_namespaces {
+            Ok(()) => good(name, format!("up to {limit}, with an overlay that shows their ids")),
+            Err(why) => limited(
+                name,
+                why,
+                "use a kernel from 5.19 on and a file system with idmapped mounts for \
+                 /var/lib/keelson, for pods with hostUsers: false",
+            ),
+        },
         None => limited(
             name,
             "not in this kernel",
             "use a kernel with user namespaces, for pods with hostUsers: false",
+        ),
+    }
+}
+
+fn recursive_read_only(facts: &MachineFacts) -> Finding {
+    let name = "recursive read-only";
+    match &facts.tried.recursive_read_only {
+        Ok(()) => good(name, "mounts were made so, with those beneath"),
+        Err(why) => limited(
+            name,
+            why,
+            "use a kernel from 5.12 on; mounts with recursiveReadOnly: Enabled are refused",
         ),
     }
 }
@@ -156,7 +191,7 @@ fn overlay(facts: &MachineFacts) -> Finding {
 }
 
 fn seccomp(facts: &MachineFacts) -> Finding {
-    match &facts.seccomp {
+    match &facts.tried.seccomp {
         Ok(()) => good("seccomp", "a filter was loaded and did its work"),
         Err(why) => limited(
             "seccomp",
@@ -184,7 +219,8 @@ fn swap(facts: &MachineFacts) -> Finding {
         Some(count) => limited(
             "swap",
             format!("{count} in use"),
-            "swapoff -a, or set failSwapOn: false in the kubelet's configuration",
+            "swapoff -a, or set failSwapOn: false in the kubelet's configuration; keelson run takes \
+             it as it is",
         ),
         None => good("swap", "not in this kernel"),
     }
@@ -210,23 +246,85 @@ fn inotify(facts: &MachineFacts) -> Finding {
 }
 
 fn nftables(facts: &MachineFacts) -> Finding {
-    match &facts.nftables {
+    match &facts.tried.nftables {
         Ok(()) => good("nftables", "answers"),
         Err(why) => limited(
             "nftables",
             why,
-            "modprobe nf_tables; without it host ports and network plugins may not work",
+            "modprobe nf_tables; without it the built-in network, host ports and network plugins \
+             may not work",
         ),
     }
 }
 
-fn runtime(facts: &MachineFacts) -> Finding {
-    if facts.runtime_sockets.is_empty() {
-        return limited(
-            "container runtime",
-            "no CRI socket in the usual places",
-            "start containerd or CRI-O, or name its socket in containerRuntimeEndpoint",
-        );
+fn open_files(facts: &MachineFacts) -> Finding {
+    let name = "open files";
+    let next = format!("set LimitNOFILE={ENOUGH_FILES} in the service, or ulimit -Hn; or more");
+    match facts.open_files {
+        Some(Limit::None) => good(name, "without a limit"),
+        Some(Limit::At(most)) if most >= ENOUGH_FILES => good(name, format!("up to {most}")),
+        Some(Limit::At(most)) => limited(name, format!("up to {most} in a process"), next),
+        None => limited(name, "limit unknown", "mount /proc"),
     }
-    good("container runtime", facts.runtime_sockets.join(", "))
+}
+
+fn process_ids(facts: &MachineFacts) -> Finding {
+    let name = "process ids";
+    match facts.process_ids {
+        Some(most) if most >= ENOUGH_PROCESSES => good(name, format!("up to {most}")),
+        Some(most) => limited(
+            name,
+            format!("up to {most} on the machine"),
+            format!("sysctl kernel.pid_max={ENOUGH_PROCESSES}, or more"),
+        ),
+        None => limited(name, "limit unknown", "mount /proc"),
+    }
+}
+
+/// Pods on a network of their own; those on the host's need nothing.
+fn pod_network(facts: &MachineFacts) -> Finding {
+    let name = "pod network";
+    match (&facts.tried.pod_network, facts.network_configurations) {
+        (_, 1..) => good(name, "by plugins: a configuration is in /etc/cni/net.d"),
+        (Ok(()), 0) => good(name, "built in: a bridge, links and rules were made and are gone"),
+        (Err(why), 0) => limited(
+            name,
+            format!("built in: {why}"),
+            "modprobe bridge veth nf_tables nft_nat nft_masq, or put a configuration of network \
+             plugins into /etc/cni/net.d; pods with hostNetwork: true run without",
+        ),
+    }
+}
+
+/// What the embedded runtime cannot do without and this machine has not.
+fn embedded_lacks(facts: &MachineFacts) -> Vec<&'static str> {
+    let release = facts.kernel_release.as_deref().unwrap_or_default();
+    let mask = facts.effective_capabilities.unwrap_or(0);
+    [
+        (version_of(release) < EMBEDDED_SINCE, "a kernel from 5.12 on"),
+        (mask & SYS_ADMIN == 0, "CAP_SYS_ADMIN"),
+        (!facts.file_systems.contains("overlay"), "overlayfs"),
+        (!facts.missing_namespaces.is_empty(), "all kinds of namespaces"),
+        (facts.cgroups.is_none(), "a cgroup hierarchy"),
+    ]
+    .into_iter()
+    .filter_map(|(lacks, what)| lacks.then_some(what))
+    .collect()
+}
+
+fn runtime(facts: &MachineFacts) -> Finding {
+    let name = "container runtime";
+    let sockets = facts.runtime_sockets.join(", ");
+    let lacks = embedded_lacks(facts).join(", ");
+    match (sockets.is_empty(), lacks.is_empty()) {
+        (true, true) => good(name, "the embedded one, by keelson run and keelson cri"),
+        (false, true) => good(name, format!("{sockets}; and the embedded one")),
+        (false, false) => good(name, format!("{sockets}; not the embedded one, without {lacks}")),
+        (true, false) => missing(
+            name,
+            format!("no CRI socket in the usual places; the embedded one lacks {lacks}"),
+            "give the embedded one what it lacks, or start containerd or CRI-O and name its socket \
+             in containerRuntimeEndpoint",
+        ),
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::facts::{Cgroups, MachineFacts, gather};
 use super::judgement::{Verdict, judge};
+use super::trials::Trials;
 use super::*;
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -24,7 +25,21 @@ const UNIFIED: &[(&str, &str)] = &[
     ("proc/swaps", "Filename Type Size Used Priority\n"),
     ("proc/sys/fs/inotify/max_user_instances", "128\n"),
     ("proc/sys/fs/inotify/max_user_watches", "65536\n"),
+    ("proc/self/limits", "Limit  Soft  Hard  Units\nMax open files  1024  1048576  files\n"),
+    ("proc/sys/kernel/pid_max", "4194304\n"),
 ];
+
+/// What is tried on the real machine is not these tests' business.
+fn all_works() -> Trials {
+    let works = || Ok(());
+    Trials {
+        seccomp: works(),
+        nftables: works(),
+        user_namespaces: works(),
+        recursive_read_only: works(),
+        pod_network: works(),
+    }
+}
 
 fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, MachineFacts) {
     let root = tempfile::tempdir().unwrap();
@@ -32,10 +47,7 @@ fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, MachineFacts) {
     for name in ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"] {
         write(root.path(), &[(&format!("proc/self/ns/{name}"), "")]);
     }
-    let mut facts = gather(root.path());
-    // What is tried on the real machine is not this test's business.
-    facts.seccomp = Ok(());
-    facts.nftables = Ok(());
+    let facts = gather(root.path(), all_works());
     (root, facts)
 }
 
@@ -50,13 +62,10 @@ fn a_well_kept_machine_is_good_throughout() {
     let (root, _) = machine(UNIFIED);
     fs::create_dir_all(root.path().join("run/containerd")).unwrap();
     let _socket = UnixListener::bind(root.path().join("run/containerd/containerd.sock")).unwrap();
-    let mut facts = gather(root.path());
-    facts.seccomp = Ok(());
-    facts.nftables = Ok(());
-    let findings = judge(&facts);
+    let findings = judge(&gather(root.path(), all_works()));
     assert!(findings.iter().all(|finding| finding.verdict == Verdict::Good), "{findings:?}");
     let text = table(&findings, Palette::plain());
-    assert!(text.contains("good     kernel             6.1.0-18-amd64\n"), "{text}");
+    assert!(text.contains("good     kernel               6.1.0-18-amd64\n"), "{text}");
     assert!(text.contains("unix:///run/containerd/containerd.sock"), "{text}");
     assert!(text.ends_with("\nThis machine has everything that pods need.\n"), "{text}");
 }
@@ -82,9 +91,15 @@ fn separate_hierarchies_are_limited_and_lacking_controllers_are_missing() {
 #[test]
 fn what_cannot_be_read_is_never_good() {
     let root = tempfile::tempdir().unwrap();
-    let mut facts = gather(root.path());
-    facts.seccomp = Err("refused".to_owned());
-    facts.nftables = Err("Invalid argument".to_owned());
+    let refused = || Err("refused".to_owned());
+    let tried = Trials {
+        seccomp: refused(),
+        nftables: refused(),
+        user_namespaces: refused(),
+        recursive_read_only: refused(),
+        pod_network: refused(),
+    };
+    let facts = gather(root.path(), tried);
     for finding in judge(&facts) {
         assert!(finding.verdict != Verdict::Good || finding.name == "swap", "{finding:?}");
     }
@@ -99,10 +114,7 @@ fn each_part_is_judged_by_its_own_fact() {
     let change = |path: &'static str, content: &'static str| {
         let (root, _) = machine(UNIFIED);
         write(root.path(), &[(path, content)]);
-        let mut facts = gather(root.path());
-        facts.seccomp = Ok(());
-        facts.nftables = Ok(());
-        facts
+        gather(root.path(), all_works())
     };
     let cases = [
         ("proc/sys/kernel/osrelease", "4.19.0", "kernel", Verdict::Limited),
@@ -113,12 +125,58 @@ fn each_part_is_judged_by_its_own_fact() {
         ("proc/self/status", "CapEff:\t0000000000200000\n", "CAP_SYS_RESOURCE", Verdict::Limited),
         ("proc/swaps", "Filename\n/swapfile file 1 0 -2\n", "swap", Verdict::Limited),
         ("proc/sys/fs/inotify/max_user_instances", "16", "inotify", Verdict::Limited),
+        ("proc/self/limits", "Max open files 1024 4096 files\n", "open files", Verdict::Limited),
+        ("proc/self/limits", "Max open files 1 unlimited files\n", "open files", Verdict::Good),
+        ("proc/sys/kernel/pid_max", "4096", "process ids", Verdict::Limited),
     ];
     for (path, content, name, expected) in cases {
         assert_eq!(verdict(&change(path, content), name).0, expected, "{path}: {content}");
     }
-    let (_root, facts) = machine(UNIFIED);
-    assert_eq!(verdict(&facts, "container runtime").0, Verdict::Limited);
+}
+
+/// A bare machine has a runtime: ours.
+#[test]
+fn the_embedded_runtime_counts_where_it_can_run() {
+    let (root, facts) = machine(UNIFIED);
+    let embedded = "the embedded one, by keelson run and keelson cri";
+    assert_eq!(verdict(&facts, "container runtime"), (Verdict::Good, embedded.to_owned()));
+    write(root.path(), &[("proc/sys/kernel/osrelease", "5.10.0-28-amd64\n")]);
+    let old = gather(root.path(), all_works());
+    let (without, found) = verdict(&old, "container runtime");
+    assert_eq!(without, Verdict::Missing);
+    assert!(found.ends_with("the embedded one lacks a kernel from 5.12 on"), "{found}");
+    fs::create_dir_all(root.path().join("run/keelson")).unwrap();
+    let _socket = UnixListener::bind(root.path().join("run/keelson/cri.sock")).unwrap();
+    let (with, found) = verdict(&gather(root.path(), all_works()), "container runtime");
+    assert_eq!(with, Verdict::Good);
+    assert!(found.starts_with("unix:///run/keelson/cri.sock; not the embedded one"), "{found}");
+}
+
+#[test]
+fn what_was_tried_limits_what_needs_it() {
+    let (root, _) = machine(UNIFIED);
+    let refused = || Err("refused".to_owned());
+    let with = |change: &dyn Fn(&mut Trials)| {
+        let mut tried = all_works();
+        change(&mut tried);
+        gather(root.path(), tried)
+    };
+    let network = with(&|tried| tried.pod_network = refused());
+    for (facts, name) in [
+        (with(&|tried| tried.seccomp = refused()), "seccomp"),
+        (with(&|tried| tried.nftables = refused()), "nftables"),
+        (with(&|tried| tried.user_namespaces = refused()), "user namespaces"),
+        (with(&|tried| tried.recursive_read_only = refused()), "recursive read-only"),
+        (network, "pod network"),
+    ] {
+        let (judged, found) = verdict(&facts, name);
+        assert!(judged == Verdict::Limited && found.contains("refused"), "{name}: {found}");
+        assert!(judge(&facts).iter().all(|other| other.verdict != Verdict::Missing), "{name}");
+    }
+    // Plugins need no bridge of ours.
+    write(root.path(), &[("etc/cni/net.d/10-pods.conflist", "{}")]);
+    let plugins = with(&|tried| tried.pod_network = refused());
+    assert_eq!(verdict(&plugins, "pod network").0, Verdict::Good);
 }
 
 #[test]

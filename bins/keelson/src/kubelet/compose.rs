@@ -11,9 +11,9 @@ use crate::environment::Environment;
 use anyhow::{Context, Result, ensure};
 use cri_client::{CallLimits, CriClient, Endpoint};
 use host_process::end_signals::EndSignals;
-use host_process::limits;
 use host_process::lock_file::{ContentionWatch, LockFile};
 use host_process::root_lock::RootLock;
+use host_process::{kernel_tunables, limits, shared_mount};
 use node_agent::{AgentParts, Ended};
 use node_api::HttpHealthEndpoint;
 use node_config::{KubeletConfiguration, NodeConfig};
@@ -49,6 +49,8 @@ pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ende
     let root_lock = RootLock::acquire(Path::new(&flags.root_dir), process)?;
     info!(v = 2, path = %root_lock.path().display(), "Root directory locked");
     set_limits(config.settings());
+    set_tunables(config.settings())?;
+    share_root(Path::new(&flags.root_dir));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(MOST_BLOCKING_THREADS)
@@ -99,6 +101,38 @@ fn set_limits(settings: &KubeletConfiguration) {
         && let Err(refused) = limits::set_open_files(wanted)
     {
         warn!(err = %refused, "Running with another limit of open files than configured");
+    }
+}
+
+/// Sets what a node relies on in the kernel, or refuses where the administrator protects it.
+fn set_tunables(settings: &KubeletConfiguration) -> Result<()> {
+    let protect = settings.protect_kernel_defaults;
+    let (set, wrong) = kernel_tunables::set_up(Path::new("/proc/sys"), protect);
+    for (name, value) in set {
+        info!(v = 2, name, value, "Updated a value of the kernel");
+    }
+    let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    if protect {
+        ensure!(
+            wrong.is_empty(),
+            "protectKernelDefaults: {}; set these values, or set protectKernelDefaults to false",
+            wrong.join("; ")
+        );
+    }
+    for why in wrong {
+        warn!(err = why, "Running with another value of the kernel than a node should have");
+    }
+    Ok(())
+}
+
+/// Without it containers with mounts of their own for others run, and are not seen by them.
+fn share_root(root: &Path) {
+    match shared_mount::make_shared(root) {
+        Ok(true) => info!(v = 2, path = %root.display(), "Root directory made a shared mount"),
+        Ok(false) => {}
+        Err(why) => {
+            warn!(err = %why, "Mounts below the root directory are not shared with containers");
+        }
     }
 }
 

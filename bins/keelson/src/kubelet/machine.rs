@@ -4,6 +4,7 @@
 //! be read is absent or zero, never invented. The node's addresses are asked of the kernel's routes.
 
 use node_policy::admission::kernel_version;
+use pod_model::CpuSet;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::Stdio;
@@ -12,6 +13,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct MachineSize {
     pub(super) processors: i64,
+    /// The numbers of the processors that are on; empty where the kernel does not tell.
+    pub(super) online: CpuSet,
     pub(super) memory_bytes: i64,
     pub(super) swap_bytes: i64,
     pub(super) huge_page_sizes: Vec<String>,
@@ -34,6 +37,7 @@ pub(super) fn read(root: &Path) -> MachineSize {
     let memory = text("proc/meminfo");
     MachineSize {
         processors: processors(&text("proc/cpuinfo")),
+        online: CpuSet::parse(text("sys/devices/system/cpu/online").trim()).unwrap_or_default(),
         memory_bytes: amount(&memory, "MemTotal:"),
         swap_bytes: amount(&memory, "SwapTotal:"),
         huge_page_sizes: huge_page_sizes(root),
@@ -198,12 +202,14 @@ mod tests {
         }
         write("sys/devices/system/cpu/cpu0/thermal_throttle/x", "");
         write("sys/devices/system/cpu/cpufreq/x", "");
+        write("sys/devices/system/cpu/online", "0-1\n");
         write("sys/module/apparmor/parameters/enabled", "Y\n");
         write("proc/sys/kernel/osrelease", "6.8.0-45-generic\n");
         assert!(!read(root.path()).is_app_armor_on, "the kernel's own files are not there");
         write("sys/kernel/security/apparmor/profiles", "");
         let found = read(root.path());
         assert_eq!((found.processors, found.memory_bytes, found.swap_bytes), (2, 2 << 20, 0));
+        assert_eq!(found.online.to_string(), "0-1");
         assert_eq!((found.kernel, found.is_app_armor_on), (Some((6, 8)), true));
         assert_eq!(found.huge_page_sizes, ["1GB", "2MB"]);
         assert_eq!(found.huge_pages, [(1 << 30, 0), (2 << 20, 6 << 20)]);

@@ -1,8 +1,9 @@
 //! Which adapter serves which of the ports that running pods needs.
 //!
-//! Rule: wiring only. What a source cannot be made of is told, and the others serve.
+//! Rule: wiring only. A source that can say nothing says so itself, and the others serve.
 
 use super::credential_providers;
+use super::host_addresses::MachineAddresses;
 use super::host_texts::MachineTexts;
 use super::machine;
 use super::pod_settings::{Node, pod_settings};
@@ -18,33 +19,27 @@ use node_agent::{PodParts, PodPorts};
 use node_config::{KubeletConfiguration, NodeConfig};
 use pod_model::GoDuration;
 use pod_sources::{FileSource, UrlSource};
-use ports::PodRuntime;
-use ports::container_runtime::ContainerRuntimeError;
 use ports::pod_host::MemoryKills;
 use ports::pod_sources::ManifestSource;
-use ports::runtime_objects::CgroupDriver;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 /// Where people at this machine ask.
 const LOCAL_SOCKET: &str = "/run/keelson/agent.sock";
 /// Where log shippers look.
 const LOG_LINKS: &str = "/var/log/containers";
 const DEFAULT_CHECK: Duration = Duration::from_secs(20);
-/// As often as the reference asks before it starts.
-const DRIVER_ATTEMPTS: u32 = 3;
-const DRIVER_PAUSE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn pod_parts(config: &NodeConfig, runtime: &Arc<CriClient>) -> Result<PodParts> {
     let settings = config.settings();
     let root = Path::new(&config.flags().root_dir);
     let folders = HostFolders::new(root, Path::new(&settings.pod_logs_dir), Path::new(LOG_LINKS));
     let folders = Arc::new(folders);
-    let driver = cgroup_driver(runtime, settings).await;
-    let cgroups = CgroupSetup::detect(driver).context("cgroups of this machine")?;
+    let cgroups = CgroupSetup::detect(configured_driver(settings));
+    let cgroups = cgroups.context("cgroups of this machine")?;
     let ports = PodPorts {
         runtime: runtime.clone(),
         folders: folders.clone(),
@@ -53,6 +48,7 @@ pub(crate) async fn pod_parts(config: &NodeConfig, runtime: &Arc<CriClient>) -> 
         records: Arc::new(HostRecords::new(root)),
         prober: Arc::new(NetworkTries::new()),
         texts: Arc::new(MachineTexts),
+        addresses: Arc::new(MachineAddresses::new(said_addresses(config))),
         logs: folders,
         credential_programs: Arc::new(credential_providers::programs(config)),
         pull_records: Arc::new(HostPullRecords::new(root)),
@@ -79,24 +75,9 @@ fn step_program() -> StepProgram {
     }
 }
 
-/// The runtime knows best; where it cannot say, the configuration counts.
-async fn cgroup_driver(runtime: &CriClient, settings: &KubeletConfiguration) -> Driver {
-    for attempt in 1..=DRIVER_ATTEMPTS {
-        match runtime.cgroup_driver().await {
-            Ok(CgroupDriver::Cgroupfs) => return Driver::CgroupFs,
-            Ok(CgroupDriver::Systemd) => return Driver::Systemd,
-            Err(ContainerRuntimeError::Unimplemented { .. }) => break,
-            Err(error) => {
-                warn!(err = %error, "The container runtime does not tell its cgroup driver");
-            }
-        }
-        if attempt < DRIVER_ATTEMPTS {
-            tokio::time::sleep(DRIVER_PAUSE).await;
-        }
-    }
-    let said = settings.cgroup_driver.as_str();
-    warn!(driver = said, "Using the cgroup driver of the configuration");
-    if said == "systemd" { Driver::Systemd } else { Driver::CgroupFs }
+/// The driver that counts where the runtime cannot tell its own.
+fn configured_driver(settings: &KubeletConfiguration) -> Driver {
+    if settings.cgroup_driver == "systemd" { Driver::Systemd } else { Driver::CgroupFs }
 }
 
 /// Without the kernel's messages a pod still knows that it was killed for memory, not who was.
@@ -110,12 +91,16 @@ fn memory_kills() -> Option<Box<dyn MemoryKills>> {
     }
 }
 
+/// The addresses of `--node-ip`.
+fn said_addresses(config: &NodeConfig) -> Vec<IpAddr> {
+    let said = config.flags().node_ip.split(',').filter_map(|ip| ip.trim().parse().ok());
+    said.filter(|ip: &IpAddr| !ip.is_unspecified()).collect()
+}
+
 async fn node(config: &NodeConfig) -> Node {
     let flags = config.flags();
     let here = Path::new("/");
-    let said: Vec<IpAddr> =
-        flags.node_ip.split(',').filter_map(|ip| ip.trim().parse().ok()).collect();
-    let said: Vec<IpAddr> = said.into_iter().filter(|ip| !ip.is_unspecified()).collect();
+    let said = said_addresses(config);
     Node {
         name: machine::node_name(&flags.hostname_override),
         ips: if said.is_empty() { machine::addresses() } else { said },
@@ -142,10 +127,8 @@ fn sources(settings: &KubeletConfiguration) -> Vec<Box<dyn ManifestSource>> {
             values.iter().map(move |value| (name.clone(), value.clone()))
         });
         let url = &settings.static_pod_url;
-        match UrlSource::new(url, headers.collect(), check(settings.http_check_frequency)) {
-            Ok(source) => sources.push(Box::new(source)),
-            Err(error) => error!(err = %error, "No pods come from staticPodURL"),
-        }
+        let period = check(settings.http_check_frequency);
+        sources.push(Box::new(UrlSource::new(url, headers.collect(), period)));
     }
     sources
 }

@@ -4,7 +4,7 @@
 
 use super::credential_providers;
 use super::machine::MachineSize;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use container_setup::allocatable::{Reservations, enforced, told};
 use container_setup::cgroups::{all_pods_limits, reserved_limits};
 use container_setup::inputs::{
@@ -24,7 +24,7 @@ use pod_desired::Reading;
 use pod_lifecycle::Settings;
 use pod_manifest::PodGates;
 use pod_model::pod::ResourceList;
-use pod_model::{GoDuration, LogSizeLimit, Quantity, QuantityFormat, ThresholdValue};
+use pod_model::{CpuSet, GoDuration, LogSizeLimit, Quantity, QuantityFormat, ThresholdValue};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) struct Node {
 pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettings> {
     let settings = config.settings();
     let capacity = capacity(&node.machine);
-    let reservations = reservations(settings);
+    let reservations = reservations(config, &node.machine)?;
     let allocatable = told(&capacity, &reservations);
     let setup = setup(config, node, &allocatable);
     let is_enforced = settings.enforce_node_allocatable.iter().any(|word| word == "pods");
@@ -53,7 +53,6 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettin
         reading: Reading { node_name: node.name.clone(), gates: pod_gates(config) },
         lifecycle: lifecycle(config, node),
         resolv_conf: settings.resolv_conf.clone(),
-        host_ips: node.ips.iter().map(ToString::to_string).collect(),
         room: NodeRoom {
             name: node.name.clone(),
             labels: labels(config, node),
@@ -64,7 +63,7 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettin
             per_qos: settings.cgroups_per_qos,
             root: parts(&settings.cgroup_root),
             enforced: settings.cgroups_per_qos.then(|| all_pods_limits(&kept, &setup)),
-            reserved: reserved(settings, &setup),
+            reserved: reserved(settings, &reservations, &setup),
         },
         pulls: PullLimits {
             side_by_side: match (settings.serialize_image_pulls, settings.max_parallel_image_pulls)
@@ -155,23 +154,25 @@ fn log_rotation(settings: &KubeletConfiguration) -> Option<LogRotation> {
 }
 
 /// The cgroups of others that `enforceNodeAllocatable` names, with what is reserved in them.
-fn reserved(settings: &KubeletConfiguration, setup: &NodeFacts) -> Vec<ReservedCgroup> {
+fn reserved(
+    settings: &KubeletConfiguration,
+    reservations: &Reservations,
+    setup: &NodeFacts,
+) -> Vec<ReservedCgroup> {
     let levels = settings.enforce_node_allocatable.iter().filter_map(|level| {
         let (side, only_compressible) = match level.strip_suffix("-compressible") {
             Some(side) => (side, true),
             None => (level.as_str(), false),
         };
         let (path, amounts) = match side {
-            "system-reserved" => {
-                (&settings.system_reserved_cgroup, amounts(&settings.system_reserved))
-            }
-            "kube-reserved" => (&settings.kube_reserved_cgroup, amounts(&settings.kube_reserved)),
+            "system-reserved" => (&settings.system_reserved_cgroup, &reservations.system),
+            "kube-reserved" => (&settings.kube_reserved_cgroup, &reservations.kube),
             _ => return None,
         };
         Some(ReservedCgroup {
             level: level.clone(),
             path: path.clone(),
-            limits: reserved_limits(&amounts, only_compressible, setup),
+            limits: reserved_limits(amounts, only_compressible, setup),
         })
     });
     levels.collect()
@@ -300,17 +301,33 @@ fn amounts(said: &BTreeMap<String, String>) -> ResourceList {
     parsed.collect()
 }
 
-fn reservations(settings: &KubeletConfiguration) -> Reservations {
+/// What is kept from pods. Processors that are reserved by number count as the system's, and as
+/// nobody else's. upstream: cmd/kubelet/app/server.go
+fn reservations(config: &NodeConfig, machine: &MachineSize) -> Result<Reservations> {
+    let settings = config.settings();
+    let counts_eviction = !config.flags().experimental_allocatable_ignore_eviction;
     let threshold = |signal: &str| {
-        let text = settings.eviction_hard.get(signal)?;
+        let text = settings.eviction_hard.get(signal).filter(|_| counts_eviction)?;
         ThresholdValue::parse_threshold(text).ok().flatten()
     };
-    Reservations {
-        system: amounts(&settings.system_reserved),
-        kube: amounts(&settings.kube_reserved),
+    let (mut system, mut kube) = (settings.system_reserved.clone(), settings.kube_reserved.clone());
+    let said = &settings.reserved_system_cp_us;
+    let named = CpuSet::parse(said).with_context(|| format!("reservedSystemCPUs: {said:?}"))?;
+    if !named.is_empty() {
+        let online = &machine.online;
+        ensure!(
+            online.is_empty() || named.is_subset(online),
+            "reserved-cpus: {named} is not a subset of online-cpus: {online}"
+        );
+        kube.remove("cpu");
+        system.insert("cpu".to_owned(), named.len().to_string());
+    }
+    Ok(Reservations {
+        system: amounts(&system),
+        kube: amounts(&kube),
         eviction_memory: threshold("memory.available"),
         eviction_storage: threshold("nodefs.available"),
-    }
+    })
 }
 
 fn max_pods(settings: &KubeletConfiguration, machine: &MachineSize) -> i64 {
@@ -349,3 +366,6 @@ fn dead(config: &NodeConfig) -> DeadLimits {
 fn parts(path: &str) -> Vec<String> {
     path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,10 +15,11 @@ use node_api::{
     CertificateSource, ListeningPort, LocalSocket, ReviewTimes, Reviews, SecurePort, TlsSettings,
 };
 use node_controller::{
-    ClusterRange, ControllerConfig, Enabled, HealthConfig, LeaderConfig, NodeController,
+    Clients, ClusterRange, ControllerConfig, Enabled, HealthConfig, LeaderConfig, NodeController,
     PodCleanupConfig, RangesConfig, SystemSurroundings,
 };
 use ports::{CloudProvider, ClusterApi, EndRequests};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +29,10 @@ const MOST_BLOCKING_THREADS: usize = 4;
 /// Reviews are asked for as often as in upstream's delegated authentication.
 const REVIEW_RATE: (f32, u32) = (200.0, 400);
 
-/// Runs until a signal; says which.
+/// Runs until a signal; says which. `port_by_name`: somebody asked for the very port.
 pub(super) fn run(
     config: &NodeControllerConfig,
+    port_by_name: bool,
     environment: &Environment,
     working_directory: &Path,
 ) -> Result<String> {
@@ -42,13 +44,14 @@ pub(super) fn run(
         .enable_all()
         .build()
         .context("cannot start the task runtime")?;
-    let ended = runtime.block_on(serve(config, environment, working_directory));
+    let ended = runtime.block_on(serve(config, port_by_name, environment, working_directory));
     runtime.shutdown_timeout(Duration::from_secs(1));
     ended
 }
 
 async fn serve(
     config: &NodeControllerConfig,
+    port_by_name: bool,
     environment: &Environment,
     working_directory: &Path,
 ) -> Result<String> {
@@ -56,17 +59,17 @@ async fn serve(
     let connection = &config.connection;
     let access =
         access::main(&connection.kubeconfig, &connection.master, environment, working_directory)?;
-    let api: Arc<dyn ClusterApi> =
-        Arc::new(access::client(access, connection.rate, config.lifecycle.monitor_grace)?);
+    let client = access::client(access, connection.rate, config.lifecycle.monitor_grace)?;
     let controller = NodeController::new(
         controller_config(config)?,
-        api,
+        clients(client),
         cloud(config.cloud.as_ref()),
         Arc::new(SystemSurroundings),
     )?;
     let port = match &config.serving {
         Some(serving) => {
-            Some(secure_port(serving, &controller, environment, working_directory).await?)
+            let port = secure_port(serving, &controller, environment, working_directory).await;
+            may_be_taken(port, serving.address, port_by_name)?
         }
         None => None,
     };
@@ -102,6 +105,37 @@ async fn serve(
         warn!(timeout = ?config.shutdown_timeout, "Not everything could be ended in time");
     }
     Ok(reason.to_string())
+}
+
+/// Connections and credentials are shared; the rates are not, as with upstream's client of its own
+/// for the election.
+fn clients(work: ApiClient) -> Clients {
+    let (looks, election) = (work.with_own_rate(), work.with_own_rate());
+    Clients { work: Arc::new(work), looks: Arc::new(looks), election: Arc::new(election) }
+}
+
+/// A port that nobody asked for by name may belong to somebody else: kube-controller-manager beside
+/// us has the same default. Everything else that is wrong with serving stays an error.
+fn may_be_taken(
+    port: Result<ListeningPort>,
+    address: SocketAddr,
+    by_name: bool,
+) -> Result<Option<ListeningPort>> {
+    let failure = match port {
+        Ok(port) => return Ok(Some(port)),
+        Err(failure) => failure,
+    };
+    let taken = std::net::TcpListener::bind(address)
+        .is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse);
+    if by_name || !taken {
+        return Err(failure);
+    }
+    warn!(
+        err = format!("{failure:#}"),
+        "The default port is taken, by kube-controller-manager perhaps: health and metrics of this \
+         process are served on its local socket alone; --secure-port names another, 0 none"
+    );
+    Ok(None)
 }
 
 /// As the shell has it.
@@ -248,3 +282,6 @@ async fn local_socket(path: Option<&str>) -> Option<LocalSocket> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,8 @@ pub(crate) struct RunAgentCommand {
     root: PathBuf,
     #[arg(long)]
     state: PathBuf,
+    #[arg(long)]
+    runtime_config: Option<PathBuf>,
 }
 
 impl RunAgentCommand {
@@ -45,11 +47,12 @@ impl RunAgentCommand {
         // One that has a session already (a service) goes on in it.
         let _ = rustix::process::setsid();
         start_log();
-        let places = Places::new(&self.root, &self.state)?;
+        let mut places = Places::new(&self.root, &self.state, self.runtime_config.as_deref())?;
         let lock = lock(&places)?;
         let tasks = compose::tasks()?;
         let kept = KeptPods::below(&places.agent_root());
         let pods = tasks.block_on(kept.load())?;
+        places.runtime_config = kept.runtime_config(places.runtime_config.as_deref(), &pods)?;
         info!(pods = pods.len(), root = %places.root.display(), "Background agent starts");
         let manner = Manner {
             show: Show::Nothing,

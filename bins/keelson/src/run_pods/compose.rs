@@ -31,15 +31,26 @@ const BLOCKING: usize = 64;
 pub(super) struct Places {
     pub(super) root: PathBuf,
     pub(super) state: PathBuf,
+    /// Settings of the embedded runtime.
+    pub(super) runtime_config: Option<PathBuf>,
 }
 
 impl Places {
     /// Whatever the working directory is later.
-    pub(super) fn new(root: &Path, state: &Path) -> Result<Self> {
+    pub(super) fn new(root: &Path, state: &Path, runtime_config: Option<&Path>) -> Result<Self> {
         let absolute = |path: &Path| {
             std::path::absolute(path).with_context(|| format!("the path {}", path.display()))
         };
-        Ok(Self { root: absolute(root)?, state: absolute(state)? })
+        Ok(Self {
+            root: absolute(root)?,
+            state: absolute(state)?,
+            runtime_config: runtime_config.map(absolute).transpose()?,
+        })
+    }
+
+    /// What the runtime is started with, or what is wrong with its file.
+    pub(super) fn settings(&self) -> Result<Settings> {
+        crate::cri::settings(&self.root, &self.state, self.runtime_config.as_deref())
     }
 
     pub(super) fn agent_root(&self) -> PathBuf {
@@ -121,9 +132,7 @@ pub(super) async fn attend(
     leave: impl AsyncFnOnce(Household) -> Result<u8>,
 ) -> Result<u8> {
     let config = configuration(places)?;
-    let mut settings = Settings::new(places.root.clone(), places.state.clone());
-    crate::supervisor_program::choose(&mut settings);
-    let runtime = Runtime::open(settings).await?;
+    let runtime = Runtime::open(places.settings()?).await?;
     if !matches!(manner.show, Show::Nothing) {
         tokio::spawn(progress_line::show_pulls(runtime.watch_pulls()));
     }

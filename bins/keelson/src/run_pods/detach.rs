@@ -3,7 +3,7 @@
 //!
 //! Rule: two that start it at once start one. An agent that is on its way out is waited for, and the
 //! next one takes the pods. A start that fails is told with the agent's own words and its log's
-//! path.
+//! path; so is a runtime's configuration that an agent which runs already cannot take.
 
 use super::ENDING;
 use super::background::READY;
@@ -61,9 +61,19 @@ fn manifest(pod: &PodManifest) -> LocalManifest {
 
 async fn hand_over(places: &Places, manifests: &LocalManifests) -> Result<LocalTaken> {
     let agent = Agent::at(&places.socket());
+    let mut started = false;
     for _ in 0..ATTEMPTS {
         let refused = match agent.take(manifests).await {
-            Ok(taken) => return Ok(taken),
+            Ok(taken) => {
+                if !started && let Some(file) = &places.runtime_config {
+                    terminal::print_error(&format!(
+                        "{} is not in force: the background agent ran already; it counts when the \
+                         agent is started anew",
+                        file.display()
+                    ));
+                }
+                return Ok(taken);
+            }
             Err(refused) => refused,
         };
         if refused.is::<NoAgent>() {
@@ -72,6 +82,7 @@ async fn hand_over(places: &Places, manifests: &LocalManifests) -> Result<LocalT
             let _alone = only_starter(&places.root)?;
             if agent.pods().await.is_err_and(|error| error.is::<NoAgent>()) {
                 start(places)?;
+                started = true;
             }
         } else if refused.to_string() == ENDING {
             // The question is never answered; its end is the agent's.
@@ -98,12 +109,12 @@ fn start(places: &Places) -> Result<()> {
     let log = open_log(&places.log())?;
     let (ours, theirs) = UnixStream::pair().context("a socket to hear the agent by")?;
     let own = std::env::current_exe().context("find this program")?;
-    let child = Command::new(own)
-        .arg("run-agent")
-        .arg("--root")
-        .arg(&places.root)
-        .arg("--state")
-        .arg(&places.state)
+    let mut command = Command::new(own);
+    command.arg("run-agent").arg("--root").arg(&places.root).arg("--state").arg(&places.state);
+    if let Some(file) = &places.runtime_config {
+        command.arg("--runtime-config").arg(file);
+    }
+    let child = command
         .current_dir("/")
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(log.try_clone().context("the agent's log")?)

@@ -1,14 +1,16 @@
-//! What a background agent must find again after it was killed: the manifests of its pods.
+//! What a background agent must find again after it was killed: the manifests of its pods, and the
+//! settings of the runtime that they run in.
 //!
 //! Rule: on disk before a pod is started, gone from disk before one is ended on request; so that an
-//! agent that is started again runs what was wanted, no more and no less.
+//! agent that is started again runs what was wanted, no more and no less, and on the same network.
 
 use super::household::WantedPod;
 use anyhow::{Context, Result, bail};
 use host_files::HostRecords;
 use ports::pod_host::Records;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const FOLDER: &str = "background";
@@ -17,6 +19,7 @@ const VERSION: u32 = 1;
 #[derive(Clone)]
 pub(super) struct KeptPods {
     records: Arc<dyn Records>,
+    runtime_config: PathBuf,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -30,7 +33,34 @@ struct Record {
 
 impl KeptPods {
     pub(super) fn below(agent_root: &Path) -> Self {
-        Self { records: Arc::new(HostRecords::new(agent_root)) }
+        Self {
+            records: Arc::new(HostRecords::new(agent_root)),
+            runtime_config: agent_root.join("runtime-config.json"),
+        }
+    }
+
+    /// The file that the runtime is to be started with. One that is asked for is kept; without one,
+    /// pods that were left are taken up with what they were started with.
+    pub(super) fn runtime_config(
+        &self,
+        asked: Option<&Path>,
+        left: &[WantedPod],
+    ) -> Result<Option<PathBuf>> {
+        let kept = &self.runtime_config;
+        let shown = || format!("keep the runtime's configuration as {}", kept.display());
+        match asked {
+            Some(file) => {
+                // Whole or not at all; a copy that is left is written over.
+                let beside = kept.with_extension("json.new");
+                fs::copy(file, &beside).with_context(shown)?;
+                fs::rename(&beside, kept).with_context(shown)?;
+            }
+            None if left.is_empty() && kept.exists() => {
+                fs::remove_file(kept).with_context(shown)?;
+            }
+            None => {}
+        }
+        Ok(kept.exists().then(|| kept.clone()))
     }
 
     pub(super) async fn load(&self) -> Result<Vec<WantedPod>> {

@@ -206,3 +206,25 @@ mod from_image {
         assert!(pods("--image", wrong.manifest().as_bytes()).is_err());
     }
 }
+
+#[test]
+fn a_background_agent_takes_its_pods_up_with_the_settings_that_they_had() {
+    use super::household::WantedPod;
+    use super::kept::KeptPods;
+    let folder = tempfile::tempdir().unwrap();
+    let kept = KeptPods::below(folder.path());
+    assert_eq!(kept.runtime_config(None, &[]).unwrap(), None);
+    let file = folder.path().join("mine.json");
+    std::fs::write(&file, "{}").unwrap();
+    let found = kept.runtime_config(Some(&file), &[]).unwrap().unwrap();
+    // Where the file was may be empty by then.
+    std::fs::remove_file(&file).unwrap();
+    let pod = pods("two.yaml", TWO.as_bytes()).unwrap().remove(0);
+    let left = [WantedPod::of(&pod, "two.yaml".to_owned())];
+    assert_eq!(kept.runtime_config(None, &left).unwrap(), Some(found.clone()));
+    assert_eq!(std::fs::read_to_string(&found).unwrap(), "{}");
+    // Nobody is left who had them.
+    assert_eq!(kept.runtime_config(None, &[]).unwrap(), None);
+    assert!(!found.exists());
+    assert!(kept.runtime_config(Some(&file), &[]).is_err(), "a file that is not there");
+}

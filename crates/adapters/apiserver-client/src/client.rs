@@ -20,7 +20,7 @@ use crate::access::ClusterAccess;
 pub use crate::connections::Pings;
 use crate::connections::{Body, Connections, Place, SendFailure, causes};
 use crate::credentials::{Credentials, Snapshot};
-use crate::failure::{Status, retry_after};
+use crate::failure::{LONGEST_PAUSE, Status, retry_after};
 use crate::request::{ApiRequest, PROTOBUF, percent_encode};
 use crate::token_bucket::{RateLimit, TokenBucket};
 
@@ -114,6 +114,7 @@ impl fmt::Debug for Spread {
 #[derive(Debug, Clone)]
 pub struct ApiClient {
     shared: Arc<Shared>,
+    bucket: Option<Arc<Mutex<TokenBucket>>>,
     deadline: Duration,
     /// Speaks over the connections that are read in strides.
     in_strides: bool,
@@ -128,7 +129,6 @@ struct Shared {
     connections: Connections,
     /// Apart, so that nothing else has to wait for their strides.
     heartbeats: Connections,
-    bucket: Option<Mutex<TokenBucket>>,
     began: Instant,
 }
 
@@ -162,12 +162,12 @@ impl ApiClient {
         Ok(Self {
             in_strides: false,
             deadline: options.deadline,
+            bucket: own_bucket(options.rate),
             shared: Arc::new(Shared {
                 headers,
                 credentials: Credentials::new(access.clone()),
                 connections: connections(Duration::ZERO),
                 heartbeats: connections(options.heartbeat_stride),
-                bucket: options.rate.map(|rate| Mutex::new(TokenBucket::new(rate))),
                 began: Instant::now(),
                 access,
                 options,
@@ -179,6 +179,14 @@ impl ApiClient {
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self { deadline, ..self.clone() }
+    }
+
+    /// The same client with a rate of its own, as large as the other's: its requests never wait
+    /// behind the other's, while connections and credentials stay the same. For what must not be
+    /// late, such as the lease of a leader.
+    #[must_use]
+    pub fn with_own_rate(&self) -> Self {
+        Self { bucket: own_bucket(self.options().rate), ..self.clone() }
     }
 
     /// The same client over connections that are read in strides.
@@ -277,7 +285,8 @@ impl ApiClient {
             };
             if response.status().is_success() {
                 let kind = response.headers().get(header::CONTENT_TYPE);
-                let protobuf = kind.is_some_and(|it| it.as_bytes().starts_with(PROTOBUF.as_bytes()));
+                let protobuf =
+                    kind.is_some_and(|it| it.as_bytes().starts_with(PROTOBUF.as_bytes()));
                 let (body, generation) = (response.into_body(), snapshot.generation);
                 return Ok(Answer { body, generation, place, protobuf });
             }
@@ -294,17 +303,17 @@ impl ApiClient {
         request: &ApiRequest,
         until: Instant,
     ) -> Result<(), ClusterApiError> {
-        let Some(bucket) = &self.shared.bucket else { return Ok(()) };
+        let Some(bucket) = &self.bucket else { return Ok(()) };
         let lock = || bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = lock().take(self.shared.began.elapsed());
         if wait.is_zero() {
             return Ok(());
         }
-        if Instant::now() + wait >= until {
+        if wait >= until.saturating_duration_since(Instant::now()) {
             lock().give_back();
             return Err(ClusterApiError::Throttled {
                 request: request.named.clone(),
-                retry_after: wait,
+                retry_after: wait.min(LONGEST_PAUSE),
             });
         }
         tokio::time::sleep(wait).await;
@@ -395,13 +404,20 @@ impl ApiClient {
             _ => None,
         };
         match pause {
-            Some(pause) if may_ask_again && Instant::now() + pause < until => {
+            // Compared as spans: a header may name more seconds than an instant can hold.
+            Some(pause)
+                if may_ask_again && pause < until.saturating_duration_since(Instant::now()) =>
+            {
                 tokio::time::sleep(pause).await;
                 Next::Again
             }
             _ => Next::GiveUp(error),
         }
     }
+}
+
+fn own_bucket(rate: Option<RateLimit>) -> Option<Arc<Mutex<TokenBucket>>> {
+    rate.map(|rate| Arc::new(Mutex::new(TokenBucket::new(rate))))
 }
 
 /// Sending again does no harm when nothing left, or when nothing is changed by it.

@@ -33,6 +33,8 @@ struct Details {
 const SHOWN: usize = 300;
 /// When a server says that it has too many requests, and not when to come back.
 const USUAL_PAUSE: Duration = Duration::from_secs(1);
+/// However long a server asks for: whoever is told to come back in an hour asks again after this.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Status {
     pub(crate) fn parse(body: &[u8]) -> Self {
@@ -75,7 +77,8 @@ impl Status {
             429 => {
                 let told = self.details.map(|details| details.retry_after_seconds);
                 let told = told.filter(|seconds| *seconds > 0).map(Duration::from_secs);
-                let retry_after = retry_after.or(told).unwrap_or(USUAL_PAUSE);
+                // The one place where a pause that somebody else wished for is bounded.
+                let retry_after = retry_after.or(told).unwrap_or(USUAL_PAUSE).min(LONGEST_PAUSE);
                 ClusterApiError::Throttled { request, retry_after }
             }
             500.. => ClusterApiError::ServerTrouble { request, status: code, message },
@@ -84,7 +87,7 @@ impl Status {
     }
 }
 
-/// The value of a `Retry-After` header, when it is a number of seconds.
+/// The value of a `Retry-After` header, when it is a number of seconds; any number.
 pub(crate) fn retry_after(header: Option<&[u8]>) -> Option<Duration> {
     let seconds: u64 = std::str::from_utf8(header?).ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))

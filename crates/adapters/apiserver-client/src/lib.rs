@@ -34,6 +34,7 @@ mod watch_progress;
 pub use access::ClusterAccess;
 pub use client::{ApiClient, ClientOptions};
 pub use kubeconfig::{KubeconfigError, parse_kubeconfig};
+pub use protobuf::ProtobufObject;
 pub use secret::Secret;
 pub use token_bucket::RateLimit;
 pub use watch::Watch;

@@ -18,8 +18,8 @@ use crate::back_off::BackOff;
 use crate::client::{Answer, ApiClient};
 use crate::connections::causes;
 use crate::lines::Lines;
-use crate::request::ApiRequest;
 use crate::protobuf::ProtobufObject;
+use crate::request::ApiRequest;
 use crate::watch_line::{WatchLine, read_frame, read_line, read_page};
 use crate::watch_progress::{Progress, Question};
 

@@ -170,9 +170,7 @@ fn read_object<T: ApiObject>(text: &str) -> Result<T, (String, Envelope)> {
 fn read_message<T: ProtobufObject>(bytes: Bytes) -> Result<T, (String, Envelope)> {
     match T::Form::decode(bytes.clone()) {
         Ok(form) => Ok(form.into()),
-        Err(error) => {
-            Err((error.to_string(), Envelope::from_protobuf(bytes).unwrap_or_default()))
-        }
+        Err(error) => Err((error.to_string(), Envelope::from_protobuf(bytes).unwrap_or_default())),
     }
 }
 

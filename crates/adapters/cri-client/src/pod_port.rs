@@ -19,7 +19,7 @@ use ports::container_runtime::ContainerRuntimeError;
 use ports::pod_runtime::{PodRuntime, RuntimeFuture, RuntimeSignals};
 use ports::runtime_objects::{
     CgroupDriver, ContainerConfig, ContainerUsage, ExecOutput, FilesystemUsage, HandlerFeatures,
-    ImageRecord, ImageSpec, LinuxResources, PullRequest, RuntimePods, SandboxConfig,
+    ImageRecord, ImageSpec, LinuxResources, ListedPods, PullRequest, RuntimePods, SandboxConfig,
 };
 
 use crate::client::CriClient;
@@ -45,6 +45,10 @@ impl PodRuntime for CriClient {
 
     fn observe_pod<'a>(&'a self, uid: &'a str) -> RuntimeFuture<'a, RuntimePods> {
         Box::pin(observe::pod(self, uid))
+    }
+
+    fn list_pods(&self) -> RuntimeFuture<'_, ListedPods> {
+        Box::pin(observe::listed(self))
     }
 
     fn signals(&self) -> Box<dyn RuntimeSignals> {

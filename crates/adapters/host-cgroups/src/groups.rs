@@ -10,9 +10,12 @@ use std::time::Duration;
 use cgroup_files::names::{Driver, GroupName};
 use cgroup_files::{Cgroup, CgroupError, Controller, Hierarchy, HugePageLimit, Limits, Version};
 use host_paths::Apart;
+use ports::PortFuture;
 use ports::pod_host::{CgroupLimits, HostError, HostFuture, PodCgroups};
+use ports::runtime_objects::CgroupDriver;
 use systemd_units::{Address, UnitError};
-use tracing::warn;
+use tokio::sync::watch;
+use tracing::{error, info, warn};
 
 use crate::slices;
 
@@ -194,13 +197,31 @@ fn of_unit(error: &UnitError) -> HostError {
 
 #[derive(Debug, Clone)]
 pub struct HostCgroups {
-    setup: Arc<CgroupSetup>,
+    /// With the driver that the configuration names.
+    configured: Arc<CgroupSetup>,
+    /// None until the runtime has told its driver.
+    setup: Arc<watch::Sender<Option<Arc<CgroupSetup>>>>,
     apart: Apart,
 }
 
 impl HostCgroups {
-    pub fn new(setup: CgroupSetup) -> Self {
-        Self { setup: Arc::new(setup), apart: Apart::new("cgroups", MOST_CALLS, LIMIT) }
+    /// The driver in `configured` counts only where the runtime cannot tell its own.
+    pub fn new(configured: CgroupSetup) -> Self {
+        Self {
+            configured: Arc::new(configured),
+            setup: Arc::new(watch::Sender::new(None)),
+            apart: Apart::new("cgroups", MOST_CALLS, LIMIT),
+        }
+    }
+
+    /// Waits until the driver is known.
+    async fn setup(&self) -> Arc<CgroupSetup> {
+        let mut setup = self.setup.subscribe();
+        match setup.wait_for(Option::is_some).await.map(|known| known.clone()) {
+            Ok(Some(known)) => known,
+            // The sender is ours and lives as long as this does.
+            _ => self.configured.clone(),
+        }
     }
 
     fn call<'a, T, F>(&'a self, name: &[String], call: F) -> HostFuture<'a, T>
@@ -208,9 +229,10 @@ impl HostCgroups {
         T: Send + 'static,
         F: FnOnce(&CgroupSetup, &[String]) -> Result<T, HostError> + Send + 'static,
     {
-        let (setup, name) = (self.setup.clone(), name.to_vec());
+        let name = name.to_vec();
         let shown = name.join("/");
         Box::pin(async move {
+            let setup = self.setup().await;
             match self.apart.run(move || call(&setup, &name)).await {
                 Ok(done) => done,
                 Err(error) => Err(HostError::Passing(format!("control group {shown}: {error}"))),
@@ -220,6 +242,31 @@ impl HostCgroups {
 }
 
 impl PodCgroups for HostCgroups {
+    fn learn_driver(&self, driver: Option<CgroupDriver>) {
+        let said = match driver {
+            Some(CgroupDriver::Cgroupfs) => Driver::CgroupFs,
+            Some(CgroupDriver::Systemd) => Driver::Systemd,
+            None => self.configured.driver,
+        };
+        self.setup.send_if_modified(|known| match known {
+            None => {
+                info!(driver = ?said, told_by_runtime = driver.is_some(), "Using this cgroup driver");
+                *known = Some(Arc::new(CgroupSetup { driver: said, ..(*self.configured).clone() }));
+                true
+            }
+            Some(known) => {
+                if known.driver != said {
+                    error!(
+                        used = ?known.driver,
+                        told = ?said,
+                        "The container runtime uses another cgroup driver now; start the agent again"
+                    );
+                }
+                false
+            }
+        });
+    }
+
     fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
         let limits = limits.clone();
         self.call(name, move |setup, name| setup.apply(name, &limits))
@@ -238,12 +285,14 @@ impl PodCgroups for HostCgroups {
         self.call(name, CgroupSetup::children)
     }
 
-    fn runtime_name(&self, name: &[String]) -> String {
-        let Ok(group) = CgroupSetup::name(name) else { return String::new() };
-        match self.setup.driver {
-            Driver::CgroupFs => group.path(Driver::CgroupFs),
-            Driver::Systemd => group.slice(),
-        }
+    fn runtime_name<'a>(&'a self, name: &'a [String]) -> PortFuture<'a, String> {
+        Box::pin(async move {
+            let Ok(group) = CgroupSetup::name(name) else { return String::new() };
+            match self.setup().await.driver {
+                Driver::CgroupFs => group.path(Driver::CgroupFs),
+                Driver::Systemd => group.slice(),
+            }
+        })
     }
 
     fn memory_kills<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Option<u64>> {
@@ -251,6 +300,6 @@ impl PodCgroups for HostCgroups {
     }
 
     fn is_unified(&self) -> bool {
-        self.setup.unified()
+        self.configured.unified()
     }
 }

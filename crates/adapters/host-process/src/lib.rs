@@ -4,8 +4,10 @@
 //! here reads the environment or decides what a failure means; values come in, results go out.
 
 pub mod end_signals;
+pub mod kernel_tunables;
 pub mod limits;
 pub mod lock_file;
 pub mod program_pages;
 pub mod root_lock;
 pub mod service_notification;
+pub mod shared_mount;

@@ -1,25 +1,36 @@
-//! Gives back the pages of our own program code that lie in memory.
+//! Gives back the pages of our own program that lie in memory: its code and its constants.
 //!
-//! The kernel maps code in chunks around whatever is run, and keeps it mapped: a process that has
-//! started, read its configuration and run a burst of pods holds nearly all of its program for ever,
-//! while what it needs to wait is a small part. Given back, that part comes again from the page
-//! cache within microseconds, and the rest is for others to use.
+//! The kernel maps a program in chunks around whatever is run or read, and keeps it mapped: a process
+//! that has started, read its configuration and run a burst of pods holds nearly all of its program
+//! for ever, while what it needs to wait is a small part. Given back, that part comes again from the
+//! page cache within microseconds, and the rest is for others to use.
 //!
-//! Rule: only code, which is never written to, of the file that we are; never data.
+//! Rule: only of the file that we are, and only what its own headers say is never written to. What
+//! the loader wrote to once and locked then (addresses that were filled in) looks alike in the map,
+//! and is not touched: its pages are ours alone.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::Path;
+
+/// The kernel's smallest piece of memory.
+const PAGE: u64 = 4096;
+/// The headers lie at the beginning of any program.
+const HEADERS: u64 = 4096;
 
 /// Gives back all of it; tells how many bytes of address space were named. What is needed comes back
 /// by itself.
 ///
 /// # Errors
-/// When the process cannot read its own map, or the kernel refuses.
+/// When the process cannot read its own map or program, or the kernel refuses.
 pub fn give_back(process: &Path) -> std::io::Result<u64> {
     let maps = fs::read_to_string(process.join("maps"))?;
     let program = fs::read_link(process.join("exe"))?;
+    let mut headers = Vec::new();
+    File::open(process.join("exe"))?.take(HEADERS).read_to_end(&mut headers)?;
+    let constant = never_written(&headers).unwrap_or_default();
     let mut bytes = 0;
-    for range in code_of(&maps, &program.to_string_lossy()) {
+    for range in ranges_of(&maps, &program.to_string_lossy(), &constant) {
         bytes += give_back_range(&range)?;
     }
     Ok(bytes)
@@ -31,17 +42,42 @@ struct Range {
     end: usize,
 }
 
-/// Mappings of this file that can be run and not be written to.
-fn code_of(maps: &str, program: &str) -> Vec<Range> {
-    maps.lines().filter_map(|line| code_line(line, program)).collect()
+/// Where in the file the parts begin that are loaded and never written to, to the page. `None` when
+/// it is not an ELF program of 64 bits, the low byte first.
+fn never_written(elf: &[u8]) -> Option<Vec<u64>> {
+    const LOADED: u64 = 1;
+    const WRITABLE: u64 = 2;
+    let number = |at: usize, size: usize| -> Option<u64> {
+        let bytes = elf.get(at..at.checked_add(size)?)?;
+        Some(bytes.iter().rev().fold(0, |all, byte| (all << 8) | u64::from(*byte)))
+    };
+    if elf.get(..6)? != [0x7f, b'E', b'L', b'F', 2, 1] {
+        return None;
+    }
+    let first = usize::try_from(number(32, 8)?).ok()?;
+    let (size, count) = (usize::try_from(number(54, 2)?).ok()?, number(56, 2)?);
+    let mut found = Vec::new();
+    for header in 0..usize::try_from(count).ok()? {
+        let at = first.checked_add(header.checked_mul(size)?)?;
+        if number(at, 4)? == LOADED && number(at.checked_add(4)?, 4)? & WRITABLE == 0 {
+            found.push(number(at.checked_add(8)?, 8)? / PAGE * PAGE);
+        }
+    }
+    Some(found)
+}
+
+/// Mappings of this file that begin where one of these parts does, and cannot be written to.
+fn ranges_of(maps: &str, program: &str, constant: &[u64]) -> Vec<Range> {
+    maps.lines().filter_map(|line| range_of(line, program, constant)).collect()
 }
 
 /// `begin-end permissions offset device inode path`
-fn code_line(line: &str, program: &str) -> Option<Range> {
+fn range_of(line: &str, program: &str, constant: &[u64]) -> Option<Range> {
     let mut words = line.splitn(6, ' ');
-    let (addresses, permissions) = (words.next()?, words.next()?);
-    let path = words.nth(3)?.trim_start();
-    if permissions != "r-xp" || path != program {
+    let (addresses, permissions, offset) = (words.next()?, words.next()?, words.next()?);
+    let path = words.nth(2)?.trim_start();
+    let offset = u64::from_str_radix(offset, 16).ok()?;
+    if !matches!(permissions, "r-xp" | "r--p") || path != program || !constant.contains(&offset) {
         return None;
     }
     let (begin, end) = addresses.split_once('-')?;
@@ -54,10 +90,11 @@ fn code_line(line: &str, program: &str) -> Option<Range> {
 fn give_back_range(range: &Range) -> std::io::Result<u64> {
     let length = range.end - range.begin;
     let address = std::ptr::with_exposed_provenance_mut(range.begin);
-    // SAFETY: the range was read from this process's own map as private, executable, not writable
-    // and backed by the program's file, and program code stays mapped as long as the process lives.
-    // Its pages are therefore clean copies of the file; the kernel reads them in again when they are
-    // next run, so no byte that anybody can see changes.
+    // SAFETY: the range was read from this process's own map as private, not writable and backed by
+    // the program's file, at a part that the program's headers load without leave to write; so nobody
+    // ever wrote to it, and it stays mapped as long as the process lives. Its pages are therefore
+    // clean copies of the file; the kernel reads them in again when they are next needed, so no byte
+    // that anybody can see changes.
     let outcome = unsafe { libc::madvise(address, length, libc::MADV_DONTNEED) };
     if outcome == 0 { Ok(length as u64) } else { Err(std::io::Error::last_os_error()) }
 }

@@ -9,11 +9,14 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use host_paths::Apart;
-use ports::pod_host::{HostError, HostFuture, HostVolume, SubPath, VolumeDriver, VolumeOwnership};
+use host_paths::{Apart, Folder, Links};
+use ports::pod_host::{
+    HostError, HostFuture, HostVolume, SubPath, VolumeDriver, VolumeFile, VolumeOwnership,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
+use crate::failure::StepFailure;
 use crate::steps::{Act, Step, about, answer_in};
 
 /// For a step that only looks, makes or mounts.
@@ -125,6 +128,20 @@ impl VolumeDriver for HostVolumes {
 
     fn pin_sub_path<'a>(&'a self, uid: &'a str, request: &'a SubPath) -> HostFuture<'a, PathBuf> {
         self.run(uid, Act::pin(request))
+    }
+
+    fn read_file<'a>(&'a self, file: &'a VolumeFile) -> HostFuture<'a, Vec<u8>> {
+        let VolumeFile { volume_path, path, most } = file.clone();
+        let what = volume_path.join(path.trim_start_matches('/')).display().to_string();
+        Box::pin(async move {
+            let read = move || {
+                let folder = Folder::open(&volume_path)?;
+                folder.read(path.trim_start_matches('/'), Links::Within, most.saturating_add(1))
+            };
+            let read = self.apart.run_within(self.limit, read).await;
+            let read = read.map_err(|error| HostError::Passing(format!("{what}: {error}")))?;
+            read.map_err(|trouble| StepFailure::from(trouble).into())
+        })
     }
 
     fn release_sub_paths<'a>(&'a self, uid: &'a str, container: &'a str) -> HostFuture<'a, ()> {

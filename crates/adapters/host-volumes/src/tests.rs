@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ports::pod_host::{HostError, HostVolume, SubPath, VolumeDriver as _, VolumeOwnership};
+use ports::pod_host::{
+    HostError, HostVolume, SubPath, VolumeDriver as _, VolumeFile, VolumeOwnership,
+};
 
 use super::*;
 
@@ -446,4 +448,37 @@ async fn names_stay_in_the_pods_folder() {
         assert!(bed.driver.tear_down(bad).await.is_err(), "{bad}");
         assert!(bed.driver.release_sub_paths("u", bad).await.is_err(), "{bad}");
     }
+}
+
+#[tokio::test]
+async fn a_file_of_a_volume_is_read_and_nothing_beyond_it() {
+    let bed = Bed::new();
+    let volume = bed.empty("v", None).await.unwrap();
+    std::fs::write(bed.path("secret"), "of the host").unwrap();
+    std::fs::create_dir(volume.join("below")).unwrap();
+    std::fs::write(volume.join("below/file"), "1234").unwrap();
+    symlink("below/file", volume.join("link")).unwrap();
+    symlink(bed.path("secret"), volume.join("out")).unwrap();
+    symlink("../../../../../secret", volume.join("up")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        volume.join("fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o644),
+        0,
+    )
+    .unwrap();
+    let read = async |path: &str, most: usize| {
+        let file = VolumeFile { volume_path: volume.clone(), path: path.to_owned(), most };
+        bed.driver.read_file(&file).await
+    };
+    for path in ["below/file", "/below/file", "link"] {
+        assert_eq!(read(path, 4).await, Ok(b"1234".to_vec()), "{path}");
+    }
+    for path in ["out", "up", "fifo", "below", "none", "../v/link"] {
+        let refused = read(path, 4).await.expect_err(path).to_string();
+        assert!(refused.contains("volumes/kubernetes.io~empty-dir/v"), "{refused}");
+    }
+    let refused = read("below/file", 3).await.unwrap_err().to_string();
+    assert!(refused.contains("too long"), "{refused}");
 }

@@ -13,7 +13,7 @@ mod watches;
 
 pub use bundle::CA_BUNDLES;
 pub use file_source::FileSource;
-pub use url_source::{UrlSource, UrlSourceError};
+pub use url_source::UrlSource;
 
 /// No manifest is this long or longer (upstream: config/common.go).
 pub const LONGEST_MANIFEST: usize = 10 << 20;

@@ -1,7 +1,8 @@
 //! Manifests from a URL, asked for again and again.
 //!
 //! Rule: what did not change is not told again; a server that fails leaves what it said before
-//! standing. An answer without a byte means that there are no pods, as upstream has it
+//! standing. A URL that means nothing is a source all the same, one that never has anything to say:
+//! what it said when the URL was a good one must not count as gone. An answer without a byte means that there are no pods, as upstream has it
 //! (config/http.go). Proxies of the environment are not used.
 
 use std::path::{Path, PathBuf};
@@ -19,15 +20,10 @@ use crate::fingerprint::{Fingerprint, Fingerprints};
 #[cfg(test)]
 mod tests;
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UrlSourceError {
-    #[error("staticPodURL: {0}")]
-    Url(String),
-}
-
 #[derive(Debug)]
 pub struct UrlSource {
-    target: Target,
+    /// Or why there is none.
+    target: Result<Target, String>,
     headers: Vec<(String, String)>,
     period: Duration,
     bundle: Bundle,
@@ -38,21 +34,16 @@ pub struct UrlSource {
 
 impl UrlSource {
     /// `period` is the configuration's `httpCheckFrequency`.
-    pub fn new(
-        url: &str,
-        headers: Vec<(String, String)>,
-        period: Duration,
-    ) -> Result<Self, UrlSourceError> {
-        let target = Target::parse(url).map_err(UrlSourceError::Url)?;
-        Ok(Self {
-            target,
+    pub fn new(url: &str, headers: Vec<(String, String)>, period: Duration) -> Self {
+        Self {
+            target: Target::parse(url).map_err(|why| format!("staticPodURL: {why}")),
             headers,
             period,
             bundle: Bundle::new(CA_BUNDLES.iter().map(PathBuf::from).collect()),
             fingerprints: Fingerprints::default(),
             told: None,
             ask_at: Instant::now(),
-        })
+        }
     }
 
     /// Checks https servers with this bundle instead of the machine's.
@@ -64,6 +55,9 @@ impl UrlSource {
 
     async fn tell(&mut self) -> SourceTelling {
         loop {
+            if self.target.is_err() && self.told.is_some() {
+                std::future::pending::<()>().await;
+            }
             tokio::time::sleep_until(self.ask_at).await;
             let telling = self.ask().await;
             self.ask_at = Instant::now() + self.period;
@@ -76,17 +70,21 @@ impl UrlSource {
     }
 
     async fn ask(&mut self) -> SourceTelling {
+        let target = match &self.target {
+            Ok(target) => target,
+            Err(why) => return SourceTelling::Unreachable(why.clone()),
+        };
         // A redirect may lead to https; without a bundle it fails there.
         let tls = match self.bundle.settings().await {
             Ok(settings) => Some(settings),
-            Err(why) if self.target.secure => return SourceTelling::Unreachable(why),
+            Err(why) if target.secure => return SourceTelling::Unreachable(why),
             Err(_) => None,
         };
-        match fetch(&self.target, &self.headers, tls).await {
+        match fetch(target, &self.headers, tls).await {
             Err(why) => SourceTelling::Unreachable(why),
             Ok(bytes) if bytes.is_empty() => SourceTelling::All(Vec::new()),
             Ok(bytes) => SourceTelling::All(vec![ManifestFile {
-                name: self.target.without_secrets(),
+                name: target.without_secrets(),
                 content: ManifestContent::Bytes(bytes),
             }]),
         }

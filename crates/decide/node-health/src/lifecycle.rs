@@ -236,6 +236,18 @@ impl NodeLifecycle {
         actions
     }
 
+    /// The taints that were asked for are written with this date. Ours is another clock, and a taint
+    /// that comes back with another date than we think it has would be taken for a new one.
+    pub fn taints_dated(&mut self, node: NodeId, date: Stamp) {
+        if let Some(record) = self.roster.get_mut(node)
+            && let Slot::Taints(patch) = &mut record.taints_write
+        {
+            for taint in &mut patch.add {
+                taint.added = taint.added.map(|_| date);
+            }
+        }
+    }
+
     /// Whether marking the pods of a node went through; if not, it is tried again.
     pub fn pods_marked(&mut self, now: Moment, node: NodeId, through: bool) {
         if let Some(record) = self.roster.get_mut(node) {

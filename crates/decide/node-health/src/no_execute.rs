@@ -295,12 +295,22 @@ impl NodeThreats {
         Threat { taint: taint.clone(), since }
     }
 
-    /// The same taint, or its twin that it replaced, keeps its time.
+    /// The same taint, or its twin that it replaced, keeps its time. One of the same key that says
+    /// it was added at another time was taken away and set again while we did not look: it is new.
     fn inherited(&self, taint: &Taint) -> Option<Moment> {
-        let same = |known: &&Threat| known.taint.key == taint.key;
+        if let Some(known) = self.threats.iter().find(|known| known.taint.key == taint.key) {
+            return same_time(known.taint.added, taint.added).then_some(known.since);
+        }
         let twin = |known: &&Threat| known.taint.key.means_lost() && taint.key.means_lost();
-        let known = self.threats.iter();
-        known.clone().find(same).or_else(|| known.clone().find(twin)).map(|known| known.since)
+        self.threats.iter().find(twin).map(|known| known.since)
+    }
+}
+
+/// The API server keeps whole seconds, and we know our own taint before it comes back so cut.
+fn same_time(known: Option<Stamp>, seen: Option<Stamp>) -> bool {
+    match (known, seen) {
+        (Some(known), Some(seen)) => known.nanos().abs_diff(seen.nanos()) < 1_000_000_000,
+        (known, seen) => known == seen,
     }
 }
 

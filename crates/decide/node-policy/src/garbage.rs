@@ -56,7 +56,8 @@ pub fn choose(pods: &[PodRemains<'_>], limits: &DeadLimits, now: ApiTime) -> Gar
     let mut kept: Vec<Vec<&ContainerRecord>> = Vec::new();
     for pod in pods {
         for mut dead in dead_by_name(pod, limits, now) {
-            dead.sort_by_key(|record| std::cmp::Reverse((record.created_at, record.attempt)));
+            // By number first: a clock that was set back makes the later one look older.
+            dead.sort_by_key(|record| std::cmp::Reverse((record.attempt, record.created_at)));
             let keep = if pod.is_gone { 0 } else { limits.per_container.unwrap_or(usize::MAX) };
             let surplus = dead.split_off(keep.min(dead.len()));
             garbage.containers.extend(surplus.into_iter().map(|record| record.id.clone()));
@@ -114,7 +115,7 @@ fn empty_sandboxes(pod: &PodRemains<'_>, removed: &BTreeSet<String>) -> Vec<Stri
         let mut all = pod.containers.iter();
         all.any(|record| record.sandbox_id == sandbox.id && !removed.contains(&record.id))
     };
-    let newest = pod.sandboxes.iter().max_by_key(|each| (each.created_at, each.attempt));
+    let newest = pod.sandboxes.iter().max_by_key(|each| (each.attempt, each.created_at));
     let newest = newest.map(|sandbox| sandbox.id.as_str());
     let goes = |sandbox: &&&SandboxRecord| {
         let is_newest = newest == Some(sandbox.id.as_str());

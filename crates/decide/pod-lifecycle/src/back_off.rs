@@ -21,6 +21,8 @@ use crate::view::Settings;
 mod tests;
 
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+/// By how much the runtime's clock may be ahead of the agent's.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
 
 /// What is remembered of a container's restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,9 +71,9 @@ impl BackOff {
         container: &Container,
         restarts: u32,
         last_start: ApiTime,
+        settings: &Settings,
     ) -> Option<Self> {
         let doublings = restarts.checked_sub(1)?.min(16);
-        let settings = Settings::default();
         let delay = settings
             .base_restart_period
             .saturating_mul(1 << doublings)
@@ -111,6 +113,10 @@ pub(crate) fn pace(
     let Some(known) = known else {
         return Pace::Now(Some(BackOff::next(None, key, now, settings)));
     };
+    // An end that lies well ahead was stamped before the clock was set back; the delay then counts
+    // from the last start that is known.
+    let is_ahead = between(now, finished) > CLOCKS_DIFFER;
+    let finished = if is_ahead { ApiTime::from_nanos(known.updated_at) } else { finished };
     let until = plus(finished, known.delay());
     if now < until {
         let forgotten = plus(ApiTime::from_nanos(known.updated_at), FORGOTTEN_AFTER);

@@ -249,10 +249,10 @@ proptest! {
         let observed = case.observed.clone();
         case.memory.absorb(&desired, &Happening::Observed(&observed), case.now);
         let again = PodMemory::recover(
-            &desired, &case.observed, Some(&case.memory.to_saved()), case.now,
+            &desired, &case.observed, Some(&case.memory.to_saved()), &case.facts.settings, case.now,
         );
         prop_assert_eq!(&again.kept, &case.memory.kept);
-        PodMemory::recover(&desired, &case.observed, Some(&saved), case.now);
+        PodMemory::recover(&desired, &case.observed, Some(&saved), &case.facts.settings, case.now);
     }
 
     /// Once a pod ends, whatever else happens, it is not started again.
@@ -286,7 +286,7 @@ proptest! {
         let before = case.plan();
         let prepared = case.memory.prepared;
         case.memory = PodMemory::recover(
-            &desired, &case.observed, Some(&case.memory.to_saved()), case.now,
+            &desired, &case.observed, Some(&case.memory.to_saved()), &case.facts.settings, case.now,
         );
         case.memory.prepared = prepared;
         let after = case.plan();

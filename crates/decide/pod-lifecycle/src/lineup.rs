@@ -29,7 +29,10 @@ impl<'a> Lineup<'a> {
         }
         for containers in by_name.values_mut() {
             containers.sort_by(|one, other| {
-                let age = |it: &ObservedContainer| (it.record.created_at, it.record.attempt);
+                // By number first: a clock that was set back makes the later one look older.
+                let age = |it: &ObservedContainer| {
+                    (restart_count(&it.record), it.record.created_at, it.record.attempt)
+                };
                 age(other).cmp(&age(one)).then_with(|| other.record.id.cmp(&one.record.id))
             });
         }

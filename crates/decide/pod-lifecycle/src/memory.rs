@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pod_model::pod::status::ContainerTerminated;
 use pod_model::pod::{Timestamp, spec::PodPhase};
 use ports::ApiTime;
+use ports::runtime_objects::ContainerRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::action::{Action, ActionKey};
@@ -31,7 +32,8 @@ mod tests;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PodMemory {
     pub(crate) kept: Kept,
-    pub(crate) passing: BTreeMap<String, Passing>,
+    /// Boxed, as a map has room for eleven from its first entry, and most pods have one container.
+    pub(crate) passing: BTreeMap<String, Box<Passing>>,
     pub(crate) in_flight: BTreeMap<ActionKey, InFlight>,
     /// When the last action of each key ended.
     pub(crate) last_end: BTreeMap<ActionKey, ApiTime>,
@@ -52,7 +54,8 @@ pub struct PodMemory {
 pub(crate) struct Kept {
     /// Nanoseconds since the epoch, as all times here.
     pub(crate) start_time: Option<i64>,
-    pub(crate) containers: BTreeMap<String, ContainerMemory>,
+    /// Boxed for the same reason.
+    pub(crate) containers: BTreeMap<String, Box<ContainerMemory>>,
     pub(crate) conditions: BTreeMap<String, ConditionMemory>,
     pub(crate) verdict: Option<Verdict>,
     pub(crate) ending: Option<Ending>,
@@ -202,7 +205,7 @@ pub(crate) struct Streak {
 
 impl PodMemory {
     pub(crate) fn container(&self, name: &str) -> Option<&ContainerMemory> {
-        self.kept.containers.get(name)
+        self.kept.containers.get(name).map(Box::as_ref)
     }
 
     /// Numbers that were used are used, also when the runtime forgets.
@@ -246,6 +249,15 @@ impl PodMemory {
     /// What is being done at the moment.
     pub fn actions_in_flight(&self) -> impl Iterator<Item = &Action> {
         self.in_flight.values().map(|each| &each.action)
+    }
+}
+
+impl InFlight {
+    /// Whether this is the container that is being started. Its number says so, since none is used
+    /// twice; the runtime's clock need not agree with ours.
+    pub(crate) fn started(&self, record: &ContainerRecord) -> bool {
+        matches!(self.action, Action::StartContainer { attempt, .. }
+            if attempt == restart_count(record))
     }
 }
 

@@ -45,7 +45,8 @@ pub(crate) fn need<'a>(pod: &Pod, observed: &'a ObservedPod) -> SandboxNeed<'a> 
 
 /// The newest sandbox; the order of the observation is not trusted.
 pub(crate) fn newest(observed: &ObservedPod) -> Option<&SandboxRecord> {
-    observed.sandboxes.iter().max_by_key(|sandbox| (sandbox.created_at, sandbox.attempt))
+    // By number first: a clock that was set back makes the later one look older.
+    observed.sandboxes.iter().max_by_key(|sandbox| (sandbox.attempt, sandbox.created_at))
 }
 
 /// The newest sandbox where it is ready: whose containers are the pod's containers of today.

@@ -14,6 +14,8 @@ use crate::back_off::{self, Pace};
 use crate::lineup::{Lineup, restart_count};
 use crate::memory::{ContainerMemory, Passing, Reported};
 use crate::restart;
+use crate::sandbox;
+use crate::status::has_succeeded;
 use crate::time::{plus, seconds};
 use crate::view::{Admission, ImageState, Settings, View, Wish};
 use crate::words::{CRASH_LOOP, condition, pod_in_messages};
@@ -59,7 +61,7 @@ impl<'a> Scene<'a> {
     }
 
     pub(crate) fn passing(&self, name: &str) -> Option<&'a Passing> {
-        self.view.memory.passing.get(name)
+        self.view.memory.passing.get(name).map(Box::as_ref)
     }
 
     pub(crate) fn start_time(&self) -> ApiTime {
@@ -90,6 +92,24 @@ impl<'a> Scene<'a> {
                 restart::after_exit(container, &self.pod.spec, record.exit_code, self.settings)
             }
         }
+    }
+
+    /// Whether a regular container that ended in an earlier sandbox begins again in the new one,
+    /// whatever its own policy says of its end: only one that must succeed once and has is done.
+    /// After init containers its policy counts, as the reference has it.
+    ///
+    /// upstream: kuberuntime_manager.go (computePodActions)
+    pub(crate) fn begins_again(&self, container: &Container) -> bool {
+        let spec = &self.pod.spec;
+        let Some(record) = self.lineup.latest(&container.name) else { return false };
+        let here = sandbox::active(self.view.observed).map(|sandbox| sandbox.id.as_str());
+        !self.over
+            && spec.init_containers.is_empty()
+            && restart::pod_restarts(spec)
+            && record.state == ContainerState::Exited
+            && here != Some(record.sandbox_id.as_str())
+            && !(restart::runs_until_success(container, spec, self.settings)
+                && has_succeeded(record))
     }
 
     /// Whether all containers are to be stopped, removed and started anew.
@@ -139,11 +159,7 @@ impl<'a> Scene<'a> {
         let flight = self.view.memory.is_busy_with_container(&container.name);
         hook.is_some()
             && record.state == ContainerState::Running
-            && flight.is_some_and(|flight| {
-                matches!(flight.action, Action::StartContainer { attempt, .. }
-                    if attempt == restart_count(record))
-                    && record.created_at >= flight.began_at.nanos()
-            })
+            && flight.is_some_and(|flight| flight.started(record))
     }
 
     pub(crate) fn is_ready(&self, container: &Container, record: &ContainerRecord) -> bool {

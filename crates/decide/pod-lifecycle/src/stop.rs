@@ -75,8 +75,7 @@ pub(crate) fn one(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord
             }
             // A postStart hook must not keep a container alive that has to go.
             Action::StartContainer { .. } => {
-                record.state == ContainerState::Running
-                    && record.created_at >= flight.began_at.nanos()
+                record.state == ContainerState::Running && flight.started(record)
             }
             _ => false,
         };

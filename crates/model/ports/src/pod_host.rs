@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use crate::PortFuture;
+use crate::runtime_objects::CgroupDriver;
 
 /// What went wrong on this machine, with the path and the next step in the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -83,7 +84,13 @@ pub struct CgroupLimits {
 
 /// cgroups by the names of the reference: a list such as `["kubepods", "burstable", "pod<uid>"]`;
 /// the driver (cgroupfs or systemd) makes paths of them.
+///
+/// The runtime says which driver it uses; until somebody has passed that on, calls wait, so that
+/// nothing is made where the runtime would not look for it.
 pub trait PodCgroups: Send + Sync {
+    /// What the runtime says of its driver; None where it cannot tell, and the configuration counts.
+    /// What was learned first holds.
+    fn learn_driver(&self, driver: Option<CgroupDriver>);
     /// Makes the cgroup and its parents and sets the limits.
     fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()>;
     /// Sets limits at a cgroup of somebody else's, named as the configuration names it
@@ -94,7 +101,7 @@ pub trait PodCgroups: Send + Sync {
     /// The last parts of the children's names, in the reference's form.
     fn children<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Vec<String>>;
     /// As a runtime wants to be told its parent (`/kubepods/...` or `kubepods-....slice`).
-    fn runtime_name(&self, name: &[String]) -> String;
+    fn runtime_name<'a>(&'a self, name: &'a [String]) -> PortFuture<'a, String>;
     /// Processes that the kernel killed for memory since the cgroup began, where it can tell.
     fn memory_kills<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Option<u64>>;
     /// Whether the machine uses the unified hierarchy.
@@ -159,6 +166,9 @@ pub trait VolumeDriver: Send + Sync {
     /// Opens `sub_path` beneath the volume without following anything out of it, makes it where it
     /// is missing, and pins it; answers with a path that stays what it was.
     fn pin_sub_path<'a>(&'a self, uid: &'a str, request: &'a SubPath) -> HostFuture<'a, PathBuf>;
+    /// Reads a small regular file of a volume whole, following no link out of it; refuses a longer
+    /// one than asked for.
+    fn read_file<'a>(&'a self, file: &'a VolumeFile) -> HostFuture<'a, Vec<u8>>;
     /// Lets go of the sub-paths of one container.
     fn release_sub_paths<'a>(&'a self, uid: &'a str, container: &'a str) -> HostFuture<'a, ()>;
     /// Takes down every volume and sub-path of the pod and removes the disk ones.
@@ -173,6 +183,16 @@ pub struct SubPath {
     pub container: String,
     /// The place of the mount in the container's list.
     pub mount_index: usize,
+}
+
+/// A file in a volume of the pod's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeFile {
+    pub volume_path: PathBuf,
+    /// From the root of the volume.
+    pub path: String,
+    /// Bytes.
+    pub most: usize,
 }
 
 /// What was found in a folder of records.

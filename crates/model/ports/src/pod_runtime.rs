@@ -10,7 +10,8 @@ use crate::PortFuture;
 use crate::container_runtime::ContainerRuntimeError;
 use crate::runtime_objects::{
     CgroupDriver, ContainerConfig, ContainerUsage, ExecOutput, FilesystemUsage, HandlerFeatures,
-    ImageRecord, ImageSpec, LinuxResources, PullRequest, RuntimePods, RuntimeSignal, SandboxConfig,
+    ImageRecord, ImageSpec, LinuxResources, ListedPods, PullRequest, RuntimePods, RuntimeSignal,
+    SandboxConfig,
 };
 
 pub type RuntimeFuture<'a, T> = PortFuture<'a, Result<T, ContainerRuntimeError>>;
@@ -30,6 +31,9 @@ pub trait PodRuntime: Send + Sync {
     /// The same for the pod of one UID; empty where there is nothing. What cannot be read is an
     /// error here.
     fn observe_pod<'a>(&'a self, uid: &'a str) -> RuntimeFuture<'a, RuntimePods>;
+    /// What the listings alone tell of each pod. No status is asked for: it costs two calls however
+    /// many pods there are.
+    fn list_pods(&self) -> RuntimeFuture<'_, ListedPods>;
     fn signals(&self) -> Box<dyn RuntimeSignals>;
 
     fn run_sandbox<'a>(&'a self, config: &'a SandboxConfig) -> RuntimeFuture<'a, String>;

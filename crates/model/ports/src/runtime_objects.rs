@@ -4,7 +4,7 @@
 //! exactly what the runtime will be told or has told. Nothing is derived here: what a label or an
 //! annotation means is for the decisions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub type Labels = BTreeMap<String, String>;
@@ -89,6 +89,10 @@ pub struct RuntimePods {
     /// of them stands above: they are not gone, only not known this time.
     pub unread: Vec<UnreadPod>,
 }
+
+/// By the UID of the pod: each of its sandboxes and containers with its state, in words that mean
+/// something only beside those of another listing.
+pub type ListedPods = BTreeMap<String, BTreeSet<String>>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UnreadPod {

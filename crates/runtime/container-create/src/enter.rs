@@ -2,14 +2,16 @@
 //!
 //! Rule: the namespaces are those of the container's first process, taken by its pidfd all at once;
 //! the new process is made outside the group and let in afterwards, so a container that has used up
-//! its processes cannot keep us out. Whoever is in the container can kill the new process but
-//! neither look into it nor keep what it has open.
+//! its processes cannot keep us out. Whoever is in the container can kill the new process. Looking
+//! into it takes the right to trace any process, and then nothing of the machine is found open: what
+//! is needed for its making stays with a helper that the container never sees.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use cgroup_files::Cgroup;
+use rustix::fs::{Mode, OFlags};
 
 use crate::create::{admit, give_streams};
 use crate::error::{During, Result, Trouble, TroubleKind};
@@ -21,7 +23,7 @@ use crate::program::{Launch, Streams, become_program, enter_folder};
 use crate::spec::{ContainerNamespaces, IdMappings, NamespaceMode, ProcessSpec, SecuritySpec};
 use crate::system::{
     NEW_CGROUP, NEW_IPC, NEW_MOUNT, NEW_NET, NEW_PID, NEW_USER, NEW_UTS, Sibling, clone_sibling,
-    close_all_but, die_with_parent, enter, exit_now,
+    close_all_but, die_with_parent, enter, exit_now, place,
 };
 use crate::{groups, identity, terminal};
 
@@ -96,6 +98,42 @@ fn help<'a>(entry: Entry<'a>, reporter: &Reporter) -> Result<Option<Launch<'a>>>
     if let Some(streams) = &entry.streams {
         give_streams(streams, entry.security, entry.mappings.filter(|_| in_user))?;
     }
+    let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
+    match clone_sibling(0).during("starting a second helper")? {
+        Sibling::Self_ => {
+            drop((ours, door));
+            approach(entry, kinds, reporter, theirs)
+        }
+        Sibling::Other { .. } => {
+            drop(theirs);
+            let mut pid = [0; 4];
+            if (&ours).read_exact(&mut pid).is_err() {
+                // The second helper has said why there is none.
+                return Ok(None);
+            }
+            admit(door.as_ref(), u32::from_ne_bytes(pid))?;
+            (&ours).write_all(&[1]).during("letting the process go on")?;
+            Ok(None)
+        }
+    }
+}
+
+/// From the machine into the container, with empty hands: whatever is open here is open in the new
+/// process too, from its first moment on.
+fn approach<'a>(
+    entry: Entry<'a>,
+    kinds: u64,
+    reporter: &Reporter,
+    go: UnixStream,
+) -> Result<Option<Launch<'a>>> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .during("opening /dev/null")?;
+    for number in 0..3 {
+        place(null.as_fd(), number).during("placing /dev/null")?;
+    }
+    let mut keep = vec![0, 1, 2, reporter.as_fd().as_raw_fd(), go.as_raw_fd()];
+    keep.extend(entry.streams.iter().flatten().map(AsRawFd::as_raw_fd));
+    die_with_parent().during("following the supervisor")?;
     enter(entry.container, kinds).map_err(|error| match error.raw_os_error() {
         Some(libc::ESRCH) => Trouble {
             kind: TroubleKind::Gone,
@@ -103,21 +141,17 @@ fn help<'a>(entry: Entry<'a>, reporter: &Reporter) -> Result<Option<Launch<'a>>>
         },
         _ => Trouble::other(format!("entering the container's namespaces: {error}")),
     })?;
-    if in_user {
+    drop(null);
+    close_all_but(&keep).during("closing descriptors")?;
+    if kinds & NEW_USER != 0 {
         become_namespace_root()?;
     }
-    let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
     match clone_sibling(0).during("starting a process in the container")? {
-        Sibling::Self_ => {
-            drop(ours);
-            inside(entry, reporter, theirs).map(Some)
-        }
+        Sibling::Self_ => inside(entry, reporter, go).map(Some),
         Sibling::Other { pid, pidfd } => {
-            drop(theirs);
             let pid = u32::try_from(pid).unwrap_or_default();
             reporter.started(pid, pidfd.as_fd()).during("telling the supervisor")?;
-            admit(door.as_ref(), pid)?;
-            (&ours).write_all(&[1]).during("letting the process go on")?;
+            (&go).write_all(&pid.to_ne_bytes()).during("telling the first helper")?;
             Ok(None)
         }
     }

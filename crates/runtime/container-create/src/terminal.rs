@@ -42,9 +42,16 @@ pub(crate) fn open(
     Ok(Terminal { master, peer })
 }
 
-/// The container's `/dev/console` is its terminal.
+/// The container's `/dev/console` is its terminal. An image may have put a link there: it would
+/// choose what the terminal covers, files of `/proc` among them, before those are closed.
 pub(crate) fn bind_console(root: &Root, terminal: &Terminal) -> Result<()> {
-    let place = root.find_or_make("/dev/console", Missing::File)?;
+    const CONSOLE: &str = "/dev/console";
+    let place = match root.find_without_links(CONSOLE) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            root.find_or_make(CONSOLE, Missing::File)?
+        }
+        found => found.during("opening /dev/console, which may be no link, in the container")?,
+    };
     let tree = detached_copy(&terminal.peer, false).during("copying the terminal's mount")?;
     move_onto(&tree, &place).during("mounting onto /dev/console")
 }

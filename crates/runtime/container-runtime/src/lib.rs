@@ -26,5 +26,6 @@ mod supervision;
 
 pub use failure::{Failure, Result};
 pub use images::{Images, PullProgress};
+pub use network::try_built_in_network;
 pub use runtime::Runtime;
 pub use settings::{CgroupDriver, RegistrySettings, Settings};

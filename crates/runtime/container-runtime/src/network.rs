@@ -8,6 +8,7 @@
 mod addresses;
 mod built_in;
 mod cni;
+mod trial;
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use crate::records::{NetworkKind, NetworkRecord, SandboxRecord};
 
 pub(crate) use built_in::{BuiltIn, BuiltInSettings};
 pub(crate) use cni::{Cni, CniSettings};
+pub use trial::try_built_in_network;
 
 /// The name of a pod's link inside its namespace.
 pub(crate) const INSIDE: &str = "eth0";
@@ -95,12 +97,15 @@ impl Network {
         let namespace = self.namespace_path(&pod.sandbox).display().to_string();
         let record = NetworkRecord { namespace, ..Default::default() };
         match self.cni.configuration().await? {
-            Some(configuration) => Ok(NetworkRecord {
-                kind: NetworkKind::Cni.into(),
-                cni_configuration: configuration.text,
-                ..record
-            }),
+            Some(configuration) => {
+                self.cni.find_plugins(&configuration)?;
+                let (kind, cni_configuration) = (NetworkKind::Cni.into(), configuration.text);
+                Ok(NetworkRecord { kind, cni_configuration, ..record })
+            }
             None => {
+                // Before anything of it is there: what cannot be made need not be undone.
+                let built_in = Arc::clone(&self.built_in);
+                blocking(move || built_in.readiness().map_err(Failure::plain)).await?;
                 let (link, addresses) = self.built_in.reserve(pod)?;
                 let kind = NetworkKind::BuiltIn.into();
                 Ok(NetworkRecord { kind, link, addresses, ..record })
@@ -108,8 +113,8 @@ impl Network {
         }
     }
 
-    /// Does what the plan says; the record then has the addresses. When it fails, what was done is
-    /// undone as far as it can be, and the record still says what may be left.
+    /// Does what the plan says; the record then has the addresses. When it fails, the record still
+    /// says what may be left, and whoever has it takes it down.
     pub(crate) async fn set_up(
         &self,
         pod: &PodNetwork,
@@ -142,19 +147,12 @@ impl Network {
         Ok(record)
     }
 
-    /// Undoes everything, also what was only planned. The namespace's name goes too.
+    /// Undoes everything, also what was only planned. The namespace's name goes too, but not before
+    /// the plugins are done with it.
     pub(crate) async fn tear_down(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
         let path = PathBuf::from(&record.namespace);
         match record.kind() {
-            NetworkKind::Cni => {
-                let gone = self.cni.remove(pod, record).await;
-                // A set-up that never came to its end may have nothing to take down.
-                match gone {
-                    Err(failure) if record.complete => return Err(failure),
-                    Err(failure) => tracing::warn!(%failure, "taking a half-made network down"),
-                    Ok(()) => {}
-                }
-            }
+            NetworkKind::Cni => self.cni.undo(pod, record).await?,
             NetworkKind::BuiltIn => {
                 let (built_in, pod, record) =
                     (Arc::clone(&self.built_in), pod.clone(), record.clone());
@@ -164,8 +162,18 @@ impl Network {
         blocking(move || Ok(netlink::unpin_namespace(&path)?)).await
     }
 
-    /// At start: adopts the networks of these pods and takes down what belongs to none.
-    pub(crate) async fn adopt(&self, pods: Vec<(PodNetwork, NetworkRecord)>) -> Result<()> {
+    /// At start: adopts the networks of these pods and takes down what belongs to none. What cannot
+    /// be taken down is told and waits for the next start: pods on the host's network, or on one of
+    /// CNI's, need none of it.
+    pub(crate) async fn adopt(&self, pods: Vec<(PodNetwork, NetworkRecord)>) {
+        if let Err(failure) = self.tidy(pods).await {
+            tracing::error!(%failure, "what former pods left of the network");
+        }
+    }
+
+    async fn tidy(&self, pods: Vec<(PodNetwork, NetworkRecord)>) -> Result<()> {
+        let built_in = Arc::clone(&self.built_in);
+        built_in.take_over(&pods);
         let known: Vec<String> = pods.iter().map(|(pod, _)| pod.sandbox.clone()).collect();
         // While their namespaces still have names.
         self.cni.collect(&known).await;
@@ -175,7 +183,6 @@ impl Network {
                 blocking(move || Ok(netlink::unpin_namespace(&path)?)).await?;
             }
         }
-        let built_in = Arc::clone(&self.built_in);
-        blocking(move || built_in.adopt(pods)).await
+        blocking(move || built_in.tidy()).await
     }
 }

@@ -5,6 +5,7 @@
 //! so every change is a task of its own. What was half made when the process died is taken down
 //! at the next start, before anything is served.
 
+mod boot;
 mod conditions;
 mod container_create;
 mod container_run;
@@ -23,7 +24,8 @@ mod telling;
 mod terminal;
 mod updates;
 
-pub(crate) use terminal::Terminal;
+use boot::Boot;
+pub(crate) use terminal::{Resizer, Terminal};
 
 use std::fs::File;
 use std::future::Future;
@@ -84,6 +86,7 @@ impl Runtime {
         )?;
         let hierarchy = Hierarchy::detect()
             .map_err(|error| Failure::plain(format!("the machine's control groups: {error}")))?;
+        let boot = Boot::look(&settings.state)?;
         let (streams, listener) = Streams::bind(settings.streams).await?;
         let runtime = Self {
             machine: Arc::new(look_at_machine(&hierarchy, settings.cgroup_driver)?),
@@ -95,13 +98,15 @@ impl Runtime {
             images,
             network: Arc::new(network),
             hierarchy: Arc::new(hierarchy),
-            rebooted: is_of_another_boot(&settings.state)?,
+            rebooted: boot.is_another(),
             settings: Arc::new(settings),
             streams,
             handlers: Arc::default(),
             _alone: Arc::new(alone),
         };
         runtime.recover().await?;
+        // Not before: whoever comes after a crash in between must not believe old PIDs.
+        boot.note()?;
         runtime.preload().await;
         tokio::spawn(runtime.streams.clone().serve(runtime.clone(), listener));
         Ok(runtime)
@@ -181,19 +186,6 @@ async fn hold(path: &Path) -> Result<File> {
         "another runtime uses {}; stop it, or give this one a root of its own",
         path.parent().unwrap_or(path).display()
     )))
-}
-
-/// Whether the machine was started anew since the state folder was last used. A PID that is written
-/// there may by now be somebody else's.
-fn is_of_another_boot(state: &Path) -> Result<bool> {
-    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").doing("reading the boot's id")?;
-    let note = state.join("boot");
-    let before = std::fs::read(&note).ok();
-    if before.as_ref() == Some(&boot) {
-        return Ok(false);
-    }
-    crate::durable::write_whole(&note, &boot)?;
-    Ok(before.is_some())
 }
 
 fn supervisor_program(settings: &Settings) -> Result<Program> {

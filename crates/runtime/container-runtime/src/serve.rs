@@ -9,17 +9,25 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use any_authority::AnyAuthority;
 use cri_wire::MESSAGE_SIZE_LIMIT;
 use cri_wire::v1::image_service_server::ImageServiceServer;
 use cri_wire::v1::runtime_service_server::RuntimeServiceServer;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::time::Sleep;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::service::Routes;
 
 use crate::failure::{Doing as _, Failure, Result};
 use crate::runtime::Runtime;
+
+#[cfg(test)]
+mod tests;
+
+/// After a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
 
 impl Runtime {
     /// Both services as one tower service: what a client in this process calls directly.
@@ -38,7 +46,7 @@ impl Runtime {
         let listener = listen(socket)?;
         let served = tonic::transport::Server::builder()
             .add_routes(self.routes())
-            .serve_with_incoming_shutdown(Incoming(listener), end)
+            .serve_with_incoming_shutdown(Incoming::new(listener), end)
             .await;
         let _ = std::fs::remove_file(socket);
         served.map_err(|error| Failure::plain(format!("serving {}: {error}", socket.display())))
@@ -60,19 +68,48 @@ fn listen(socket: &Path) -> Result<UnixListener> {
     Ok(listener)
 }
 
-/// Connections as they come. A failed accept (no descriptors left) is no reason to end.
-struct Incoming(UnixListener);
+/// Where connections come from.
+trait Accept {
+    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<std::io::Result<UnixStream>>;
+}
 
-impl Stream for Incoming {
+impl Accept for UnixListener {
+    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<std::io::Result<UnixStream>> {
+        UnixListener::poll_accept(self, context).map_ok(|(stream, _)| stream)
+    }
+}
+
+/// Connections as they come. A failed accept (no descriptors left, most likely) is no reason to
+/// end; it is tried again after a pause, since the connection that failed is still waiting.
+struct Incoming<A> {
+    listener: A,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl<A> Incoming<A> {
+    fn new(listener: A) -> Self {
+        Self { listener, pause: None }
+    }
+}
+
+impl<A: Accept + Unpin> Stream for Incoming<A> {
     type Item = std::io::Result<Connected>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        match self.0.poll_accept(context) {
-            Poll::Ready(Ok((stream, _))) => {
-                Poll::Ready(Some(Ok(Connected(AnyAuthority::new(stream)))))
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(pause) = &mut self.pause {
+                std::task::ready!(pause.as_mut().poll(context));
+                self.pause = None;
             }
-            Poll::Ready(Err(error)) => Poll::Ready(Some(Err(error))),
-            Poll::Pending => Poll::Pending,
+            match std::task::ready!(self.listener.poll_accept(context)) {
+                Ok(stream) => {
+                    return Poll::Ready(Some(Ok(Connected(AnyAuthority::new(stream)))));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a client was not accepted");
+                    self.pause = Some(Box::pin(tokio::time::sleep(PAUSE)));
+                }
+            }
         }
     }
 }

@@ -10,6 +10,8 @@ mod commands;
 mod forward;
 mod session;
 mod spdy_transport;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod upgrade;
 mod websocket_transport;
@@ -24,13 +26,14 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::failure::{Doing as _, Failure, Result};
 use crate::runtime::Runtime;
 
 use tokens::Tokens;
 
-/// Connections at once; more wait in the kernel.
+/// Connections at once, those with a running stream included; more wait in the kernel.
 const CONNECTIONS: usize = 512;
 /// How long a client may take to send its request.
 const REQUEST: Duration = Duration::from_secs(30);
@@ -78,39 +81,16 @@ impl Streams {
     }
 
     pub(crate) async fn serve(self, runtime: Runtime, listener: TcpListener) {
-        let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS));
-        loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    // No descriptors left, most likely: others will be freed.
-                    tracing::warn!(%error, "a stream was not accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
-            let (streams, runtime) = (self.clone(), runtime.clone());
-            tokio::spawn(async move {
-                let service = service_fn(move |request| {
-                    let (streams, runtime) = (streams.clone(), runtime.clone());
-                    async move { Ok::<_, std::convert::Infallible>(streams.answer(runtime, request)) }
-                });
-                let _ = stream.set_nodelay(true);
-                let connection = hyper::server::conn::http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(REQUEST)
-                    .serve_connection(TokioIo::new(stream), service)
-                    .with_upgrades();
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a stream's connection");
-                }
-                drop(place);
-            });
-        }
+        let answer = move |request, place| self.answer(runtime.clone(), request, place);
+        accept(listener, CONNECTIONS, answer).await;
     }
 
-    fn answer(&self, runtime: Runtime, request: Request<Incoming>) -> Response<upgrade::Body> {
+    fn answer(
+        &self,
+        runtime: Runtime,
+        request: Request<Incoming>,
+        place: Place,
+    ) -> Response<upgrade::Body> {
         let path = request.uri().path().to_owned();
         let mut parts = path.trim_start_matches('/').split('/');
         let (kind, token, rest) = (parts.next(), parts.next(), parts.next());
@@ -121,9 +101,57 @@ impl Streams {
             _ => None,
         };
         match found {
-            Some(wanted) => upgrade::begin(runtime, wanted, request),
+            Some(wanted) => {
+                let forwarding = matches!(wanted, Wanted::PortForward(_));
+                upgrade::begin(forwarding, request, place, move |carrier, socket| {
+                    upgrade::go_on(runtime, wanted, carrier, socket)
+                })
+            }
             None => upgrade::refusal(404, "404 page not found"),
         }
+    }
+}
+
+/// A place among the connections; taken until the last of its owners is gone.
+type Place = Arc<OwnedSemaphorePermit>;
+
+/// Answers each connection, so many at once.
+async fn accept<A>(listener: TcpListener, most: usize, answer: A)
+where
+    A: Fn(Request<Incoming>, Place) -> Response<upgrade::Body> + Clone + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(most));
+    loop {
+        if places.available_permits() == 0 {
+            tracing::warn!(most, "as many streams as allowed are open; others wait");
+        }
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let place = Arc::new(place);
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // No descriptors left, most likely: others will be freed.
+                tracing::warn!(%error, "a stream was not accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let answer = answer.clone();
+        tokio::spawn(async move {
+            let service = service_fn(move |request| {
+                let answered = answer(request, Arc::clone(&place));
+                async move { Ok::<_, std::convert::Infallible>(answered) }
+            });
+            let _ = stream.set_nodelay(true);
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(REQUEST)
+                .serve_connection(TokioIo::new(stream), service)
+                .with_upgrades();
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a stream's connection");
+            }
+        });
     }
 }
 

@@ -47,7 +47,7 @@ pub use error::{Error, Result};
 pub use import::{ImportOptions, Imported};
 pub use index::{ImageRecord, LayerRecord};
 pub use limits::Limits;
-pub use mount::{mount_overlay, unmount};
+pub use mount::{detached_overlay, mount_overlay, unmount};
 pub use platform::Platform;
 pub use progress::{Progress, Silent, Step};
 pub use reference::{Reference, ReferenceError};

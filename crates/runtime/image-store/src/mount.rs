@@ -2,9 +2,10 @@
 //!
 //! The kernel reads at most a page of options from mount(2), which sixty layers fill. Where it can
 //! (Linux 6.7), layers are added one by one through the newer interface; elsewhere, and for paths
-//! that interface finds too long, they are named by their open descriptors, which is short. Needs
-//! the right to mount; the caller chooses the mount namespace. May hang with its disk: run it where
-//! that is allowed.
+//! that interface finds too long, they are named by their open descriptors, which is short. An older
+//! kernel says that it cannot at any step: 6.5 refuses the option, one before takes every option as
+//! a text and refuses them all when the file system is made. Needs the right to mount; the caller
+//! chooses the mount namespace. May hang with its disk: run it where that is allowed.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -14,8 +15,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, move_mount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount,
+    fsopen, mount, mount_change, move_mount, open_tree,
 };
 
 use crate::error::{Doing as _, Error, Result};
@@ -26,17 +28,25 @@ const PAGE: usize = 4096;
 /// What fsconfig(2) takes as one text.
 const LONGEST_TEXT: usize = 255;
 
+/// A step of the newer interface that failed, and why.
+type Step = (&'static str, Errno);
+
 /// Mounts at `target`, an existing folder.
 pub fn mount_overlay(options: &OverlayOptions, target: &Path) -> Result<()> {
-    if fits_new_interface(options) {
-        match mount_by_parts(options, target) {
-            Ok(()) => return Ok(()),
-            // An older kernel: it lacks the call or the option.
-            Err(("fsopen", Errno::NOSYS) | ("lowerdir+", Errno::INVAL)) => {}
-            Err((step, error)) => return Err(failed(target, step, error)),
-        }
+    match by_parts(options).map_err(|(step, error)| failed(target, step, error))? {
+        Some(made) => move_mount(&made, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .map_err(|error| failed(target, "move_mount", error)),
+        None => mount_by_descriptors(options, target),
     }
-    mount_by_descriptors(options, target)
+}
+
+/// The overlay as a mount without a place, which ends with its descriptor; no mount table shows it.
+pub fn detached_overlay(options: &OverlayOptions) -> Result<OwnedFd> {
+    let shown = options.lower.first().cloned().unwrap_or_default();
+    match by_parts(options).map_err(|(step, error)| failed(&shown, step, error))? {
+        Some(made) => Ok(made),
+        None => detached_by_descriptors(options),
+    }
 }
 
 fn failed(target: &Path, step: &'static str, cause: Errno) -> Error {
@@ -53,10 +63,25 @@ fn fits_new_interface(options: &OverlayOptions) -> bool {
         && options.upper.as_ref().is_none_or(|upper| short(&upper.changes) && short(&upper.work))
 }
 
-fn mount_by_parts(
-    options: &OverlayOptions,
-    target: &Path,
-) -> std::result::Result<(), (&'static str, Errno)> {
+/// By the newer interface; none where this kernel, or the length of a path, asks for mount(2).
+fn by_parts(options: &OverlayOptions) -> std::result::Result<Option<OwnedFd>, Step> {
+    if !fits_new_interface(options) {
+        return Ok(None);
+    }
+    match make_by_parts(options) {
+        Ok(made) => Ok(Some(made)),
+        Err(step) if is_of_an_older_kernel(step) => Ok(None),
+        Err(step) => Err(step),
+    }
+}
+
+/// What an older kernel says of the newer interface. Options that are really wrong are refused by
+/// mount(2) once more.
+pub(crate) fn is_of_an_older_kernel(step: Step) -> bool {
+    matches!(step, ("fsopen", Errno::NOSYS) | (_, Errno::INVAL))
+}
+
+fn make_by_parts(options: &OverlayOptions) -> std::result::Result<OwnedFd, Step> {
     let at = |step| move |error| (step, error);
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(at("fsopen"))?;
     fsconfig_set_string(&context, "source", "overlay").map_err(at("source"))?;
@@ -71,10 +96,36 @@ fn mount_by_parts(
         fsconfig_set_flag(&context, "userxattr").map_err(at("userxattr"))?;
     }
     fsconfig_create(&context).map_err(at("fsconfig"))?;
-    let made = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty());
-    let made = made.map_err(at("fsmount"))?;
-    move_mount(&made, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-        .map_err(at("move_mount"))
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).map_err(at("fsmount"))
+}
+
+/// With mount(2), which wants a place: a thread finds one in a mount namespace of its own, which
+/// ends with the thread. A kill in between leaves nothing.
+pub(crate) fn detached_by_descriptors(options: &OverlayOptions) -> Result<OwnedFd> {
+    // Any folder will do; the layers are held by then.
+    let Some(place) = options.lower.first() else {
+        return Err(failed(Path::new(""), "no layers", Errno::INVAL));
+    };
+    let work = || {
+        own_mounts().map_err(|error| failed(place, "a mount namespace", error))?;
+        mount_by_descriptors(options, place)?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        open_tree(CWD, place, flags).map_err(|error| failed(place, "open_tree", error))
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("overlay".to_owned());
+        let thread = thread.spawn_scoped(scope, work).doing("a thread to mount", place)?;
+        thread.join().unwrap_or_else(|_| Err(failed(place, "the thread panicked", Errno::CANCELED)))
+    })
+}
+
+/// Gives this thread a mount namespace from which nothing gets out.
+fn own_mounts() -> std::result::Result<(), Errno> {
+    // Deprecated in favour of an unsafe one because of what it can do to descriptors; asked for
+    // mounts alone it does nothing of the kind.
+    #[expect(deprecated, reason = "the safe form suffices for a mount namespace")]
+    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNS)?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
 }
 
 /// With mount(2): plainly where the options fit, otherwise through open descriptors.

@@ -28,7 +28,7 @@ pub(crate) struct ActionWorld {
     /// As it was when the action was planned.
     pub(crate) observed: Arc<ObservedPod>,
     pub(crate) volumes: ReadyVolumes,
-    pub(crate) events: mpsc::Sender<PodEvent>,
+    pub(crate) events: mpsc::Sender<Box<PodEvent>>,
 }
 
 /// Does it.
@@ -127,6 +127,7 @@ impl ActionWorld {
     async fn node_facts(&self) -> Result<NodeFacts, String> {
         let settings = &self.context.settings;
         let mut facts = settings.setup.clone();
+        facts.node_ips = self.context.ports.addresses.now();
         if !settings.resolv_conf.is_empty() {
             let path = &settings.resolv_conf;
             let text = self.context.ports.texts.read(path).await;
@@ -142,7 +143,7 @@ impl ActionWorld {
         let settings = &self.context.settings.cgroups;
         let cgroup_parent = if settings.per_qos {
             let name = cgroups::of_pod(&settings.root, &self.pod);
-            self.context.ports.cgroups.runtime_name(&name)
+            self.context.ports.cgroups.runtime_name(&name).await
         } else {
             String::new()
         };
@@ -163,7 +164,7 @@ impl ActionWorld {
     }
 
     async fn tell(&self, event: PodEvent) {
-        let _ = self.events.send(event).await;
+        let _ = self.events.send(Box::new(event)).await;
     }
 
     async fn warn(&self, warnings: Vec<SetupWarning>) {

@@ -16,6 +16,8 @@ use tokio::time::Instant;
 
 /// The least time that those who end for another pod have before it goes on without them.
 const LEAST_TIME_TO_END: Duration = Duration::from_secs(10);
+/// A grace period is whatever somebody wrote; beyond this, waiting for it is waiting for ever.
+const MOST_TIME_TO_END: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A pod and what was decided about it.
 struct Decided {
@@ -102,7 +104,7 @@ impl Admissions {
             Duration::from_secs(u64::try_from(grace).unwrap_or(0))
         });
         let longest = longest.map(|grace| grace.saturating_add(grace / 2)).max();
-        let longest = longest.unwrap_or_default().max(LEAST_TIME_TO_END);
+        let longest = longest.unwrap_or_default().clamp(LEAST_TIME_TO_END, MOST_TIME_TO_END);
         for victim in &victims {
             if let Some(victim) = known.get_mut(victim) {
                 victim.takes_no_room = true;

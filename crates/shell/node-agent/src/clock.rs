@@ -43,6 +43,20 @@ impl Clock {
         Self::new(now.nanos(), false)
     }
 
+    /// Sets a test's clock back, as somebody may set the machine's.
+    #[cfg(test)]
+    pub(crate) fn set_back(&self, by: Duration) {
+        let now = self.now().nanos();
+        let wall = now.saturating_sub(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX));
+        let went_back = {
+            let mut anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+            anchor.read(Instant::now(), Some(wall)).1
+        };
+        if went_back {
+            self.jumps.send_modify(|count| *count += 1);
+        }
+    }
+
     fn new(wall: i64, follows_machine: bool) -> Self {
         let anchor = Anchor { at: Instant::now(), wall, last: i64::MIN };
         Self {

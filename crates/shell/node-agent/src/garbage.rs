@@ -3,7 +3,7 @@
 //!
 //! Rules: nothing before every source has spoken and the runtime was listed. What is dead is chosen
 //! in `node-policy`; the newest dead instance of a container always stays while its pod is here, so
-//! its exit code is known. A pod that the runtime still has is never gone. One thing that cannot be
+//! its exit code is known, and none goes before its end is on disk. A pod that the runtime still has is never gone. One thing that cannot be
 //! removed is told and left for the next round.
 
 use crate::pods::PodContext;
@@ -11,6 +11,7 @@ use crate::pods::supervisor::ActivePods;
 use container_setup::{cgroups, log_paths};
 use node_policy::garbage::{Garbage, PodRemains, choose};
 use pod_model::pod::QosClass;
+use ports::runtime_objects::ContainerRecord;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +60,13 @@ async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) {
         choose(&remains, &context.settings.dead, context.clock.now());
     let ports = &context.ports;
     for pod in &remains {
+        let goes = |record: &&&ContainerRecord| containers.contains(&record.id);
+        let is_recorded =
+            |record: &&ContainerRecord| context.saved.is_recorded(pod.uid, &record.id);
+        if !pod.containers.iter().filter(goes).all(is_recorded) {
+            // Its worker has not written down yet how they ended; the next round finds them again.
+            continue;
+        }
         for record in pod.containers.iter().filter(|each| containers.contains(&each.id)) {
             if let Err(error) = ports.folders.remove_container_log(&record.log_path).await {
                 warn!(log = record.log_path, err = %error, "Cannot remove the log of a dead container");

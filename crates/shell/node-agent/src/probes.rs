@@ -35,7 +35,7 @@ type Key = (String, String, ProbeKind);
 struct Scheduled {
     probing: Arc<Probing>,
     period: Duration,
-    news: mpsc::Sender<ProbeNews>,
+    news: mpsc::Sender<Box<ProbeNews>>,
     due: Instant,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct ProbeOrder<'a> {
     pub(crate) wants: &'a [ProbeWant],
     pub(crate) pod_ip: Option<&'a str>,
     pub(crate) now: ApiTime,
-    pub(crate) news: &'a mpsc::Sender<ProbeNews>,
+    pub(crate) news: &'a mpsc::Sender<Box<ProbeNews>>,
 }
 
 /// The probe of a kind that a container has.
@@ -154,7 +154,7 @@ impl Probes {
             result,
         };
         // A full channel means a worker that is busy; the next result will do as well.
-        let _ = scheduled.news.try_send(news);
+        let _ = scheduled.news.try_send(Box::new(news));
         wheel.turns.insert((due, key));
     }
 }

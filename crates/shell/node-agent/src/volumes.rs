@@ -121,7 +121,7 @@ pub(crate) fn names(pod: &Pod) -> Vec<String> {
 pub(crate) async fn set_up(
     driver: Arc<dyn VolumeDriver>,
     pod: Arc<Pod>,
-    news: mpsc::Sender<VolumeNews>,
+    news: mpsc::Sender<Box<VolumeNews>>,
 ) {
     let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
     let mut ready = ReadyVolumes::new();
@@ -139,7 +139,7 @@ pub(crate) async fn set_up(
             }
         }
         let Some((name, why)) = failures.first() else {
-            let _ = news.send(VolumeNews::Ready(ready)).await;
+            let _ = news.send(Box::new(VolumeNews::Ready(ready))).await;
             return;
         };
         let text = format!("MountVolume.SetUp failed for volume {name:?} : {why}");
@@ -150,7 +150,8 @@ pub(crate) async fn set_up(
             field_path: None,
         };
         let texts: Vec<&str> = failures.iter().map(|(_, why)| why.as_str()).collect();
-        let _ = news.send(VolumeNews::Failed { message: texts.join("; "), event }).await;
+        let failed = VolumeNews::Failed { message: texts.join("; "), event };
+        let _ = news.send(Box::new(failed)).await;
         tokio::time::sleep(back_off.pause()).await;
     }
 }

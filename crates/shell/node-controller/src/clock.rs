@@ -1,21 +1,25 @@
 //! The controller's own clock.
 //!
-//! Rule: moments never go back, whatever becomes of the machine's clock, and jump ahead when the
-//! machine slept, so that nobody acts on a lease that ran out meanwhile. Times that others will
-//! read are the machine's own at the instant of writing.
+//! Rule: moments never go back and never jump, whatever becomes of the machine's clock of the day:
+//! they go on as the kernel's clock since boot does, which runs while the machine sleeps, so that
+//! nobody acts on a lease that ran out meanwhile. Times that others will read are the machine's own
+//! at the instant of writing.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use node_health::Moment;
 use ports::ApiTime;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
 /// What a process has around it.
 pub trait Surroundings: Send + Sync {
-    /// The machine's clock.
+    /// The machine's clock of the day, which anybody may set.
     fn wall(&self) -> ApiTime;
+    /// Time since any fixed moment. Nobody can set it, and it goes on while the machine sleeps.
+    fn since_boot(&self) -> Duration;
     /// Any number; only spreads retries.
     fn random(&self) -> u64;
 }
@@ -30,44 +34,36 @@ impl Surroundings for SystemSurroundings {
         ApiTime::from_nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
     }
 
+    fn since_boot(&self) -> Duration {
+        // The ordinary steady clock stands while the machine sleeps; this one does not.
+        let time = clock_gettime(ClockId::Boottime);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+        Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+    }
+
     fn random(&self) -> u64 {
         RandomState::new().build_hasher().finish()
     }
-}
-
-/// A sleep of the machine shorter than this is no sleep.
-const SLEEP: Duration = Duration::from_secs(1);
-
-#[derive(Clone, Copy)]
-struct Base {
-    at: Instant,
-    moment: Moment,
 }
 
 /// Makes moments. Clones agree.
 #[derive(Clone)]
 pub(crate) struct Clock {
     surroundings: Arc<dyn Surroundings>,
-    base: Arc<Mutex<Base>>,
+    /// What the clock of the day showed when this clock was made, and the clock since boot.
+    began: (Moment, Duration),
 }
 
 impl Clock {
     pub(crate) fn new(surroundings: Arc<dyn Surroundings>) -> Self {
         let moment = Moment::from_nanos(surroundings.wall().nanos());
-        let base = Arc::new(Mutex::new(Base { at: Instant::now(), moment }));
-        Self { surroundings, base }
+        let began = (moment, surroundings.since_boot());
+        Self { surroundings, began }
     }
 
     pub(crate) fn now(&self) -> Moment {
-        let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
-        let instant = Instant::now();
-        let steady = base.moment.after(instant.saturating_duration_since(base.at));
-        let wall = Moment::from_nanos(self.surroundings.wall().nanos());
-        if wall.since(steady) <= SLEEP {
-            return steady;
-        }
-        *base = Base { at: instant, moment: wall };
-        wall
+        let (moment, boot) = self.began;
+        moment.after(self.surroundings.since_boot().saturating_sub(boot))
     }
 
     /// The machine's clock, for what others read.
@@ -79,9 +75,12 @@ impl Clock {
         self.surroundings.random()
     }
 
-    /// When the moment comes.
+    /// When the moment comes, if the machine stays awake.
     pub(crate) fn instant_of(&self, moment: Moment) -> Instant {
-        Instant::now() + moment.since(self.now())
+        let now = Instant::now();
+        // One beyond all counting is as good as one in thirty years.
+        let most = Duration::from_secs(30 * 365 * 86_400);
+        now + moment.since(self.now()).min(most)
     }
 }
 

@@ -29,10 +29,30 @@ pub(crate) struct Question {
     pub(crate) answer: oneshot::Sender<Explanation>,
 }
 
+/// The ways to one API server. Each is to have a rate of its own, so that a thousand deletions that
+/// wait for their turn hold up neither the leader's lease nor a look at whether a node lives.
+#[derive(Clone)]
+pub struct Clients {
+    /// Watches, writes, and what belongs to them.
+    pub work: Arc<dyn ClusterApi>,
+    /// Reads of nodes' leases, past the watch.
+    pub looks: Arc<dyn ClusterApi>,
+    /// The leader's lease.
+    pub election: Arc<dyn ClusterApi>,
+}
+
+impl Clients {
+    /// One client for all; for one without a rate.
+    #[must_use]
+    pub fn one(api: Arc<dyn ClusterApi>) -> Self {
+        Self { work: api.clone(), looks: api.clone(), election: api }
+    }
+}
+
 /// What all tasks of one controller share.
 pub(crate) struct Shared {
     pub(crate) checked: Checked,
-    pub(crate) api: Arc<dyn ClusterApi>,
+    pub(crate) clients: Clients,
     pub(crate) cloud: Option<Arc<dyn CloudProvider>>,
     pub(crate) clock: Clock,
     pub(crate) counters: Counters,
@@ -55,7 +75,7 @@ impl NodeController {
     /// When the configuration does not hold together.
     pub fn new(
         config: ControllerConfig,
-        api: Arc<dyn ClusterApi>,
+        clients: Clients,
         cloud: Option<Arc<dyn CloudProvider>>,
         surroundings: Arc<dyn Surroundings>,
     ) -> Result<Self, ConfigError> {
@@ -66,7 +86,7 @@ impl NodeController {
         let counters = Counters::default();
         let shared = Shared {
             checked,
-            api,
+            clients,
             cloud,
             events: Events::new(clock.clone(), counters.clone()),
             counters,

@@ -238,14 +238,14 @@ pub(crate) fn line(labels: Vec<(&'static str, String)>, value: f64) -> Sample {
 
 fn zone_families(counts: &Counts) -> Vec<MetricFamily> {
     use MetricKind::{Counter, Gauge, Histogram};
-    let per_zone = |value: fn(&ZoneNow) -> usize| -> Vec<Sample> {
-        let sample =
-            |zone: &ZoneNow| line(vec![("zone", zone.zone.clone())], whole(value(zone) as u64));
+    let per_zone = |value: fn(&ZoneNow) -> f64| -> Vec<Sample> {
+        let sample = |zone: &ZoneNow| line(vec![("zone", zone.zone.clone())], value(zone));
         counts.zones.iter().map(sample).collect()
     };
+    // Nobody is ill in a zone without nodes.
     let health = |zone: &ZoneNow| match zone.ready + zone.not_ready {
-        0 => 0,
-        size => 100 * zone.ready / size,
+        0 => 100.0,
+        size => whole(100 * zone.ready as u64) / whole(size as u64),
     };
     let evictions = counts.node_evictions.iter();
     vec![
@@ -259,13 +259,13 @@ fn zone_families(counts: &Counts) -> Vec<MetricFamily> {
             "node_collector_zone_size",
             "Number of registered nodes per zone.",
             Gauge,
-            per_zone(|zone| zone.ready + zone.not_ready),
+            per_zone(|zone| whole((zone.ready + zone.not_ready) as u64)),
         ),
         family(
             "node_collector_unhealthy_nodes_in_zone",
             "Number of nodes that are not ready per zone.",
             Gauge,
-            per_zone(|zone| zone.not_ready),
+            per_zone(|zone| whole(zone.not_ready as u64)),
         ),
         family(
             "node_collector_evictions_total",

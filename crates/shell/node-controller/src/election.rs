@@ -146,12 +146,15 @@ struct Election {
     /// The lease as last read or written.
     known: Lease,
     engine: JoinSet<()>,
+    /// Events on their way.
+    telling: JoinSet<()>,
 }
 
 impl Election {
     fn new(shared: Arc<Shared>, config: LeaderConfig, times: LeaderTimes) -> Self {
         let candidate = Candidate::new(config.identity.clone(), times, shared.clock.now());
-        Self { shared, config, candidate, known: Lease::default(), engine: JoinSet::new() }
+        let (engine, telling) = (JoinSet::new(), JoinSet::new());
+        Self { shared, config, candidate, known: Lease::default(), engine, telling }
     }
 
     async fn campaign(&mut self) {
@@ -197,7 +200,7 @@ impl Election {
     }
 
     async fn ask(&mut self, step: Step) -> Answer {
-        let api = self.shared.api.clone();
+        let api = self.shared.clients.election.clone();
         let outcome = match step {
             Step::Wait(_) => return Answer::Failed,
             Step::Read => {
@@ -257,21 +260,32 @@ impl Election {
             match change {
                 Change::Began => {
                     info!(identity = self.config.identity, "Leading from now on");
-                    self.engine.shutdown().await;
+                    self.end_engine().await;
                     self.engine.spawn(engine::keep_running(self.shared.clone()));
-                    self.tell("became leader");
+                    let told = self.tell("became leader");
+                    self.telling.spawn(told);
                 }
                 Change::Ended => {
                     warn!(identity = self.config.identity, "Not leading any more");
-                    self.engine.shutdown().await;
+                    self.end_engine().await;
+                    let told = self.tell("stopped leading");
+                    self.telling.spawn(told);
                 }
                 Change::NewLeader(leader) => info!(leader, "Another instance leads"),
             }
         }
     }
 
+    /// Nothing acts after this; and what was listed in this term says nothing about the next.
+    async fn end_engine(&mut self) {
+        self.engine.shutdown().await;
+        self.shared.counters.synced(false);
+    }
+
     /// An event on the lease, as client-go tells it. Without it nothing is wrong.
-    fn tell(&mut self, what: &str) {
+    fn tell(&mut self, what: &str) -> impl Future<Output = ()> + Send + use<> {
+        // Those that were told make room.
+        while self.telling.try_join_next().is_some() {}
         let about = ObjectReference {
             api_version: "coordination.k8s.io/v1".to_owned(),
             kind: "Lease".to_owned(),
@@ -290,26 +304,37 @@ impl Election {
             host: String::new(),
             at: self.shared.clock.wall(),
         };
-        let (api, deadline) = (self.shared.api.clone(), self.shared.checked.config.writes.deadline);
-        self.engine.spawn(async move {
+        let api = self.shared.clients.election.clone();
+        let deadline = self.shared.checked.config.writes.deadline;
+        async move {
             if let Ok(Err(error)) = timeout(deadline, api.tell_event(&event)).await {
                 warn!(err = %error, "Failed to tell who leads");
             }
-        });
+        }
     }
 
     /// On the way out: nothing of ours acts any more, then the lease is free for the next.
     async fn leave(mut self) {
         self.shared.leader.stop();
-        self.engine.shutdown().await;
+        self.end_engine().await;
         let Some(record) = self.candidate.release(self.shared.clock.now()) else { return };
         let spec = self.spec_of(&record);
         let lease = Lease { metadata: self.known.metadata.clone(), spec };
-        match timeout(RELEASE, self.shared.api.update_lease(&lease)).await {
+        let api = self.shared.clients.election.clone();
+        match timeout(RELEASE, api.update_lease(&lease)).await {
             Ok(Ok(_)) => info!("The lease is free for the next leader"),
-            Ok(Err(error)) => warn!(err = %error, "Failed to free the leader's lease"),
-            Err(_) => warn!("Freeing the leader's lease took too long"),
+            Ok(Err(error)) => {
+                warn!(err = %error, "Failed to free the leader's lease");
+                return;
+            }
+            Err(_) => {
+                warn!("Freeing the leader's lease took too long");
+                return;
+            }
         }
+        // Told where all went well only: whoever is asked to end does not wait twice for one who
+        // does not answer.
+        let _ = timeout(RELEASE, self.tell("stopped leading")).await;
     }
 }
 

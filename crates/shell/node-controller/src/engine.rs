@@ -5,7 +5,7 @@
 //! judged while the watch of leases has something left to tell. Decides nothing itself: it asks
 //! `node-health` and carries.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,8 +25,9 @@ use crate::controller::{Question, Shared};
 use crate::gate::Gate;
 use crate::names::Names;
 use crate::pods::Pods;
-use crate::sight::Sight;
+use crate::sight::{Need, Sight};
 use crate::uid::Uid;
+use crate::writes::cloud::Task;
 use crate::writes::node::LEASES;
 use crate::writes::{Done, Write, perform};
 
@@ -36,9 +37,11 @@ mod cloud;
 mod explain;
 mod feeds;
 mod outcomes;
+mod published;
 mod queue;
 mod ranges;
 
+use published::Published;
 use queue::WriteQueue;
 
 const FIRST_RESTART: Duration = Duration::from_secs(1);
@@ -59,7 +62,7 @@ pub(crate) async fn keep_running(shared: Arc<Shared>) {
         let began = tokio::time::Instant::now();
         let mut tasks = JoinSet::new();
         let events = shared.events.clone();
-        let (api, deadline) = (shared.api.clone(), shared.checked.config.writes.deadline);
+        let (api, deadline) = (shared.clients.work.clone(), shared.checked.config.writes.deadline);
         tasks.spawn(Engine::new(shared.clone()).run());
         tasks.spawn(async move { events.deliver(api, deadline).await });
         let ended = tasks.join_next().await;
@@ -92,14 +95,14 @@ struct Feeds {
 impl Feeds {
     fn open(shared: &Shared) -> Self {
         Self {
-            nodes: shared.api.watch_nodes(Selection::default()),
+            nodes: shared.clients.work.watch_nodes(Selection::default()),
             leases: Self::leases(shared),
-            pods: shared.api.watch_pods(Selection::default()),
+            pods: shared.clients.work.watch_pods(Selection::default()),
         }
     }
 
     fn leases(shared: &Shared) -> Box<dyn ObjectFeed<Lease>> {
-        shared.api.watch_leases(Selection::in_namespace(LEASES))
+        shared.clients.work.watch_leases(Selection::in_namespace(LEASES))
     }
 }
 
@@ -144,8 +147,13 @@ struct Engine {
     next_cleanup: Moment,
     next_cloud: Moment,
     next_addresses: Moment,
-    next_publish: Moment,
-    asking_cloud: BTreeSet<NodeId>,
+    published: Published,
+    /// What the cloud is being asked, or is to be; until what follows from it is done.
+    asking_cloud: BTreeSet<(NodeId, Task)>,
+    /// What waits to be asked; addresses come last.
+    cloud_questions: [VecDeque<(NodeId, Task)>; 2],
+    /// Apart from the writes: a cloud may take as long as it likes.
+    cloud_asks: JoinSet<Done>,
     cursor: usize,
 }
 
@@ -162,7 +170,7 @@ impl Engine {
             node_list: Listing::default(),
             lease_list: Listing::default(),
             pod_list: Listing::default(),
-            sight: Sight::new(settings.largest_gap * 3 / 10),
+            sight: Sight::new(settings.largest_gap),
             reopen_leases: false,
             lifecycle: NodeLifecycle::new(settings),
             evictions: Evictions::new(checked.config.toleration_comparisons),
@@ -185,8 +193,10 @@ impl Engine {
             next_cleanup: now,
             next_cloud: now,
             next_addresses: now.after(checked.config.cloud_update_period),
-            next_publish: now,
+            published: Published::new(now),
             asking_cloud: BTreeSet::new(),
+            cloud_questions: Default::default(),
+            cloud_asks: JoinSet::new(),
             cursor: 0,
             shared,
         }
@@ -203,6 +213,9 @@ impl Engine {
             tokio::select! {
                 biased;
                 Some(done) = self.writes.join_next(), if !self.writes.is_empty() => {
+                    self.joined(done);
+                }
+                Some(done) = self.cloud_asks.join_next(), if !self.cloud_asks.is_empty() => {
                     self.joined(done);
                 }
                 news = Self::next_news(&mut feeds) => self.take(news),
@@ -254,10 +267,12 @@ impl Engine {
 
     fn take(&mut self, news: News) {
         match news {
-            News::Lease(event) => self.lease_event(event),
+            // A renewal alone changes nothing that is counted.
+            News::Lease(event) => return self.lease_event(event),
             News::Node(event) => self.node_event(event),
             News::Pod(event) => self.pod_event(event),
         }
+        self.published.changed();
     }
 
     fn answer(&mut self, question: Question) {
@@ -288,7 +303,8 @@ impl Engine {
         let gap = self.shared.checked.settings.largest_gap;
         let mut wakes = vec![self.last_tick.after(gap / 2).max(now.after(BATCH))];
         wakes.extend(self.later.keys().next().map(|(when, _)| *when));
-        if !self.queue.is_empty() && self.writes.len() < self.room() {
+        let can_write = !self.queue.is_empty() && self.writes.len() < self.room();
+        if can_write || self.cloud_has_room() {
             wakes.push(self.hold_until);
         }
         if self.synced() {
@@ -299,14 +315,24 @@ impl Engine {
             // What is due and could not be done waits for a proof, not for a timer.
             wakes.extend(due.map(|due| if due > now { due } else { now.after(BATCH) }));
             if self.names.len() > 0 {
-                wakes.extend(self.sight.ask_at(due.is_some_and(|due| due <= now)));
+                wakes.extend(self.sight.ask_at(self.need(now, due)));
             }
-            wakes.push(self.next_publish);
+            wakes.extend(self.published.wake());
             wakes.extend(self.cleanup_wake());
             wakes.extend(self.cloud_wake());
         }
         // A mistake above must cost latency, not a processor.
         wakes.into_iter().min().unwrap_or(now).max(now.after(SHORTEST))
+    }
+
+    /// How much depends on what we see.
+    fn need(&self, now: Moment, due: Option<Moment>) -> Need {
+        let settled = self.lifecycle.attention().settled_at() <= now;
+        match due {
+            Some(due) if due <= now => Need::Proof,
+            _ if settled => Need::Calm,
+            _ => Need::Steady,
+        }
     }
 
     /// Asks the decisions what is due.
@@ -316,11 +342,12 @@ impl Engine {
         if !self.synced() {
             return;
         }
-        let due = self.due().is_some_and(|due| due <= now);
-        if self.names.len() > 0 && self.sight.ask_at(due).is_some_and(|when| when <= now) {
-            self.look_live(now);
+        let due = self.due();
+        let need = self.need(now, due);
+        if self.names.len() > 0 && self.sight.ask_at(need).is_some_and(|when| when <= now) {
+            self.look_live(now, need);
         }
-        self.tick(now, due);
+        self.tick(now, due.is_some_and(|due| due <= now));
         self.clean_up(now);
         self.ask_cloud(now);
         self.publish(now);
@@ -343,6 +370,7 @@ impl Engine {
         self.last_tick = now;
         self.ticked_through = Some(proven);
         self.changed = false;
+        self.published.changed();
         let actions = self.lifecycle.tick(now, proven);
         self.act(actions);
         self.send_away(now);
@@ -350,9 +378,8 @@ impl Engine {
     }
 
     /// Reads some leases past the watch.
-    fn look_live(&mut self, now: Moment) {
-        const SAMPLE: usize = 8;
-        let (nodes, next) = self.names.some(self.cursor, SAMPLE);
+    fn look_live(&mut self, now: Moment, need: Need) {
+        let (nodes, next) = self.names.some(self.cursor, self.sight.sample(need));
         self.cursor = next;
         let nodes = nodes.into_iter().filter_map(|node| self.target(node)).collect();
         self.sight.ask(now);

@@ -37,16 +37,20 @@ impl Failure {
         matches!(self, Self::Api(ClusterApiError::Conflict { .. }))
     }
 
-    /// The same request will be refused again.
+    /// The API server said no: nothing was changed.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(
+        matches!(self, Self::Api(ClusterApiError::Refused { .. }))
+    }
+
+    /// The same request will end in the same way. What it did is another question: an answer that
+    /// cannot be read may well be a yes.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        let unread = matches!(
             self,
-            Self::Api(
-                ClusterApiError::Refused { .. }
-                    | ClusterApiError::TooLarge { .. }
-                    | ClusterApiError::Unreadable { .. }
-            ) | Self::Unreadable(_)
-        )
+            Self::Api(ClusterApiError::TooLarge { .. } | ClusterApiError::Unreadable { .. })
+                | Self::Unreadable(_)
+        );
+        unread || self.is_refusal()
     }
 
     /// A word for the metrics.
@@ -100,7 +104,7 @@ impl Gate {
     }
 
     pub(crate) fn api(&self) -> &dyn ClusterApi {
-        &*self.shared.api
+        &*self.shared.clients.work
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -133,8 +137,21 @@ impl Gate {
 
     /// Reads an object past all caches.
     pub(crate) async fn read(&self, path: &ObjectPath) -> Result<StoredObject, Failure> {
+        self.read_by(self.api(), path).await
+    }
+
+    /// The same, for what cannot wait behind the work: whether somebody lives.
+    pub(crate) async fn look(&self, path: &ObjectPath) -> Result<StoredObject, Failure> {
+        self.read_by(&*self.shared.clients.looks, path).await
+    }
+
+    async fn read_by(
+        &self,
+        client: &dyn ClusterApi,
+        path: &ObjectPath,
+    ) -> Result<StoredObject, Failure> {
         let limit = self.limit()?;
-        match timeout(limit, self.api().read(path)).await {
+        match timeout(limit, client.read(path)).await {
             Ok(answer) => Ok(answer?),
             Err(_) => Err(Failure::Late(limit)),
         }

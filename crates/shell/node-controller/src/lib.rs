@@ -25,5 +25,5 @@ pub use config::{
     ClusterRange, ConfigError, ControllerConfig, Enabled, HealthConfig, LeaderConfig,
     PodCleanupConfig, RangesConfig, WriteConfig,
 };
-pub use controller::NodeController;
+pub use controller::{Clients, NodeController};
 pub use report::{Explanation, HealthState, MetricFamily, MetricKind, Sample};

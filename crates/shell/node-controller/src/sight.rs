@@ -1,10 +1,11 @@
 //! How far our view of the leases is proven.
 //!
 //! Rule: a change that the watch tells proves that what came before it was told too; a list, or
-//! what follows an interruption, proves nothing by itself. When the watch has been silent for a
-//! while some leases are read past it: an answer that agrees proves the view through the moment of
-//! the question. A watch that keeps missing what reads find is deaf, and is opened anew. No clock
-//! and no task here: the engine says what happened and when.
+//! what follows an interruption, proves nothing by itself. When the watch has been silent for so
+//! long that the view would grow too old to count, some leases are read past it: an answer that
+//! agrees proves the view through the moment of the question. How soon, and how many, follows from
+//! what depends on it. A watch that keeps missing what reads find is deaf, and is opened anew. No
+//! clock and no task here: the engine says what happened and when.
 
 use std::time::Duration;
 
@@ -21,10 +22,24 @@ const LONGEST: Duration = Duration::from_secs(4);
 /// A watch that was silent while so many questions in a row found news is deaf.
 const DEAF: u32 = 3;
 
+/// How many leases are read at once when something depends on it.
+const SAMPLE: usize = 8;
+
+/// What depends on our view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Somebody's time is over: a proof through now.
+    Proof,
+    /// We came back only now: a view without pauses.
+    Steady,
+    /// Nothing: it only must not grow too old.
+    Calm,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight {
-    /// A silence of the watch longer than this is looked into.
-    ask_after: Duration,
+    /// A view older than this counts for nothing.
+    largest_gap: Duration,
     listing: bool,
     interrupted: bool,
     nodes_interrupted: bool,
@@ -39,9 +54,9 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    pub(crate) fn new(ask_after: Duration) -> Self {
+    pub(crate) fn new(largest_gap: Duration) -> Self {
         Self {
-            ask_after,
+            largest_gap,
             listing: true,
             interrupted: false,
             nodes_interrupted: false,
@@ -102,21 +117,42 @@ impl Sight {
 
     /// Whether the watch spoke lately, so that nobody needs to be asked.
     pub(crate) fn is_lively(&self, now: Moment) -> bool {
-        let lately = |heard: Moment| now.since(heard) <= self.ask_after;
+        let lately = |heard: Moment| now.since(heard) <= self.soon();
         !self.listing && !self.interrupted && self.heard.is_some_and(lately)
     }
 
-    /// When to ask next; `wanted`: somebody waits for a proof through now.
-    pub(crate) fn ask_at(&self, wanted: bool) -> Option<Moment> {
+    /// A pause that may be nothing.
+    fn soon(&self) -> Duration {
+        self.largest_gap * 3 / 10
+    }
+
+    /// How long the watch may be silent before it is looked into. A few quiet nodes are asked about
+    /// once between two of their renewals and not all the time; what is left of the gap is for an
+    /// answer that takes long. A watch that has just missed something gets no such credit.
+    fn quiet(&self, need: Need) -> Duration {
+        match need {
+            Need::Calm if self.missed == 0 && self.failures == 0 => self.largest_gap * 6 / 10,
+            _ => self.soon(),
+        }
+    }
+
+    /// How many leases to read: one shows that the way is open, and it is another each time.
+    pub(crate) fn sample(&self, need: Need) -> usize {
+        let calm = need == Need::Calm && self.missed == 0 && self.proven.is_some();
+        if calm { 1 } else { SAMPLE }
+    }
+
+    /// When to ask next.
+    pub(crate) fn ask_at(&self, need: Need) -> Option<Moment> {
         if self.asking {
             return None;
         }
         let pause = BETWEEN.saturating_mul(1 << self.failures.min(8)).min(LONGEST);
         let earliest = self.asked.map(|asked| asked.after(pause));
-        let regular = self.proven.map(|proven| proven.after(self.ask_after));
+        let regular = self.proven.map(|proven| proven.after(self.quiet(need)));
         let speaks = !self.listing && !self.interrupted;
         let soon = self.heard.filter(|_| speaks).map(|heard| heard.after(SOON));
-        let wish = if wanted { soon } else { regular };
+        let wish = if need == Need::Proof { soon } else { regular };
         Some(wish.max(earliest).unwrap_or(Moment::from_nanos(i64::MIN)))
     }
 

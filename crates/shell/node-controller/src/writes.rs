@@ -7,6 +7,7 @@ use node_health::health::ConditionWrite;
 use node_health::lifecycle::WriteKind;
 use node_health::pod_cleanup::Why;
 use node_health::{NodeId, PodId, Stamp, Taint};
+use ports::ApiTime;
 use ports::cluster_objects::Node;
 
 use crate::gate::{Failure, Gate};
@@ -57,6 +58,8 @@ pub(crate) enum Write {
         target: Target,
         wanted: Vec<Taint>,
         known: Vec<Taint>,
+        /// What new ones say of when they were added.
+        wall: ApiTime,
         gives_up: bool,
     },
     Labels {
@@ -90,9 +93,15 @@ pub(crate) enum Write {
     Probe {
         nodes: Vec<Target>,
     },
-    Cloud {
+    /// A question, which writes nothing.
+    AskCloud {
         target: Target,
         task: cloud::Task,
+    },
+    /// What follows from its answer.
+    FollowCloud {
+        target: Target,
+        answer: Box<cloud::Answer>,
     },
 }
 
@@ -147,13 +156,19 @@ pub(crate) enum Done {
     Cleared {
         pod: PodTarget,
         why: Why,
-        outcome: Result<(), Failure>,
+        /// Whether there was still a reason to.
+        outcome: Result<bool, Failure>,
     },
     LookedFor {
         answers: Vec<(Box<str>, Result<bool, Failure>)>,
     },
     Probed(probe::Probed),
-    Cloud {
+    CloudSaid {
+        target: Target,
+        task: cloud::Task,
+        outcome: Result<Option<Box<cloud::Answer>>, cloud::Trouble>,
+    },
+    CloudFollowed {
         target: Target,
         task: cloud::Task,
         outcome: Result<cloud::Outcome, cloud::Trouble>,
@@ -166,8 +181,8 @@ pub(crate) async fn perform(gate: Gate, write: Write) -> Done {
         Write::Conditions { target, writes, confirm } => {
             node::conditions(&gate, target, &writes, confirm).await
         }
-        Write::Taints { target, wanted, known, gives_up } => {
-            node::taints(&gate, target, (&wanted, &known), gives_up).await
+        Write::Taints { target, wanted, known, wall, gives_up } => {
+            node::taints(&gate, target, (&wanted, &known, wall), gives_up).await
         }
         Write::Labels { target, labels } => node::labels(&gate, target, &labels).await,
         Write::Range { target, ranges } => node::range(&gate, target, &ranges).await,
@@ -179,9 +194,13 @@ pub(crate) async fn perform(gate: Gate, write: Write) -> Done {
         }
         Write::LookFor { names } => node::look_for(&gate, names).await,
         Write::Probe { nodes } => Done::Probed(probe::probe(&gate, nodes).await),
-        Write::Cloud { target, task } => {
-            let outcome = cloud::perform(&gate, &target, task).await;
-            Done::Cloud { target, task, outcome }
+        Write::AskCloud { target, task } => {
+            let outcome = cloud::ask(&gate, &target, task).await;
+            Done::CloudSaid { target, task, outcome: outcome.map(|answer| answer.map(Box::new)) }
+        }
+        Write::FollowCloud { target, answer } => {
+            let outcome = cloud::follow(&gate, &target, &answer).await;
+            Done::CloudFollowed { target, task: answer.task, outcome }
         }
     }
 }

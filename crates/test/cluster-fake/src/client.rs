@@ -1,7 +1,8 @@
 //! The cluster as one client reaches it, with its faults.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ports::cluster_api::{
     ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Selection, StoredObject,
@@ -25,17 +26,50 @@ pub struct FakeClient {
     /// What goes wrong for this client.
     pub faults: FaultSwitch,
     writes: Arc<AtomicU32>,
+    pace: Option<Arc<Mutex<Pace>>>,
+}
+
+/// So many requests at once, and then one in this time: who comes keeps its place in the line.
+#[derive(Debug)]
+struct Pace {
+    between: Duration,
+    burst: u32,
+    /// When the line would be empty.
+    free: Instant,
+}
+
+impl Pace {
+    /// How long the next one waits.
+    fn take(&mut self) -> Duration {
+        let now = Instant::now();
+        self.free = self.free.max(now) + self.between;
+        let credit = self.between * self.burst;
+        self.free.saturating_duration_since(now).saturating_sub(credit)
+    }
 }
 
 type Done = Result<Value, ClusterApiError>;
 
 impl FakeClient {
     pub(crate) fn new(cluster: FakeCluster, name: &str, faults: FaultSwitch) -> Self {
-        Self { cluster, name: name.to_owned(), faults, writes: Arc::default() }
+        Self { cluster, name: name.to_owned(), faults, writes: Arc::default(), pace: None }
+    }
+
+    /// The same client, which sends only so many requests a second from here on; its clones share
+    /// that, and who calls this again does not.
+    #[must_use]
+    pub fn at_rate(&self, per_second: u32, burst: u32) -> Self {
+        let between = Duration::from_secs(1) / per_second.max(1);
+        let pace = Pace { between, burst, free: Instant::now() };
+        Self { pace: Some(Arc::new(Mutex::new(pace))), ..self.clone() }
     }
 
     /// Waits as long as the way takes; whether the request gets there.
     async fn travel(&self, path: &ObjectPath) -> Result<(), ClusterApiError> {
+        if let Some(pace) = &self.pace {
+            let wait = pace.lock().unwrap_or_else(PoisonError::into_inner).take();
+            sleep(wait).await;
+        }
         let faults = self.faults.now();
         if faults.away {
             let cause = "away".to_owned();
@@ -108,6 +142,10 @@ impl FakeClient {
         if every(faults.lose_answer_every) {
             let cause = "the fake lost it".to_owned();
             return Err(ClusterApiError::Unanswered { request: named(path), cause });
+        }
+        if outcome.is_ok() && every(faults.unreadable_every) {
+            let cause = "the fake garbled it".to_owned();
+            return Err(ClusterApiError::Unreadable { request: named(path), cause });
         }
         outcome
     }

@@ -20,6 +20,8 @@ pub struct Faults {
     pub conflict_every: u32,
     /// Every so many writes the answer is lost, though the write is not; zero for never.
     pub lose_answer_every: u32,
+    /// Every so many writes the answer is nonsense, though the write is through; zero for never.
+    pub unreadable_every: u32,
     /// How long a request takes.
     pub latency: Duration,
     /// A write gets through so much later, whether or not anybody still waits for it: a process

@@ -6,12 +6,16 @@ use node_config::flags;
 use node_config::{ConfigFiles, SourceFile};
 use pod_model::{GoDuration, Quantity, log_line};
 
+mod authorities;
+mod devices;
 mod images;
 mod networks;
 mod streams;
 #[cfg(test)]
 mod tests;
 
+pub use authorities::authority;
+pub use devices::cdi;
 pub use images::{image_document, layer};
 pub use networks::cni;
 pub use streams::{spdy, websocket};

@@ -4,7 +4,7 @@ use stream_frames::channels::{self, WEBSOCKET_PROTOCOLS};
 use stream_frames::{spdy as frames, websocket as messages};
 
 /// The first byte says where the rest is cut: clients' bytes come in any pieces.
-fn cut(input: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn cut(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (first, rest) = input.split_first()?;
     Some(rest.split_at(usize::from(*first).min(rest.len())))
 }

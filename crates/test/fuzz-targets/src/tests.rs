@@ -65,3 +65,13 @@ fn spdy_corpus() {
 fn websocket_corpus() {
     replay("websocket", super::websocket);
 }
+
+#[test]
+fn authority_corpus() {
+    replay("authority", super::authority);
+}
+
+#[test]
+fn cdi_corpus() {
+    replay("cdi", super::cdi);
+}

@@ -47,6 +47,9 @@ pub struct RunConfig {
     pub cmd: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub working_dir: String,
+    /// Paths; what stands for each is always empty.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub volumes: BTreeMap<String, BTreeMap<String, String>>,
     pub labels: BTreeMap<String, String>,
 }
 

@@ -18,6 +18,8 @@ pub enum Behaviour {
 pub enum Fault {
     /// The runtime refuses with this text.
     Refuses(String),
+    /// The runtime does not know the call.
+    Lacks,
     /// Never answers.
     Hangs,
     /// Does its work, but the answer is lost.

@@ -1,23 +1,33 @@
 //! Folders, cgroups, volumes, records, texts, network ends and manifests in memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ports::pod_host::{
     CgroupLimits, HostError, HostFuture, HostVolume, LoadedRecords, PodCgroups, PodFile,
-    PodFolders, Records, SubPath, VolumeDriver, VolumeOwnership,
+    PodFolders, Records, SubPath, VolumeDriver, VolumeFile, VolumeOwnership,
 };
 use ports::pod_sources::{ManifestContent, ManifestFile, ManifestSource, SourceTelling};
 use ports::probing::{NetworkProber, NetworkTry, TryAnswer};
-use ports::{HostTexts, LogFiles, PortFuture, PullRecordKind, PullRecords};
-use tokio::sync::Notify;
+use ports::runtime_objects::CgroupDriver;
+use ports::{HostAddresses, HostTexts, LogFiles, PortFuture, PullRecordKind, PullRecords};
+use tokio::sync::{Notify, watch};
 
 /// Cheap to clone; all clones are one host. It outlives an agent, as a disk does.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct FakeHost {
     shared: Arc<Mutex<Disk>>,
+    /// What was learned of the runtime's cgroup driver, in order.
+    drivers: Arc<watch::Sender<Vec<Option<CgroupDriver>>>>,
+}
+
+impl Default for FakeHost {
+    fn default() -> Self {
+        Self { shared: Arc::default(), drivers: Arc::new(watch::Sender::new(Vec::new())) }
+    }
 }
 
 #[derive(Default)]
@@ -34,11 +44,21 @@ struct Disk {
     panics: u32,
     answers: VecDeque<TryAnswer>,
     tries: Vec<NetworkTry>,
+    addresses: Option<Vec<IpAddr>>,
 }
 
 impl FakeHost {
     fn disk(&self) -> MutexGuard<'_, Disk> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was learned of the runtime's cgroup driver, in order.
+    pub fn drivers(&self) -> Vec<Option<CgroupDriver>> {
+        self.drivers.borrow().clone()
+    }
+
+    async fn knows_driver(&self) {
+        let _ = self.drivers.subscribe().wait_for(|drivers| !drivers.is_empty()).await;
     }
 
     /// Whether writes fail for want of space.
@@ -107,6 +127,11 @@ impl FakeHost {
     /// A record as an earlier agent may have left it.
     pub fn put_record(&self, folder: &str, name: &str, content: &[u8]) {
         self.disk().records.insert((folder.to_owned(), name.to_owned()), content.to_vec());
+    }
+
+    /// The machine's addresses from now on; until then it has 192.0.2.1.
+    pub fn set_addresses(&self, addresses: &[IpAddr]) {
+        self.disk().addresses = Some(addresses.to_vec());
     }
 
     /// What the next network tries get; after that, success.
@@ -212,9 +237,14 @@ impl PodFolders for FakeHost {
 }
 
 impl PodCgroups for FakeHost {
+    fn learn_driver(&self, driver: Option<CgroupDriver>) {
+        self.drivers.send_modify(|known| known.push(driver));
+    }
     fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
-        self.done(move |disk| {
-            disk.cgroups.insert(name.to_vec(), limits.clone());
+        Box::pin(async move {
+            self.knows_driver().await;
+            self.disk().cgroups.insert(name.to_vec(), limits.clone());
+            Ok(())
         })
     }
     fn limit_existing<'a>(&'a self, path: &'a str, limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
@@ -236,8 +266,11 @@ impl PodCgroups for FakeHost {
             below.filter_map(|rest| rest.first().cloned()).collect()
         })
     }
-    fn runtime_name(&self, name: &[String]) -> String {
-        format!("/{}", name.join("/"))
+    fn runtime_name<'a>(&'a self, name: &'a [String]) -> PortFuture<'a, String> {
+        Box::pin(async move {
+            self.knows_driver().await;
+            format!("/{}", name.join("/"))
+        })
     }
     fn memory_kills<'a>(&'a self, _name: &'a [String]) -> HostFuture<'a, Option<u64>> {
         self.done(|_| None)
@@ -261,6 +294,13 @@ impl VolumeDriver for FakeHost {
     }
     fn pin_sub_path<'a>(&'a self, _uid: &'a str, request: &'a SubPath) -> HostFuture<'a, PathBuf> {
         self.written(move |_| request.volume_path.join(&request.sub_path))
+    }
+    fn read_file<'a>(&'a self, file: &'a VolumeFile) -> HostFuture<'a, Vec<u8>> {
+        Box::pin(async move {
+            let path = file.volume_path.join(&file.path).display().to_string();
+            let found = self.disk().files.get(&path).cloned();
+            found.ok_or_else(|| HostError::Lasting(format!("{path} is not there")))
+        })
     }
     fn release_sub_paths<'a>(&'a self, _uid: &'a str, _container: &'a str) -> HostFuture<'a, ()> {
         self.done(|_| ())
@@ -375,6 +415,12 @@ impl LogFiles for FakeHost {
 fn beside(log: &str, name: &str) -> String {
     let folder = log.rsplit_once('/').map_or("", |(folder, _)| folder);
     format!("{folder}/{name}")
+}
+
+impl HostAddresses for FakeHost {
+    fn now(&self) -> Vec<IpAddr> {
+        self.disk().addresses.clone().unwrap_or_else(|| vec![IpAddr::from([192, 0, 2, 1])])
+    }
 }
 
 impl HostTexts for FakeHost {

@@ -6,6 +6,7 @@
 //! lost or told twice, a runtime that is away. Time is whatever the test's clock says.
 
 mod behaviour;
+mod controls;
 mod events;
 mod host;
 mod programs;

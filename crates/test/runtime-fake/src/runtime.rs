@@ -1,6 +1,6 @@
 //! Sandboxes, containers and images in memory.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use ports::container_runtime::{
 use ports::pod_runtime::{PodRuntime, RuntimeFuture, RuntimeSignals};
 use ports::runtime_objects::{
     CgroupDriver, ContainerConfig, ContainerRecord, ContainerState, ContainerUsage, ExecOutput,
-    FilesystemUsage, HandlerFeatures, ImageRecord, ImageSpec, LinuxResources, PullRequest,
-    RuntimeEventKind, RuntimePods, RuntimeSignal, SandboxConfig, SandboxRecord,
+    FilesystemUsage, HandlerFeatures, ImageRecord, ImageSpec, LinuxResources, ListedPods,
+    PullRequest, RuntimeEventKind, RuntimePods, SandboxConfig, SandboxRecord,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -27,36 +27,39 @@ const HALF_LATENCY: Duration = Duration::from_millis(2);
 /// Cheap to clone; all clones are one runtime.
 #[derive(Clone)]
 pub struct FakeRuntime {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) changed: Notify,
-    now: Box<dyn Fn() -> i64 + Send + Sync>,
+    pub(crate) now: Box<dyn Fn() -> i64 + Send + Sync>,
 }
 
 #[derive(Default)]
 pub(crate) struct State {
-    sandboxes: BTreeMap<String, SandboxRecord>,
-    containers: BTreeMap<String, Made>,
-    images: BTreeMap<String, ImageRecord>,
-    pullable: bool,
-    behaviours: BTreeMap<String, Behaviour>,
-    execs: BTreeMap<String, ExecOutput>,
-    faults: BTreeMap<String, VecDeque<Fault>>,
-    calls: Vec<String>,
-    is_away: bool,
-    is_network_down: bool,
-    made: u32,
+    pub(crate) sandboxes: BTreeMap<String, SandboxRecord>,
+    pub(crate) containers: BTreeMap<String, Made>,
+    pub(crate) images: BTreeMap<String, ImageRecord>,
+    pub(crate) pullable: bool,
+    pub(crate) behaviours: BTreeMap<String, Behaviour>,
+    pub(crate) execs: BTreeMap<String, ExecOutput>,
+    pub(crate) faults: BTreeMap<String, VecDeque<Fault>>,
+    pub(crate) calls: Vec<String>,
+    pub(crate) looks: BTreeMap<&'static str, usize>,
+    /// UIDs of pods at which nobody can look.
+    pub(crate) unanswered: BTreeSet<String>,
+    pub(crate) is_away: bool,
+    pub(crate) is_network_down: bool,
+    pub(crate) made: u32,
     pub(crate) events: Events,
 }
 
-struct Made {
-    record: ContainerRecord,
-    uid: String,
-    behaviour: Behaviour,
-    exits_at: Option<(Instant, i32)>,
+pub(crate) struct Made {
+    pub(crate) record: ContainerRecord,
+    pub(crate) uid: String,
+    pub(crate) behaviour: Behaviour,
+    pub(crate) exits_at: Option<(Instant, i32)>,
 }
 
 impl Shared {
@@ -83,7 +86,7 @@ impl State {
     }
 }
 
-fn end(made: &mut Made, code: i32, now: i64) {
+pub(crate) fn end(made: &mut Made, code: i32, now: i64) {
     made.exits_at = None;
     made.record.state = ContainerState::Exited;
     made.record.exit_code = code;
@@ -96,122 +99,6 @@ impl FakeRuntime {
     pub fn new(now: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         let shared = Shared { state: Mutex::default(), changed: Notify::new(), now: Box::new(now) };
         Self { shared: Arc::new(shared) }
-    }
-
-    /// What containers of this name do when they are started.
-    pub fn behave(&self, container: &str, behaviour: Behaviour) {
-        self.shared.state().behaviours.insert(container.to_owned(), behaviour);
-    }
-
-    /// What commands in containers of this name answer.
-    pub fn answer_exec(&self, container: &str, exit_code: i32, said: &str) {
-        let output = ExecOutput { exit_code, stdout: said.into(), ..ExecOutput::default() };
-        self.shared.state().execs.insert(container.to_owned(), output);
-    }
-
-    pub fn add_image(&self, name: &str) {
-        let record = ImageRecord {
-            id: format!("sha256:{name}"),
-            repo_tags: vec![name.to_owned()],
-            ..ImageRecord::default()
-        };
-        self.shared.state().images.insert(name.to_owned(), record);
-    }
-
-    /// Somebody else removes it.
-    pub fn remove_image_now(&self, name: &str) {
-        self.shared.state().images.remove(name);
-    }
-
-    /// Whether pulls find what they ask for.
-    pub fn let_pulls_succeed(&self, succeed: bool) {
-        self.shared.state().pullable = succeed;
-    }
-
-    /// The next call of this name (`run_sandbox`, `start_container`, …) has this fault.
-    pub fn spoil(&self, call: &str, fault: Fault) {
-        self.shared.state().faults.entry(call.to_owned()).or_default().push_back(fault);
-    }
-
-    pub fn be_away(&self, away: bool) {
-        let mut state = self.shared.state();
-        state.is_away = away;
-        let signal =
-            if away { RuntimeSignal::Lost("gone".to_owned()) } else { RuntimeSignal::Connected };
-        state.events.queue.push_back(signal);
-        drop(state);
-        self.shared.changed.notify_one();
-    }
-
-    pub fn lose_events(&self, lose: bool) {
-        self.shared.state().events.unkindness.loses_events = lose;
-    }
-
-    pub fn repeat_events(&self, repeat: bool) {
-        self.shared.state().events.unkindness.repeats_events = repeat;
-    }
-
-    pub fn have_no_stream(&self) {
-        self.shared.state().events.unkindness.has_no_stream = true;
-    }
-
-    pub fn take_network_down(&self, down: bool) {
-        self.shared.state().is_network_down = down;
-    }
-
-    /// Every running container of this name ends now.
-    pub fn crash(&self, container: &str, code: i32) {
-        let mut state = self.shared.state();
-        let now = (self.shared.now)();
-        let State { containers, events, .. } = &mut *state;
-        for made in containers.values_mut() {
-            if made.record.name == container && made.record.state == ContainerState::Running {
-                end(made, code, now);
-                events.push(RuntimeEventKind::Stopped, &made.record.id, &made.uid);
-            }
-        }
-        drop(state);
-        self.shared.changed.notify_one();
-    }
-
-    /// The runtime no longer knows what becomes of the running containers of this name.
-    pub fn lose_state(&self, container: &str) {
-        let mut state = self.shared.state();
-        let State { containers, events, .. } = &mut *state;
-        for made in containers.values_mut() {
-            if made.record.name == container && made.record.state == ContainerState::Running {
-                made.record.state = ContainerState::Unknown;
-                events.push(RuntimeEventKind::Stopped, &made.record.id, &made.uid);
-            }
-        }
-        drop(state);
-        self.shared.changed.notify_one();
-    }
-
-    /// A sandbox that nobody of this test's agent made.
-    pub fn plant_sandbox(&self, record: SandboxRecord) {
-        self.shared.state().sandboxes.insert(record.id.clone(), record);
-    }
-
-    pub fn plant_container(&self, uid: &str, record: ContainerRecord) {
-        let behaviour = Behaviour::RunsForEver;
-        let made = Made { uid: uid.to_owned(), behaviour, exits_at: None, record };
-        self.shared.state().containers.insert(made.record.id.clone(), made);
-    }
-
-    /// Calls that change something, in order: `run_sandbox u1`, `start_container main#0`, …
-    pub fn calls(&self) -> Vec<String> {
-        self.shared.state().calls.clone()
-    }
-
-    pub fn containers(&self) -> Vec<ContainerRecord> {
-        let mut state = self.shared.state();
-        state.pass_time(&self.shared);
-        state.containers.values().map(|made| made.record.clone()).collect()
-    }
-
-    pub fn sandboxes(&self) -> Vec<SandboxRecord> {
-        self.shared.state().sandboxes.values().cloned().collect()
     }
 
     fn note(&self, call: String) {
@@ -234,11 +121,16 @@ impl FakeRuntime {
                     message: "it is away".to_owned(),
                 });
             }
+            *state.looks.entry(call).or_default() += 1;
             state.faults.get_mut(call).and_then(VecDeque::pop_front)
         };
         match fault {
             Some(Fault::Refuses(message)) => {
                 return Err(refused(call, message));
+            }
+            Some(Fault::Lacks) => {
+                let message = format!("unknown method {call}");
+                return Err(ContainerRuntimeError::Unimplemented { call, message });
             }
             Some(Fault::Hangs) => std::future::pending::<()>().await,
             Some(Fault::Panics) => panic!("the fake's {call} panics"),
@@ -312,18 +204,46 @@ impl PodRuntime for FakeRuntime {
     }
 
     fn observe_pod<'a>(&'a self, uid: &'a str) -> RuntimeFuture<'a, RuntimePods> {
-        Box::pin(self.call("observe_pod", move |state, _| {
-            let of_pod = |made: &&Made| made.uid == uid;
-            Ok(RuntimePods {
-                sandboxes: state.sandboxes.values().filter(|it| it.uid == uid).cloned().collect(),
-                containers: state
-                    .containers
-                    .values()
-                    .filter(of_pod)
-                    .map(|it| it.record.clone())
-                    .collect(),
-                ..RuntimePods::default()
+        Box::pin(async move {
+            let hangs = self.shared.state().unanswered.contains(uid);
+            if hangs {
+                self.call("observe_pod", |_, _| Ok(())).await?;
+                std::future::pending::<()>().await;
+            }
+            self.call("observe_pod", move |state, _| {
+                let of_pod = |made: &&Made| made.uid == uid;
+                Ok(RuntimePods {
+                    sandboxes: state
+                        .sandboxes
+                        .values()
+                        .filter(|it| it.uid == uid)
+                        .cloned()
+                        .collect(),
+                    containers: state
+                        .containers
+                        .values()
+                        .filter(of_pod)
+                        .map(|it| it.record.clone())
+                        .collect(),
+                    ..RuntimePods::default()
+                })
             })
+            .await
+        })
+    }
+
+    fn list_pods(&self) -> RuntimeFuture<'_, ListedPods> {
+        Box::pin(self.call("list_pods", |state, _| {
+            let mut pods = ListedPods::new();
+            for sandbox in state.sandboxes.values() {
+                let word = format!("{} {}", sandbox.id, sandbox.ready);
+                pods.entry(sandbox.uid.clone()).or_default().insert(word);
+            }
+            for made in state.containers.values() {
+                let word = format!("{} {:?}", made.record.id, made.record.state);
+                pods.entry(made.uid.clone()).or_default().insert(word);
+            }
+            Ok(pods)
         }))
     }
 

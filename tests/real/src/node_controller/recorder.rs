@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use apiserver_client::{ApiClient, Watch};
+use apiserver_client::{ApiClient, ProtobufObject, Watch};
 use ports::cluster_api::{Resource, Selection};
 use ports::cluster_objects::{ApiObject, Identity, Node, ObjectMeta, Pod};
 use ports::{FeedEvent, ObjectFeed as _};
@@ -65,6 +65,74 @@ impl ApiObject for EventObject {
     }
 }
 
+/// The same in protobuf, in which watches are read.
+#[derive(prost::Message)]
+pub struct EventForm {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<MetaForm>,
+    #[prost(message, optional, tag = "2")]
+    involved_object: Option<AboutForm>,
+    #[prost(string, tag = "3")]
+    reason: String,
+    #[prost(string, tag = "4")]
+    message: String,
+    #[prost(message, optional, tag = "5")]
+    source: Option<SourceForm>,
+    #[prost(string, tag = "9")]
+    kind: String,
+}
+
+#[derive(prost::Message)]
+struct MetaForm {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "3")]
+    namespace: String,
+    #[prost(string, tag = "5")]
+    uid: String,
+    #[prost(string, tag = "6")]
+    resource_version: String,
+}
+
+#[derive(prost::Message)]
+struct AboutForm {
+    #[prost(string, tag = "1")]
+    kind: String,
+    #[prost(string, tag = "3")]
+    name: String,
+}
+
+#[derive(prost::Message)]
+struct SourceForm {
+    #[prost(string, tag = "1")]
+    component: String,
+}
+
+impl ProtobufObject for EventObject {
+    type Form = EventForm;
+}
+
+impl From<EventForm> for EventObject {
+    fn from(form: EventForm) -> Self {
+        let MetaForm { name, namespace, uid, resource_version } = form.metadata.unwrap_or_default();
+        let about = form.involved_object.unwrap_or_default();
+        Self {
+            metadata: ObjectMeta {
+                name,
+                namespace,
+                uid,
+                resource_version,
+                ..ObjectMeta::default()
+            },
+            involved_object: About { kind: about.kind, name: about.name },
+            reason: form.reason,
+            message: form.message,
+            kind: form.kind,
+            source: Source { component: form.source.unwrap_or_default().component },
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Book {
     entries: Vec<Entry>,
@@ -118,7 +186,7 @@ impl Recorder {
 }
 
 /// Hands every change of one kind to the book.
-async fn follow<T: ApiObject>(
+async fn follow<T: ProtobufObject>(
     client: ApiClient,
     book: Arc<Mutex<Book>>,
     write: fn(&mut Book, &T, bool),

@@ -3,6 +3,7 @@
 mod containers;
 mod execs;
 mod handlers;
+mod hostile;
 mod image_cases;
 mod isolation;
 mod lists;
@@ -30,6 +31,11 @@ pub(crate) use cases;
 /// What only the embedded runtime has.
 pub(crate) fn of_handlers() -> impl Iterator<Item = &'static Case> {
     handlers::CASES.iter()
+}
+
+/// Those that mean harm: what the embedded runtime keeps, whatever others do.
+pub(crate) fn of_hostile() -> impl Iterator<Item = &'static Case> {
+    hostile::CASES.iter()
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Case> {

@@ -2,8 +2,10 @@
 //! password, over TLS of an own authority, through a mirror, in every compression.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -34,10 +36,12 @@ fn registries_are_pulled_from() -> Result<()> {
         for other in [&guarded, &secure] {
             copy(bed, &plain, other)?;
         }
+        let gate = Gate::before(plain.address())?;
         let keelson = server::Keelson::start_with(bed, &programs, |config, _| {
             let name = |host: &str| format!("{host}:{}", secure.address().port());
             config["registries"] = json!({
                 "registry.test": { "mirrors": [plain.url()] },
+                "gated.test": { "mirrors": [gate.url()], "mirrorsOnly": true },
                 "lonely.test": { "mirrors": [guarded.url()], "mirrorsOnly": true },
                 name("127.0.0.1"): { "certificates": secure.authority() },
                 // The same registry, of which nothing is known.
@@ -49,6 +53,7 @@ fn registries_are_pulled_from() -> Result<()> {
         runtime.block_on(async {
             let cri = Cri::connect(&keelson.socket(), bed.folder(), "registries").await?;
             from_the_plain_one(&cri, plain.address(), &digests).await?;
+            two_at_once_are_one_pull(&cri, &gate, &digests).await?;
             with_passwords(&cri, guarded.address()).await?;
             over_tls(&cri, secure.address().port()).await?;
             cri.clean().await;
@@ -87,10 +92,8 @@ async fn from_the_plain_one(cri: &Cri, address: SocketAddr, digests: &Digests) -
     let by_digest = pull(cri, &at(&format!("@{}", digests.manifest)), None).await?;
     ensure!(by_digest == digests.config, "{by_digest}");
     remove(cri, &by_digest).await?;
-    // Two at once are one pull.
     let several = at(":several");
-    let (one, two) = tokio::join!(pull(cri, &several, None), pull(cri, &several, None));
-    ensure!(one? == digests.config && two? == digests.config);
+    ensure!(pull(cri, &several, None).await? == digests.config);
     let image = Some(v1::ImageSpec { image: several, ..Default::default() });
     let request = v1::ImageStatusRequest { image, verbose: false };
     let known = cri.im().image_status(request).await?.into_inner().image.context("no image")?;
@@ -117,6 +120,118 @@ async fn from_the_plain_one(cri: &Cri, address: SocketAddr, digests: &Digests) -
         ensure!(status.message().contains(words), "{status}");
     }
     Ok(())
+}
+
+/// The second comes while the first is held at the gate; nothing is asked for twice.
+async fn two_at_once_are_one_pull(cri: &Cri, gate: &Gate, digests: &Digests) -> Result<()> {
+    let image = format!("gated.test/{REPOSITORY}:several");
+    let watching = async {
+        gate.until_somebody_waits().await?;
+        let second = pull(cri, &image, None);
+        let open = async {
+            // Answered after the second pull was heard: they go over one connection, in order.
+            for _ in 0..10 {
+                cri.rt().version(v1::VersionRequest::default()).await?;
+            }
+            gate.open();
+            anyhow::Ok(())
+        };
+        let (two, opened) = tokio::join!(second, open);
+        opened?;
+        anyhow::Ok(two?)
+    };
+    let (one, two) = tokio::join!(pull(cri, &image, None), watching);
+    ensure!(one? == digests.config && two? == digests.config);
+    let asked = gate.asked();
+    let layers = asked.iter().filter(|line| line.contains("/blobs/")).count();
+    ensure!(layers >= 2, "a configuration and a layer: {asked:?}");
+    let mut once = asked.clone();
+    once.sort();
+    once.dedup();
+    ensure!(once.len() == asked.len(), "asked twice: {asked:?}");
+    remove(cri, &digests.config).await
+}
+
+/// Stands before a registry, writes down what is asked, and lets nothing through until it is open.
+struct Gate {
+    address: SocketAddr,
+    kept: Arc<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    open: AtomicBool,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Gate {
+    fn before(registry: SocketAddr) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let gate = Self { address: listener.local_addr()?, kept: Arc::default() };
+        let kept = Arc::clone(&gate.kept);
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let kept = Arc::clone(&kept);
+                std::thread::spawn(move || kept.pass(client, registry));
+            }
+        });
+        Ok(gate)
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.kept.asked().clone()
+    }
+
+    async fn until_somebody_waits(&self) -> Result<()> {
+        let begun = std::time::Instant::now();
+        while self.kept.asked().is_empty() {
+            ensure!(begun.elapsed() < Duration::from_secs(30), "nobody came");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    fn open(&self) {
+        self.kept.open.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Kept {
+    fn asked(&self) -> MutexGuard<'_, Vec<String>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One request for each connection.
+    fn pass(&self, mut client: TcpStream, registry: SocketAddr) -> Result<()> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            client.read_exact(&mut byte)?;
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head)?;
+        let mut lines = head.lines();
+        let first = lines.next().context("a request")?;
+        self.asked().push(first.to_owned());
+        while !self.open.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let others = lines.filter(|line| {
+            let name = line.split(':').next().unwrap_or_default().to_lowercase();
+            !line.is_empty() && name != "connection" && name != "host"
+        });
+        let rest: String = others.map(|line| format!("{line}\r\n")).collect();
+        let mut server = TcpStream::connect(registry)?;
+        server.write_all(
+            format!("{first}\r\nhost: {registry}\r\nconnection: close\r\n{rest}\r\n").as_bytes(),
+        )?;
+        std::io::copy(&mut server, &mut client)?;
+        Ok(())
+    }
 }
 
 fn login(user: &str, password: &str) -> Option<v1::AuthConfig> {

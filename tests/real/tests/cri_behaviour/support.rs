@@ -22,6 +22,8 @@ pub(crate) const CONFIGURED: &str = "registry.test/configured:1";
 
 /// Says nothing about what to run.
 pub(crate) const COMMANDLESS: &str = "registry.test/commandless:1";
+/// Its volumes lie at links and paths that lead out of it.
+pub(crate) const VOLUMES: &str = "registry.test/volumes:1";
 /// For the case that removes an image.
 pub(crate) const SPARE: &str = "registry.test/spare:1";
 
@@ -48,8 +50,16 @@ pub(crate) fn archives() -> Result<Archives> {
     let commandless = images::busybox()?.named(COMMANDLESS).configured(|config| {
         config.cmd.clear();
     });
+    let volumes = images::busybox()?
+        .named(VOLUMES)
+        .with_link("/absolute", "/etc")
+        .with_link("/relative", "../../../../../../../../../../etc")
+        .configured(|config| {
+            let paths = ["/absolute", "/relative", "/../../../../../../../../../led/up"];
+            config.volumes = paths.map(|path| (path.to_owned(), Default::default())).into();
+        });
     let spare = images::busybox()?.named(SPARE);
-    let all = [images::pause()?, images::busybox()?, configured, commandless, spare];
+    let all = [images::pause()?, images::busybox()?, configured, commandless, volumes, spare];
     Ok(Archives(all.iter().map(images::Image::build).collect::<Result<_>>()?))
 }
 

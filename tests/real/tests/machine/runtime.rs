@@ -35,6 +35,8 @@ const USERS: &[Fact] = &[
     ("owner of what it wrote", "0"),
     ("its process outside", "2000000"),
     ("its map", "0 2000000 65536"),
+    // A user of the second layer; the third hides a file of it; the same image as a volume.
+    ("several layers", "7 upper upper done"),
 ];
 
 /// What a landing has no time for.

@@ -1,5 +1,5 @@
 # The embedded runtime (`keelson cri`) on the unified hierarchy, once with each cgroup driver: limits,
-# the device filter, seccomp, user namespaces, ends for lack of memory, servers that die or are
+# the device filter, seccomp, user namespaces, layers of images, ends for lack of memory, servers that die or are
 # restarted by systemd, a clean end. Each fact is one line `DRIVER runtime NAME: value`.
 # WHOLE=1 adds what a landing has no time for.
 
@@ -148,6 +148,38 @@ user_namespace() {
     cri rmp "$users_pod" > /dev/null
 }
 
+# An image of three layers, on a kernel that takes them only in one text: busybox, users above it,
+# and a file above another.
+layered_image() {
+    mkdir -p /run/layered/archive /run/layered/etc
+    cd /run/layered || exit 1
+    tar -xf /payload/images/busybox.tar -C archive
+    zcat "archive/blobs/sha256/$(ls -S archive/blobs/sha256 | head -n 1)" > 0.tar || exit 1
+    echo lower > etc/top
+    printf 'root:x:0:0::/:/bin/sh\nlayered:x:7:7::/:/bin/sh\n' > etc/passwd
+    tar -cf 1.tar etc
+    echo upper > etc/top
+    tar -cf 2.tar etc/top
+    ids=$(sha256sum 0.tar 1.tar 2.tar | sed 's/\([0-9a-f]*\) .*/"sha256:\1"/' | paste -sd ,)
+    echo "{\"architecture\": \"amd64\", \"os\": \"linux\", \"config\": {},
+        \"rootfs\": {\"type\": \"layers\", \"diff_ids\": [$ids]}}" > config.json
+    echo '[{"Config": "config.json", "RepoTags": ["'"$LAYERED"'"], "Layers": ["0.tar", "1.tar", "2.tar"]}]' > manifest.json
+    tar -cf image.tar config.json manifest.json 0.tar 1.tar 2.tar
+    keelson image import --address "unix:///run/cri-$driver.sock" image.tar > /dev/null || exit 1
+    cd /
+}
+LAYERED=docker.io/library/layered:1
+
+layers() {
+    layered_image
+    layered=$(BUSYBOX=$LAYERED run_container "$pod" pod layered \
+        'id -u; cat /etc/top /image/etc/top; touch /image/new || echo done' \
+        ', "mounts": [{"container_path": "/image", "image": {"image": "'"$LAYERED"'"}, "readonly": true}]' \
+        ', "run_as_username": "layered"') || exit 1
+    runtime_wait "the container of several layers" says layered "stdout F done"
+    told "several layers" "$(sed -n 's/.*stdout F //p' "/run/logs-$driver/layered.log" | xargs)"
+}
+
 memory() {
     greedy=$(run_container "$pod" pod greedy 'tail /dev/zero') || exit 1
     runtime_wait "the greedy container has ended" ended "$greedy"
@@ -232,7 +264,7 @@ runtime_with() {
     isolation
     servers_come_and_go
     # The driver does not matter to it; a landing does it once.
-    if [ "$driver" = systemd ] || [ -n "$WHOLE" ]; then user_namespace; fi
+    if [ "$driver" = systemd ] || [ -n "$WHOLE" ]; then user_namespace; layers; fi
     memory
     [ -z "$WHOLE" ] || whole
     cri stop --grace 0 "$main" > /dev/null

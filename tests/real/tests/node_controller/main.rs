@@ -1,6 +1,7 @@
 //! The built `keelson node-controller` on a real kube-apiserver and etcd, with short periods: what
 //! the tests on paused time show of each rule, shown on the real part.
 
+mod cloud;
 mod kubelet;
 mod leadership;
 mod rules;

@@ -10,6 +10,7 @@ use node_testkit::start::ControlPlane;
 use ports::cluster_api::ObjectPath;
 use serde_json::json;
 
+use crate::cloud;
 use crate::stage::{GRACE, Stage, bears, seconds};
 
 const RANGES: &[&str] = &[
@@ -37,6 +38,7 @@ fn every_rule_on_a_real_api_server() -> Result<()> {
         silence_and_return(&stage).context("silence and return")?;
         pressure_and_cordon(&stage).context("pressure and cordon")?;
         controller = tolerations_survive(&stage, controller).context("tolerations survive")?;
+        occupied_ranges(&stage).context("occupied ranges")?;
         out_of_service(&stage).context("out of service")?;
         ended_pods(&stage).context("ended pods")?;
         stage.until("the orphan is gone", seconds(90), || Ok(stage.pod("orphan")?.is_none()))?;
@@ -45,6 +47,12 @@ fn every_rule_on_a_real_api_server() -> Result<()> {
         stage.until("the unbound one has failed", seconds(60), || {
             Ok(stage.pod("unbound")?.is_some_and(|pod| pod.status.phase == "Failed"))
         })?;
+        ensure!(controller.is_alive()?, "it lives");
+        let log = std::fs::read_to_string(controller.log())?;
+        ensure!(!log.contains("panicked"), "{log}");
+        // Asked to end, it leaves the lease to the next at once.
+        drop(controller);
+        let mut controller = cloud::machines(&stage).context("machines of a cloud")?;
         ensure!(controller.is_alive()?, "it lives");
         let log = std::fs::read_to_string(controller.log())?;
         ensure!(!log.contains("panicked"), "{log}");
@@ -72,6 +80,36 @@ fn ranges(stage: &Stage<'_>) -> Result<()> {
         all.extend(of(name)?);
     }
     ensure!(all.len() == 12, "{all:?}");
+    Ok(())
+}
+
+fn all_ranges(stage: &Stage<'_>) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for name in stage.all_nodes()? {
+        all.extend(stage.node(&name)?.spec.pod_cidrs);
+    }
+    Ok(all)
+}
+
+/// A controller that has just begun knows what is taken, also what somebody else gave twice.
+fn occupied_ranges(stage: &Stage<'_>) -> Result<()> {
+    let taken = stage.node("n0")?.spec.pod_cidrs;
+    let spec = json!({"podCIDR": taken.first(), "podCIDRs": taken});
+    stage.mute_node("twin", &spec)?;
+    stage.until("the clash is told", seconds(10), || {
+        Ok(stage.reasons("twin")?.contains("CIDRConflict"))
+    })?;
+    // One of the two leaves; the ranges are not free.
+    stage.delete_node("twin")?;
+    stage.join(&["n6", "n7"], "a")?;
+    stage.until("the new ones have ranges", seconds(10), || {
+        Ok(stage.node("n6")?.spec.pod_cidrs.len() == 2
+            && stage.node("n7")?.spec.pod_cidrs.len() == 2)
+    })?;
+    ensure!(stage.node("n0")?.spec.pod_cidrs == taken, "what a node has it keeps");
+    let all = all_ranges(stage)?;
+    let distinct: BTreeSet<&String> = all.iter().collect();
+    ensure!((all.len(), distinct.len()) == (16, 16), "{all:?}");
     Ok(())
 }
 
@@ -119,12 +157,20 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
 }
 
 fn pressure_and_cordon(stage: &Stage<'_>) -> Result<()> {
-    stage.runtime.block_on(stage.hollow.post("n2", &[("DiskPressure", "True")]))?;
+    const CONDITIONS: [&str; 4] =
+        ["DiskPressure", "MemoryPressure", "PIDPressure", "NetworkUnavailable"];
+    let all = |status| CONDITIONS.map(|kind| (kind, status));
+    stage.runtime.block_on(stage.hollow.post("n2", &all("True")))?;
     stage.cluster.plane.kubectl(&["cordon", "n2"])?;
-    stage.until("tainted", seconds(5), || {
-        Ok(stage.taints("n2")? == ["disk-pressure:NoSchedule", "unschedulable:NoSchedule"])
-    })?;
-    stage.runtime.block_on(stage.hollow.post("n2", &[("DiskPressure", "False")]))?;
+    let expected = [
+        "disk-pressure:NoSchedule",
+        "memory-pressure:NoSchedule",
+        "network-unavailable:NoSchedule",
+        "pid-pressure:NoSchedule",
+        "unschedulable:NoSchedule",
+    ];
+    stage.until("tainted", seconds(5), || Ok(stage.taints("n2")? == expected))?;
+    stage.runtime.block_on(stage.hollow.post("n2", &all("False")))?;
     stage.cluster.plane.kubectl(&["uncordon", "n2"])?;
     stage.until("free", seconds(5), || Ok(stage.taints("n2")?.is_empty()))?;
     Ok(())

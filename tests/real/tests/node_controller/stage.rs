@@ -187,6 +187,21 @@ impl<'a> Stage<'a> {
         self.cluster.plane.kubectl(&["taint", "nodes", node, taint]).map(|_| ())
     }
 
+    /// A file of this test's own.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.bed.folder().join(name)
+    }
+
+    /// A node that never speaks, with this in its spec.
+    pub(crate) fn mute_node(&self, name: &str, spec: &Value) -> Result<()> {
+        let body = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec,
+        });
+        let path = ObjectPath::node(name);
+        self.runtime.block_on(self.cluster.client.create(&path, body.to_string().into_bytes()))?;
+        Ok(())
+    }
+
     pub(crate) fn delete_node(&self, name: &str) -> Result<()> {
         let path = ObjectPath::node(name);
         Ok(self.runtime.block_on(self.cluster.client.delete(&path, Deletion::default()))?)

@@ -134,13 +134,40 @@ fn addresses() -> Result<Vec<String>> {
 fn plugins_make_and_unmake_networks() -> Result<()> {
     let programs = Programs::build()?;
     Test::new().needs(NEEDS).deadline(Duration::from_mins(2)).run(|bed| {
-        let stage = Stage::set(bed, &programs)?;
-        calls::tasks()?.block_on(async {
+        let mut stage = Stage::set(bed, &programs)?;
+        let tasks = calls::tasks()?;
+        tasks.block_on(async {
             let mut runtime = stage.connect().await?;
             served(&stage, &mut runtime).await?;
-            refused(&stage, &mut runtime).await
-        })
+            refused(&stage, &mut runtime).await?;
+            let sandbox = half_made(&stage, &mut runtime).await?;
+            stage.refuse("")?;
+            calls::remove(&mut runtime, &sandbox).await?;
+            stage.is_clean()?;
+            half_made(&stage, &mut runtime).await
+        })?;
+        // The next server tries again by itself.
+        stage.refuse("")?;
+        stage.server.kill_and_start(bed)?;
+        ensure!(addresses()?.is_empty(), "an address is left: {:?}", addresses()?);
+        tasks.block_on(judged(&stage))
     })
+}
+
+/// A set-up that fails and cannot be undone: what it holds stays known, as a pod that is not ready.
+async fn half_made(stage: &Stage<'_>, runtime: &mut Runtime) -> Result<String> {
+    stage.refuse("ADD\nDEL")?;
+    let refusal = calls::run(runtime, &calls::pod("half", &stage.bed.logs())).await;
+    ensure!(refusal.is_err(), "a pod without a network was made");
+    ensure!(addresses()?.len() == 1, "the plugins' address: {:?}", addresses()?);
+    let list = runtime.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?.into_inner();
+    let [left] = list.items.as_slice() else { bail!("the pod is not told of: {list:?}") };
+    ensure!(left.state == v1::PodSandboxState::SandboxNotready as i32, "{left:?}");
+    // Its processes are gone, which is all that a stop promises; its record stays.
+    let stop = v1::StopPodSandboxRequest { pod_sandbox_id: left.id.clone() };
+    runtime.stop_pod_sandbox(stop).await?;
+    ensure!(calls::remove(runtime, &left.id).await.is_err(), "an address was forgotten");
+    Ok(left.id.clone())
 }
 
 /// A pod with a host port: by its address and by the node's, with the result where tools look.

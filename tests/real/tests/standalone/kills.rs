@@ -301,7 +301,7 @@ fn is_running(seen: &Seen) -> bool {
 }
 
 const GRACE: Duration = Duration::from_secs(14);
-const SPENT: Duration = Duration::from_secs(9);
+const SPENT: Duration = Duration::from_secs(5);
 
 /// Ignores the signal, and says when it came.
 const STUBBORN: &str = "trap 'echo told > /told/now' TERM; while :; do sleep 0.1; done";
@@ -336,6 +336,8 @@ fn grace_that_was_spent_before_a_kill_stays_spent() -> Result<()> {
         // All of the grace again would be this long; what is left of it is much less.
         let took = back.elapsed();
         ensure!(took < GRACE - Duration::from_secs(1), "{took:?} after {SPENT:?} of {GRACE:?}");
+        let left = GRACE - SPENT - Duration::from_secs(2);
+        ensure!(away + took >= left, "{took:?} after {away:?} away cuts its grace short");
         eprintln!("of {GRACE:?}: {SPENT:?} spent, {away:?} without an agent, {took:?} more");
         agent.end()?;
         runtime.remove_all()

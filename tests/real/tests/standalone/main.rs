@@ -4,6 +4,7 @@
 mod adoption;
 mod clean_up;
 mod desk;
+mod endings;
 mod faults;
 mod features;
 mod full_disk;

@@ -18,6 +18,10 @@ use crate::node::{STEADY, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Of the embedded runtime: another network than its own choice.
+const SETTINGS: &str =
+    r#"{"version": 1, "network": {"bridge": "verbs0", "subnets": ["10.77.0.0/24"]}}"#;
+
 /// One root of `keelson run`, and the verbs on it.
 struct Home {
     keelson: PathBuf,
@@ -223,11 +227,14 @@ fn verbs_work_on_pods_in_the_background() -> Result<()> {
         let home = Home { keelson: keelson.clone(), folder: bed.make_folder("home")? };
         let script = format!("echo up; {STEADY}");
         let web = home.write("web.yaml", &manifest("web", &script))?;
-        let detach = ["--detach", "--import", &archives[0], "--import", &archives[1], web.as_str()];
+        let settings = home.write("runtime.json", SETTINGS)?;
+        let mut detach = vec!["--detach", "--import", &archives[0], "--import", &archives[1]];
+        detach.extend(["--runtime-config", &settings, &web]);
         let said = good(home.run(&detach).output()?, &detach)?;
         ensure!(said.contains("default/web runs in the background"), "{said}");
         home.until_runs("web")?;
         ensure!(home.agents()?.len() == 1, "{:?}", home.agents()?);
+        has_address_of_the_settings(&home, "web")?;
 
         exec(&home)?;
         exec_on_a_terminal(&home)?;
@@ -241,6 +248,12 @@ fn verbs_work_on_pods_in_the_background() -> Result<()> {
         ensure!(home.ask(&["stop", "web"])?.contains("has ended"), "stop");
         home.nothing_is_left()
     })
+}
+
+fn has_address_of_the_settings(home: &Home, pod: &str) -> Result<()> {
+    let said = home.ask(&["exec", pod, "--", "ip", "-4", "-o", "addr", "show", "eth0"])?;
+    ensure!(said.contains("inet 10.77.0."), "{said}");
+    Ok(())
 }
 
 fn exec(home: &Home) -> Result<()> {
@@ -416,7 +429,11 @@ fn attach(home: &Home) -> Result<()> {
 
 /// A second hand-over, the same again, a foreground run beside it, a killed agent.
 fn more_pods(home: &Home, web: &str) -> Result<()> {
-    let said = good(home.run(&["--detach", web]).output()?, &["run"])?;
+    let settings = home.folder.join("runtime.json").display().to_string();
+    let again = home.run(&["--runtime-config", &settings, "--detach", web]).output()?;
+    let words = String::from_utf8_lossy(&again.stderr).into_owned();
+    ensure!(words.contains("is not in force: the background agent ran already"), "{words}");
+    let said = good(again, &["run"])?;
     ensure!(said.contains("default/web is wanted like this already"), "{said}");
     let beside = home.run(&[web]).output()?;
     let words = String::from_utf8(beside.stderr)?;
@@ -436,6 +453,12 @@ fn more_pods(home: &Home, web: &str) -> Result<()> {
     let after = home.ask(&["exec", "web", "--", "cat", "/proc/1/stat"])?;
     let start = |stat: &str| stat.split_whitespace().nth(21).map(str::to_owned);
     ensure!(start(&before) == start(&after), "the container was started anew");
+    // The agent that took them up was not told of the settings; it has kept them.
+    let next = home.write("next.yaml", &manifest("next", STEADY))?;
+    good(home.run(&["--detach", &next]).output()?, &["run"])?;
+    home.until_runs("next")?;
+    has_address_of_the_settings(home, "next")?;
+    home.ask(&["stop", "next"])?;
     Ok(())
 }
 

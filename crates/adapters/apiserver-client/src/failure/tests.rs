@@ -36,9 +36,17 @@ fn codes_and_reasons() {
 #[test]
 fn the_pause_is_the_headers_or_the_bodys_or_a_second() {
     let body = r#"{"kind":"Status","details":{"retryAfterSeconds":7}}"#;
-    for (body, header, expected) in
-        [(body, Some(3), 3), (body, None, 7), ("", None, 1), ("", Some(0), 0)]
-    {
+    let long = r#"{"kind":"Status","details":{"retryAfterSeconds":18446744073709551615}}"#;
+    for (body, header, expected) in [
+        (body, Some(3), 3),
+        (body, None, 7),
+        ("", None, 1),
+        ("", Some(0), 0),
+        ("", Some(60), 60),
+        ("", Some(61), 60),
+        ("", Some(u64::MAX), 60),
+        (long, None, 60),
+    ] {
         let error = Status::parse(body.as_bytes()).into_error(
             "GET x",
             429,

@@ -54,11 +54,51 @@ async fn too_many_requests_are_sent_again_after_the_pause_if_it_fits() {
     let began = Instant::now();
     let error = peer.client().read(&node()).await.expect_err("throttled");
     assert!(began.elapsed() < Duration::from_secs(1));
-    let hour = Duration::from_secs(3600);
-    assert!(matches!(error, ClusterApiError::Throttled { retry_after, .. } if retry_after == hour));
+    // Nobody is held for an hour because of one answer.
+    let most = Duration::from_secs(60);
+    assert!(matches!(error, ClusterApiError::Throttled { retry_after, .. } if retry_after == most));
     let peer = Peer::plain(|_, _| json(429, "").header("retry-after", "0")).await;
     peer.client().read(&node()).await.expect_err("throttled for ever");
     assert_eq!(peer.seen().len(), 11, "it gives up some time");
+}
+
+/// More seconds than any clock can count, in the header and in the body.
+#[tokio::test]
+async fn a_pause_without_end_ends_nothing_but_the_request() {
+    let seconds = u64::MAX;
+    let body = format!(r#"{{"kind":"Status","details":{{"retryAfterSeconds":{seconds}}}}}"#);
+    for (status, header) in [(429, true), (429, false), (503, true)] {
+        let body = body.clone();
+        let peer = Peer::plain(move |_, _| match header {
+            true => json(status, "").header("retry-after", &seconds.to_string()),
+            false => json(status, body.clone()),
+        })
+        .await;
+        let began = Instant::now();
+        let error = peer.client().read(&node()).await.expect_err("not now");
+        assert!(began.elapsed() < Duration::from_secs(1));
+        assert_eq!(peer.seen().len(), 1, "{error}");
+        if let ClusterApiError::Throttled { retry_after, .. } = error {
+            assert_eq!(retry_after, Duration::from_secs(60));
+        }
+    }
+}
+
+/// What must not be late does not wait behind what may be, and needs no connection of its own.
+#[tokio::test]
+async fn a_rate_of_its_own_does_not_wait_for_the_others() {
+    let peer = Peer::plain(|_, _| json(200, NODE)).await;
+    // One request, and the next after ten seconds: longer than the deadline.
+    let slow = RateLimit { per_second: 0.1, burst: 1 };
+    let work = client(&peer, |options| options.rate = Some(slow));
+    let election = work.with_own_rate();
+    work.read(&node()).await.expect("the first");
+    let error = work.clone().read(&node()).await.expect_err("a clone has the same rate");
+    assert!(matches!(error, ClusterApiError::Throttled { .. }), "{error:?}");
+    election.read(&node()).await.expect("its first");
+    let error = election.with_deadline(Duration::from_secs(1)).read(&node()).await;
+    assert!(matches!(error, Err(ClusterApiError::Throttled { .. })), "it has a rate, too");
+    assert_eq!(peer.connections(), 1);
 }
 
 #[tokio::test]

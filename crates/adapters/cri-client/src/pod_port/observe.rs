@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use cri_wire::v1;
 use ports::container_runtime::ContainerRuntimeError;
-use ports::runtime_objects::{ContainerRecord, RuntimePods, SandboxRecord, UnreadPod};
+use ports::runtime_objects::{ContainerRecord, ListedPods, RuntimePods, SandboxRecord, UnreadPod};
 use tokio::task::JoinSet;
 
 use super::records::{self, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
@@ -75,6 +75,28 @@ pub(super) async fn pod(
     })
 }
 
+/// What two listings tell of each pod.
+pub(super) async fn listed(client: &CriClient) -> Result<ListedPods, ContainerRuntimeError> {
+    let (sandboxes, containers) = list(client, BTreeMap::new()).await?;
+    let pod_of: BTreeMap<&str, String> =
+        sandboxes.iter().map(|sandbox| (sandbox.id.as_str(), uid_of_sandbox(sandbox))).collect();
+    let mut pods = ListedPods::new();
+    for sandbox in &sandboxes {
+        let word = format!("sandbox {} {} {}", sandbox.id, sandbox.state, sandbox.created_at);
+        pods.entry(uid_of_sandbox(sandbox)).or_default().insert(word);
+    }
+    for container in &containers {
+        let labelled = container.labels.get(POD_UID_LABEL);
+        let uid = labelled.or_else(|| pod_of.get(container.pod_sandbox_id.as_str()));
+        let word =
+            format!("container {} {} {}", container.id, container.state, container.created_at);
+        pods.entry(uid.cloned().unwrap_or_default()).or_default().insert(word);
+    }
+    // What belongs to no pod is nobody's to look at.
+    pods.remove("");
+    Ok(pods)
+}
+
 fn is_away(error: &ContainerRuntimeError) -> bool {
     matches!(error, ContainerRuntimeError::Unavailable { .. })
 }
@@ -90,11 +112,10 @@ struct Found {
 
 type Failures = BTreeMap<String, ContainerRuntimeError>;
 
-async fn look(
+async fn list(
     client: &CriClient,
     label_selector: BTreeMap<String, String>,
-    standstill: Option<Duration>,
-) -> Result<(Found, Failures), ContainerRuntimeError> {
+) -> Result<(Vec<v1::PodSandbox>, Vec<v1::Container>), ContainerRuntimeError> {
     let sandboxes = v1::ListPodSandboxRequest {
         filter: Some(v1::PodSandboxFilter {
             label_selector: label_selector.clone(),
@@ -106,7 +127,15 @@ async fn look(
     };
     let (sandboxes, containers) =
         tokio::try_join!(client.list_pod_sandbox(sandboxes), client.list_containers(containers))?;
-    let (sandboxes, containers) = (sandboxes.items, containers.containers);
+    Ok((sandboxes.items, containers.containers))
+}
+
+async fn look(
+    client: &CriClient,
+    label_selector: BTreeMap<String, String>,
+    standstill: Option<Duration>,
+) -> Result<(Found, Failures), ContainerRuntimeError> {
+    let (sandboxes, containers) = list(client, label_selector).await?;
     let mut failures = Failures::new();
     let names = names(&sandboxes, &containers);
     let pod_of: BTreeMap<String, String> =

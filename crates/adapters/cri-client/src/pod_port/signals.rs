@@ -26,6 +26,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A stream that lived this long was a good one: the next wait is the first again.
 const GOOD_LIFE: Duration = Duration::from_secs(5);
 
+/// A runtime without the stream is asked for it again after this long, or when whoever listens asks
+/// for signals anew.
+const ASK_FOR_STREAM: Duration = Duration::from_secs(300);
+
 type Answer = Pin<Box<dyn Future<Output = Result<(), ContainerRuntimeError>> + Send>>;
 
 enum State {
@@ -42,8 +46,10 @@ enum State {
         events: ContainerEvents,
         since: Instant,
     },
+    /// The runtime has no such stream. It is asked again now and then: one that has it may have
+    /// taken its place.
     Unsupported {
-        told: bool,
+        again: Instant,
     },
 }
 
@@ -53,6 +59,8 @@ pub(super) struct Signals {
     wait: Duration,
     /// Whether the caller knows that nothing is heard.
     told_lost: bool,
+    /// Whether the caller knows that there is no stream.
+    told_unsupported: bool,
     /// An event that came before `Connected` was told.
     held: Option<RuntimeEvent>,
 }
@@ -72,7 +80,14 @@ impl RuntimeSignals for Signals {
 impl Signals {
     pub(super) fn new(client: CriClient) -> Self {
         let state = State::Apart { again: Instant::now() };
-        Self { client, state, wait: FIRST_WAIT, told_lost: false, held: None }
+        Self {
+            client,
+            state,
+            wait: FIRST_WAIT,
+            told_lost: false,
+            told_unsupported: false,
+            held: None,
+        }
     }
 
     /// One wait, at most; what it changes is changed after it.
@@ -110,25 +125,28 @@ impl Signals {
                     Err(error) => self.failed(&error),
                 }
             }
-            State::Unsupported { told: true } => std::future::pending().await,
-            State::Unsupported { told } => {
-                *told = true;
-                Some(RuntimeSignal::Unsupported)
+            State::Unsupported { again } => {
+                if !std::mem::replace(&mut self.told_unsupported, true) {
+                    return Some(RuntimeSignal::Unsupported);
+                }
+                self.state = State::Apart { again: *again };
+                None
             }
         }
     }
 
     fn opened(&mut self) {
-        let old = std::mem::replace(&mut self.state, State::Unsupported { told: true });
+        let old = std::mem::replace(&mut self.state, State::Apart { again: Instant::now() });
         if let State::Opening { events, .. } = old {
             self.state = State::Open { events, since: Instant::now() };
         }
         self.told_lost = false;
+        self.told_unsupported = false;
     }
 
     fn failed(&mut self, error: &ContainerRuntimeError) -> Option<RuntimeSignal> {
         if let ContainerRuntimeError::Unimplemented { call: EVENTS, .. } = error {
-            self.state = State::Unsupported { told: false };
+            self.state = State::Unsupported { again: Instant::now() + ASK_FOR_STREAM };
             return None;
         }
         self.apart(error.to_string())
@@ -143,7 +161,8 @@ impl Signals {
         }
         self.state = State::Apart { again: Instant::now() + self.wait };
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
-        let news = !std::mem::replace(&mut self.told_lost, true);
+        // Who lists instead of listening has nothing to lose.
+        let news = !std::mem::replace(&mut self.told_lost, true) && !self.told_unsupported;
         news.then_some(RuntimeSignal::Lost(why))
     }
 }

@@ -56,6 +56,15 @@ async fn a_look_at_one_pod_sees_that_pod_alone() {
 }
 
 #[tokio::test]
+async fn a_listing_tells_what_each_pod_has_and_asks_for_no_status() {
+    let runtime = script(&[("a", "hang")], &[("a", "hang", "c1"), ("b", "s2", "hang")]);
+    let listed = patient(&runtime).list_pods().await.expect("a listing");
+    assert_eq!(ids(listed.keys()), ["a", "b"]);
+    assert_eq!(listed["a"].len(), 2, "{listed:?}");
+    assert_eq!(runtime.most_at_once(), 0, "no status was asked for");
+}
+
+#[tokio::test]
 async fn what_vanishes_between_is_left_out() {
     let runtime = script(&[("a", "s1"), ("a", "gone")], &[("a", "s1", "gone"), ("a", "s1", "c1")]);
     let pods = patient(&runtime).observe_pod("a").await.expect("a look");

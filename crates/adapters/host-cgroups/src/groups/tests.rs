@@ -22,6 +22,7 @@ impl Bed {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let top = vec![format!("keelsontest{}x{number}", std::process::id())];
         let host = HostCgroups::new(CgroupSetup::detect(driver).unwrap());
+        host.learn_driver(None);
         Self { host, top }
     }
 
@@ -33,7 +34,7 @@ impl Bed {
 
     fn group(&self, below: &[&str]) -> Cgroup {
         let name = CgroupSetup::name(&self.name(below)).unwrap();
-        self.host.setup.group(&name).unwrap()
+        self.host.configured.group(&name).unwrap()
     }
 
     fn file(&self, below: &[&str], controller: Controller, names: [&str; 2]) -> String {
@@ -45,7 +46,7 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        let _gone = self.host.setup.remove(&self.top);
+        let _gone = self.host.configured.remove(&self.top);
     }
 }
 
@@ -165,12 +166,27 @@ async fn a_process_killed_for_memory_is_counted_and_named() {
     child.wait().unwrap();
 }
 
-#[test]
-fn a_runtime_is_told_its_parent_in_the_drivers_form() {
+#[tokio::test]
+async fn a_runtime_is_told_its_parent_in_the_form_of_its_own_driver() {
     let name: Vec<String> = ["kubepods", "besteffort", "pod1-2"].map(str::to_owned).to_vec();
-    let said = |driver| HostCgroups::new(CgroupSetup::detect(driver).unwrap()).runtime_name(&name);
-    assert_eq!(said(Driver::CgroupFs), "/kubepods/besteffort/pod1-2");
-    assert_eq!(said(Driver::Systemd), "kubepods-besteffort-pod1_2.slice");
+    let (files, slice) = ("/kubepods/besteffort/pod1-2", "kubepods-besteffort-pod1_2.slice");
+    for (configured, told, expected) in [
+        (Driver::CgroupFs, None, files),
+        (Driver::Systemd, None, slice),
+        (Driver::Systemd, Some(CgroupDriver::Cgroupfs), files),
+        (Driver::CgroupFs, Some(CgroupDriver::Systemd), slice),
+    ] {
+        let host = HostCgroups::new(CgroupSetup::detect(configured).unwrap());
+        let early = tokio::time::timeout(Duration::from_millis(20), host.runtime_name(&name));
+        assert!(early.await.is_err(), "nobody guesses");
+        let waiting = host.clone();
+        let (words, asked) = (name.clone(), name.clone());
+        let waits = tokio::spawn(async move { waiting.runtime_name(&words).await });
+        host.learn_driver(told);
+        assert_eq!(waits.await.unwrap(), expected);
+        host.learn_driver(Some(CgroupDriver::Cgroupfs));
+        assert_eq!(host.runtime_name(&asked).await, expected, "the first holds");
+    }
 }
 
 #[tokio::test]
@@ -184,7 +200,9 @@ async fn bad_names_and_an_absent_systemd_are_told() {
     assert!(matches!(bed.host.remove(&[]).await, Err(HostError::Lasting(_))));
     let mut setup = CgroupSetup::detect(Driver::Systemd).unwrap();
     setup.systemd = vec![Address::Private("/nowhere/private".into())];
-    let away = HostCgroups::new(setup).apply(&bed.top, &limits()).await;
+    let host = HostCgroups::new(setup);
+    host.learn_driver(None);
+    let away = host.apply(&bed.top, &limits()).await;
     let Err(HostError::Passing(why)) = away else { panic!("{away:?}") };
     assert!(why.contains("/nowhere/private"), "{why}");
 }

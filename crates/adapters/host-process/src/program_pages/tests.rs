@@ -1,23 +1,60 @@
-//! What counts as our code, and that a test goes on running after it was given back.
+//! What counts as our code and constants, and that a test goes on running after they were given back.
 
 use super::*;
 
 const MAPS: &str = "\
 55d0a0000000-55d0a0100000 r--p 00000000 fe:00 77                         /usr/bin/keel son
 55d0a0100000-55d0a0900000 r-xp 00100000 fe:00 77                         /usr/bin/keel son
-55d0a0900000-55d0a0a00000 rw-p 00900000 fe:00 77                         /usr/bin/keel son
-55d0a0a00000-55d0a0b00000 rwxp 00a00000 fe:00 77                         /usr/bin/keel son
-7f0000000000-7f0000100000 r-xp 00000000 fe:00 78                         /usr/lib/libc.so.6
+55d0a0900000-55d0a0a00000 r--p 00900000 fe:00 77                         /usr/bin/keel son
+55d0a0a00000-55d0a0b00000 r--p 00a00000 fe:00 77                         /usr/bin/keel son
+55d0a0b00000-55d0a0c00000 rw-p 00b00000 fe:00 77                         /usr/bin/keel son
+55d0a0c00000-55d0a0d00000 rwxp 00000000 fe:00 77                         /usr/bin/keel son
+7f0000000000-7f0000100000 r-xp 00100000 fe:00 78                         /usr/lib/libc.so.6
 7f0000200000-7f0000300000 rw-p 00000000 00:00 0
-7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0                          [vdso]
+7ffd00000000-7ffd00002000 r-xp 00100000 00:00 0                          [vdso]
 nonsense
 ";
 
 #[test]
-fn only_our_own_code_is_meant() {
-    let expected = [Range { begin: 0x55d0_a010_0000, end: 0x55d0_a090_0000 }];
-    assert_eq!(code_of(MAPS, "/usr/bin/keel son"), expected);
-    assert_eq!(code_of(MAPS, "/usr/bin/other"), []);
+fn only_our_own_code_and_constants_are_meant() {
+    let range = |begin, end| Range { begin, end };
+    let expected = [
+        range(0x55d0_a000_0000, 0x55d0_a010_0000),
+        range(0x55d0_a010_0000, 0x55d0_a090_0000),
+        range(0x55d0_a090_0000, 0x55d0_a0a0_0000),
+    ];
+    // What begins at 0xa00000 was filled in at the start and locked then.
+    let constant = [0, 0x10_0000, 0x90_0000];
+    assert_eq!(ranges_of(MAPS, "/usr/bin/keel son", &constant), expected);
+    assert_eq!(ranges_of(MAPS, "/usr/bin/other", &constant), []);
+    assert_eq!(ranges_of(MAPS, "/usr/bin/keel son", &[]), []);
+}
+
+/// A program with these parts: kind, leave, offset.
+fn program(parts: &[(u32, u32, u64)]) -> Vec<u8> {
+    let mut elf = vec![0; 64];
+    elf[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1]);
+    elf[32] = 64;
+    elf[54] = 56;
+    elf[56] = u8::try_from(parts.len()).expect("few");
+    for (kind, leave, offset) in parts {
+        let mut header = [0; 56];
+        header[..4].copy_from_slice(&kind.to_le_bytes());
+        header[4..8].copy_from_slice(&leave.to_le_bytes());
+        header[8..16].copy_from_slice(&offset.to_le_bytes());
+        elf.extend_from_slice(&header);
+    }
+    elf
+}
+
+#[test]
+fn the_headers_say_what_is_never_written_to() {
+    let parts = [(6, 4, 64), (1, 4, 0), (1, 5, 0xa_1000), (1, 4, 0xea_cfff), (1, 6, 0x12f_ef88)];
+    let elf = program(&parts);
+    assert_eq!(never_written(&elf), Some(vec![0, 0xa_1000, 0xea_c000]));
+    assert_eq!(never_written(&elf[..elf.len() - 50]), None);
+    assert_eq!(never_written(b"#!/bin/sh"), None);
+    assert_eq!(never_written(&[]), None);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn redirect(place: &str) -> Vec<u8> {
 
 fn source(url: &str, headers: &[(&str, &str)]) -> UrlSource {
     let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    UrlSource::new(url, headers, Duration::from_millis(20)).unwrap()
+    UrlSource::new(url, headers, Duration::from_millis(20))
 }
 
 async fn next(source: &mut UrlSource) -> Result<Vec<(String, String)>, String> {
@@ -250,9 +250,14 @@ async fn https_is_checked_with_the_bundle() {
     served.abort();
 }
 
-#[test]
-fn a_url_that_is_none_is_refused_at_once() {
+/// A source that has never spoken keeps the pods that it told when its URL was a good one.
+#[tokio::test]
+async fn a_url_that_is_none_is_told_once_and_never_counts_as_heard() {
     for bad in ["", "manifest.yaml", "ftp://a/b", "http://"] {
-        assert!(UrlSource::new(bad, Vec::new(), Duration::from_secs(1)).is_err(), "{bad}");
+        let mut source = source(bad, &[]);
+        let told = next(&mut source).await.unwrap_err();
+        assert!(told.starts_with("staticPodURL: "), "{bad}: {told}");
+        let more = tokio::time::timeout(Duration::from_millis(100), source.next()).await;
+        assert!(more.is_err(), "{bad}: {more:?}");
     }
 }

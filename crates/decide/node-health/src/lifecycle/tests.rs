@@ -547,3 +547,10 @@ fn a_swap_waits_for_things_to_settle_and_a_removal_does_not() {
     bench.pass(2, &OTHERS);
     assert!(bench.taints(9).contains(&lost(TaintKey::Unreachable)));
 }
+
+/// What every node costs for as long as it is there, beside what its own lists hold.
+#[test]
+fn a_node_takes_few_bytes() {
+    let size = size_of::<Record>();
+    assert!(size <= 416, "{size} bytes");
+}

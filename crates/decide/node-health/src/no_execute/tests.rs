@@ -195,6 +195,26 @@ fn where_the_time_starts() {
         ),
         ("a swap keeps the time", vec![(110, Some(lost(100))), (200, twin(200))], Some(400)),
         ("seen again, unchanged", vec![(110, Some(lost(100))), (300, Some(lost(100)))], Some(400)),
+        (
+            "gone and back while nobody looked",
+            vec![(110, Some(lost(100))), (300, Some(lost(250)))],
+            Some(550),
+        ),
+        (
+            "the same by a clock that is far behind: not before it was last seen",
+            vec![(110, Some(lost(100))), (300, Some(lost(-5_000)))],
+            Some(410),
+        ),
+        (
+            "back without a date: from its first sight",
+            vec![(110, Some(lost(100))), (300, unstamped())],
+            Some(600),
+        ),
+        (
+            "a swap, and then the other one anew",
+            vec![(110, Some(lost(100))), (200, twin(200)), (300, twin(260))],
+            Some(560),
+        ),
         ("gone", vec![(110, Some(lost(100))), (120, None)], None),
         (
             "gone and back",
@@ -205,6 +225,21 @@ fn where_the_time_starts() {
     for (name, sights, expected) in rows {
         assert_eq!(deadline(&sights), expected.map(at), "{name}");
     }
+}
+
+/// We know our own taint to the nanosecond before the API server shows it, cut to the second.
+#[test]
+fn a_date_without_its_fraction_is_the_same() {
+    let bearing = [bears(None, Some(300))];
+    let mut evictions = Evictions::new(false);
+    let mut own = lost(100);
+    own.added = Some(at(100).after(Duration::from_millis(999)).stamp());
+    evictions.node_seen(at(101), NODE, &node(&[own]), [pod(&bearing, None)]);
+    let due = evictions.deadline(POD);
+    evictions.node_seen(at(102), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
+    assert_eq!(evictions.deadline(POD), due);
+    evictions.node_seen(at(103), NODE, &node(&[lost(99)]), [pod(&bearing, None)]);
+    assert_ne!(evictions.deadline(POD), due, "a second is more than a fraction");
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn delays_double_up_to_the_cap() {
             case.observed.containers[0].record.finished_at = finished.nanos();
             loop {
                 let lineup = Lineup::new(&case.observed);
-                let memory = case.memory.kept.containers.get("web");
+                let memory = case.memory.container("web");
                 match pace(&container, &lineup, memory, &settings, now) {
                     Pace::Wait { until, .. } => now = until,
                     Pace::Now(next) => {
@@ -176,8 +176,17 @@ fn a_crash_loop_of_another_agent_goes_on_where_it_was() {
         (6, Some(300)),
         (4_000_000, Some(300)),
     ] {
-        let found = BackOff::presumed(container, restarts, at(-5));
+        let found = BackOff::presumed(container, restarts, at(-5), &Settings::default());
         assert_eq!(found.map(|found| found.delay_nanos / 1_000_000_000), delay, "{restarts}");
+    }
+    let short = Settings {
+        base_restart_period: Duration::from_secs(1),
+        max_restart_period: Duration::from_secs(3),
+        ..Settings::default()
+    };
+    for (restarts, delay) in [(1, 1), (2, 2), (3, 3), (9, 3)] {
+        let found = BackOff::presumed(container, restarts, at(-5), &short).unwrap();
+        assert_eq!(found.delay_nanos / 1_000_000_000, delay, "as configured: {restarts}");
     }
 }
 

@@ -5,7 +5,6 @@ use ports::runtime_objects::ContainerState;
 
 use crate::action::{Action, ActionKey};
 use crate::happening::{EventKind, Happening, Mark, Save, Told};
-use crate::lineup::restart_count;
 use crate::time::plus;
 use crate::view::{DesiredPod, ObservedPod, Wish};
 
@@ -106,7 +105,7 @@ impl PodMemory {
                 }
             }
             // What only its record tells must be on disk before it goes.
-            Action::RemoveContainer { .. } if self.kept.ending.is_none() => {
+            Action::RemoveContainer { .. } if !moment.desired.is_wished_away() => {
                 moment.told.save = Save::BeforeGoingOn;
             }
             _ => {}
@@ -151,11 +150,7 @@ impl PodMemory {
             // A postStart hook may take long: that the container runs is said when it is seen.
             let key = ActionKey::Container(record.name.clone());
             let Some(flight) = self.in_flight.get(&key) else { continue };
-            let Action::StartContainer { attempt, .. } = flight.action else { continue };
-            let runs = record.state == ContainerState::Running
-                && restart_count(record) == attempt
-                && record.created_at >= flight.began_at.nanos();
-            if runs {
+            if record.state == ContainerState::Running && flight.started(record) {
                 self.tell_started(moment, &record.name, &record.id);
             }
         }

@@ -17,6 +17,9 @@ use super::{Failure, PodMemory, StartTrouble};
 
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 const RETRY_SPREAD_MILLIS: u64 = 5000;
+/// No failed start waits longer than this for the next.
+pub(super) const LONGEST_RETRY: Duration =
+    RETRY_AFTER.saturating_add(Duration::from_millis(RETRY_SPREAD_MILLIS));
 
 impl PodMemory {
     pub(super) fn ended(&mut self, moment: &mut Moment<'_>, key: &ActionKey, outcome: &Outcome) {

@@ -5,6 +5,7 @@
 //! presumed to be where that many restarts have brought it. Nothing is in flight.
 
 use pod_model::pod::spec::PodPhase;
+use pod_model::pod::{Container, Pod};
 use ports::ApiTime;
 use ports::runtime_objects::ContainerState;
 use serde::{Deserialize, Serialize};
@@ -12,12 +13,15 @@ use serde::{Deserialize, Serialize};
 use crate::back_off::BackOff;
 use crate::happening::Mark;
 use crate::lineup::{self, Lineup, restart_count};
-use crate::time::{between, seconds};
-use crate::view::{DesiredPod, ObservedPod};
+use crate::time::{between, plus, seconds};
+use crate::view::{DesiredPod, ObservedPod, Settings};
 
+use super::ended::LONGEST_RETRY;
 use super::{ContainerMemory, Kept, PodMemory, Verdict};
 
 const VERSION: u32 = 1;
+/// What a pod has to end that does not say how long it needs.
+const USUAL_GRACE_SECONDS: i64 = 30;
 
 #[derive(Serialize)]
 struct SavedOut<'a> {
@@ -38,13 +42,16 @@ impl PodMemory {
         desired: &DesiredPod,
         observed: &ObservedPod,
         saved: Option<&[u8]>,
+        settings: &Settings,
         now: ApiTime,
     ) -> Self {
         let kept = saved
             .and_then(|bytes| serde_json::from_slice::<SavedIn>(bytes).ok())
             .filter(|saved| saved.version == VERSION)
             .map(|saved| saved.pod);
-        let mut memory = Self { kept: kept.unwrap_or_default(), ..Self::default() };
+        let mut kept = kept.unwrap_or_default();
+        kept.bring_back(&desired.pod, now);
+        let mut memory = Self { kept, ..Self::default() };
         if memory.kept.start_time.is_none() {
             let api = desired.pod.status.start_time.map(|at| at.0.saturating_mul(1_000_000_000));
             let oldest = observed.sandboxes.iter().map(|sandbox| sandbox.created_at).min();
@@ -65,9 +72,9 @@ impl PodMemory {
         let lineup = Lineup::new(observed);
         for name in lineup.names() {
             if !memory.kept.containers.contains_key(name)
-                && let Some(presumed) = presume(desired, &lineup, name, now)
+                && let Some(presumed) = presume((desired, settings), &lineup, name, now)
             {
-                memory.kept.containers.insert(name.to_owned(), presumed);
+                memory.kept.containers.insert(name.to_owned(), Box::new(presumed));
             }
         }
         memory.remember_numbers(observed);
@@ -85,9 +92,53 @@ impl PodMemory {
     }
 }
 
+impl Kept {
+    /// Nothing that happened lies ahead: where it does, the clock was set back since, and waits that
+    /// began then begin again now. Otherwise they would last until the old time is reached.
+    fn bring_back(&mut self, pod: &Pod, now: ApiTime) {
+        let now_nanos = now.nanos();
+        self.start_time = self.start_time.map(|at| at.min(now_nanos));
+        for condition in self.conditions.values_mut() {
+            condition.since = condition.since.min(now_nanos);
+        }
+        for ending in [&mut self.ending, &mut self.clearing].into_iter().flatten() {
+            let ahead = ending.since.saturating_sub(now_nanos).max(0);
+            ending.since = ending.since.saturating_sub(ahead);
+            ending.deadline = ending.deadline.saturating_sub(ahead);
+        }
+        let endings = [&self.ending, &self.clearing].into_iter().flatten();
+        let said =
+            [pod.spec.termination_grace_period_seconds, pod.metadata.deletion_grace_period_seconds];
+        let graces = endings.map(|ending| ending.grace_seconds).chain(said.into_iter().flatten());
+        let longest = graces.fold(USUAL_GRACE_SECONDS, i64::max);
+        for (name, container) in &mut self.containers {
+            if let Some(back_off) = &mut container.back_off {
+                back_off.updated_at = back_off.updated_at.min(now_nanos);
+            }
+            if let Some(stop) = &mut container.stop {
+                let own = lineup::find(pod, name).map_or(0, |(_, spec)| longest_probe_grace(spec));
+                let most = plus(now, seconds(longest.max(own)));
+                stop.deadline = stop.deadline.min(most.nanos());
+            }
+            if let Some(trouble) = &mut container.start_failure {
+                let most = plus(now, LONGEST_RETRY).nanos();
+                trouble.retry_at = trouble.retry_at.map(|at| at.min(most));
+            }
+        }
+    }
+}
+
+/// A probe may give a container more time to end than its pod does.
+fn longest_probe_grace(container: &Container) -> i64 {
+    let probes = [&container.liveness_probe, &container.startup_probe];
+    let graces =
+        probes.into_iter().flatten().filter_map(|probe| probe.termination_grace_period_seconds);
+    graces.max().unwrap_or(0)
+}
+
 /// What can be told of a container of which nothing was saved.
 fn presume(
-    desired: &DesiredPod,
+    (desired, settings): (&DesiredPod, &Settings),
     lineup: &Lineup<'_>,
     name: &str,
     now: ApiTime,
@@ -98,7 +149,7 @@ fn presume(
     let started = ApiTime::from_nanos(record.started_at);
     let mut memory = ContainerMemory {
         restart_count: restarts,
-        back_off: BackOff::presumed(container, restarts, started),
+        back_off: BackOff::presumed(container, restarts, started, settings),
         ..ContainerMemory::default()
     };
     // One that has run for longer than its startup probe would have let it must have passed.

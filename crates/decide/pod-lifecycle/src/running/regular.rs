@@ -22,7 +22,7 @@ pub(crate) fn needs(scene: &Scene<'_>) -> Needs {
             continue;
         };
         if record.state != ContainerState::Running {
-            if scene.should_start(container) {
+            if scene.should_start(container) || scene.begins_again(container) {
                 needs.starts.push(name.clone());
                 if scene.may_run(record) {
                     needs.kills.push(unknown(record, "Container"));

@@ -101,7 +101,7 @@ fn first_starts(scene: &Scene<'_>) -> Vec<String> {
     }
     spec.containers
         .iter()
-        .filter(|container| scene.should_start(container))
+        .filter(|container| scene.should_start(container) || scene.begins_again(container))
         .map(|container| container.name.to_string())
         .collect()
 }

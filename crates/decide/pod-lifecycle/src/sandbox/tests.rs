@@ -189,6 +189,36 @@ const WHICH_PODS_GET_A_NEW_ONE: &[Row] = &[
         "images: log#1",
     ),
     (
+        "one that is never restarted begins again too",
+        "pod: Always app:web(policy=Never) app:log\nseen: s0 dead; web#0 exited 1; log#0 exited 1\nmemory: stopped s0",
+        "do: sandbox 1\nimages: web#1 log#1",
+    ),
+    (
+        "and is started in the new one, once",
+        "pod: OnFailure app:web(policy=Never) app:log\nseen: s0 dead; web#0 exited 0; log#0 exited 1; s1",
+        "do: start web#1 in s1",
+    ),
+    (
+        "what ended in this sandbox stays ended",
+        "pod: Always app:web(policy=Never) app:log\nseen: s0 dead; s1; web#1 exited 0; log#1 running",
+        "do:",
+    ),
+    (
+        "after init containers its own policy counts",
+        "pod: Always init:one app:web(policy=Never) app:log\nseen: s0 dead; web#0 exited 1; log#0 exited 1; s1; one#0 exited 0",
+        "do: start log#1 in s1",
+    ),
+    (
+        "a pod that is never restarted has no second life for any of its containers",
+        "pod: Never app:web(policy=Always) app:log\nseen: s0 dead; web#0 exited 1; log#0 running\nmemory: stopped s0",
+        "do: stop log0 30 PodEnds",
+    ),
+    (
+        "the later sandbox is the one with the higher number, whatever the clock said",
+        "pod: Always app:web\nseen: s1 n=1; s0 dead n=0",
+        "do: start web#0 in s1",
+    ),
+    (
         "Always starts all again",
         "pod: Always app:web app:log\nseen: s0 dead; web#0 exited 0; log#0 exited 0\nmemory: stopped s0",
         "do: sandbox 1\nimages: web#1 log#1",

@@ -54,7 +54,13 @@ impl Worker {
             ..Facts::default()
         };
         let observed = node.observe();
-        let memory = PodMemory::recover(&desired, &observed, None, ApiTime::from_nanos(node.now));
+        let memory = PodMemory::recover(
+            &desired,
+            &observed,
+            None,
+            &facts.settings,
+            ApiTime::from_nanos(node.now),
+        );
         Self {
             desired,
             memory,
@@ -227,7 +233,13 @@ impl Worker {
         }
         self.observed = node.observe();
         let now = ApiTime::from_nanos(node.now);
-        self.memory = PodMemory::recover(&self.desired, &self.observed, self.saved.as_deref(), now);
+        self.memory = PodMemory::recover(
+            &self.desired,
+            &self.observed,
+            self.saved.as_deref(),
+            &self.facts.settings,
+            now,
+        );
         self.facts.images.clear();
         self.last = None;
     }

@@ -64,6 +64,8 @@ pub(crate) struct Member {
 pub(crate) struct BuiltIn {
     settings: BuiltInSettings,
     members: Mutex<Members>,
+    /// A way to the kernel's nftables; another in tests.
+    firewall: fn() -> std::result::Result<Socket, netlink::Error>,
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +79,7 @@ impl BuiltIn {
         if settings.subnets.is_empty() {
             return Err(Failure::invalid("the built-in network has no range of addresses"));
         }
-        Ok(Self { settings, members: Mutex::default() })
+        Ok(Self { settings, members: Mutex::default(), firewall: Socket::firewall })
     }
 
     fn members(&self) -> MutexGuard<'_, Members> {
@@ -89,7 +91,7 @@ impl BuiltIn {
     }
 
     pub(super) fn readiness(&self) -> std::result::Result<(), String> {
-        let firewall = Socket::firewall()
+        let firewall = (self.firewall)()
             .and_then(|mut firewall| firewall.has_table(&self.table()))
             .map_err(|error| format!("the built-in network needs nftables: {error}"));
         firewall.map(drop)
@@ -163,18 +165,23 @@ impl BuiltIn {
         self.write_rules(&members)
     }
 
-    /// At start: takes over these pods and removes links that belong to none.
-    pub(super) fn adopt(&self, pods: Vec<(PodNetwork, NetworkRecord)>) -> Result<()> {
+    /// At start: these pods are its members.
+    pub(super) fn take_over(&self, pods: &[(PodNetwork, NetworkRecord)]) {
         let mut members = self.members();
         for (pod, record) in pods {
             if record.kind() != NetworkKind::BuiltIn || record.closed {
                 continue;
             }
             let addresses = record.addresses.iter().filter_map(|text| text.parse().ok()).collect();
-            let ports = host_ports(&pod).unwrap_or_default();
-            let member = Member { addresses, ports, link: record.link };
-            members.pods.insert(pod.sandbox, member);
+            let ports = host_ports(pod).unwrap_or_default();
+            let member = Member { addresses, ports, link: record.link.clone() };
+            members.pods.insert(pod.sandbox.clone(), member);
         }
+    }
+
+    /// At start, when the members are known: removes links and rules that belong to none.
+    pub(super) fn tidy(&self) -> Result<()> {
+        let members = self.members();
         let links: BTreeSet<&str> = members.pods.values().map(|pod| pod.link.as_str()).collect();
         let mut routes = Socket::routes()?;
         let Some(bridge) = routes.find_link(&self.settings.bridge)? else {
@@ -218,11 +225,19 @@ impl BuiltIn {
 
     /// Makes the kernel's rules those of the pods in memory.
     fn write_rules(&self, members: &Members) -> Result<()> {
-        let mut firewall = Socket::firewall()?;
         if members.pods.is_empty() {
-            firewall.remove_table(&self.table())?;
-            return Ok(Socket::routes()?.remove_link(&self.settings.bridge)?);
+            Socket::routes()?.remove_link(&self.settings.bridge)?;
+            let removed = (self.firewall)().and_then(|mut it| it.remove_table(&self.table()));
+            return match removed {
+                // A kernel without nftables has no rules of ours, and pods must be able to go.
+                Err(error) if self.readiness().is_err() => {
+                    tracing::warn!(%error, "no nftables; a network of CNI's and the host's work");
+                    Ok(())
+                }
+                other => Ok(other?),
+            };
         }
+        let mut firewall = (self.firewall)()?;
         let rules: Ruleset =
             rules::of(&self.settings.bridge, &self.settings.subnets, members.pods.values());
         Ok(firewall.replace_table(&self.table(), &rules)?)

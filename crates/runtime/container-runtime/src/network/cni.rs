@@ -2,7 +2,8 @@
 //!
 //! Rule: a pod keeps the configuration that it was added with, from its record, so that taking it
 //! down does not depend on what an administrator changed since. A plugin has a deadline and limits
-//! on what it may say; one that fails an ADD is followed by a DEL of the whole list.
+//! on what it may say. An ADD that failed may have made something: a DEL of the whole list follows,
+//! by whoever has the record, until it succeeds.
 //!
 //! upstream: containernetworking/cni SPEC.md and libcni; containerd internal/cri/server/sandbox_run.go
 
@@ -95,17 +96,33 @@ impl Cni {
     /// Runs ADD of every plugin; gives the last result, as JSON.
     pub(super) async fn add(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<Vec<u8>> {
         let configuration = Configuration::parse("the pod's record", &record.cni_configuration)?;
-        match self.add_all(&configuration, pod, record).await {
-            Ok(result) => {
-                self.remember(&configuration, pod, record, &result).await?;
-                Ok(result.to_string().into_bytes())
+        let result = self.add_all(&configuration, pod, record).await?;
+        self.remember(&configuration, pod, record, &result).await?;
+        Ok(result.to_string().into_bytes())
+    }
+
+    /// Whether all plugins are there: otherwise nothing is begun that would have to be undone.
+    pub(super) fn find_plugins(&self, configuration: &Configuration) -> Result<()> {
+        configuration
+            .plugins
+            .iter()
+            .try_for_each(|entry| plugin::find(&self.settings, &entry.kind).map(drop))
+    }
+
+    /// Takes down what the record tells of. A set-up that never came to its end may be one of a
+    /// configuration that was wrong: then what an administrator has mended since may do it.
+    pub(super) async fn undo(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
+        let Err(failure) = self.remove(pod, record).await else { return Ok(()) };
+        if record.complete {
+            return Err(failure);
+        }
+        let name = Configuration::parse("the pod's record", &record.cni_configuration)?.name;
+        match self.configuration().await {
+            Ok(Some(today)) if today.name == name && today.text != record.cni_configuration => {
+                let mended = NetworkRecord { cni_configuration: today.text, ..record.clone() };
+                self.remove(pod, &mended).await
             }
-            Err(failure) => {
-                if let Err(after) = self.remove(pod, record).await {
-                    tracing::warn!(sandbox = pod.sandbox, %after, "DEL after a failed ADD");
-                }
-                Err(failure)
-            }
+            _ => Err(failure),
         }
     }
 

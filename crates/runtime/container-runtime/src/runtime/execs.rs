@@ -2,7 +2,8 @@
 //!
 //! Rule: an exec ends with whoever asked for it: when the caller goes away, its whole tree is
 //! killed. What it prints is kept up to a limit and read to its end, so that it is never stuck on
-//! its own output.
+//! its own output. Its deadline is for all of that: also for a child that goes on printing after
+//! the command's end.
 //!
 //! upstream: containerd internal/cri/server/container_execsync.go
 
@@ -11,12 +12,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use container_create::spec::ProcessSpec;
-use cri_wire::v1;
+use cri_wire::{MESSAGE_SIZE_LIMIT, v1};
+use pod_supervisor::protocol::Exit;
 use pod_supervisor::{ExecRequest, Stdio};
+use prost::Message as _;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 use tonic::Code;
 
 use super::Runtime;
@@ -26,10 +30,15 @@ use crate::failure::{Doing as _, Failure, Result};
 use crate::identity;
 use crate::supervision::Supervisor;
 
+#[cfg(test)]
+mod tests;
+
 /// What is kept of each stream.
 const MOST_OUTPUT: usize = 16 << 20;
 /// After the command's end, a child that holds its output is waited for this long without a word.
 const SILENCE: Duration = Duration::from_millis(500);
+/// How much later than its deadline a command's end may be told by who keeps the deadline.
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running container and its supervisor.
 pub(crate) struct Running {
@@ -57,6 +66,15 @@ impl ExecGuard {
 
     pub(crate) fn disarm(mut self) {
         self.armed = false;
+    }
+
+    /// Kills what is left of it, and waits until that is done.
+    async fn kill(self) {
+        self.supervisor.forget_exec(&self.exec);
+        // A failure leaves it to the drop, which tries once more.
+        if self.supervisor.client.kill_exec(&self.container, &self.exec, 9, true).await.is_ok() {
+            self.disarm();
+        }
     }
 }
 
@@ -140,6 +158,7 @@ impl Runtime {
         let (errors, stderr) = pipe_pair()?;
         let exited = running.supervisor.expect_exec(&exec);
         let guard = ExecGuard::new(&running, &exec);
+        let deadline = limit.map(|limit| Instant::now() + limit);
         let started = running
             .supervisor
             .client
@@ -157,26 +176,80 @@ impl Runtime {
             guard.disarm();
             return Err(error.into());
         }
-        let (over_sender, over) = watch::channel(false);
-        let ending = async {
-            let exit = exited.await;
-            over_sender.send_replace(true);
-            exit
+        let Some(ended) = until_over(exited, (output, errors), deadline).await else {
+            guard.kill().await;
+            return Err(too_late(limit));
         };
-        let (exit, stdout, stderr) =
-            tokio::join!(ending, collect(output, over.clone()), collect(errors, over));
         guard.disarm();
-        let exit = exit.map_err(|_| {
+        let exit = ended.exit.map_err(|_| {
             Failure::new(Code::Unavailable, "the pod's supervisor ended before the command")
         })?;
         if exit.timed_out {
-            let limit = limit.unwrap_or_default();
-            return Err(Failure::new(
-                Code::DeadlineExceeded,
-                format!("timeout {}s exceeded: context deadline exceeded", limit.as_secs()),
-            ));
+            return Err(too_late(limit));
         }
-        Ok(v1::ExecSyncResponse { stdout: stdout?, stderr: stderr?, exit_code: exit.code })
+        let (stdout, stderr) = (ended.stdout?, ended.stderr?);
+        fitting(v1::ExecSyncResponse { stdout, stderr, exit_code: exit.code })
+    }
+}
+
+fn too_late(limit: Option<Duration>) -> Failure {
+    let limit = limit.unwrap_or_default().as_secs();
+    Failure::new(
+        Code::DeadlineExceeded,
+        format!("timeout {limit}s exceeded: context deadline exceeded"),
+    )
+}
+
+/// An answer that no client takes is a refusal here, in the words that clients know from gRPC.
+fn fitting(answer: v1::ExecSyncResponse) -> Result<v1::ExecSyncResponse> {
+    let size = answer.encoded_len();
+    if size <= MESSAGE_SIZE_LIMIT {
+        return Ok(answer);
+    }
+    Err(Failure::new(
+        Code::ResourceExhausted,
+        format!("trying to send message larger than max ({size} vs. {MESSAGE_SIZE_LIMIT})"),
+    ))
+}
+
+/// A command that is over, and all that it said.
+struct Ended {
+    exit: std::result::Result<Exit, oneshot::error::RecvError>,
+    stdout: Result<Vec<u8>>,
+    stderr: Result<Vec<u8>>,
+}
+
+/// Waits for the command and the end of its output. None: that was not before the deadline.
+async fn until_over(
+    exited: oneshot::Receiver<Exit>,
+    (output, errors): (pipe::Receiver, pipe::Receiver),
+    deadline: Option<Instant>,
+) -> Option<Ended> {
+    let (over_sender, over) = watch::channel(false);
+    let mut is_over = over.clone();
+    let ending = async {
+        let exit = exited.await;
+        over_sender.send_replace(true);
+        exit
+    };
+    let all = async {
+        let (exit, stdout, stderr) =
+            tokio::join!(ending, collect(output, over.clone()), collect(errors, over));
+        Ended { exit, stdout, stderr }
+    };
+    let late = async {
+        let Some(deadline) = deadline else { return std::future::pending().await };
+        // Until the command's end its supervisor keeps the deadline, and says so in the exit.
+        let latest = deadline + KILLED_WITHIN;
+        if tokio::time::timeout_at(latest, is_over.wait_for(|over| *over)).await.is_ok() {
+            tokio::time::sleep_until(deadline).await;
+        }
+    };
+    // First the deadline: a stream that always has something to read leaves it no turn.
+    tokio::select! {
+        biased;
+        () = late => None,
+        ended = all => Some(ended),
     }
 }
 
@@ -209,37 +282,5 @@ async fn collect(mut stream: pipe::Receiver, mut over: watch::Receiver<bool>) ->
         }
         let room = MOST_OUTPUT - kept.len();
         kept.extend_from_slice(&part[..read.min(room)]);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write as _;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn output_is_kept_up_to_the_limit_and_read_to_its_end() {
-        let (reader, writer) = pipe_pair().unwrap();
-        let mut writer = std::fs::File::from(writer);
-        let writing = std::thread::spawn(move || {
-            let part = vec![b'x'; 1 << 20];
-            for _ in 0..18 {
-                writer.write_all(&part).unwrap();
-            }
-        });
-        let (_keep, over) = watch::channel(false);
-        assert_eq!(collect(reader, over).await.unwrap().len(), MOST_OUTPUT);
-        writing.join().unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_held_pipe_does_not_keep_the_answer_for_ever() {
-        let (reader, writer) = pipe_pair().unwrap();
-        let mut writer = std::fs::File::from(writer);
-        writer.write_all(b"said").unwrap();
-        let (_keep, over) = watch::channel(true);
-        assert_eq!(collect(reader, over).await.unwrap(), b"said");
-        drop(writer);
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Runtime;
+use super::sandbox_stop::HalfMade;
 use crate::book::Sandbox;
 use crate::durable;
 use crate::failure::{Result, blocking};
@@ -28,7 +29,7 @@ impl Runtime {
                 networks.push((PodNetwork::of(&record), network));
             }
         }
-        self.network.adopt(networks).await?;
+        self.network.adopt(networks).await;
         self.recover_sandboxes().await;
         for container in self.book.containers() {
             let record = container.record();
@@ -72,8 +73,8 @@ impl Runtime {
                 for container in self.book.containers_of(&sandbox.id) {
                     self.dispose_container(&container).await?;
                 }
-                self.take_down(sandbox).await?;
-                self.book.remove_sandbox(&sandbox.id).await
+                let _turn = sandbox.turn.lock().await;
+                self.discard(sandbox).await
             }
             SandboxStage::Ready => match self.reconnect(sandbox).await {
                 Some(supervisor) => {
@@ -87,13 +88,15 @@ impl Runtime {
                     self.settle_without_supervisor(sandbox, self.rebooted).await
                 }
             },
-            // A supervisor may be left when the process died between two steps of a stop.
+            // A supervisor or a network may be left when the process died between two steps of a
+            // stop, or a plugin failed.
             SandboxStage::Stopped => {
                 if let Some(supervisor) = self.reconnect(sandbox).await {
                     let _ = supervisor.client.shutdown().await;
                     sandbox.set_supervisor(None);
                 }
-                Ok(())
+                let _turn = sandbox.turn.lock().await;
+                self.free_network(sandbox, HalfMade::MustGo).await
             }
         }
     }

@@ -62,16 +62,8 @@ impl Runtime {
                 Ok(id)
             }
             Err(failure) => {
-                match self.take_down(&sandbox).await {
-                    Ok(()) => self.book.remove_sandbox(&id).await?,
-                    // It stays in the book, not ready, so that a removal can try again.
-                    Err(after) => {
-                        tracing::error!(sandbox = id, %after, "cleaning up a failed sandbox");
-                        let stopped = |record: &mut SandboxRecord| {
-                            record.set_stage(SandboxStage::Stopped);
-                        };
-                        self.book.change_sandbox(&sandbox, stopped).await?;
-                    }
+                if let Err(after) = self.discard(&sandbox).await {
+                    tracing::error!(sandbox = id, %after, "cleaning up a failed sandbox");
                 }
                 Err(failure)
             }

@@ -10,17 +10,28 @@ use crate::book::Sandbox;
 use crate::crash_points::reached;
 use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::network::PodNetwork;
-use crate::records::SandboxStage;
+use crate::records::{SandboxRecord, SandboxStage};
 
 /// How long the kernel may take to let go of what was killed.
 const GROUP_GONE: Duration = Duration::from_secs(10);
+
+/// What becomes of a network whose set-up never came to its end and that cannot be taken down now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HalfMade {
+    /// A pod has stopped when its processes have; what plugins may hold is freed with its record.
+    MayWait,
+    MustGo,
+}
 
 impl Runtime {
     /// Stops everything in a pod and frees its network. An unknown id is fine.
     pub async fn stop_pod_sandbox(&self, id: &str) -> Result<()> {
         let Some(sandbox) = known(self.book.sandbox(id))? else { return Ok(()) };
         let runtime = self.clone();
-        self.to_its_end(async move { Box::pin(runtime.stop_sandbox(&sandbox)).await }).await
+        self.to_its_end(
+            async move { Box::pin(runtime.stop_sandbox(&sandbox, HalfMade::MayWait)).await },
+        )
+        .await
     }
 
     /// Stops and removes a pod with its containers. An unknown id is fine.
@@ -30,7 +41,7 @@ impl Runtime {
         self.to_its_end(async move { Box::pin(runtime.remove_sandbox(&sandbox)).await }).await
     }
 
-    async fn stop_sandbox(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
+    async fn stop_sandbox(&self, sandbox: &Arc<Sandbox>, half_made: HalfMade) -> Result<()> {
         for container in self.book.containers_of(&sandbox.id) {
             self.stop(&container, 0)
                 .await
@@ -45,7 +56,9 @@ impl Runtime {
                 .await?;
             reached("stop-recorded");
         }
-        self.take_down(sandbox).await.doing(format!("failed to stop sandbox {:?}", sandbox.id))?;
+        self.take_down(sandbox, half_made)
+            .await
+            .doing(format!("failed to stop sandbox {:?}", sandbox.id))?;
         if was_ready {
             self.tell(&sandbox.id, &sandbox.id, Kind::ContainerStoppedEvent);
         }
@@ -53,7 +66,11 @@ impl Runtime {
     }
 
     /// Ends the supervisor, frees the network, removes the shared files. Idempotent.
-    pub(super) async fn take_down(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
+    pub(super) async fn take_down(
+        &self,
+        sandbox: &Arc<Sandbox>,
+        half_made: HalfMade,
+    ) -> Result<()> {
         if let Some(supervisor) = sandbox.supervisor() {
             match supervisor.client.shutdown().await {
                 Ok(()) => {}
@@ -63,24 +80,50 @@ impl Runtime {
             sandbox.set_supervisor(None);
             reached("supervisor-ended");
         }
-        let record = sandbox.record();
-        self.remove_group(&record.cgroup, &sandbox.id).await?;
-        if let Some(network) = record.network.clone().filter(|network| !network.closed) {
-            self.network
-                .tear_down(&PodNetwork::of(&record), &network)
-                .await
-                .doing("failed to destroy network")?;
-            reached("network-freed");
-            self.book
-                .change_sandbox(sandbox, |record| {
-                    if let Some(network) = &mut record.network {
-                        network.closed = true;
-                    }
-                })
-                .await?;
-        }
+        self.remove_group(&sandbox.record().cgroup, &sandbox.id).await?;
+        self.free_network(sandbox, half_made).await?;
         let folder = self.pod_folder(&sandbox.id);
         blocking(move || pod_files::remove_with_mounts(&folder)).await
+    }
+
+    /// Takes down a sandbox that never was ready. What cannot be taken down stays in the book, not
+    /// ready, so that a removal can try again.
+    pub(super) async fn discard(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
+        let Err(failure) = self.take_down(sandbox, HalfMade::MustGo).await else {
+            return self.book.remove_sandbox(&sandbox.id).await;
+        };
+        let stopped = |record: &mut SandboxRecord| record.set_stage(SandboxStage::Stopped);
+        self.book.change_sandbox(sandbox, stopped).await?;
+        Err(failure)
+    }
+
+    /// upstream: containerd internal/cri/server/sandbox_stop.go, which lets a stop succeed where a
+    /// set-up never ended, and a removal too; ours keeps the record until nothing is left.
+    pub(super) async fn free_network(
+        &self,
+        sandbox: &Arc<Sandbox>,
+        half_made: HalfMade,
+    ) -> Result<()> {
+        let record = sandbox.record();
+        let Some(network) = record.network.clone().filter(|network| !network.closed) else {
+            return Ok(());
+        };
+        match self.network.tear_down(&PodNetwork::of(&record), &network).await {
+            Err(failure) if !network.complete && half_made == HalfMade::MayWait => {
+                tracing::warn!(sandbox = sandbox.id, %failure, "a half-made network is left");
+                return Ok(());
+            }
+            outcome => outcome.doing("failed to destroy network")?,
+        }
+        reached("network-freed");
+        self.book
+            .change_sandbox(sandbox, |record| {
+                if let Some(network) = &mut record.network {
+                    network.closed = true;
+                }
+            })
+            .await
+            .map(drop)
     }
 
     /// Ends and removes a group that only this id has; a supervisor that died has left it.
@@ -100,7 +143,7 @@ impl Runtime {
     }
 
     async fn remove_sandbox(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
-        self.stop_sandbox(sandbox)
+        self.stop_sandbox(sandbox, HalfMade::MustGo)
             .await
             .doing(format!("failed to forcibly stop sandbox {:?}", sandbox.id))?;
         for container in self.book.containers_of(&sandbox.id) {

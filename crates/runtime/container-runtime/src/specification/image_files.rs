@@ -9,10 +9,6 @@ use std::os::fd::OwnedFd;
 
 use image_store::OverlayOptions;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen,
-};
 
 use crate::failure::{Doing as _, Failure, Result};
 
@@ -34,25 +30,13 @@ impl ImageFiles {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 open(only, flags, Mode::empty()).doing(format!("opening {}", only.display()))?
             }
-            several => {
-                let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)
-                    .doing("opening an overlay of the image's layers")?;
-                let mounted = (|| {
-                    fsconfig_set_string(&context, "source", "overlay")?;
-                    for lower in several {
-                        fsconfig_set_string(&context, "lowerdir+", lower)?;
-                    }
-                    if overlay.user_attributes {
-                        fsconfig_set_flag(&context, "userxattr")?;
-                    }
-                    fsconfig_create(&context)?;
-                    fsmount(
-                        &context,
-                        FsMountFlags::FSMOUNT_CLOEXEC,
-                        MountAttrFlags::MOUNT_ATTR_RDONLY,
-                    )
-                })();
-                mounted.doing("mounting the image's layers")?
+            lower => {
+                let lower = OverlayOptions {
+                    lower: lower.to_vec(),
+                    upper: None,
+                    user_attributes: overlay.user_attributes,
+                };
+                image_store::detached_overlay(&lower).doing("mounting the image's layers")?
             }
         };
         Ok(Self { root })

@@ -1,28 +1,28 @@
 //! Exec and attach on a session: bytes both ways, sizes, and how it ended.
 //!
 //! Rule: nothing is held back and nothing piles up: each direction waits for its slower side. When
-//! the client goes away, an exec is killed; a container that was attached to goes on.
+//! the client goes away, an exec is killed, also while it does not read its input; a container that
+//! was attached to goes on.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use pod_supervisor::{ExecRequest, Stdio};
 use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 
 use super::Wanted;
-use super::session::{Channel, Ending, Has, Input, Output, PART, Session};
+use super::session::{Channel, Ending, Gone, Has, Input, Output, PART, SILENCE, Session};
 use crate::failure::{Doing as _, Result};
 use crate::identity;
 use crate::runtime::execs::{ExecGuard, Running, pipe_pair};
-use crate::runtime::{Runtime, Terminal};
+use crate::runtime::{Resizer, Runtime, Terminal};
 
-/// After the command's end, a child that holds its output is waited for this long without a word.
-const SILENCE: Duration = Duration::from_millis(500);
+#[cfg(test)]
+mod tests;
 
 pub(super) fn streams_of(wanted: &Wanted) -> Has {
     match wanted {
@@ -44,17 +44,32 @@ pub(super) fn streams_of(wanted: &Wanted) -> Has {
 
 /// Runs the command and tells the client how it ended.
 pub(super) async fn run(runtime: &Runtime, wanted: Wanted, session: Session) {
-    let output = session.output.clone();
+    let Session { input, output, gone, tasks } = session;
+    let client = Client { input, output: output.clone(), gone };
     let has = streams_of(&wanted);
     let outcome = match wanted {
         Wanted::Exec(request) => {
-            exec(runtime, &request.container_id, request.cmd, has, session).await
+            exec(runtime, &request.container_id, request.cmd, has, client).await
         }
-        Wanted::Attach(request) => attach(runtime, &request.container_id, has, session).await,
+        Wanted::Attach(request) => attach(runtime, &request.container_id, has, client).await,
         Wanted::PortForward(_) => return,
     };
-    let ending = outcome.unwrap_or_else(|failure| Ending::Failed(failure.text));
+    let ending = match outcome {
+        Ok(Some(ending)) => ending,
+        // Nobody is there to be told.
+        Ok(None) => return,
+        Err(failure) => Ending::Failed(failure.text),
+    };
     let _ = output.send(Output::Status(ending)).await;
+    drop(output);
+    tasks.finish().await;
+}
+
+/// The client's side of a command.
+struct Client {
+    input: mpsc::Receiver<Input>,
+    output: mpsc::Sender<Output>,
+    gone: Gone,
 }
 
 async fn exec(
@@ -62,8 +77,8 @@ async fn exec(
     container: &str,
     command: Vec<String>,
     has: Has,
-    session: Session,
-) -> Result<Ending> {
+    client: Client,
+) -> Result<Option<Ending>> {
     let running = runtime.running(container)?;
     let process = runtime.exec_process(&running.container.id, command, has.tty).await?;
     let exec = identity::fresh()?;
@@ -87,20 +102,18 @@ async fn exec(
         }
     };
     let (over_sender, over) = watch::channel(false);
-    let Session { input, output } = session;
     let copying = async {
         match started.terminal {
-            Some(master) => copy_terminal(master, (input, output), has, over).await,
-            None => copy_pipes(ends, (input, output), over).await,
+            Some(master) => copy_terminal(master, client, has, over).await,
+            None => copy_pipes(ends, client, over).await,
         }
     };
-    tokio::pin!(copying);
     let ending = async {
         let exit = exited.await;
         over_sender.send_replace(true);
         exit
     };
-    tokio::pin!(ending);
+    tokio::pin!(copying, ending);
     let exit = tokio::select! {
         exit = &mut ending => {
             // What it still said goes out before its end is told.
@@ -108,20 +121,25 @@ async fn exec(
             exit
         }
         left = &mut copying => match left {
-            // The client is gone: the guard kills the command.
-            Left::Client => return Ok(Ending::Failed("the client went away".to_owned())),
+            // The guard kills the command.
+            Left::Client => return Ok(None),
             Left::Command => ending.await,
         },
     };
     guard.disarm();
-    Ok(match exit {
+    Ok(Some(match exit {
         Ok(exit) if exit.code == 0 => Ending::Success,
         Ok(exit) => Ending::ExitCode(exit.code),
         Err(_) => Ending::Failed("the pod's supervisor ended before the command".to_owned()),
-    })
+    }))
 }
 
-async fn attach(runtime: &Runtime, container: &str, has: Has, session: Session) -> Result<Ending> {
+async fn attach(
+    runtime: &Runtime,
+    container: &str,
+    has: Has,
+    client: Client,
+) -> Result<Option<Ending>> {
     let running: Running = runtime.running(container)?;
     let (stdio, ends) = pipes(has)?;
     running.supervisor.client.attach(&running.container.id, stdio).await?;
@@ -132,7 +150,7 @@ async fn attach(runtime: &Runtime, container: &str, has: Has, session: Session) 
             let _ = supervisor.client.resize(&id, size).await;
         }
     });
-    let Session { mut input, output } = session;
+    let Client { mut input, output, gone } = client;
     // Sizes go to the container's terminal; the rest is copied.
     let (forward, forwarded) = mpsc::channel(super::session::QUEUE);
     let sorting = async move {
@@ -153,11 +171,12 @@ async fn attach(runtime: &Runtime, container: &str, has: Has, session: Session) 
         over_sender.send_replace(true);
         std::future::pending::<()>().await;
     };
-    tokio::select! {
-        _ = copy_pipes(ends, (forwarded, output), over) => {}
-        () = async { tokio::join!(sorting, watching); } => {}
-    }
-    Ok(Ending::Success)
+    let sorted = Client { input: forwarded, output, gone };
+    let left = tokio::select! {
+        left = copy_pipes(ends, sorted, over) => left,
+        () = async { tokio::join!(sorting, watching); } => Left::Command,
+    };
+    Ok((left == Left::Command).then_some(Ending::Success))
 }
 
 /// Our ends of a command's pipes.
@@ -195,37 +214,90 @@ enum Left {
     Command,
 }
 
-type Client = (mpsc::Receiver<Input>, mpsc::Sender<Output>);
-
-async fn copy_pipes(ends: Ends, (mut input, output): Client, over: watch::Receiver<bool>) -> Left {
-    let Ends { mut stdin, stdout, stderr } = ends;
-    let feeding = async {
-        while let Some(event) = input.recv().await {
-            match event {
-                Input::Stdin(bytes) => {
-                    if let Some(pipe) = &mut stdin
-                        && pipe.write_all(&bytes).await.is_err()
-                    {
-                        // The command reads no more; the rest is dropped.
-                        stdin = None;
-                    }
-                }
-                Input::StdinEnd => stdin = None,
-                Input::Resize(_) => {}
-            }
-        }
-        Left::Client
-    };
+async fn copy_pipes(ends: Ends, client: Client, over: watch::Receiver<bool>) -> Left {
+    let Ends { stdin, stdout, stderr } = ends;
+    let Client { input, output, gone } = client;
     let draining = async {
         let out = drain(stdout, Channel::Stdout, &output, over.clone());
-        let err = drain(stderr, Channel::Stderr, &output, over);
-        tokio::join!(out, err);
-        Left::Command
+        let err = drain(stderr, Channel::Stderr, &output, over.clone());
+        let drained = tokio::try_join!(out, err).map(drop);
+        finished(drained, over.clone()).await
     };
     tokio::select! {
         left = draining => left,
-        left = feeding => left,
+        left = feed(stdin, input, gone, None) => left,
     }
+}
+
+async fn copy_terminal(
+    master: OwnedFd,
+    client: Client,
+    has: Has,
+    over: watch::Receiver<bool>,
+) -> Left {
+    let Ok(terminal) = Terminal::new(master) else { return Left::Command };
+    let (reader, writer, resizer) = terminal.split();
+    let Client { input, output, gone } = client;
+    let draining = async {
+        let drained = drain(Some(reader), Channel::Stdout, &output, over.clone()).await;
+        finished(drained, over.clone()).await
+    };
+    let writer = has.stdin.then_some(writer);
+    tokio::select! {
+        left = draining => left,
+        left = feed(writer, input, gone, Some(resizer)) => left,
+    }
+}
+
+/// Nobody takes a command's output any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Untaken;
+
+/// A command may close its output long before its end; until then its client is watched.
+async fn finished(drained: Result<(), Untaken>, mut over: watch::Receiver<bool>) -> Left {
+    if drained == Err(Untaken) {
+        return Left::Client;
+    }
+    let _ = over.wait_for(|over| *over).await;
+    Left::Command
+}
+
+/// Hands on what the client sends, until the client has left. What it left behind is handed on as
+/// long as the command takes it.
+async fn feed(
+    mut sink: Option<impl AsyncWrite + Unpin>,
+    mut input: mpsc::Receiver<Input>,
+    mut gone: Gone,
+    terminal: Option<Resizer>,
+) -> Left {
+    while let Some(event) = input.recv().await {
+        // The end of input is typed where there is a terminal.
+        let bytes: &[u8] = match &event {
+            Input::Stdin(held) => &held.bytes,
+            Input::StdinEnd if terminal.is_some() => &[4],
+            Input::StdinEnd => {
+                sink = None;
+                continue;
+            }
+            Input::Resize(size) => {
+                if let Some(terminal) = &terminal {
+                    terminal.resize(*size);
+                }
+                continue;
+            }
+        };
+        let Some(open) = &mut sink else { continue };
+        let written = tokio::select! {
+            biased;
+            written = open.write_all(bytes) => written,
+            () = gone.left_behind() => return Left::Client,
+        };
+        if written.is_err() {
+            // The command reads no more; the rest is dropped.
+            sink = None;
+        }
+    }
+    Left::Client
 }
 
 /// Sends what comes, to its end; once the command is over, silence is an end too.
@@ -234,18 +306,14 @@ async fn drain(
     channel: Channel,
     output: &mpsc::Sender<Output>,
     mut over: watch::Receiver<bool>,
-) {
-    let Some(mut stream) = stream else {
-        // A command without output ends when it ends.
-        let _ = over.wait_for(|over| *over).await;
-        return;
-    };
+) -> Result<(), Untaken> {
+    let Some(mut stream) = stream else { return Ok(()) };
     let mut part = vec![0; PART];
     loop {
         let read = if *over.borrow_and_update() {
             match tokio::time::timeout(SILENCE, stream.read(&mut part)).await {
                 Ok(read) => read,
-                Err(_) => return,
+                Err(_) => return Ok(()),
             }
         } else {
             tokio::select! {
@@ -254,49 +322,12 @@ async fn drain(
             }
         };
         match read {
-            Ok(0) | Err(_) => return,
+            Ok(0) | Err(_) => return Ok(()),
             Ok(read) => {
                 let bytes = Bytes::copy_from_slice(&part[..read]);
-                if output.send(Output::Data(channel, bytes)).await.is_err() {
-                    return;
-                }
+                let sent = output.send(Output::Data(channel, bytes)).await;
+                sent.map_err(|_| Untaken)?;
             }
         }
-    }
-}
-
-async fn copy_terminal(
-    master: OwnedFd,
-    (mut input, output): Client,
-    has: Has,
-    over: watch::Receiver<bool>,
-) -> Left {
-    let Ok(terminal) = Terminal::new(master) else { return Left::Command };
-    let (reader, mut writer, resizer) = terminal.split();
-    let feeding = async move {
-        while let Some(event) = input.recv().await {
-            match event {
-                Input::Stdin(bytes) if has.stdin => {
-                    if writer.write_all(&bytes).await.is_err() {
-                        return Left::Command;
-                    }
-                }
-                Input::Resize(size) => resizer.resize(size),
-                // The end of input is typed.
-                Input::StdinEnd => {
-                    let _ = writer.write_all(&[4]).await;
-                }
-                Input::Stdin(_) => {}
-            }
-        }
-        Left::Client
-    };
-    let draining = async {
-        drain(Some(reader), Channel::Stdout, &output, over).await;
-        Left::Command
-    };
-    tokio::select! {
-        left = draining => left,
-        left = feeding => left,
     }
 }

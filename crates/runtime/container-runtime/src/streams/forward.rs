@@ -1,75 +1,37 @@
 //! Port-forward: connections into a pod's network, one for each pair of streams.
 //!
-//! upstream: k8s.io/streaming portforward (httpstream.go, websocket.go); containerd
-//! internal/cri/server/sandbox_portforward_linux.go
+//! Rule: all that a client makes us do ends with the client: its connections into the pod too. What
+//! a client sends and its pod does not take yet is limited for the whole client.
+//!
+//! upstream: k8s.io/streaming portforward (httpstream.go)
+
+mod by_channels;
+mod door;
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream as StdStream};
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::time::Duration;
 
-use cri_wire::v1;
-use stream_frames::channels::{self, Coding, Protocol};
 use stream_frames::spdy::{Decoder, Encoder, Frame, Headers};
-use stream_frames::websocket::{self, Message, Reply};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, WriteHalf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinSet;
 
-use super::session::{PART, QUEUE};
+use super::session::{HELD, Held, PART, QUEUE, Room, hung_up};
 use super::upgrade::Socket;
-use crate::failure::{Doing as _, Failure, Result, blocking};
-use crate::runtime::Runtime;
 
-const CONNECT: Duration = Duration::from_secs(15);
+pub(super) use by_channels::over_websocket;
+pub(super) use door::Door;
+
+#[cfg(test)]
+mod tests;
+
 /// Streams of one client at once.
 const MOST_STREAMS: usize = 1024;
 const REFUSED: u32 = 3;
 
-impl Runtime {
-    /// A connection to a port of a pod, from inside its network.
-    pub async fn connect_to_pod(&self, sandbox: &str, port: u16) -> Result<TcpStream> {
-        let sandbox = self.book.sandbox(sandbox)?;
-        let namespace = sandbox.record().network.map(|network| network.namespace);
-        let stream = blocking(move || {
-            let connect = || {
-                let addresses: [SocketAddr; 2] =
-                    [(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()];
-                let mut first = None;
-                for address in addresses {
-                    match StdStream::connect_timeout(&address, CONNECT) {
-                        Ok(stream) => return Ok(stream),
-                        Err(error) => {
-                            first.get_or_insert(error);
-                        }
-                    }
-                }
-                Err(first.unwrap_or_else(|| std::io::Error::other("no address")))
-            };
-            let connected = match &namespace {
-                None => connect(),
-                Some(path) => {
-                    let file = std::fs::File::open(path).doing(format!("opening {path}"))?;
-                    netlink::in_namespace(file.as_fd(), || Ok(connect()))?
-                }
-            };
-            let stream = connected.map_err(|error| {
-                let place = namespace.as_deref().unwrap_or("the host's network");
-                Failure::plain(format!(
-                    "failed to connect to localhost:{port} inside namespace {place:?}: {error}"
-                ))
-            })?;
-            stream.set_nonblocking(true)?;
-            Ok(stream)
-        })
-        .await?;
-        TcpStream::from_std(stream).doing("taking up a connection")
-    }
-}
-
 struct Writer {
-    socket: WriteHalf<Socket>,
+    socket: OwnedWriteHalf,
     encoder: Encoder,
 }
 
@@ -88,12 +50,30 @@ struct Pair {
     port: u16,
 }
 
-pub(super) async fn over_spdy(runtime: &Runtime, request: &v1::PortForwardRequest, socket: Socket) {
-    let (mut reader, socket) = tokio::io::split(socket);
-    let writer = Arc::new(Mutex::new(Writer { socket, encoder: Encoder::default() }));
+/// One client's streams.
+struct Streams {
+    door: Door,
+    writer: Arc<Mutex<Writer>>,
+    pairs: HashMap<String, Pair>,
+    inputs: HashMap<u32, mpsc::Sender<Held>>,
+    room: Room,
+    /// Dropped with the rest, which ends them.
+    forwards: JoinSet<()>,
+}
+
+pub(super) async fn over_spdy(door: Door, socket: Socket) {
+    let (mut reader, writer) = socket.stream.into_split();
+    let writer = Writer { socket: writer, encoder: Encoder::default() };
+    let mut streams = Streams {
+        door,
+        writer: Arc::new(Mutex::new(writer)),
+        pairs: HashMap::new(),
+        inputs: HashMap::new(),
+        room: Room::of(HELD),
+        forwards: JoinSet::new(),
+    };
     let mut decoder = Decoder::default();
-    let mut pairs: HashMap<String, Pair> = HashMap::new();
-    let mut inputs: HashMap<u32, mpsc::Sender<Vec<u8>>> = HashMap::new();
+    decoder.push(&socket.early);
     let mut part = vec![0; 32 * 1024];
     loop {
         loop {
@@ -105,60 +85,73 @@ pub(super) async fn over_spdy(runtime: &Runtime, request: &v1::PortForwardReques
                     return;
                 }
             };
-            match frame {
-                Frame::Open { stream, headers, .. } => {
-                    let known = inputs.len() + pairs.len() < MOST_STREAMS;
-                    let ready = known.then(|| place(&mut pairs, stream, &headers)).flatten();
-                    let Some(ready) = ready else {
-                        let reset = Frame::Reset { stream, status: REFUSED };
-                        if !writer.lock().await.send(&reset).await {
-                            return;
-                        }
-                        continue;
-                    };
-                    let accept = Frame::Accept { stream, headers: Headers::default(), end: false };
-                    if !writer.lock().await.send(&accept).await {
-                        return;
-                    }
-                    if let Some((data, error, port)) = ready {
-                        let (sender, receiver) = mpsc::channel(QUEUE);
-                        inputs.insert(data, sender);
-                        let (runtime, sandbox) = (runtime.clone(), request.pod_sandbox_id.clone());
-                        let writer = Arc::clone(&writer);
-                        tokio::spawn(async move {
-                            let streams = (data, error);
-                            forward(&runtime, (&sandbox, port), streams, (receiver, writer)).await;
-                        });
-                    }
-                }
-                Frame::Data { stream, bytes, end } => {
-                    if let Some(sender) = inputs.get(&stream)
-                        && !bytes.is_empty()
-                    {
-                        // A slow pod slows its client.
-                        let _ = sender.send(bytes).await;
-                    }
-                    if end {
-                        inputs.remove(&stream);
-                    }
-                }
-                Frame::Reset { stream, .. } => {
-                    inputs.remove(&stream);
-                }
-                Frame::Ping { id } => {
-                    let answered = writer.lock().await.send(&Frame::Ping { id }).await;
-                    if !answered {
-                        return;
-                    }
-                }
-                Frame::GoAway { .. } => return,
-                _ => {}
+            let goes_on = tokio::select! {
+                biased;
+                goes_on = streams.take(frame) => goes_on,
+                () = hung_up(&reader) => false,
+            };
+            if !goes_on {
+                return;
             }
         }
         match reader.read(&mut part).await {
             Ok(0) | Err(_) => return,
             Ok(read) => decoder.push(&part[..read]),
         }
+    }
+}
+
+impl Streams {
+    /// `false`: the client is done.
+    async fn take(&mut self, frame: Frame) -> bool {
+        match frame {
+            Frame::Open { stream, headers, .. } => self.open(stream, &headers).await,
+            Frame::Data { stream, bytes, end } => {
+                if let Some(sender) = self.inputs.get(&stream) {
+                    for part in bytes.chunks(PART) {
+                        // A slow pod slows its client. One that takes nothing more is no reason to
+                        // end the others.
+                        let Some(held) = self.room.hold(part).await else { return false };
+                        let _ = sender.send(held).await;
+                    }
+                }
+                if end {
+                    self.inputs.remove(&stream);
+                }
+                true
+            }
+            Frame::Reset { stream, .. } => {
+                self.inputs.remove(&stream);
+                true
+            }
+            Frame::Ping { id } => self.writer.lock().await.send(&Frame::Ping { id }).await,
+            Frame::GoAway { .. } => false,
+            _ => true,
+        }
+    }
+
+    async fn open(&mut self, stream: u32, headers: &Headers) -> bool {
+        while self.forwards.try_join_next().is_some() {}
+        self.inputs.retain(|_, input| !input.is_closed());
+        let known = self.forwards.len() * 2 + self.pairs.len() < MOST_STREAMS;
+        let ready = known.then(|| place(&mut self.pairs, stream, headers)).flatten();
+        let Some(ready) = ready else {
+            let reset = Frame::Reset { stream, status: REFUSED };
+            return self.writer.lock().await.send(&reset).await;
+        };
+        let accept = Frame::Accept { stream, headers: Headers::default(), end: false };
+        if !self.writer.lock().await.send(&accept).await {
+            return false;
+        }
+        if let Some((data, error, port)) = ready {
+            let (sender, receiver) = mpsc::channel(QUEUE);
+            self.inputs.insert(data, sender);
+            let (door, writer) = (self.door.clone(), Arc::clone(&self.writer));
+            self.forwards.spawn(async move {
+                forward(&door, port, (data, error), (receiver, writer)).await;
+            });
+        }
+        true
     }
 }
 
@@ -193,17 +186,17 @@ fn place(
 }
 
 async fn forward(
-    runtime: &Runtime,
-    (sandbox, port): (&str, u16),
+    door: &Door,
+    port: u16,
     (data, error): (u32, u32),
-    (mut input, writer): (mpsc::Receiver<Vec<u8>>, Arc<Mutex<Writer>>),
+    (mut input, writer): (mpsc::Receiver<Held>, Arc<Mutex<Writer>>),
 ) {
-    let trouble = match runtime.connect_to_pod(sandbox, port).await {
+    let trouble = match door.connect(port).await {
         Ok(stream) => {
             let (mut reader, mut sender) = stream.into_split();
             let feeding = async {
-                while let Some(bytes) = input.recv().await {
-                    if sender.write_all(&bytes).await.is_err() {
+                while let Some(held) = input.recv().await {
+                    if sender.write_all(&held.bytes).await.is_err() {
                         return;
                     }
                 }
@@ -224,6 +217,7 @@ async fn forward(
             None
         }
         Err(failure) => {
+            let sandbox = &door.sandbox;
             Some(format!("error forwarding port {port} to pod {sandbox}, uid : {failure}"))
         }
     };
@@ -234,114 +228,4 @@ async fn forward(
     }
     let bytes = trouble.unwrap_or_default().into_bytes();
     writer.send(&Frame::Data { stream: error, bytes, end: true }).await;
-}
-
-/// The older way over WebSocket: two channels for each port, which first say the port.
-pub(super) async fn over_websocket(
-    runtime: &Runtime,
-    request: &v1::PortForwardRequest,
-    protocol: Protocol,
-    socket: Socket,
-) {
-    let (mut reader, mut writer) = tokio::io::split(socket);
-    let (sender, mut receiver) = mpsc::channel::<(u8, Vec<u8>)>(QUEUE);
-    let mut inputs = Vec::new();
-    for (at, port) in request.port.iter().enumerate() {
-        let (Ok(port), Ok(channel)) = (u16::try_from(*port), u8::try_from(at * 2)) else { return };
-        let (input, bytes) = mpsc::channel(QUEUE);
-        inputs.push(input);
-        let (runtime, sandbox) = (runtime.clone(), request.pod_sandbox_id.clone());
-        let sender = sender.clone();
-        tokio::spawn(async move {
-            for channel in [channel, channel + 1] {
-                let _ = sender.send((channel, port.to_le_bytes().to_vec())).await;
-            }
-            channel_to_port(&runtime, (&sandbox, port), channel, (bytes, sender)).await;
-        });
-    }
-    drop(sender);
-    let writing = async move {
-        while let Some((channel, content)) = receiver.recv().await {
-            let message = channels::write(protocol, channel, &content);
-            let reply = match protocol.coding {
-                Coding::Binary => Reply::Binary(&message),
-                Coding::Base64 => Reply::Text(&message),
-            };
-            let mut bytes = Vec::new();
-            websocket::write(&reply, &mut bytes);
-            if writer.write_all(&bytes).await.is_err() {
-                return;
-            }
-        }
-        let mut bytes = Vec::new();
-        websocket::write(&Reply::Close(1000), &mut bytes);
-        let _ = writer.write_all(&bytes).await;
-        let _ = writer.shutdown().await;
-    };
-    let reading = async move {
-        let mut decoder = websocket::Decoder::default();
-        let mut part = vec![0; 32 * 1024];
-        loop {
-            while let Ok(Some(message)) = decoder.next_message() {
-                let (Message::Binary(bytes) | Message::Text(bytes)) = message else {
-                    if matches!(message, Message::Close(_)) {
-                        return;
-                    }
-                    continue;
-                };
-                if let Some((channel, content)) = channels::read(protocol, &bytes)
-                    && channel % 2 == 0
-                    && let Some(input) = inputs.get(usize::from(channel / 2))
-                {
-                    let _ = input.send(content).await;
-                }
-            }
-            match reader.read(&mut part).await {
-                Ok(0) | Err(_) => return,
-                Ok(read) => decoder.push(&part[..read]),
-            }
-        }
-    };
-    tokio::select! {
-        () = writing => {}
-        () = reading => {}
-    }
-}
-
-/// What comes for a port, and where its channel's messages go.
-type Ends = (mpsc::Receiver<Vec<u8>>, mpsc::Sender<(u8, Vec<u8>)>);
-
-async fn channel_to_port(
-    runtime: &Runtime,
-    (sandbox, port): (&str, u16),
-    channel: u8,
-    (mut input, output): Ends,
-) {
-    let stream = match runtime.connect_to_pod(sandbox, port).await {
-        Ok(stream) => stream,
-        Err(failure) => {
-            let _ = output.send((channel + 1, failure.text.into_bytes())).await;
-            return;
-        }
-    };
-    let (mut reader, mut sender) = stream.into_split();
-    let feeding = async {
-        while let Some(bytes) = input.recv().await {
-            if sender.write_all(&bytes).await.is_err() {
-                return;
-            }
-        }
-    };
-    let draining = async {
-        let mut part = vec![0; PART];
-        while let Ok(read) = reader.read(&mut part).await {
-            if read == 0 || output.send((channel, part[..read].to_vec())).await.is_err() {
-                return;
-            }
-        }
-    };
-    tokio::select! {
-        () = feeding => {}
-        () = draining => {}
-    }
 }

@@ -1,22 +1,29 @@
 //! A remote command over SPDY: one stream for each channel, told apart by a header.
 //!
 //! Rule: the command begins when every stream that it needs is open; a client that opens them too
-//! slowly is let go.
+//! slowly, or sends too much before, is let go. From then on a client is read only as fast as its
+//! command takes what it sends.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use bytes::Bytes;
 use stream_frames::spdy::{Decoder, Encoder, Frame, Headers};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
-use super::session::{Channel, Has, Input, Output, QUEUE, Session, sizes};
+use super::session::{Channel, HELD, Has, Inbox, Input, Output, QUEUE, Session, Tasks, hung_up};
 use super::upgrade::Socket;
+use super::websocket_transport::{Taken, discard};
+
+#[cfg(test)]
+mod tests;
 
 /// upstream: kubelet's stream creation timeout.
 const OPENING: Duration = Duration::from_secs(30);
 const REFUSED: u32 = 3;
+/// What a frame that waits costs beside its bytes.
+const FRAME: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Role {
@@ -44,8 +51,8 @@ enum Urgent {
 }
 
 struct Opened {
-    reader: ReadHalf<Socket>,
-    writer: WriteHalf<Socket>,
+    reader: OwnedReadHalf,
+    writer: OwnedWriteHalf,
     decoder: Decoder,
     encoder: Encoder,
     roles: HashMap<Role, u32>,
@@ -65,14 +72,14 @@ pub(super) async fn begin(socket: Socket, protocol: &str, has: Has) -> Result<Se
     let opened = tokio::time::timeout(OPENING, opening)
         .await
         .map_err(|_| "timed out waiting for client to create streams".to_owned())??;
-    let (input_sender, input) = mpsc::channel(QUEUE);
+    let (inbox, input, gone) = Inbox::new();
     let (output, output_receiver) = mpsc::channel(QUEUE);
     let (urgent_sender, urgent) = mpsc::channel(QUEUE);
     let Opened { reader, writer, decoder, encoder, roles, early } = opened;
     let streams = roles.clone();
-    tokio::spawn(read(reader, decoder, (streams, early), (input_sender, urgent_sender)));
-    tokio::spawn(write(writer, encoder, (roles, version), (output_receiver, urgent)));
-    Ok(Session { input, output })
+    let reading = tokio::spawn(read(reader, decoder, (streams, early), (inbox, urgent_sender)));
+    let writing = tokio::spawn(write(writer, encoder, (roles, version), (output_receiver, urgent)));
+    Ok(Session { input, output, gone, tasks: Tasks { reading, writing } })
 }
 
 async fn open(socket: Socket, has: Has, version: u8) -> Result<Opened, String> {
@@ -80,95 +87,108 @@ async fn open(socket: Socket, has: Has, version: u8) -> Result<Opened, String> {
     if has.tty && version >= 3 {
         expected += 1;
     }
-    let (mut reader, mut writer) = tokio::io::split(socket);
+    let (mut reader, mut writer) = socket.stream.into_split();
     let (mut decoder, mut encoder) = (Decoder::default(), Encoder::default());
-    let (mut roles, mut early) = (HashMap::new(), Vec::new());
+    let (mut roles, mut early, mut waiting) = (HashMap::new(), Vec::new(), 0);
     let mut part = vec![0; 16 * 1024];
-    while roles.len() < expected {
+    decoder.push(&socket.early);
+    loop {
+        let mut answer = Vec::new();
+        while let Some(frame) = decoder.next_frame().map_err(|error| error.to_string())? {
+            let reply = match frame {
+                Frame::Open { stream, headers, .. } => match role(&headers) {
+                    Some(role) if !roles.contains_key(&role) => {
+                        roles.insert(role, stream);
+                        Frame::Accept { stream, headers: Headers::default(), end: false }
+                    }
+                    _ => Frame::Reset { stream, status: REFUSED },
+                },
+                Frame::Ping { id } => Frame::Ping { id },
+                Frame::GoAway { .. } => return Err("the client went away".to_owned()),
+                Frame::Data { ref bytes, .. } => {
+                    waiting += FRAME + bytes.len();
+                    early.push(frame);
+                    continue;
+                }
+                Frame::Reset { .. } => {
+                    waiting += FRAME;
+                    early.push(frame);
+                    continue;
+                }
+                _ => continue,
+            };
+            encoder.write(&reply, &mut answer).map_err(|error| error.to_string())?;
+        }
+        if waiting > HELD {
+            return Err(format!("more than {HELD} bytes came before all streams were open"));
+        }
+        writer.write_all(&answer).await.map_err(|error| error.to_string())?;
+        if roles.len() >= expected {
+            return Ok(Opened { reader, writer, decoder, encoder, roles, early });
+        }
         let read = reader.read(&mut part).await.map_err(|error| error.to_string())?;
         if read == 0 {
             return Err("the client went away".to_owned());
         }
         decoder.push(&part[..read]);
-        let mut answer = Vec::new();
-        while let Some(frame) = decoder.next_frame().map_err(|error| error.to_string())? {
-            let reply = match &frame {
-                Frame::Open { stream, headers, .. } => match role(headers) {
-                    Some(role) if !roles.contains_key(&role) => {
-                        roles.insert(role, *stream);
-                        Frame::Accept { stream: *stream, headers: Headers::default(), end: false }
-                    }
-                    _ => Frame::Reset { stream: *stream, status: REFUSED },
-                },
-                Frame::Ping { id } => Frame::Ping { id: *id },
-                _ => {
-                    early.push(frame);
-                    continue;
-                }
-            };
-            encoder.write(&reply, &mut answer).map_err(|error| error.to_string())?;
-        }
-        writer.write_all(&answer).await.map_err(|error| error.to_string())?;
     }
-    Ok(Opened { reader, writer, decoder, encoder, roles, early })
 }
 
 async fn read(
-    mut reader: ReadHalf<Socket>,
+    mut reader: OwnedReadHalf,
     mut decoder: Decoder,
     (roles, early): (HashMap<Role, u32>, Vec<Frame>),
-    (input, urgent): (mpsc::Sender<Input>, mpsc::Sender<Urgent>),
+    (inbox, urgent): (Inbox, mpsc::Sender<Urgent>),
 ) {
     let by_stream: HashMap<u32, Role> = roles.into_iter().map(|(role, id)| (id, role)).collect();
     let mut part = vec![0; 32 * 1024];
-    for frame in early {
-        if !take(frame, &by_stream, (&input, &urgent)).await {
-            return;
-        }
-    }
-    loop {
+    let mut early = early.into_iter();
+    'wanted: loop {
         loop {
-            match decoder.next_frame() {
+            let frame = match early.next().map_or_else(|| decoder.next_frame(), |one| Ok(Some(one)))
+            {
                 Ok(None) => break,
-                Ok(Some(frame)) => {
-                    if !take(frame, &by_stream, (&input, &urgent)).await {
-                        return;
-                    }
-                }
+                Ok(Some(frame)) => frame,
                 Err(error) => {
                     tracing::debug!(%error, "a SPDY client");
                     return;
                 }
+            };
+            let taken = tokio::select! {
+                biased;
+                taken = take(frame, &by_stream, (&inbox, &urgent)) => taken,
+                () = hung_up(&reader) => Taken::Left,
+            };
+            match taken {
+                Taken::Yes => {}
+                Taken::Left => return,
+                Taken::Over => break 'wanted,
             }
         }
-        match reader.read(&mut part).await {
+        let read = tokio::select! {
+            read = reader.read(&mut part) => read,
+            () = inbox.closed() => break 'wanted,
+        };
+        match read {
             Ok(0) | Err(_) => return,
             Ok(read) => decoder.push(&part[..read]),
         }
     }
+    drop(inbox);
+    discard(reader, part).await;
 }
 
-/// `false`: the client is done.
 async fn take(
     frame: Frame,
     roles: &HashMap<u32, Role>,
-    (input, urgent): (&mpsc::Sender<Input>, &mpsc::Sender<Urgent>),
-) -> bool {
-    match frame {
+    (inbox, urgent): (&Inbox, &mpsc::Sender<Urgent>),
+) -> Taken {
+    let taken = match frame {
         Frame::Data { stream, bytes, end } => match roles.get(&stream) {
             Some(Role::Stdin) => {
-                let sent =
-                    bytes.is_empty() || input.send(Input::Stdin(Bytes::from(bytes))).await.is_ok();
-                sent && (!end || input.send(Input::StdinEnd).await.is_ok())
+                inbox.stdin(&bytes).await && (!end || inbox.send(Input::StdinEnd).await)
             }
-            Some(Role::Resize) => {
-                for size in sizes(&bytes) {
-                    if input.send(Input::Resize(size)).await.is_err() {
-                        return false;
-                    }
-                }
-                true
-            }
+            Some(Role::Resize) => inbox.resize(&bytes).await,
             _ => true,
         },
         Frame::Ping { id } => urgent.send(Urgent::Frame(Frame::Ping { id })).await.is_ok(),
@@ -177,15 +197,16 @@ async fn take(
             urgent.send(Urgent::Frame(reset)).await.is_ok()
         }
         Frame::Reset { stream, .. } if roles.get(&stream) == Some(&Role::Stdin) => {
-            input.send(Input::StdinEnd).await.is_ok()
+            inbox.send(Input::StdinEnd).await
         }
-        Frame::GoAway { .. } => false,
+        Frame::GoAway { .. } => return Taken::Left,
         _ => true,
-    }
+    };
+    Taken::by_command(taken)
 }
 
 async fn write(
-    mut writer: WriteHalf<Socket>,
+    mut writer: OwnedWriteHalf,
     mut encoder: Encoder,
     (roles, version): (HashMap<Role, u32>, u8),
     (mut output, mut urgent): (mpsc::Receiver<Output>, mpsc::Receiver<Urgent>),

@@ -9,13 +9,26 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use stream_frames::channels::{self, Protocol, SPDY_PROTOCOLS};
 use stream_frames::websocket::accept_key;
+use tokio::net::TcpStream;
 
-use super::{Wanted, commands, forward, spdy_transport, websocket_transport};
+use super::{Place, Wanted, commands, forward, spdy_transport, websocket_transport};
 use crate::runtime::Runtime;
 
 pub(super) type Body = Full<Bytes>;
-/// A connection that is no HTTP any more.
-pub(super) type Socket = TokioIo<Upgraded>;
+
+/// A connection that is no HTTP any more, and what came on it already.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) stream: TcpStream,
+    pub(super) early: Bytes,
+}
+
+impl Socket {
+    fn of(upgraded: Upgraded) -> Option<Self> {
+        let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
+        Some(Self { stream: parts.io.into_inner(), early: parts.read_buf })
+    }
+}
 
 const SPDY: &str = "SPDY/3.1";
 const STREAM_PROTOCOL: &str = "x-stream-protocol-version";
@@ -45,15 +58,19 @@ fn words(headers: &HeaderMap, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Answers with 101 and goes on with what was wanted, or says why not.
-pub(super) fn begin(
-    runtime: Runtime,
-    wanted: Wanted,
+/// Answers with 101 and goes on, or says why not. The place among the connections is kept until
+/// that is over.
+pub(super) fn begin<F>(
+    forwarding: bool,
     mut request: Request<Incoming>,
-) -> Response<Body> {
+    place: Place,
+    go_on: impl FnOnce(Carrier, Socket) -> F + Send + 'static,
+) -> Response<Body>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let upgrades = words(request.headers(), "upgrade");
     let asked = |name: &str| upgrades.iter().any(|word| word.eq_ignore_ascii_case(name));
-    let forwarding = matches!(wanted, Wanted::PortForward(_));
     let agreed = if asked("websocket") {
         by_websocket(request.headers())
     } else if asked(SPDY) {
@@ -67,10 +84,12 @@ pub(super) fn begin(
     };
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
-        match upgrade.await {
-            Ok(socket) => go_on(runtime, wanted, carrier, TokioIo::new(socket)).await,
+        match upgrade.await.map(Socket::of) {
+            Ok(Some(socket)) => go_on(carrier, socket).await,
+            Ok(None) => tracing::error!("a stream is not on the connection that was accepted"),
             Err(error) => tracing::debug!(%error, "a stream was not upgraded"),
         }
+        drop(place);
     });
     response
 }
@@ -127,13 +146,20 @@ fn finished(builder: hyper::http::response::Builder, carrier: Carrier) -> Agreed
     Ok((response, carrier))
 }
 
-async fn go_on(runtime: Runtime, wanted: Wanted, carrier: Carrier, socket: Socket) {
+/// What was wanted, on the connection that is there now.
+pub(super) async fn go_on(runtime: Runtime, wanted: Wanted, carrier: Carrier, socket: Socket) {
     match (wanted, carrier) {
-        (Wanted::PortForward(request), Carrier::Spdy { .. }) => {
-            forward::over_spdy(&runtime, &request, socket).await;
-        }
-        (Wanted::PortForward(request), Carrier::WebSocket { protocol }) => {
-            forward::over_websocket(&runtime, &request, protocol, socket).await;
+        (Wanted::PortForward(request), carrier) => {
+            let door = match runtime.door(&request.pod_sandbox_id) {
+                Ok(door) => door,
+                Err(failure) => return tracing::debug!(%failure, "a port-forward did not begin"),
+            };
+            match carrier {
+                Carrier::Spdy { .. } => forward::over_spdy(door, socket).await,
+                Carrier::WebSocket { protocol } => {
+                    forward::over_websocket(door, &request.port, protocol, socket).await;
+                }
+            }
         }
         (command, carrier) => {
             let streams = commands::streams_of(&command);

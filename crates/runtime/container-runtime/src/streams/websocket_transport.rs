@@ -1,13 +1,19 @@
 //! A remote command over WebSocket: channels by their first byte.
+//!
+//! Rule: a client is read only as fast as its command takes what it sends. While nothing is taken,
+//! its end is still seen. After the command's end what it sends is read and dropped.
 
-use bytes::Bytes;
 use stream_frames::channels::{self, Coding, Protocol};
 use stream_frames::websocket::{self, Decoder, Message, Reply};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
-use super::session::{Channel, Has, Input, Output, QUEUE, Session, sizes};
+use super::session::{Channel, Has, Inbox, Input, Output, QUEUE, Session, Tasks, hung_up};
 use super::upgrade::Socket;
+
+#[cfg(test)]
+mod tests;
 
 /// Something that must be said between two outputs.
 enum Urgent {
@@ -16,30 +22,40 @@ enum Urgent {
 }
 
 pub(super) fn begin(socket: Socket, protocol: Protocol, has: Has) -> Session {
-    let (reader, writer) = tokio::io::split(socket);
-    let (input_sender, input) = mpsc::channel(QUEUE);
+    let (reader, writer) = socket.stream.into_split();
+    let (inbox, input, gone) = Inbox::new();
     let (output, output_receiver) = mpsc::channel(QUEUE);
     let (urgent_sender, urgent) = mpsc::channel(QUEUE);
-    tokio::spawn(read(reader, protocol, has, (input_sender, urgent_sender)));
-    tokio::spawn(write(writer, protocol, has, (output_receiver, urgent)));
-    Session { input, output }
+    let mut decoder = Decoder::default();
+    decoder.push(&socket.early);
+    let reading = tokio::spawn(async move {
+        read(reader, decoder, (protocol, has), (inbox, urgent_sender)).await;
+    });
+    let writing = tokio::spawn(write(writer, protocol, has, (output_receiver, urgent)));
+    Session { input, output, gone, tasks: Tasks { reading, writing } }
 }
 
 async fn read(
-    mut reader: ReadHalf<Socket>,
-    protocol: Protocol,
-    has: Has,
-    (input, urgent): (mpsc::Sender<Input>, mpsc::Sender<Urgent>),
+    mut reader: OwnedReadHalf,
+    mut decoder: Decoder,
+    (protocol, has): (Protocol, Has),
+    (inbox, urgent): (Inbox, mpsc::Sender<Urgent>),
 ) {
-    let mut decoder = Decoder::default();
     let mut part = vec![0; 32 * 1024];
-    loop {
+    'wanted: loop {
         loop {
             match decoder.next_message() {
                 Ok(None) => break,
                 Ok(Some(message)) => {
-                    if !take(message, protocol, has, (&input, &urgent)).await {
-                        return;
+                    let taken = tokio::select! {
+                        biased;
+                        taken = take(message, protocol, has, (&inbox, &urgent)) => taken,
+                        () = hung_up(&reader) => Taken::Left,
+                    };
+                    match taken {
+                        Taken::Yes => {}
+                        Taken::Left => return,
+                        Taken::Over => break 'wanted,
                     }
                 }
                 Err(error) => {
@@ -48,49 +64,73 @@ async fn read(
                 }
             }
         }
-        match reader.read(&mut part).await {
+        let read = tokio::select! {
+            read = reader.read(&mut part) => read,
+            () = inbox.closed() => break 'wanted,
+        };
+        match read {
             Ok(0) | Err(_) => return,
             Ok(read) => decoder.push(&part[..read]),
         }
     }
+    drop(inbox);
+    discard(reader, part).await;
 }
 
-/// `false`: the client is done.
+/// Reads what nobody wants any more, until the client closes or is cut off.
+pub(super) async fn discard(mut reader: OwnedReadHalf, mut part: Vec<u8>) {
+    while reader.read(&mut part).await.is_ok_and(|read| read > 0) {}
+}
+
+/// What became of something that a client sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    Yes,
+    /// The client is done.
+    Left,
+    /// The command is.
+    Over,
+}
+
+impl Taken {
+    pub(super) fn by_command(taken: bool) -> Self {
+        if taken { Self::Yes } else { Self::Over }
+    }
+}
+
 async fn take(
     message: Message,
     protocol: Protocol,
     has: Has,
-    (input, urgent): (&mpsc::Sender<Input>, &mpsc::Sender<Urgent>),
-) -> bool {
+    (inbox, urgent): (&Inbox, &mpsc::Sender<Urgent>),
+) -> Taken {
     let bytes = match message {
         Message::Binary(bytes) | Message::Text(bytes) => bytes,
-        Message::Ping(bytes) => return urgent.send(Urgent::Pong(bytes)).await.is_ok(),
-        Message::Pong => return true,
+        Message::Ping(bytes) => {
+            return Taken::by_command(urgent.send(Urgent::Pong(bytes)).await.is_ok());
+        }
+        Message::Pong => return Taken::Yes,
         Message::Close(_) => {
             let _ = urgent.send(Urgent::Close(1000)).await;
-            return false;
+            return Taken::Left;
         }
     };
-    let Some((channel, content)) = channels::read(protocol, &bytes) else { return true };
-    let event = match channel {
+    let Some((channel, content)) = channels::read(protocol, &bytes) else { return Taken::Yes };
+    drop(bytes);
+    let taken = match channel {
         // An empty message on the channel is not its end.
-        channels::STDIN if has.stdin && !content.is_empty() => Input::Stdin(Bytes::from(content)),
-        channels::RESIZE if has.tty => {
-            for size in sizes(&content) {
-                if input.send(Input::Resize(size)).await.is_err() {
-                    return false;
-                }
-            }
-            return true;
+        channels::STDIN if has.stdin => inbox.stdin(&content).await,
+        channels::RESIZE if has.tty => inbox.resize(&content).await,
+        channels::CLOSE if protocol.closes && content == [channels::STDIN] => {
+            inbox.send(Input::StdinEnd).await
         }
-        channels::CLOSE if protocol.closes && content == [channels::STDIN] => Input::StdinEnd,
-        _ => return true,
+        _ => true,
     };
-    input.send(event).await.is_ok()
+    Taken::by_command(taken)
 }
 
 async fn write(
-    mut writer: WriteHalf<Socket>,
+    mut writer: OwnedWriteHalf,
     protocol: Protocol,
     has: Has,
     (mut output, mut urgent): (mpsc::Receiver<Output>, mpsc::Receiver<Urgent>),

@@ -157,6 +157,52 @@ fn many_layers_are_mounted_by_both_ways() {
     }
 }
 
+/// The older way, which this kernel would not be asked for.
+#[test]
+fn an_overlay_without_a_place_shows_the_layers_in_no_mount_table() {
+    if !in_own_mounts("view::tests::an_overlay_without_a_place_shows_the_layers_in_no_mount_table")
+    {
+        return;
+    }
+    let bench = bench();
+    for (name, count) in [("two", 2), ("many", 150)] {
+        let layers: Vec<_> = (0..count)
+            .map(|at| {
+                Tar::new().file("etc/top", &at.to_string()).file(&format!("f{at}"), "").bytes()
+            })
+            .collect();
+        bench.take(name, &layers).unwrap();
+        let view = bench.store.create_view(name, name).unwrap();
+        let lower = OverlayOptions { upper: None, ..view.overlay };
+        type Way = fn(&OverlayOptions) -> crate::error::Result<std::os::fd::OwnedFd>;
+        let ways: [Way; 2] =
+            [crate::mount::detached_overlay, crate::mount::detached_by_descriptors];
+        for way in ways {
+            let before = fs::read_to_string("/proc/self/mountinfo").unwrap();
+            let made = way(&lower).unwrap();
+            assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), before);
+            let root = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&made));
+            let top = fs::read_to_string(format!("{root}/etc/top")).unwrap();
+            assert_eq!(top, (count - 1).to_string(), "{name}: the topmost layer counts");
+            assert_eq!(fs::read_dir(&root).unwrap().count(), count + 1, "{name}");
+            assert!(fs::write(format!("{root}/new"), "").is_err(), "{name}: it can be written to");
+        }
+    }
+}
+
+#[test]
+fn an_older_kernel_is_known_by_its_refusal_at_whatever_step() {
+    use crate::mount::is_of_an_older_kernel as older;
+    use rustix::io::Errno;
+    for step in [("lowerdir+", Errno::INVAL), ("fsconfig", Errno::INVAL), ("fsopen", Errno::NOSYS)]
+    {
+        assert!(older(step), "{step:?}");
+    }
+    for step in [("fsopen", Errno::PERM), ("fsconfig", Errno::NOENT), ("fsmount", Errno::NOSYS)] {
+        assert!(!older(step), "{step:?}");
+    }
+}
+
 #[test]
 fn paths_with_the_bytes_that_separate_options_can_be_mounted() {
     if !in_own_mounts("view::tests::paths_with_the_bytes_that_separate_options_can_be_mounted") {

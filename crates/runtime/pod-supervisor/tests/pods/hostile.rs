@@ -156,7 +156,8 @@ fn proc_and_null_are_what_they_seem() {
         spec.mounts.retain(|mount| !mount.target.starts_with("/dev"));
         let (_, lines) = bed.complete(spec).await;
         assert!(lines.iter().all(|line| line == "0"), "{lines:?}");
-        std::fs::remove_file(bed.root().join("dev/console")).expect("removed");
+        a_terminal_on_a_hostile_console(&mut bed).await;
+        let _ = std::fs::remove_file(bed.root().join("dev/console"));
         // Something mounted over a part of /proc.
         let volume = bed.folder.path().join("volume");
         std::fs::create_dir(&volume).expect("made");
@@ -168,6 +169,43 @@ fn proc_and_null_are_what_they_seem() {
         }
         bed.shut_down().await;
     });
+}
+
+/// The image's `/dev/console` chooses what the terminal covers, or so it hopes; and its `/dev/pts/0`
+/// what the console shows.
+async fn a_terminal_on_a_hostile_console(bed: &mut Bed) {
+    let pattern = "/proc/sys/kernel/core_pattern";
+    let console = bed.root().join("dev/console");
+    let _ = std::fs::remove_dir_all(bed.root().join("dev/pts"));
+    std::fs::create_dir(bed.root().join("dev/pts")).expect("made");
+    symlink(pattern, bed.root().join("dev/pts/0")).expect("linked");
+    let with_terminal = |bed: &Bed, id: &str, script: &str| {
+        let mut spec = bed.spec(id, script);
+        spec.mounts.retain(|mount| !mount.target.starts_with("/dev") || mount.target == "/dev/pts");
+        spec.process.as_mut().expect("process").terminal = true;
+        spec
+    };
+    for target in [pattern, "/proc/self/attr/exec", "/dev/pts/0", "/nothing", "../etc/passwd"] {
+        let _ = std::fs::remove_file(&console);
+        symlink(target, &console).expect("linked");
+        let error = bed.client.create(with_terminal(bed, "link", "true")).await;
+        let error = error.expect_err("refused").to_string();
+        assert!(error.contains("/dev/console"), "{target}: {error}");
+    }
+    // Without the link the terminal is its console, and the machine's file is not.
+    std::fs::remove_file(&console).expect("removed");
+    let before = std::fs::read(pattern).expect("read");
+    let script = "tty; echo to the console > /dev/console; \
+        (echo '|/hostile' > /proc/sys/kernel/core_pattern) 2>&1";
+    let (_, lines) = bed.complete(with_terminal(bed, "console", script)).await;
+    if std::fs::read(pattern).expect("read") != before {
+        let _ = std::fs::write(pattern, &before);
+        panic!("the machine's {pattern} was written: {lines:?}");
+    }
+    let said = lines.join("\n").replace('\r', "");
+    assert!(said.starts_with("/dev/pts/0\nto the console\n"), "{said}");
+    assert!(said.contains("Read-only file system"), "{said}");
+    std::fs::remove_file(bed.root().join("dev/pts/0")).expect("removed");
 }
 
 /// A container that has used up its processes cannot keep execs out, nor survive its end.
@@ -237,30 +275,51 @@ fn a_fork_bomb_in_an_exec_ends_at_its_deadline() {
     });
 }
 
-/// A process on its way in is seen by the container, but not into.
+/// A process on its way in is seen by the container, but not into. The watcher is tried first on a
+/// process that may be looked into, and must have met some on their way.
 #[test]
 fn a_container_that_watches_execs_learns_nothing() {
     run(async {
         let mut bed = Bed::new().await;
         let script = "while :; do for p in /proc/[0-9]*; do cd $p 2>/dev/null || continue; \
-            readlink root fd/3 fd/4 fd/5 fd/6 cwd 2>/dev/null | grep -v '^/$' >> /tmp/seen; done; done";
+            { read name < comm; } 2>/dev/null; \
+            case $name in sh|ls|sleep) ;; *) echo $name >> /tmp/met;; esac; \
+            ls -ld root cwd exe fd/* fd/*/1/roo[t]/etc/shadow fd/*/etc/shadow \
+            >> /tmp/seen 2>/dev/null; done; done";
         let mut spec = bed.spec("spy", script);
         let bits = super::bed::USUAL_CAPABILITIES | 1 << 19;
         spec.security.as_mut().expect("security").capabilities =
             Some(super::bed::capabilities(bits));
         bed.start(spec).await;
-        for number in 0..40 {
-            let request = ExecRequest {
-                container: "spy".into(),
-                exec: format!("e{number}"),
-                process: process("true"),
-                ..ExecRequest::default()
-            };
-            bed.client.exec(request).await.expect("an exec");
+        let exec = |exec: String, script: &str| ExecRequest {
+            container: "spy".into(),
+            exec,
+            process: process(script),
+            ..ExecRequest::default()
+        };
+        let read = |bed: &Bed, name: &str| {
+            std::fs::read_to_string(bed.root().join("tmp").join(name)).unwrap_or_default()
+        };
+        // It finds a descriptor where it may.
+        let open =
+            exec("open".to_owned(), "echo > /tmp/known; exec 3< /tmp/known; exec sleep 1000");
+        bed.client.exec(open).await.expect("an exec");
+        while !read(&bed, "seen").contains("/tmp/known") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let seen = std::fs::read_to_string(bed.root().join("tmp/seen")).unwrap_or_default();
+        // The test's own deadline is the limit.
+        let mut number = 0;
+        while number < 40 || read(&bed, "met").lines().count() < 3 {
+            number += 1;
+            bed.client.exec(exec(format!("e{number}"), "true")).await.expect("an exec");
+        }
+        let seen = read(&bed, "seen");
         let folder = bed.folder.path().display().to_string();
-        assert!(!seen.contains(&folder) && !seen.contains("cgroup.procs"), "{seen}");
+        // Nothing of this machine: no file of the pod, no group, no way to the root of all.
+        for word in [folder.as_str(), "cgroup", "shadow", "/ns/"] {
+            let found: Vec<_> = seen.lines().filter(|line| line.contains(word)).take(5).collect();
+            assert!(found.is_empty(), "{word}: {found:#?}");
+        }
         bed.shut_down().await;
     });
 }

@@ -7,11 +7,14 @@ use crate::crash_points::reached;
 use crate::hooks::{self, HookPlace};
 use container_setup::inputs::{ContainerFacts, NodeFacts};
 use container_setup::termination;
-use container_setup::{container, environment, host_name, hosts_file, log_paths, mounts, sandbox};
+use container_setup::{
+    container, env_file, environment, host_name, hosts_file, log_paths, mounts, sandbox,
+};
 use pod_lifecycle::{Action, StartFailure, StartStage};
 use pod_model::pod::Container;
-use ports::pod_host::{PodFile, SubPath};
+use ports::pod_host::{PodFile, SubPath, VolumeFile};
 use ports::runtime_objects::{ContainerConfig, ImageRecord, ImageSpec, SandboxConfig};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tracing::warn;
 
@@ -78,6 +81,7 @@ async fn set_up(
     };
     facts.termination_file = make_folders(world, spec, &node).await.map_err(config_failure)?;
     facts.hosts_file = write_hosts(world, &node, start.pod_ips).await.map_err(config_failure)?;
+    facts.env_files = read_env_files(world, spec, &node).await;
     let source =
         environment::Source { pod: &world.pod, container: spec, node: &node, facts: &facts };
     let env = environment::make(&source).map_err(config_failure)?;
@@ -144,6 +148,40 @@ async fn write_hosts(
     Ok(Some(path.display().to_string()))
 }
 
+/// The files that variables come from. What cannot be read is missing then, and said so.
+async fn read_env_files(
+    world: &ActionWorld,
+    spec: &Container,
+    node: &NodeFacts,
+) -> BTreeMap<(String, String), Vec<u8>> {
+    let mut files = BTreeMap::new();
+    if !node.gates.env_files {
+        return files;
+    }
+    for (volume, path) in environment::wanted_files(spec) {
+        let Some(ready) = world.volumes.get(&volume) else { continue };
+        let file = VolumeFile {
+            volume_path: PathBuf::from(&ready.path),
+            path: path.clone(),
+            most: env_file::LARGEST_FILE,
+        };
+        match world.context.ports.volumes.read_file(&file).await {
+            Ok(content) => {
+                files.insert((volume, path), content);
+            }
+            Err(error) => warn!(
+                pod_uid = world.uid(),
+                container = %spec.name,
+                volume,
+                path,
+                err = %error,
+                "Cannot read a file of variables"
+            ),
+        }
+    }
+    files
+}
+
 async fn pin(
     world: &ActionWorld,
     spec: &Container,
@@ -189,13 +227,13 @@ async fn post_start(
     let hook = spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_deref());
     let Some(hook) = hook else { return Ok(()) };
     let ports = &world.context.ports;
-    let host = world.context.settings.host_ips.first();
+    let host = world.context.host_ips().into_iter().next();
     let place = HookPlace {
         runtime: &*ports.runtime,
         prober: &*ports.prober,
         container: spec,
         container_id: id,
-        pod_ip: pod_ips.first().or(host).map(String::as_str),
+        pod_ip: pod_ips.first().or(host.as_ref()).map(String::as_str),
     };
     let end = hooks::run(hook, &place).await;
     if let Some(event) = end.event {

@@ -52,7 +52,7 @@ async fn run_hook(world: &ActionWorld, id: &str, name: &str, limit: Duration) ->
     let hook = spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_deref());
     let Some(hook) = hook else { return true };
     let ports = &world.context.ports;
-    let ip = pod_ip(&world.observed, &world.context.settings.host_ips, &world.pod);
+    let ip = pod_ip(&world.observed, &world.context.host_ips(), &world.pod);
     let place = HookPlace {
         runtime: &*ports.runtime,
         prober: &*ports.prober,

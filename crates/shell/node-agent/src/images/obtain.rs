@@ -77,7 +77,11 @@ struct Failure {
 }
 
 /// Obtains the image, however long it takes.
-pub(crate) async fn obtain(images: Images, request: ImageRequest, news: mpsc::Sender<ImageNews>) {
+pub(crate) async fn obtain(
+    images: Images,
+    request: ImageRequest,
+    news: mpsc::Sender<Box<ImageNews>>,
+) {
     let teller = Teller { request: &request, news: &news };
     loop {
         let Err(failure) = attempt(&images, &teller).await else { return };
@@ -268,7 +272,7 @@ impl Images {
 
 struct Teller<'a> {
     request: &'a ImageRequest,
-    news: &'a mpsc::Sender<ImageNews>,
+    news: &'a mpsc::Sender<Box<ImageNews>>,
 }
 
 impl Teller<'_> {
@@ -289,6 +293,6 @@ impl Teller<'_> {
             events,
         };
         // A worker that is gone ends this task anyway.
-        let _ = self.news.send(news).await;
+        let _ = self.news.send(Box::new(news)).await;
     }
 }

@@ -30,12 +30,15 @@ pub(super) fn by_pod(answer: RuntimePods, as_of: ApiTime) -> BTreeMap<String, Ob
     }
     for pod in pods.values_mut() {
         pod.sandboxes.sort_by(newest_first);
+        // Kept for as long as the pod is as it is.
+        pod.sandboxes.shrink_to_fit();
+        pod.containers.shrink_to_fit();
     }
     pods
 }
 
 fn newest_first(one: &SandboxRecord, other: &SandboxRecord) -> std::cmp::Ordering {
-    (other.created_at, other.attempt, &other.id).cmp(&(one.created_at, one.attempt, &one.id))
+    (other.attempt, other.created_at, &other.id).cmp(&(one.attempt, one.created_at, &one.id))
 }
 
 /// Who the pod is, as its sandboxes or containers tell.

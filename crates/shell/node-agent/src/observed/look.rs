@@ -5,7 +5,7 @@ use super::build::by_pod;
 use pod_lifecycle::ObservedPod;
 use ports::ApiTime;
 use ports::container_runtime::ContainerRuntimeError;
-use ports::runtime_objects::UnreadPod;
+use ports::runtime_objects::{ListedPods, UnreadPod};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +17,34 @@ const LONGEST_LOOK: Duration = Duration::from_secs(150);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     All,
+    /// What the runtime lists, without asking how each thing is.
+    Listing,
     Pod(String),
 }
 
 /// What was seen.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) as_of: ApiTime,
     pub(super) pods: BTreeMap<String, ObservedPod>,
     /// Pods that are there but could not be read.
     pub(super) unread: BTreeMap<String, UnreadPod>,
+    /// What a listing alone told.
+    pub(super) listed: ListedPods,
 }
 
 pub(super) async fn look(shared: Arc<Shared>, target: Target) -> Result<Seen, String> {
     let as_of = shared.clock.now();
+    if target == Target::Listing {
+        return match tokio::time::timeout(LONGEST_LOOK, shared.runtime.list_pods()).await {
+            Ok(Ok(listed)) => Ok(Seen { as_of, listed, ..Seen::default() }),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer within {LONGEST_LOOK:?}")),
+        };
+    }
     let call = async {
         match &target {
-            Target::All => shared.runtime.observe_all().await,
+            Target::All | Target::Listing => shared.runtime.observe_all().await,
             Target::Pod(uid) => shared.runtime.observe_pod(uid).await,
         }
     };
@@ -53,5 +64,5 @@ pub(super) async fn look(shared: Arc<Shared>, target: Target) -> Result<Seen, St
     for pod in pods.values_mut() {
         shared.messages.fill_in(pod).await;
     }
-    Ok(Seen { as_of, pods, unread })
+    Ok(Seen { as_of, pods, unread, ..Seen::default() })
 }

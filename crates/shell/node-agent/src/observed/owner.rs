@@ -1,4 +1,9 @@
 //! The task that owns the cache: it hears the runtime's events and decides what to look at when.
+//!
+//! Rules: one look per pod at a time, and only so many at once; one that is not answered soon gives
+//! up its place to others and goes on apart. Where there is no event stream, listings alone tell
+//! which pods to look at. A clock that is set back makes every stamp of before worthless: looks begin
+//! anew, and whoever watches a pod is told.
 
 use super::build::{is_nothing, name_of, saw_the_same};
 use super::look::{Seen, Target, look};
@@ -6,7 +11,8 @@ use super::{Observation, Observed, RuntimePodName, Shared, Wanted};
 use crate::back_off::BackOff;
 use crate::branch::{Branch, Panicked};
 use pod_lifecycle::ObservedPod;
-use ports::runtime_objects::RuntimeSignal;
+use ports::ApiTime;
+use ports::runtime_objects::{ListedPods, RuntimeSignal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +28,8 @@ const QUICK_LISTING: Duration = Duration::from_secs(1);
 const LOST_LISTING: Duration = Duration::from_secs(5);
 /// Looks at single pods that may run side by side.
 const MOST_LOOKS: usize = 8;
+/// How long a look that is not answered keeps others waiting.
+const KEEPS_ITS_PLACE: Duration = Duration::from_secs(2);
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY: Duration = Duration::from_secs(10);
 
@@ -29,23 +37,47 @@ const LONGEST_RETRY: Duration = Duration::from_secs(10);
 pub(crate) async fn watch_pods(observed: Observed) {
     let shared = observed.shared;
     shared.wanted().all = true;
+    let mut jumps = shared.clock.jumps();
     let mut signals = shared.runtime.signals();
     let mut owner = Owner::new(shared.clone());
     loop {
         owner.start_looks();
         let due = owner.next_due();
-        tokio::select! {
-            signal = signals.next() => owner.hear(signal),
-            () = shared.look_again.notified() => {}
-            (target, outcome) = owner.looks.next() => owner.looked(target, outcome),
-            () = tokio::time::sleep_until(due) => owner.on_time(),
+        let heard = tokio::select! {
+            signal = signals.next() => Heard::Signal(signal),
+            () = shared.look_again.notified() => Heard::Asked,
+            (target, outcome) = owner.looks.next() => Heard::Looked(target, outcome),
+            () = tokio::time::sleep_until(due) => Heard::Time,
+            Ok(()) = jumps.changed() => Heard::Asked,
+        };
+        if owner.knows_jumps != *jumps.borrow_and_update() {
+            owner.clock_was_set_back(*jumps.borrow());
+        }
+        match heard {
+            Heard::Signal(signal) => owner.hear(signal),
+            Heard::Asked => {}
+            Heard::Looked(target, outcome) => owner.looked(target, outcome),
+            Heard::Time => owner.on_time(),
+        }
+        if std::mem::take(&mut owner.asks_for_events) {
+            signals = shared.runtime.signals();
         }
     }
+}
+
+/// What wakes the owner.
+enum Heard {
+    Signal(RuntimeSignal),
+    Asked,
+    Looked(Target, Result<Result<Seen, String>, Panicked>),
+    Time,
 }
 
 struct Owner {
     shared: Arc<Shared>,
     looks: Branch<Target, Result<Seen, String>>,
+    /// When each look that runs began.
+    begun: BTreeMap<Target, Instant>,
     /// Wanted by somebody; to be looked at as soon as there is room.
     waiting: Wanted,
     /// Pods that a worker wants looked at; it is woken even when nothing is new.
@@ -59,13 +91,21 @@ struct Owner {
     retries: BTreeMap<String, (Instant, BackOff)>,
     /// Pods that the runtime listed and that were never read: they are there all the same.
     unread: BTreeMap<String, RuntimePodName>,
+    /// In place of the event stream that the runtime does not have: what was last listed, and when
+    /// the next listing is due.
+    quick: Option<(ListedPods, Instant)>,
+    /// The runtime was away: another may have come that has a stream.
+    asks_for_events: bool,
+    knows_jumps: u64,
 }
 
 impl Owner {
     fn new(shared: Arc<Shared>) -> Self {
+        let knows_jumps = *shared.clock.jumps().borrow();
         Self {
             shared,
             looks: Branch::default(),
+            begun: BTreeMap::new(),
             waiting: Wanted::default(),
             awaited: BTreeSet::new(),
             answering: BTreeSet::new(),
@@ -74,6 +114,30 @@ impl Owner {
             listing_retry: BackOff::new(FIRST_RETRY, LONGEST_RETRY),
             retries: BTreeMap::new(),
             unread: BTreeMap::new(),
+            quick: None,
+            asks_for_events: false,
+            knows_jumps,
+        }
+    }
+
+    /// Every stamp of before lies ahead of those to come, and would keep them out.
+    fn clock_was_set_back(&mut self, jumps: u64) {
+        self.knows_jumps = jumps;
+        for target in std::mem::take(&mut self.begun).into_keys() {
+            self.looks.abort(&target);
+        }
+        self.answering.clear();
+        self.waiting.all = true;
+        for (uid, sender) in self.shared.pods().iter() {
+            sender.send_if_modified(|known| {
+                if let Some(pod) = known {
+                    *pod =
+                        Arc::new(ObservedPod { as_of: ApiTime::from_nanos(0), ..(**pod).clone() });
+                }
+                false
+            });
+            self.waiting.pods.insert(uid.clone());
+            self.awaited.insert(uid.clone());
         }
     }
 
@@ -87,16 +151,19 @@ impl Owner {
                 info!(v = 2, "Hearing the container runtime's events");
                 self.shared.is_back.notify_one();
                 self.listing_pause = SLOW_LISTING;
+                self.quick = None;
                 self.waiting.all = true;
             }
             RuntimeSignal::Lost(why) => {
                 warn!(err = why, "The container runtime's events are not heard any more");
                 self.listing_pause = LOST_LISTING;
+                self.quick = None;
                 self.waiting.all = true;
             }
             RuntimeSignal::Unsupported => {
                 warn!("This container runtime has no event stream; it is listed every second");
-                self.listing_pause = QUICK_LISTING;
+                self.listing_pause = SLOW_LISTING;
+                self.quick = Some((ListedPods::new(), Instant::now() + QUICK_LISTING));
                 self.waiting.all = true;
             }
         }
@@ -108,6 +175,13 @@ impl Owner {
         if now >= self.next_listing {
             self.waiting.all = true;
             self.next_listing = now + self.listing_pause;
+        }
+        let listing = Target::Listing;
+        if let Some((_, at)) = self.quick.as_mut().filter(|(_, at)| *at <= now) {
+            *at = now + QUICK_LISTING;
+            if !self.looks.contains(&listing) {
+                self.begin(listing);
+            }
         }
         let due = self.retries.iter().filter(|(_, (at, _))| *at <= now);
         let due: Vec<String> = due.map(|(uid, _)| uid.clone()).collect();
@@ -122,7 +196,19 @@ impl Owner {
 
     fn next_due(&self) -> Instant {
         let retry = self.retries.values().map(|(at, _)| *at).min();
-        retry.map_or(self.next_listing, |retry| retry.min(self.next_listing))
+        let quick = self.quick.as_ref().map(|(_, at)| *at);
+        // Whoever waits is looked at as soon as a look that is not answered gives up its place.
+        let oldest = self.holding_places().min().filter(|_| !self.waiting.pods.is_empty());
+        let place = oldest.map(|began| began + KEEPS_ITS_PLACE);
+        let others = [retry, quick, place].into_iter().flatten();
+        others.fold(self.next_listing, Instant::min)
+    }
+
+    /// When those looks began that keep others waiting.
+    fn holding_places(&self) -> impl Iterator<Item = Instant> {
+        let now = Instant::now();
+        let begun = self.begun.values().copied();
+        begun.filter(move |began| now.duration_since(*began) < KEEPS_ITS_PLACE)
     }
 
     /// Begins what is wanted, as far as there is room; one look per pod at a time.
@@ -136,7 +222,7 @@ impl Owner {
             self.next_listing = Instant::now() + self.listing_pause;
             self.begin(Target::All);
         }
-        let room = MOST_LOOKS.saturating_sub(self.looks.len());
+        let room = MOST_LOOKS.saturating_sub(self.holding_places().count());
         let free = |uid: &&String| !self.looks.contains(&Target::Pod((*uid).clone()));
         let next: Vec<String> = self.waiting.pods.iter().filter(free).take(room).cloned().collect();
         for uid in next {
@@ -149,11 +235,16 @@ impl Owner {
     }
 
     fn begin(&mut self, target: Target) {
+        self.begun.insert(target.clone(), Instant::now());
         let task = look(self.shared.clone(), target.clone());
         self.looks.start(target, "look at the runtime", task);
     }
 
     fn looked(&mut self, target: Target, outcome: Result<Result<Seen, String>, Panicked>) {
+        // One that is not known any more was begun before the clock was set back.
+        if self.begun.remove(&target).is_none() {
+            return;
+        }
         let outcome = outcome.unwrap_or_else(|Panicked(why)| Err(format!("a panic: {why}")));
         match (target, outcome) {
             (Target::All, Ok(seen)) => {
@@ -161,6 +252,11 @@ impl Owner {
                 self.is_well();
                 self.take_all(seen);
             }
+            (Target::Listing, Ok(seen)) => {
+                self.is_well();
+                self.take_listing(seen.listed);
+            }
+            (Target::Listing, Err(why)) => self.is_troubled(&why),
             (Target::All, Err(why)) => {
                 self.is_troubled(&why);
                 let pause = self.listing_retry.pause();
@@ -184,6 +280,15 @@ impl Owner {
         }
     }
 
+    /// Looks at the pods of which something came, went or changed since the last listing.
+    fn take_listing(&mut self, listed: ListedPods) {
+        let Some((known, _)) = &mut self.quick else { return };
+        let before = std::mem::replace(known, listed);
+        let is_other = |uid: &&String| known.get(*uid) != before.get(*uid);
+        let changed = known.keys().chain(before.keys()).filter(is_other).cloned();
+        self.waiting.pods.extend(changed);
+    }
+
     fn retry(&mut self, uid: &str, why: &str) {
         let first = || (Instant::now(), BackOff::new(FIRST_RETRY, LONGEST_RETRY));
         if self.answering.remove(uid) {
@@ -198,7 +303,7 @@ impl Owner {
     }
 
     fn take_all(&mut self, seen: Seen) {
-        let Seen { as_of, mut pods, unread } = seen;
+        let Seen { as_of, mut pods, unread, .. } = seen;
         self.unread.clear();
         for (uid, pod) in &unread {
             pods.remove(uid);
@@ -285,10 +390,11 @@ impl Owner {
         self.shared.messages.keep_only(&containers);
     }
 
-    fn is_well(&self) {
+    fn is_well(&mut self) {
         let was = self.shared.trouble.send_replace(None);
         if was.is_some() {
             info!("The container runtime can be listed again");
+            self.asks_for_events = self.quick.is_some();
             self.shared.is_back.notify_one();
         }
     }

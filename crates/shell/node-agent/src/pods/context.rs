@@ -20,7 +20,7 @@ use pod_lifecycle::Settings;
 use ports::pod_host::{CgroupLimits, PodCgroups, PodFolders, Records, VolumeDriver};
 use ports::probing::NetworkProber;
 use ports::runtime_objects::HandlerFeatures;
-use ports::{CredentialPrograms, HostTexts, LogFiles, PodRuntime, PullRecords};
+use ports::{CredentialPrograms, HostAddresses, HostTexts, LogFiles, PodRuntime, PullRecords};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -34,6 +34,7 @@ pub struct PodPorts {
     pub records: Arc<dyn Records>,
     pub prober: Arc<dyn NetworkProber>,
     pub texts: Arc<dyn HostTexts>,
+    pub addresses: Arc<dyn HostAddresses>,
     pub logs: Arc<dyn LogFiles>,
     pub credential_programs: Arc<dyn CredentialPrograms>,
     pub pull_records: Arc<dyn PullRecords>,
@@ -45,12 +46,11 @@ pub struct PodSettings {
     pub reading: Reading,
     /// For the planner. The runtime's name and what it can do are asked of the runtime.
     pub lifecycle: Settings,
-    /// For the setup of containers. What `resolv.conf` says is read when it is needed.
+    /// For the setup of containers. What `resolv.conf` says, and which addresses the machine has, is
+    /// asked when it is needed.
     pub setup: NodeFacts,
     /// The file of `resolvConf`; empty for none.
     pub resolv_conf: String,
-    /// First the main address.
-    pub host_ips: Vec<String>,
     pub room: NodeRoom,
     /// What the runtime can do is asked of the runtime.
     pub abilities: NodeAbilities,
@@ -115,4 +115,11 @@ pub(crate) struct PodContext {
     pub(crate) board: Board,
     pub(crate) saved: SavedMemories,
     pub(crate) node: watch::Receiver<NodeState>,
+}
+
+impl PodContext {
+    /// The machine's addresses now, as texts.
+    pub(crate) fn host_ips(&self) -> Vec<String> {
+        self.ports.addresses.now().iter().map(ToString::to_string).collect()
+    }
 }

@@ -23,7 +23,7 @@ impl PodFactBook {
                 names => VolumesFact::Pending(names),
             },
             highest_logs: highest_logs(context, pod).await,
-            host_ips: context.settings.host_ips.clone(),
+            host_ips: context.host_ips(),
             ..Facts::default()
         };
         Self { facts, volumes: ReadyVolumes::new() }

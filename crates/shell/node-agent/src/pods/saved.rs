@@ -1,10 +1,14 @@
 //! The memories of pods on disk, one record each, and a copy of the last ones for workers that
-//! begin anew.
+//! begin anew. Of a pod that ends, the pod itself: its manifest is gone, and the next agent must know
+//! how it is to end.
 //!
 //! Rule: a write is over when the record is durable. A write that fails is told loudly and does not
 //! stop the pod: it is tried again with the next change, and meanwhile the copy here serves.
 
 use crate::board::Board;
+use document::problem::Origin;
+use pod_manifest::{ListPolicy, Strictness, decode};
+use pod_model::pod::Pod;
 use ports::pod_host::Records;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +16,7 @@ use std::time::Duration;
 use tracing::{error, warn};
 
 const FOLDER: &str = "pods";
+const ENDING_FOLDER: &str = "ending";
 const LONGEST_WRITE: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
@@ -19,6 +24,10 @@ pub(crate) struct SavedMemories {
     records: Arc<dyn Records>,
     board: Board,
     copies: Arc<Mutex<HashMap<String, Remembered>>>,
+    /// Pods that end, as they were when they were last wanted.
+    ending: Arc<Mutex<HashMap<String, Arc<Pod>>>>,
+    /// By pod: the ended containers of which all that must be remembered is on disk.
+    recorded: Arc<Mutex<HashMap<String, BTreeSet<String>>>>,
 }
 
 /// The newest memory of a pod.
@@ -30,11 +39,34 @@ struct Remembered {
 
 impl SavedMemories {
     pub(crate) fn new(records: Arc<dyn Records>, board: Board) -> Self {
-        Self { records, board, copies: Arc::default() }
+        Self {
+            records,
+            board,
+            copies: Arc::default(),
+            ending: Arc::default(),
+            recorded: Arc::default(),
+        }
     }
 
     fn copies(&self) -> MutexGuard<'_, HashMap<String, Remembered>> {
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// These ended containers of a pod, and no others, may be removed: nothing is lost with them.
+    pub(crate) fn set_recorded<'a>(&self, uid: &str, ids: impl Iterator<Item = &'a str>) {
+        let ids: BTreeSet<String> = ids.map(str::to_owned).collect();
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        if ids.is_empty() {
+            recorded.remove(uid);
+        } else if recorded.get(uid) != Some(&ids) {
+            recorded.insert(uid.to_owned(), ids);
+        }
+    }
+
+    /// Whether how this container ended is on disk.
+    pub(crate) fn is_recorded(&self, uid: &str, id: &str) -> bool {
+        let recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        recorded.get(uid).is_some_and(|ids| ids.contains(id))
     }
 
     /// Reads what earlier agents wrote.
@@ -49,6 +81,54 @@ impl SavedMemories {
                     .extend(loaded.records.into_iter().map(|(uid, c)| (uid, remembered(c))));
             }
             Err(error) => error!(err = %error, "Cannot read what is remembered of pods"),
+        }
+        self.load_ending().await;
+    }
+
+    async fn load_ending(&self) {
+        let loaded = match self.records.load(ENDING_FOLDER).await {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                error!(err = %error, "Cannot read which pods are ending");
+                return;
+            }
+        };
+        for why in loaded.unreadable {
+            warn!(err = why, "Cannot read a pod that is ending");
+        }
+        for (uid, content) in loaded.records {
+            match read_pod(&uid, &content) {
+                Some(pod) => {
+                    self.ending().insert(uid, Arc::new(pod));
+                }
+                None => warn!(pod_uid = uid, "What is written of a pod that ends is no pod"),
+            }
+        }
+    }
+
+    fn ending(&self) -> MutexGuard<'_, HashMap<String, Arc<Pod>>> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A pod that was ending when an earlier agent ended.
+    pub(crate) fn ending_pod(&self, uid: &str) -> Option<Arc<Pod>> {
+        self.ending().get(uid).cloned()
+    }
+
+    /// Writes down a pod that begins to end; without the record it would end in a hurry if the agent
+    /// ended now.
+    pub(crate) async fn keep_ending(&self, pod: &Arc<Pod>) {
+        let uid = pod.metadata.uid.to_string();
+        if self.ending().insert(uid.clone(), pod.clone()).is_some() {
+            return;
+        }
+        let write = self.records.save(ENDING_FOLDER, &uid, written_pod(pod));
+        match tokio::time::timeout(LONGEST_WRITE, write).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                error!(pod_uid = uid, err = %error, "Cannot write down a pod that ends");
+            }
+            Err(_) => error!(pod_uid = uid, "A pod that ends was not written down in time"),
         }
     }
 
@@ -92,14 +172,37 @@ impl SavedMemories {
 
     pub(crate) async fn forget(&self, uid: &str) {
         self.copies().remove(uid);
+        self.set_recorded(uid, std::iter::empty());
         self.board.record_written(FOLDER, uid);
         if let Err(error) = self.records.remove(FOLDER, uid).await {
             warn!(pod_uid = uid, err = %error, "Cannot remove what was remembered of a pod");
+        }
+        let was_ending = self.ending().remove(uid).is_some();
+        if was_ending && let Err(error) = self.records.remove(ENDING_FOLDER, uid).await {
+            warn!(pod_uid = uid, err = %error, "Cannot remove the record of a pod that has ended");
         }
     }
 
     /// Of pods that are here no more: those whose records nobody needs.
     pub(crate) fn others_than(&self, uids: &BTreeSet<String>) -> Vec<String> {
-        self.copies().keys().filter(|uid| !uids.contains(*uid)).cloned().collect()
+        let ending: Vec<String> = self.ending().keys().cloned().collect();
+        let all: BTreeSet<String> = self.copies().keys().cloned().chain(ending).collect();
+        all.into_iter().filter(|uid| !uids.contains(uid)).collect()
     }
+}
+
+/// As a manifest: whoever reads it needs nothing else.
+fn written_pod(pod: &Pod) -> Vec<u8> {
+    let mut object = serde_json::to_value(pod).unwrap_or_default();
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), "v1".into());
+        fields.insert("kind".to_owned(), "Pod".into());
+    }
+    object.to_string().into_bytes()
+}
+
+fn read_pod(uid: &str, content: &[u8]) -> Option<Pod> {
+    let decoded = decode(content, &Origin::Default, Strictness::Lenient, ListPolicy::OnePod);
+    let pod = decoded.pods.into_iter().next()?.pod;
+    (*pod.metadata.uid == *uid).then_some(pod)
 }

@@ -46,6 +46,8 @@ struct Held {
     restart_at: Option<Instant>,
     /// Waits for an earlier pod of the same name.
     is_queued: bool,
+    /// It had a worker already.
+    has_begun: bool,
 }
 
 struct Supervisor {
@@ -124,6 +126,7 @@ impl Supervisor {
         } else {
             for identified in &wanted.pods {
                 self.context.board.put(&identified.pod, &origin(identified));
+                self.wait_for_runtime(&identified.pod.metadata.uid);
             }
         }
         let shown = |uid: &str| self.held.contains_key(uid) || uids.contains(uid);
@@ -160,6 +163,7 @@ impl Supervisor {
         // Whether a new pod may run depends on what the runtime can do.
         let is_heard_of = self.context.node.borrow().strict_groups.is_some();
         if !is_heard_of && self.context.saved.get(&uid).is_none() {
+            self.wait_for_runtime(&uid);
             return;
         }
         match blocker.filter(|blocker| !self.held.contains_key(*blocker)) {
@@ -173,6 +177,16 @@ impl Supervisor {
             ),
             None => self.hold(&uid, desired),
         }
+    }
+
+    /// Says that a pod waits until more is known of the runtime.
+    fn wait_for_runtime(&self, uid: &str) {
+        let why = match &self.context.node.borrow().runtime_ready {
+            Err(why) => format!("the container runtime cannot be used: {why}"),
+            Ok(()) => "what the container runtime has is not known yet".to_owned(),
+        };
+        let next_step = "see that the runtime is up; the pod goes on by itself then".to_owned();
+        self.context.board.wait(uid, Waiting { why, next_step });
     }
 
     fn hold(&mut self, uid: &str, desired: DesiredPod) {
@@ -194,6 +208,7 @@ impl Supervisor {
             restart: BackOff::new(FIRST_RESTART, LONGEST_RESTART),
             restart_at: None,
             is_queued,
+            has_begun: false,
         };
         self.held.insert(uid.to_owned(), held);
         if !is_queued {
@@ -205,6 +220,7 @@ impl Supervisor {
         let Some(held) = self.held.get_mut(uid) else { return };
         held.is_queued = false;
         held.restart_at = None;
+        let is_first = !std::mem::replace(&mut held.has_begun, true);
         let desired = held.desired.subscribe();
         let (pod, wish) = {
             let known = held.desired.borrow();
@@ -218,7 +234,7 @@ impl Supervisor {
                 self.preempt(&victim, &pod);
             }
         }
-        let task = worker::run(self.context.clone(), uid.to_owned(), desired);
+        let task = worker::run(self.context.clone(), uid.to_owned(), desired, is_first);
         self.workers.start(uid.to_owned(), format!("pod {}", pod.full_name()), task);
     }
 
@@ -278,18 +294,28 @@ impl Supervisor {
 
     fn end_orphan(&mut self, uid: &str, name: &RuntimePodName) {
         let RuntimePodName { namespace, name, .. } = name;
+        let origin = PodOrigin { source: "runtime".to_owned(), manifest: String::new() };
+        let asked_at = self.context.clock.now();
+        if let Some(pod) = self.context.saved.ending_pod(uid) {
+            info!(pod = name, namespace, pod_uid = uid, "A pod goes on ending");
+            self.context.board.put(&pod, &origin);
+            // How much of its grace is left is in its memory.
+            let cause = EndCause::ManifestRemoved;
+            let end = EndWish { cause, grace_seconds: None, asked_at };
+            self.hold(uid, DesiredPod { pod, wish: Wish::End(end) });
+            return;
+        }
         info!(pod = name, namespace, pod_uid = uid, "Ending a pod that nobody wants");
         let mut pod = Pod::default();
         pod.metadata.uid = Box::from(uid);
         pod.metadata.namespace = Box::from(namespace.as_str());
         pod.metadata.name = Box::from(name.as_str());
         let pod = Arc::new(pod);
-        let origin = PodOrigin { source: "runtime".to_owned(), manifest: String::new() };
         self.context.board.put(&pod, &origin);
         let end = EndWish {
             cause: EndCause::Orphan,
             grace_seconds: Some(ORPHAN_GRACE_SECONDS),
-            asked_at: self.context.clock.now(),
+            asked_at,
         };
         self.hold(uid, DesiredPod { pod, wish: Wish::End(end) });
     }

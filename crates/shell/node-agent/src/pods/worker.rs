@@ -21,6 +21,7 @@ use pod_lifecycle::{
 use pod_model::pod::Pod;
 use pod_model::pod::spec::ContainerList;
 use pod_model::pod::status::PodCondition;
+use ports::runtime_objects::ContainerState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,26 +43,28 @@ pub(super) enum WorkerEnd {
     BeginAnew,
 }
 
-/// Where a worker hears of things.
+/// Where a worker hears of things. News is boxed: a channel keeps room for many from its first moment,
+/// and most pods have none for hours.
 struct Ears {
     observed: watch::Receiver<Observation>,
     desired: watch::Receiver<DesiredPod>,
     admission: watch::Receiver<Admission>,
     node: watch::Receiver<NodeState>,
     jumps: watch::Receiver<u64>,
-    images: mpsc::Receiver<ImageNews>,
-    volumes: mpsc::Receiver<VolumeNews>,
-    probes: mpsc::Receiver<ProbeNews>,
-    events: mpsc::Receiver<PodEvent>,
+    images: mpsc::Receiver<Box<ImageNews>>,
+    volumes: mpsc::Receiver<Box<VolumeNews>>,
+    probes: mpsc::Receiver<Box<ProbeNews>>,
+    events: mpsc::Receiver<Box<PodEvent>>,
 }
 
-/// Runs the pod until nothing is left of it.
+/// Runs the pod until nothing is left of it. `is_first`: this agent had no worker for it before.
 pub(super) async fn run(
     context: Arc<PodContext>,
     uid: String,
     desired: watch::Receiver<DesiredPod>,
+    is_first: bool,
 ) -> WorkerEnd {
-    let Some((mut worker, mut ears)) = open(context, uid, desired).await else {
+    let Some((mut worker, mut ears)) = open(context, uid, desired, is_first).await else {
         return WorkerEnd::Finished;
     };
     worker.told_at_start().await;
@@ -81,10 +84,10 @@ pub(super) async fn run(
             (key, outcome) = worker.actions.next() => worker.ended(key, outcome).await,
             seen = newer(&mut ears.observed) => worker.saw(seen).await,
             wish = newer(&mut ears.desired) => worker.wished(wish).await,
-            Some(news) = ears.images.recv() => worker.heard_of_image(news),
-            Some(news) = ears.volumes.recv() => worker.heard_of_volumes(news),
-            Some(news) = ears.probes.recv() => worker.probed(news).await,
-            Some(event) = ears.events.recv() => worker.tell_event(event),
+            Some(news) = ears.images.recv() => worker.heard_of_image(*news),
+            Some(news) = ears.volumes.recv() => worker.heard_of_volumes(*news),
+            Some(news) = ears.probes.recv() => worker.probed(*news).await,
+            Some(event) = ears.events.recv() => worker.tell_event(*event),
             (chore, end) = worker.chores.next() => chore_ended(&chore, end),
         }
         worker.save_if_due().await;
@@ -96,14 +99,16 @@ async fn open(
     context: Arc<PodContext>,
     uid: String,
     mut desired: watch::Receiver<DesiredPod>,
+    is_first: bool,
 ) -> Option<(Worker, Ears)> {
-    let jumps = context.clock.jumps();
+    let mut jumps = context.clock.jumps();
     let mut observed = context.observed.watch(&uid);
-    let first = observed.wait_for(Option::is_some).await.ok()?.clone()?;
+    let first = first_look(&context, &uid, (&mut observed, &mut jumps), is_first).await?;
     let wish = desired.borrow_and_update().clone();
     let saved = context.saved.get(&uid);
     let now = context.clock.now();
-    let memory = PodMemory::recover(&wish, &first, saved.as_deref(), now);
+    let memory =
+        PodMemory::recover(&wish, &first, saved.as_deref(), &context.settings.lifecycle, now);
     let book = PodFactBook::open(&context, &wish.pod).await;
     let (image_sender, images) = mpsc::channel(NEWS);
     let (volume_sender, volumes) = mpsc::channel(NEWS);
@@ -135,6 +140,33 @@ async fn open(
     Some((worker, ears))
 }
 
+/// An observation to begin with. What a worker before this one had begun may have come true since:
+/// then only a look from now on will do. One with a stamp that lies ahead is of before the clock was
+/// set back.
+async fn first_look(
+    context: &PodContext,
+    uid: &str,
+    (observed, jumps): (&mut watch::Receiver<Observation>, &mut watch::Receiver<u64>),
+    is_first: bool,
+) -> Option<Arc<ObservedPod>> {
+    loop {
+        jumps.borrow_and_update();
+        let begun = context.clock.now();
+        if !is_first {
+            context.observed.look_at(uid);
+        }
+        let serves = |seen: &Observation| {
+            seen.as_ref().is_some_and(|seen| {
+                (is_first || seen.as_of > begun) && seen.as_of <= context.clock.now()
+            })
+        };
+        tokio::select! {
+            seen = observed.wait_for(serves) => return seen.ok()?.clone(),
+            Ok(()) = jumps.changed() => {}
+        }
+    }
+}
+
 /// The next value; never where nobody gives one any more.
 async fn newer<T: Clone>(values: &mut watch::Receiver<T>) -> T {
     if values.changed().await.is_err() {
@@ -164,10 +196,10 @@ enum Chore {
 }
 
 struct Senders {
-    images: mpsc::Sender<ImageNews>,
-    volumes: mpsc::Sender<VolumeNews>,
-    probes: mpsc::Sender<ProbeNews>,
-    events: mpsc::Sender<PodEvent>,
+    images: mpsc::Sender<Box<ImageNews>>,
+    volumes: mpsc::Sender<Box<VolumeNews>>,
+    probes: mpsc::Sender<Box<ProbeNews>>,
+    events: mpsc::Sender<Box<PodEvent>>,
 }
 
 struct Worker {
@@ -200,7 +232,8 @@ impl Worker {
     }
 
     /// Lets the memory know, and does what it says about it.
-    async fn absorb(&mut self, happening: &Happening<'_>) {
+    /// Whether all that must be on disk before going on is.
+    async fn absorb(&mut self, happening: &Happening<'_>) -> bool {
         let now = self.context.clock.now();
         let Told { events, marks, save } = self.memory.absorb(&self.desired, happening, now);
         self.context.board.mark(&self.uid, marks);
@@ -212,17 +245,19 @@ impl Worker {
             Save::Soon => {
                 self.save_at.get_or_insert_with(|| Instant::now() + SAVE_SOON);
             }
-            Save::BeforeGoingOn => self.save_now().await,
+            Save::BeforeGoingOn => return self.save_now().await,
         }
+        true
     }
 
     fn tell_event(&self, event: PodEvent) {
         self.context.board.tell(self.pod(), event, self.context.clock.now());
     }
 
-    async fn save_now(&mut self) {
+    async fn save_now(&mut self) -> bool {
         let durable = self.context.saved.save(&self.uid, self.memory.to_saved()).await;
         self.save_at = (!durable).then(|| Instant::now() + SAVE_SOON * 20);
+        durable
     }
 
     async fn save_if_due(&mut self) {
@@ -233,6 +268,7 @@ impl Worker {
 
     /// Plans and begins what is planned.
     async fn follow_plan(&mut self) -> PodPlan {
+        self.book.facts.host_ips = self.context.host_ips();
         let view = View {
             desired: &self.desired,
             observed: &self.observed,
@@ -259,9 +295,19 @@ impl Worker {
             self.save_now().await;
         }
         self.shown_ready = ready;
+        self.tell_recorded();
         let doing = self.doing.values().cloned().collect();
         self.context.board.show(&self.uid, &plan, doing);
         plan
+    }
+
+    /// Tells whoever cleans up which containers may go: those whose ends are on disk.
+    fn tell_recorded(&self) {
+        if self.save_at.is_none() {
+            let all = self.observed.containers.iter().map(|each| &each.record);
+            let ended = all.filter(|record| record.state == ContainerState::Exited);
+            self.context.saved.set_recorded(&self.uid, ended.map(|record| record.id.as_str()));
+        }
     }
 
     async fn begin(&mut self, action: &Action) {
@@ -278,7 +324,15 @@ impl Worker {
             self.actions.abort(&key);
             self.absorb(&Happening::Ended { key: key.clone(), outcome: Outcome::Aborted }).await;
         }
-        self.absorb(&Happening::Began(action)).await;
+        let is_saved = self.absorb(&Happening::Began(action)).await;
+        if !is_saved && matches!(action, Action::RemoveContainer { .. }) {
+            // How it ended would be known to nobody.
+            let why = "what is remembered of the pod cannot be written down".to_owned();
+            let outcome = Outcome::Done(Err(why));
+            self.absorb(&Happening::Ended { key, outcome }).await;
+            self.context.observed.look_at(&self.uid);
+            return;
+        }
         let words = describe(action);
         debug!(pod_uid = self.uid, action = words, "Begins");
         let world = ActionWorld {
@@ -322,6 +376,9 @@ impl Worker {
             return;
         }
         self.desired = wish;
+        if self.desired.is_wished_away() {
+            self.context.saved.keep_ending(&self.desired.pod).await;
+        }
         self.absorb(&Happening::WishChanged).await;
     }
 

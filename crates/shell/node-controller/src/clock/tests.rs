@@ -1,14 +1,22 @@
-//! Moments never go back.
+//! Moments never go back, and only time moves them.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::*;
 
-struct Watch(AtomicI64);
+#[derive(Default)]
+struct Watch {
+    wall: AtomicI64,
+    boot: AtomicU64,
+}
 
 impl Surroundings for Watch {
     fn wall(&self) -> ApiTime {
-        ApiTime::from_nanos(self.0.load(Ordering::Relaxed) * 1_000_000_000)
+        ApiTime::from_nanos(self.wall.load(Ordering::Relaxed) * 1_000_000_000)
+    }
+
+    fn since_boot(&self) -> Duration {
+        Duration::from_secs(self.boot.load(Ordering::Relaxed))
     }
 
     fn random(&self) -> u64 {
@@ -17,21 +25,29 @@ impl Surroundings for Watch {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_set_back_changes_nothing_and_a_sleep_is_noticed() {
-    let watch = Arc::new(Watch(AtomicI64::new(1_000)));
+async fn a_clock_that_is_set_changes_nothing_and_a_sleep_is_noticed() {
+    let watch = Arc::new(Watch { wall: 1_000.into(), boot: 70.into() });
     let clock = Clock::new(watch.clone());
     assert_eq!(clock.now(), Moment::from_secs(1_000));
-    tokio::time::advance(Duration::from_secs(5)).await;
-    watch.0.store(10, Ordering::Relaxed);
-    assert_eq!(clock.now(), Moment::from_secs(1_005), "set back");
-    assert_eq!(clock.wall(), ApiTime::from_nanos(10_000_000_000));
-    // The machine slept: its clock went on, the steady one did not.
-    watch.0.store(9_000, Ordering::Relaxed);
-    assert_eq!(clock.now(), Moment::from_secs(9_000));
-    tokio::time::advance(Duration::from_secs(1)).await;
-    watch.0.store(8_000, Ordering::Relaxed);
-    assert_eq!(clock.now(), Moment::from_secs(9_001));
-    let in_two = clock.instant_of(Moment::from_secs(9_003));
+    watch.boot.store(75, Ordering::Relaxed);
+    for wall in [10, 9_000, 1_007] {
+        watch.wall.store(wall, Ordering::Relaxed);
+        assert_eq!(clock.now(), Moment::from_secs(1_005), "set to {wall}");
+        assert_eq!(clock.wall(), ApiTime::from_nanos(wall * 1_000_000_000));
+    }
+    // The machine slept for an hour.
+    watch.boot.store(3_675, Ordering::Relaxed);
+    assert_eq!(clock.now(), Moment::from_secs(4_605));
+    let in_two = clock.instant_of(Moment::from_secs(4_607));
     assert_eq!(in_two - Instant::now(), Duration::from_secs(2));
     assert!(clock.instant_of(Moment::from_secs(1)) <= Instant::now());
+    assert!(clock.instant_of(Moment::from_nanos(i64::MAX)) > Instant::now());
+}
+
+#[test]
+fn the_kernels_clock_goes_on() {
+    let first = SystemSurroundings.since_boot();
+    std::thread::sleep(Duration::from_millis(2));
+    let second = SystemSurroundings.since_boot();
+    assert!(first > Duration::ZERO && second >= first + Duration::from_millis(2));
 }

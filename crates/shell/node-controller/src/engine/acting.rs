@@ -8,7 +8,7 @@ use node_health::health::{NodeEvent, PodReadiness, pod_to_be_marked};
 use node_health::lifecycle::{Action, Outcome, WriteKind};
 use node_health::no_execute::{EVENT_REASON, PodAction, Verdict, cancel_message, judge};
 use node_health::taints::TaintPatch;
-use node_health::{Moment, NodeId, PodId};
+use node_health::{Moment, NodeId, PodId, Stamp};
 use pod_model::TaintEffect;
 
 use super::Engine;
@@ -19,6 +19,8 @@ use crate::uid::Uid;
 use crate::writes::{Confirm, PodTarget, Target, Write, perform};
 
 const COMPONENT: &str = "node-controller";
+/// Who tells of pod ranges. upstream: nodeipam/ipam/range_allocator.go
+pub(super) const RANGES: &str = "cidrAllocator";
 
 pub(super) fn pod_target(pod: PodId, entry: &PodEntry) -> PodTarget {
     PodTarget {
@@ -57,7 +59,11 @@ impl Engine {
         };
         let about = About::node(name, &known.uid.to_string());
         let message = event.message(name);
-        self.shared.events.tell(&about, Said::normal(COMPONENT, event.reason(), message));
+        let component = match event {
+            NodeEvent::CidrNotAvailable | NodeEvent::CidrAssignmentFailed => RANGES,
+            _ => COMPONENT,
+        };
+        self.shared.events.tell(&about, Said::normal(component, event.reason(), message));
     }
 
     /// Takes what the decisions about nodes want.
@@ -118,6 +124,7 @@ impl Engine {
     /// Sends what waits, as far as there is room.
     pub(super) fn start_writes(&mut self) {
         let now = self.now();
+        self.start_questions(now);
         while self.writes.len() < self.room() && now >= self.hold_until {
             let Some(pending) = self.queue.pop() else { return };
             let node = pending.writes_to();
@@ -149,13 +156,7 @@ impl Engine {
             }
             Pending::Evict(node, pods) => self.prepare_eviction(now, node, pods),
             Pending::Clear(delete, uid) => self.prepare_clearing(&delete, &uid),
-            Pending::Cloud(node, task) => {
-                let Some(target) = self.target(node) else {
-                    self.asking_cloud.remove(&node);
-                    return None;
-                };
-                Some(Write::Cloud { target, task })
-            }
+            Pending::Cloud(node, answer) => self.prepare_following(now, node, answer),
         }
     }
 
@@ -182,7 +183,12 @@ impl Engine {
                 let known = self.lifecycle.facts(node)?.taints.clone();
                 let wanted = patch.apply(&known);
                 let gives_up = patch.evicts() && !is_swap(&patch);
-                Some(Write::Taints { target: self.target(node)?, wanted, known, gives_up })
+                let target = self.target(node)?;
+                // Told before it leaves: the same taint must not look like another one when the
+                // watch shows it.
+                let wall = self.shared.clock.wall();
+                self.lifecycle.taints_dated(node, Stamp::from_nanos(wall.nanos()));
+                Some(Write::Taints { target, wanted, known, wall, gives_up })
             }
             Action::SetLabels { node, version, labels } => {
                 if !self.is_version(node, version) {

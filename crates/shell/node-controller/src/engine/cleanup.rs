@@ -95,6 +95,12 @@ impl Engine {
             self.clearing.remove(uid);
             return None;
         };
+        // An orphan's node may have come back while the deletion waited for its turn.
+        let found = entry.node.is_some_and(|node| self.names.known(node).is_some());
+        if delete.why == Why::Orphaned && found {
+            self.clearing.remove(uid);
+            return None;
+        }
         let node = entry.node.and_then(|node| self.names.name(node));
         Some(Write::Clear {
             pod: pod_target(delete.pod, entry),
@@ -105,11 +111,16 @@ impl Engine {
         })
     }
 
-    pub(super) fn cleared(&mut self, pod: &PodTarget, why: Why, outcome: Result<(), Failure>) {
+    pub(super) fn cleared(&mut self, pod: &PodTarget, why: Why, outcome: Result<bool, Failure>) {
         self.clearing.remove(&pod.uid);
-        self.shared.counters.pod_cleared(&pod.namespace, why.label(), outcome.is_ok());
-        if let Err(failure) = outcome {
-            warn!(pod = pod.full_name(), err = %failure, "Failed to clear a pod away");
+        match outcome {
+            // There was no reason to, any more: nobody set out to delete it.
+            Ok(false) => {}
+            Ok(true) => self.shared.counters.pod_cleared(&pod.namespace, why.label(), true),
+            Err(failure) => {
+                self.shared.counters.pod_cleared(&pod.namespace, why.label(), false);
+                warn!(pod = pod.full_name(), err = %failure, "Failed to clear a pod away");
+            }
         }
     }
 

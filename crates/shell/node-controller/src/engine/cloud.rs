@@ -1,7 +1,11 @@
 //! When the cloud is asked, about whom.
 //!
-//! Rule: about a node one question at a time. New nodes are described when they are seen, and again
-//! with every period until that went through.
+//! Rule: about a node one question of a kind at a time. New nodes are described when they are seen,
+//! and again with every period until that went through. Questions have places of their own, whose
+//! number does not depend on how long the cloud takes.
+
+use std::collections::VecDeque;
+use std::time::Duration;
 
 use node_health::cloud::must_ask;
 use node_health::{ConditionKind, Moment, NodeId, TaintKey};
@@ -9,9 +13,13 @@ use tracing::warn;
 
 use super::Engine;
 use super::queue::Pending;
-use crate::counters::ZoneNow;
-use crate::writes::Target;
-use crate::writes::cloud::{Outcome, Task, Trouble};
+use crate::writes::cloud::{Answer, Outcome, Task, Trouble};
+use crate::writes::{Target, Write, perform};
+
+/// How many questions are on their way at once.
+const CLOUD_AT_ONCE: usize = 8;
+/// An answer that waited longer for its turn is asked for again.
+const ANSWER_LASTS: Duration = Duration::from_secs(30);
 
 impl Engine {
     pub(super) fn cloud_wake(&self) -> Option<Moment> {
@@ -36,9 +44,64 @@ impl Engine {
     }
 
     fn ask_cloud_about(&mut self, node: NodeId, task: Task) {
-        if self.asking_cloud.insert(node) {
-            self.queue.push(Pending::Cloud(node, task));
+        if self.asking_cloud.insert((node, task)) {
+            let later = usize::from(task == Task::Addresses);
+            if let Some(questions) = self.cloud_questions.get_mut(later) {
+                questions.push_back((node, task));
+            }
         }
+    }
+
+    /// A node is gone, and with it all that the cloud was to be asked about it.
+    pub(super) fn forget_cloud(&mut self, node: NodeId) {
+        if self.shared.cloud.is_none() {
+            return;
+        }
+        self.asking_cloud.retain(|(about, _)| *about != node);
+        for questions in &mut self.cloud_questions {
+            questions.retain(|(about, _)| *about != node);
+        }
+    }
+
+    /// Whether a question waits that could be asked.
+    pub(super) fn cloud_has_room(&self) -> bool {
+        self.cloud_asks.len() < CLOUD_AT_ONCE
+            && self.cloud_questions.iter().any(|questions| !questions.is_empty())
+    }
+
+    /// Asks what waits to be asked, as far as there is room. A cloud that hangs keeps only these
+    /// places, and no write waits for it.
+    pub(super) fn start_questions(&mut self, now: Moment) {
+        while self.cloud_has_room() && now >= self.hold_until {
+            let next = self.cloud_questions.iter_mut().find_map(VecDeque::pop_front);
+            let Some((node, task)) = next else { return };
+            match self.target(node) {
+                Some(target) => {
+                    let question = Write::AskCloud { target, task };
+                    self.cloud_asks.spawn(perform(self.gate.clone(), question));
+                }
+                None => {
+                    self.asking_cloud.remove(&(node, task));
+                }
+            }
+        }
+    }
+
+    /// What follows from an answer has its turn; one that is too old by now is asked for again.
+    pub(super) fn prepare_following(
+        &mut self,
+        now: Moment,
+        node: NodeId,
+        answer: Box<Answer>,
+    ) -> Option<Write> {
+        let target = self.target(node);
+        if let Some(target) = target.filter(|_| now.since(answer.asked) <= ANSWER_LASTS) {
+            return Some(Write::FollowCloud { target, answer });
+        }
+        if self.asking_cloud.remove(&(node, answer.task)) && self.names.known(node).is_some() {
+            self.ask_cloud_about(node, answer.task);
+        }
+        None
     }
 
     pub(super) fn ask_cloud(&mut self, now: Moment) {
@@ -51,7 +114,9 @@ impl Engine {
             for node in self.nodes() {
                 if enabled.cloud_node && self.is_undescribed(node) {
                     self.ask_cloud_about(node, Task::Describe);
-                } else if enabled.cloud_node_lifecycle && self.fate_is_open(node) {
+                }
+                // Also one that nobody has described: it may never have been a machine of the cloud.
+                if enabled.cloud_node_lifecycle && self.fate_is_open(node) {
                     self.ask_cloud_about(node, Task::Fate);
                 }
             }
@@ -73,41 +138,47 @@ impl Engine {
         })
     }
 
-    pub(super) fn cloud_answered(
+    pub(super) fn cloud_said(
+        &mut self,
+        target: &Target,
+        task: Task,
+        outcome: Result<Option<Box<Answer>>, Trouble>,
+    ) {
+        if !self.is_current(target) {
+            return;
+        }
+        match outcome {
+            Ok(Some(answer)) => self.queue.push(Pending::Cloud(target.node, answer)),
+            Ok(None) => {
+                self.asking_cloud.remove(&(target.node, task));
+            }
+            Err(trouble) => self.cloud_failed(target, task, &trouble),
+        }
+    }
+
+    pub(super) fn cloud_followed(
         &mut self,
         target: &Target,
         task: Task,
         outcome: Result<Outcome, Trouble>,
     ) {
-        self.asking_cloud.remove(&target.node);
+        if !self.is_current(target) {
+            return;
+        }
+        self.asking_cloud.remove(&(target.node, task));
         match outcome {
             Ok(Outcome::Settled) => {}
             Ok(Outcome::Changed) => self.changed = true,
+            // Somebody wrote meanwhile: what follows from that is asked for once more.
             Err(Trouble::Api(failure)) if failure.is_conflict() => {
-                // Somebody wrote meanwhile: what follows from that is asked for once more.
-                if self.is_current(target) {
-                    self.ask_cloud_about(target.node, task);
-                }
+                self.ask_cloud_about(target.node, task);
             }
-            Err(trouble) => {
-                warn!(node = &*target.name, ?task, err = %trouble, "The cloud could not be followed");
-            }
+            Err(trouble) => self.cloud_failed(target, task, &trouble),
         }
     }
 
-    /// What the metrics show, once a second at most.
-    pub(super) fn publish(&mut self, now: Moment) {
-        if now < self.next_publish {
-            return;
-        }
-        self.next_publish = now.after(std::time::Duration::from_secs(1));
-        let zones = self.lifecycle.zones().iter().map(|(_, zone)| ZoneNow {
-            zone: zone.key().as_str().to_owned(),
-            ready: zone.ready(),
-            not_ready: zone.not_ready(),
-        });
-        self.shared.counters.zones(zones.collect());
-        self.shared.counters.ranges(self.ranges_now());
-        self.shared.counters.known(self.names.len(), self.pods.len());
+    fn cloud_failed(&mut self, target: &Target, task: Task, trouble: &Trouble) {
+        self.asking_cloud.remove(&(target.node, task));
+        warn!(node = &*target.name, ?task, err = %trouble, "The cloud could not be followed");
     }
 }

@@ -112,7 +112,7 @@ impl Engine {
         self.act(actions);
         self.evictions.node_gone(node);
         self.lose_range(node);
-        self.asking_cloud.remove(&node);
+        self.forget_cloud(node);
         let pods = self.names.pods(node).to_vec();
         self.names.depart(node);
         for pod in pods {

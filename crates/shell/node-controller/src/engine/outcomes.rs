@@ -31,7 +31,7 @@ const LONGEST_HOLD: Duration = Duration::from_secs(5);
 fn pause(failure: &Failure) -> Duration {
     match failure {
         failure if failure.is_conflict() || failure.is_gone() => Duration::ZERO,
-        failure if failure.is_refusal() => REFUSED,
+        failure if failure.is_hopeless() => REFUSED,
         _ => FAILED,
     }
 }
@@ -51,6 +51,7 @@ impl Engine {
 
     fn done(&mut self, done: Done) {
         let now = self.now();
+        self.published.changed();
         let failure = match &done {
             Done::Node { outcome, .. } => outcome.as_ref().err(),
             Done::Range { outcome, .. } => outcome.as_ref().err(),
@@ -61,20 +62,30 @@ impl Engine {
                 PodFate::Failed(failure) => Some(failure),
                 PodFate::Gone => None,
             }),
-            Done::Cloud { outcome: Err(cloud::Trouble::Api(failure)), .. } => Some(failure),
-            Done::Alive { .. } | Done::LookedFor { .. } | Done::Cloud { .. } => None,
+            Done::CloudSaid { outcome: Err(cloud::Trouble::Api(failure)), .. }
+            | Done::CloudFollowed { outcome: Err(cloud::Trouble::Api(failure)), .. } => {
+                Some(failure)
+            }
+            Done::Alive { .. }
+            | Done::LookedFor { .. }
+            | Done::CloudSaid { .. }
+            | Done::CloudFollowed { .. } => None,
         };
         self.judge_server(now, failure.cloned().as_ref());
         match &done {
             Done::Node { target, .. }
             | Done::Alive { target, .. }
             | Done::Range { target, .. }
-            | Done::Cloud { target, .. } => self.queue.free(target.node),
+            | Done::CloudFollowed { target, .. } => self.queue.free(target.node),
             _ => {}
         }
         let wait = match &done {
             Done::Node { outcome: Err(failure), .. } => pause(failure),
-            Done::Range { outcome: Err(failure), .. } if !failure.is_refusal() => pause(failure),
+            // One whose ranges a read has shown needs no pause: there is nothing to try again.
+            Done::Range { outcome: Err(failure), fresh, .. } if !failure.is_refusal() => {
+                let there = fresh.as_ref().is_some_and(|node| !node.spec.pod_cidrs.is_empty());
+                if there { Duration::ZERO } else { pause(failure) }
+            }
             Done::Marked { failures, .. } => {
                 failures.iter().map(|(_, failure)| pause(failure)).max().unwrap_or_default()
             }
@@ -137,7 +148,10 @@ impl Engine {
             Done::Cleared { pod, why, outcome } => self.cleared(&pod, why, outcome),
             Done::LookedFor { answers } => self.looked_for(now, answers),
             Done::Probed(probed) => self.probed(now, probed),
-            Done::Cloud { target, task, outcome } => self.cloud_answered(&target, task, outcome),
+            Done::CloudSaid { target, task, outcome } => self.cloud_said(&target, task, outcome),
+            Done::CloudFollowed { target, task, outcome } => {
+                self.cloud_followed(&target, task, outcome);
+            }
         }
     }
 
@@ -213,7 +227,9 @@ impl Engine {
                     self.see_node(&fresh, Seen::Event);
                 }
                 // Unless the node has ranges by now, the same ones are sent once more.
-                self.queue.push(Pending::Range(node));
+                if !failure.is_gone() {
+                    self.queue.push(Pending::Range(node));
+                }
             }
         }
     }
@@ -228,7 +244,7 @@ impl Engine {
         let mut again = false;
         for (pod, failure) in failures {
             warn!(pod = pod.full_name(), err = %failure, "Failed to mark a pod as not ready");
-            if !failure.is_refusal() {
+            if !failure.is_hopeless() {
                 again = true;
                 if !whole {
                     self.queue.push(Pending::MarkPod(pod.pod, pod.uid));

@@ -10,7 +10,7 @@ use node_health::pod_cleanup::ForceDelete;
 use node_health::{Moment, NodeId, PodId};
 
 use crate::uid::Uid;
-use crate::writes::cloud::Task;
+use crate::writes::cloud::Answer;
 
 /// Something to be sent.
 #[derive(Clone, Debug)]
@@ -21,7 +21,8 @@ pub(crate) enum Pending {
     MarkPod(PodId, Uid),
     Evict(NodeId, Vec<(PodId, Uid, Moment)>),
     Clear(ForceDelete<PodId>, Uid),
-    Cloud(NodeId, Task),
+    /// What follows from what the cloud said.
+    Cloud(NodeId, Box<Answer>),
 }
 
 impl Pending {

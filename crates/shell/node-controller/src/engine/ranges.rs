@@ -7,6 +7,7 @@ use ports::cluster_objects::Node;
 use tracing::warn;
 
 use super::Engine;
+use super::acting::RANGES;
 use super::queue::Pending;
 use crate::convert;
 use crate::counters::RangeNow;
@@ -102,7 +103,7 @@ impl Engine {
         }
         warn!(node = &**name, problem = message, "A node's pod ranges are not as they should be");
         let about = About::node(name, &known.uid.to_string());
-        self.shared.events.tell(&about, Said::warning("cidrAllocator", "CIDRConflict", message));
+        self.shared.events.tell(&about, Said::warning(RANGES, "CIDRConflict", message));
     }
 
     pub(super) fn ranges_now(&self) -> Vec<RangeNow> {

@@ -1,11 +1,16 @@
 //! What the cloud says of a node, and the writes that follow from it.
 //!
-//! Rule: both sides are read live right before anything is written; a cloud that does not answer
-//! changes nothing. upstream: cloud-provider/controllers
+//! Rule: two steps. The question holds nobody up: it has places of its own and no write to the node
+//! waits for its answer. Only what follows from an answer is a write, has its turn with the others,
+//! and looks at the node once more, live, right before it. A cloud that does not answer changes
+//! nothing. upstream: cloud-provider/controllers
 
-use node_health::cloud::{CloudProblem, Fate, Instance, addresses, describe, fate};
+use node_health::cloud::{
+    CloudProblem, Description, Fate, Instance, NodeAddress, addresses, describe, fate,
+};
 use node_health::health::NodeEvent;
-use node_health::{ConditionKind, Taint};
+use node_health::taints::TaintPatch;
+use node_health::{ConditionKind, Moment, Taint};
 use ports::cloud_provider::InstanceState;
 use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind};
 use ports::cluster_objects::Node;
@@ -20,7 +25,7 @@ use crate::events::{About, Said};
 use crate::gate::{Failure, Gate};
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Task {
     /// Whether a node that is not ready still exists, and runs.
     Fate,
@@ -28,6 +33,25 @@ pub(crate) enum Task {
     Describe,
     /// Whether its addresses are still those.
     Addresses,
+}
+
+/// What the cloud said.
+#[derive(Clone, Debug)]
+enum Word {
+    /// There was nothing to ask: the node is ready.
+    NotAsked,
+    Gone,
+    Found(Box<CloudInstance>),
+}
+
+/// An answer from which something follows.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) task: Task,
+    pub(crate) asked: Moment,
+    /// Under which id the cloud was asked.
+    provider_id: String,
+    word: Word,
 }
 
 /// What came of it.
@@ -50,25 +74,77 @@ pub(crate) enum Trouble {
     Late,
 }
 
-pub(crate) async fn perform(gate: &Gate, target: &Target, task: Task) -> Result<Outcome, Trouble> {
-    let Some(node) = gate.read_node(&target.name).await?.filter(|node| target.is(node)) else {
-        return Ok(Outcome::Settled);
+/// What follows from an answer for a node as it is.
+enum Plan {
+    Nothing,
+    Taint(TaintPatch),
+    Delete,
+    Describe(Box<Description>, Option<Vec<NodeAddress>>),
+    Addresses(Vec<NodeAddress>),
+}
+
+/// Asks the cloud; nothing if nothing follows from its answer.
+pub(crate) async fn ask(
+    gate: &Gate,
+    target: &Target,
+    task: Task,
+) -> Result<Option<Answer>, Trouble> {
+    let Some((node, taints)) = read(gate, target).await? else { return Ok(None) };
+    let ready = convert::conditions(&node.status.conditions).status(ConditionKind::Ready);
+    let asked = gate.now();
+    let word = if task == Task::Fate && !node_health::cloud::must_ask(ready) {
+        Word::NotAsked
+    } else {
+        question(gate, &node).await?.map_or(Word::Gone, |found| Word::Found(Box::new(found)))
     };
-    let (taints, readable) = convert::taints(&node.spec.taints);
-    if !readable {
+    let answer = Answer { task, asked, provider_id: node.spec.provider_id.clone(), word };
+    let plan = plan(&node, &taints, &answer, gate.now())?;
+    Ok((!matches!(plan, Plan::Nothing)).then_some(answer))
+}
+
+/// Does what follows from an answer, if it still does.
+pub(crate) async fn follow(
+    gate: &Gate,
+    target: &Target,
+    answer: &Answer,
+) -> Result<Outcome, Trouble> {
+    let Some((node, taints)) = read(gate, target).await? else { return Ok(Outcome::Settled) };
+    // Known to the cloud by another id by now: that was about another machine.
+    if node.spec.provider_id != answer.provider_id {
         return Ok(Outcome::Settled);
     }
-    match task {
-        Task::Fate => decide_fate(gate, target, &node, &taints).await,
-        Task::Describe => describe_node(gate, target, &node, &taints).await,
-        Task::Addresses => match ask(gate, &node).await? {
-            Some(found) => keep_addresses(gate, &node, &taints, &found).await,
-            None => Ok(Outcome::Settled),
-        },
+    match plan(&node, &taints, answer, gate.now())? {
+        Plan::Nothing => Ok(Outcome::Settled),
+        Plan::Taint(patch) => {
+            let wall = gate.shared().clock.wall();
+            let wanted = patch.apply(&taints);
+            let version = &node.metadata.resource_version;
+            let body = convert::taints_patch(version, &wanted, &taints, wall);
+            send(gate, target, body, false).await?;
+            Ok(Outcome::Changed)
+        }
+        Plan::Delete => delete(gate, target).await,
+        Plan::Describe(description, list) => {
+            describe_node(gate, target, (&node, &taints), (&description, list)).await
+        }
+        Plan::Addresses(list) => {
+            let body = convert::addresses_patch(&node.metadata.resource_version, &list);
+            send(gate, target, body, true).await?;
+            Ok(Outcome::Changed)
+        }
     }
 }
 
-async fn ask(gate: &Gate, node: &Node) -> Result<Option<CloudInstance>, Trouble> {
+/// The node as it is now, with its taints; nothing if it is gone, another, or cannot be understood.
+async fn read(gate: &Gate, target: &Target) -> Result<Option<(Node, Vec<Taint>)>, Failure> {
+    let Some(node) = gate.read_node(&target.name).await?.filter(|node| target.is(node)) else {
+        return Ok(None);
+    };
+    let (taints, readable) = convert::taints(&node.spec.taints);
+    Ok(readable.then_some((node, taints)))
+}
+
+async fn question(gate: &Gate, node: &Node) -> Result<Option<CloudInstance>, Trouble> {
     let Some(cloud) = &gate.shared().cloud else { return Err(Trouble::Late) };
     let name = CloudNodeName {
         name: node.metadata.name.clone(),
@@ -81,35 +157,40 @@ async fn ask(gate: &Gate, node: &Node) -> Result<Option<CloudInstance>, Trouble>
     }
 }
 
-async fn decide_fate(
-    gate: &Gate,
-    target: &Target,
-    node: &Node,
-    taints: &[Taint],
-) -> Result<Outcome, Trouble> {
-    let ready = convert::conditions(&node.status.conditions).status(ConditionKind::Ready);
-    let instance = match node_health::cloud::must_ask(ready) {
-        false => Instance::NoAnswer,
-        true => match ask(gate, node).await? {
-            None => Instance::Gone,
-            Some(found) => match found.state {
-                InstanceState::Running => Instance::Running,
-                InstanceState::ShutDown => Instance::ShutDown,
-                InstanceState::Unknown => Instance::Exists,
-            },
-        },
-    };
-    match fate(ready, taints, instance, gate.now()) {
-        Fate::Stays => Ok(Outcome::Settled),
-        Fate::Taint(patch) => {
-            let wall = gate.shared().clock.wall();
-            let wanted = patch.apply(taints);
-            let version = &node.metadata.resource_version;
-            let body = convert::taints_patch(version, &wanted, taints, wall);
-            send(gate, target, body, false).await?;
-            Ok(Outcome::Changed)
+fn plan(node: &Node, taints: &[Taint], answer: &Answer, now: Moment) -> Result<Plan, CloudProblem> {
+    match (answer.task, &answer.word) {
+        (Task::Fate, word) => {
+            let ready = convert::conditions(&node.status.conditions).status(ConditionKind::Ready);
+            let instance = match word {
+                Word::NotAsked => Instance::NoAnswer,
+                Word::Gone => Instance::Gone,
+                Word::Found(found) => match found.state {
+                    InstanceState::Running => Instance::Running,
+                    InstanceState::ShutDown => Instance::ShutDown,
+                    InstanceState::Unknown => Instance::Exists,
+                },
+            };
+            Ok(match fate(ready, taints, instance, now) {
+                Fate::Stays => Plan::Nothing,
+                Fate::Taint(patch) => Plan::Taint(patch),
+                Fate::Delete => Plan::Delete,
+            })
         }
-        Fate::Delete => delete(gate, target).await,
+        (Task::Describe, Word::Found(found)) => {
+            let (known, instance) = (convert::cloud_node(node), convert::instance_facts(found));
+            let Some(description) = describe(&known, taints, &instance)? else {
+                return Ok(Plan::Nothing);
+            };
+            let free = description.patch.apply(taints);
+            let list = addresses(&known, &free, &instance)?;
+            Ok(Plan::Describe(Box::new(description), list))
+        }
+        (Task::Addresses, Word::Found(found)) => {
+            let (known, instance) = (convert::cloud_node(node), convert::instance_facts(found));
+            Ok(addresses(&known, taints, &instance)?.map_or(Plan::Nothing, Plan::Addresses))
+        }
+        // Whether one that the cloud lacks has to go is the other question's business.
+        (Task::Describe | Task::Addresses, Word::NotAsked | Word::Gone) => Ok(Plan::Nothing),
     }
 }
 
@@ -137,29 +218,21 @@ async fn delete(gate: &Gate, target: &Target) -> Result<Outcome, Trouble> {
 async fn describe_node(
     gate: &Gate,
     target: &Target,
-    node: &Node,
-    taints: &[Taint],
+    (node, taints): (&Node, &[Taint]),
+    (description, list): (&Description, Option<Vec<NodeAddress>>),
 ) -> Result<Outcome, Trouble> {
-    // A cloud that has never heard of a new node may yet do so; only silence makes it gone.
-    let Some(found) = ask(gate, node).await? else { return Ok(Outcome::Settled) };
-    let instance = convert::instance_facts(&found);
-    let Some(description) = describe(&convert::cloud_node(node), taints, &instance)? else {
-        return Ok(Outcome::Settled);
-    };
     if !description.refused_labels.is_empty() {
         let labels = description.refused_labels.join(", ");
         warn!(node = &*target.name, labels, "Labels that the cloud wants are not its to set");
     }
     // The addresses come first: the taint says that they are not known yet.
-    let free: Vec<Taint> = description.patch.apply(taints);
-    let mut node = node.clone();
-    if let Some(list) = addresses(&convert::cloud_node(&node), &free, &instance)? {
-        let body = convert::addresses_patch(&node.metadata.resource_version, &list);
-        node.metadata.resource_version = send(gate, target, body, true).await?;
+    let mut version = node.metadata.resource_version.clone();
+    if let Some(list) = list {
+        version = send(gate, target, convert::addresses_patch(&version, &list), true).await?;
     }
     let wall = gate.shared().clock.wall();
-    let version = &node.metadata.resource_version;
-    let body = convert::taints_patch(version, &free, taints, wall);
+    let free = description.patch.apply(taints);
+    let body = convert::taints_patch(&version, &free, taints, wall);
     let mut body: Value = serde_json::from_slice(&body)
         .map_err(|error| Failure::Unreadable(format!("our own patch: {error}")))?;
     body["metadata"]["labels"] = json!(description.labels);
@@ -171,23 +244,6 @@ async fn describe_node(
     let message = event.message(&target.name);
     let said = Said::normal("cloud-node-controller", event.reason(), message);
     gate.shared().events.tell(&About::target(target), said);
-    Ok(Outcome::Changed)
-}
-
-async fn keep_addresses(
-    gate: &Gate,
-    node: &Node,
-    taints: &[Taint],
-    found: &CloudInstance,
-) -> Result<Outcome, Trouble> {
-    let instance = convert::instance_facts(found);
-    let Some(list) = addresses(&convert::cloud_node(node), taints, &instance)? else {
-        return Ok(Outcome::Settled);
-    };
-    let body = convert::addresses_patch(&node.metadata.resource_version, &list);
-    let patch = Patch { kind: PatchKind::Merge, subresource: Some("status".into()), body };
-    let path = ObjectPath::node(&node.metadata.name);
-    gate.pass("nodes", gate.api().patch(&path, patch)).await?;
     Ok(Outcome::Changed)
 }
 

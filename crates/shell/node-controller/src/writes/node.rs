@@ -6,9 +6,9 @@
 use node_health::health::ConditionWrite;
 use node_health::lifecycle::WriteKind;
 use node_health::{Stamp, Taint};
-use ports::ClusterApiError;
 use ports::cluster_api::{ObjectPath, Patch, PatchKind, StoredObject};
 use ports::cluster_objects::Node;
+use ports::{ApiTime, ClusterApiError};
 use tracing::debug;
 
 use super::{Confirm, Done, Target};
@@ -95,7 +95,7 @@ pub(crate) async fn conditions(
 
 /// When a node's lease was last renewed, on its own clock; nothing if it has none.
 pub(crate) async fn renewed(gate: &Gate, node: &str) -> Result<Option<Stamp>, Failure> {
-    match gate.read(&ObjectPath::lease(LEASES, node)).await {
+    match gate.look(&ObjectPath::lease(LEASES, node)).await {
         Ok(stored) => {
             // One that cannot be read is one that says nothing; it must not blind us for the others.
             let lease: ports::cluster_objects::Lease =
@@ -110,10 +110,9 @@ pub(crate) async fn renewed(gate: &Gate, node: &str) -> Result<Option<Stamp>, Fa
 pub(crate) async fn taints(
     gate: &Gate,
     target: Target,
-    (wanted, known): (&[Taint], &[Taint]),
+    (wanted, known, wall): (&[Taint], &[Taint], ApiTime),
     gives_up: bool,
 ) -> Done {
-    let wall = gate.shared().clock.wall();
     let body = convert::taints_patch(&target.version, wanted, known, wall);
     let patch = patch(PatchKind::Merge, false, body);
     write(gate, target, WriteKind::Taints, patch, gives_up).await
@@ -138,14 +137,19 @@ pub(crate) async fn range(gate: &Gate, target: Target, ranges: &[String]) -> Don
 pub(crate) async fn look_for(gate: &Gate, names: Vec<Box<str>>) -> Done {
     let mut answers = Vec::new();
     for name in names {
-        // A name that no node can have is refused; that is as certain as not found.
-        let answer = match gate.read(&ObjectPath::node(&name)).await {
-            Ok(_) => Ok(true),
-            Err(failure) if failure.is_gone() => Ok(false),
-            Err(Failure::Api(ClusterApiError::Refused { status: 404, .. })) => Ok(false),
-            Err(failure) => Err(failure),
-        };
+        let answer = exists(gate, &name).await;
         answers.push((name, answer));
     }
     Done::LookedFor { answers }
+}
+
+/// Whether the API server itself has a node of this name.
+pub(crate) async fn exists(gate: &Gate, name: &str) -> Result<bool, Failure> {
+    match gate.read(&ObjectPath::node(name)).await {
+        Ok(_) => Ok(true),
+        Err(failure) if failure.is_gone() => Ok(false),
+        // A name that no node can have is refused; that is as certain as not found.
+        Err(Failure::Api(ClusterApiError::Refused { status: 404, .. })) => Ok(false),
+        Err(failure) => Err(failure),
+    }
 }

@@ -237,24 +237,30 @@ async fn evict_one(gate: &Gate, pod: &PodTarget, due: Moment) -> Result<(), Fail
     Ok(())
 }
 
-/// Clears a pod away: Failed first unless it had ended, then deleted without grace.
+/// Clears a pod away: Failed first unless it had ended, then deleted without grace. Whether there
+/// was still a reason to.
 pub(crate) async fn clear(
     gate: &Gate,
     pod: &PodTarget,
     why: Why,
     node: Option<Box<str>>,
     (fail_first, condition): (bool, bool),
-) -> Result<(), Failure> {
-    if why == Why::OutOfService && !still_out_of_service(gate, node.as_deref()).await? {
-        return Ok(());
+) -> Result<bool, Failure> {
+    let holds = match why {
+        Why::OutOfService => still_out_of_service(gate, node.as_deref()).await?,
+        Why::Orphaned => still_without_node(gate, node.as_deref()).await?,
+        Why::Terminated | Why::Unscheduled => true,
+    };
+    if !holds {
+        return Ok(false);
     }
     let mut generation = 0;
     let mut disruption = None;
     if fail_first || why == Why::Unscheduled {
-        let Some(live) = LivePod::read(gate, pod).await? else { return Ok(()) };
+        let Some(live) = LivePod::read(gate, pod).await? else { return Ok(false) };
         // Bound meanwhile: somebody else will see to its end.
         if why == Why::Unscheduled && (!live.terminating || !live.node.is_empty()) {
-            return Ok(());
+            return Ok(false);
         }
         let wall = gate.shared().clock.wall().to_seconds_text();
         disruption = condition.then(|| live.disruption(DELETION_BY_CLEANUP, wall)).flatten();
@@ -275,7 +281,14 @@ pub(crate) async fn clear(
     }
     let deletion =
         Deletion { uid: Some(pod.uid.to_string()), grace_seconds: Some(0), ..Deletion::default() };
-    gone_is_well(gate.pass("pods", gate.api().delete(&path(pod), deletion)).await)
+    gone_is_well(gate.pass("pods", gate.api().delete(&path(pod), deletion)).await)?;
+    Ok(true)
+}
+
+/// A node of this name may have been made since we looked: then its kubelet has the pod.
+async fn still_without_node(gate: &Gate, node: Option<&str>) -> Result<bool, Failure> {
+    let Some(name) = node else { return Ok(false) };
+    Ok(!super::node::exists(gate, name).await?)
 }
 
 /// Volumes may be detached after this, so the live node must say so too.

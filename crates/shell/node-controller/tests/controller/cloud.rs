@@ -1,6 +1,7 @@
 //! What the cloud says of nodes.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use node_controller::ControllerConfig;
@@ -15,6 +16,8 @@ use crate::stage::{Stage, seconds};
 struct FakeCloud {
     /// None: the cloud does not answer.
     instances: Mutex<Option<BTreeMap<String, CloudInstance>>>,
+    /// It takes questions and says nothing at all.
+    hangs: AtomicBool,
 }
 
 impl FakeCloud {
@@ -28,7 +31,8 @@ impl FakeCloud {
             };
             ((*name).to_owned(), instance)
         };
-        Arc::new(Self { instances: Mutex::new(Some(names.iter().map(instance).collect())) })
+        let instances = Mutex::new(Some(names.iter().map(instance).collect()));
+        Arc::new(Self { instances, hangs: false.into() })
     }
 
     fn edit(&self, change: impl FnOnce(&mut BTreeMap<String, CloudInstance>)) {
@@ -50,6 +54,9 @@ impl CloudProvider for FakeCloud {
         node: &'a CloudNodeName,
     ) -> PortFuture<'a, Result<Option<CloudInstance>, CloudError>> {
         Box::pin(async move {
+            if self.hangs.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
             let known = self.instances.lock().expect("unbroken");
             match &*known {
                 Some(known) => Ok(known.get(&node.name).cloned()),
@@ -101,6 +108,63 @@ async fn gone_is_deleted_shut_down_is_tainted_and_silence_changes_nothing() {
     running.end().await;
 }
 
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+fn leave_undescribed(stage: &Stage, name: &str) {
+    stage.cluster.edit(&ObjectPath::node(name), |node| {
+        node["spec"]["taints"] =
+            json!([{"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]);
+    });
+}
+
+/// A cloud that never answers is asked all the time, and nobody waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_hung_cloud_holds_up_no_write() {
+    let stage = Stage::with_nodes(60);
+    for number in 0..60 {
+        leave_undescribed(&stage, &format!("node-{number}"));
+    }
+    let cloud = FakeCloud::with(&[]);
+    cloud.hangs.store(true, Ordering::Relaxed);
+    let running = stage.start_as("one", ControllerConfig::default(), Some(cloud.clone()));
+    seconds(60).await;
+    for number in 10..20 {
+        stage.nodes.silence(&format!("node-{number}"));
+    }
+    // The last of them was heard a moment ago at most, and the grace is 50 s.
+    let lost = || (10..20).filter(|it| stage.ready(&format!("node-{it}")) == "Unknown").count();
+    stage.until("noticed", 53, || lost() == 10).await;
+    cloud.hangs.store(false, Ordering::Relaxed);
+    cloud.edit(|instances| {
+        for number in 0..60 {
+            let node = format!("node-{number}");
+            let provider_id = format!("fake://{node}");
+            let instance =
+                CloudInstance { node: node.clone(), provider_id, ..CloudInstance::default() };
+            instances.insert(node, instance);
+        }
+    });
+    stage.until("described", 30, || stage.taints("node-59").is_empty()).await;
+    running.end().await;
+}
+
+/// Not ready and not in the cloud is gone, whether or not anybody described it before.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_never_was_a_machine_of_the_cloud_is_deleted() {
+    let stage = Stage::with_nodes(3);
+    for node in ["node-1", "node-2"] {
+        leave_undescribed(&stage, node);
+    }
+    let cloud = FakeCloud::with(&["node-0"]);
+    let running = stage.start_as("one", ControllerConfig::default(), Some(cloud));
+    seconds(20).await;
+    assert!(stage.cluster.node("node-1").is_some(), "it is ready");
+    stage.nodes.say_ready("node-1", false);
+    stage.until("deleted", 10, || stage.cluster.node("node-1").is_none()).await;
+    assert!(stage.cluster.node("node-2").is_some());
+    running.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_new_node_is_described_once() {
     let stage = Stage::with_nodes(2);
@@ -121,10 +185,7 @@ async fn a_new_node_is_described_once() {
     let running = stage.start_as("one", ControllerConfig::default(), Some(cloud.clone()));
     seconds(5).await;
     stage.nodes.join("fresh", &json!({}));
-    stage.cluster.edit(&ObjectPath::node("fresh"), |node| {
-        let key = "node.cloudprovider.kubernetes.io/uninitialized";
-        node["spec"]["taints"] = json!([{"key": key, "value": "true", "effect": "NoSchedule"}]);
-    });
+    leave_undescribed(&stage, "fresh");
     stage.until("described", 10, || stage.taints("fresh").is_empty()).await;
     let node = stage.node("fresh");
     assert_eq!(node.spec.provider_id, "fake://fresh");

@@ -161,3 +161,23 @@ async fn pods_bound_to_a_lost_node_are_marked_too() {
     assert_eq!(stage.pod_condition("late", "Ready").map(|it| it.0).as_deref(), Some("False"));
     running.end().await;
 }
+
+/// A few nodes that are well cost a few reads: one between two renewals where there is only one.
+#[tokio::test(start_paused = true)]
+async fn a_small_quiet_cluster_is_left_in_peace() {
+    for (nodes, most) in [(1, 12), (3, 12), (10, 0)] {
+        let stage = Stage::with_nodes(nodes);
+        let running = stage.start(ControllerConfig::default());
+        seconds(60).await;
+        let before = stage.cluster.log().len();
+        seconds(100).await;
+        let log = stage.cluster.log();
+        let asked = log.len() - before;
+        assert!(asked <= most, "{asked} requests in 100 s for {nodes} nodes");
+        // And still the silence of one is noticed in time.
+        stage.nodes.silence("node-0");
+        let took = stage.until("Unknown", 70, || stage.ready("node-0") == "Unknown").await;
+        assert!((40..=53).contains(&took), "{nodes} nodes: noticed after {took} s");
+        running.end().await;
+    }
+}

@@ -1,9 +1,13 @@
 //! Two instances: one acts.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cluster_fake::Logged;
+use cluster_fake::{Logged, Verb};
+use node_controller::Clients;
 use ports::cluster_api::ObjectPath;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::stage::{Stage, bears, leader, seconds};
@@ -48,6 +52,82 @@ async fn the_second_waits_and_takes_over_when_the_first_ends() {
     assert!(second.controller.health().iter().all(|check| check.problem.is_none()));
     second.end().await;
     assert_eq!(holder(&stage), "");
+    let told: Vec<String> = stage
+        .cluster
+        .events()
+        .into_iter()
+        .filter(|event| event.reason == "LeaderElection")
+        .map(|event| event.message)
+        .collect();
+    let expected =
+        ["one became leader", "one stopped leading", "two became leader", "two stopped leading"];
+    assert_eq!(told, expected);
+}
+
+/// What was listed in one term says nothing about the next.
+#[tokio::test(start_paused = true)]
+async fn a_second_term_begins_with_nothing_listed() {
+    let stage = Stage::with_nodes(3);
+    let running = stage.start_as("one", leader("one"), None);
+    seconds(10).await;
+    assert!(running.controller.has_synced());
+    running.client.faults.turn(|faults| faults.hangs = true);
+    stage.until("out of office", 20, || !running.controller.is_leading()).await;
+    // It may lead again, but its watches tell nothing.
+    running.client.faults.turn(|faults| {
+        faults.hangs = false;
+        faults.deaf = true;
+    });
+    stage.until("in office", 30, || running.controller.is_leading()).await;
+    seconds(5).await;
+    assert!(running.controller.is_leading() && !running.controller.has_synced());
+    running.client.faults.mend();
+    stage.until("listed", 5, || running.controller.has_synced()).await;
+    running.end().await;
+}
+
+/// An outage with many pods means thousands of requests at the rate that a controller has by
+/// default. The leader's lease must not wait behind them.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_work_does_not_cost_the_lease() {
+    let stage = Stage::with_nodes(30);
+    for node in 0..20 {
+        for pod in 0..40 {
+            stage.pod(&format!("pod-{node}-{pod}"), &format!("node-{node}"), &bears(Some(5)));
+        }
+    }
+    let client = stage.cluster.client("one");
+    let rate = || Arc::new(client.at_rate(20, 30));
+    let clients = Clients { work: rate(), looks: rate(), election: rate() };
+    let running = stage.start_with(client, clients, leader("one"), None);
+    seconds(60).await;
+    for node in 0..20 {
+        stage.nodes.silence(&format!("node-{node}"));
+    }
+    let marked = |stage: &Stage| {
+        let pod = |number: usize| format!("pod-{}-{}", number / 40, number % 40);
+        let ready = |number| stage.pod_condition(&pod(number), "Ready");
+        (0..800).filter(|number| ready(*number).is_some_and(|it| it.0 == "False")).count()
+    };
+    stage.until("noticed", 80, || stage.ready("node-7") == "Unknown").await;
+    let began = Instant::now();
+    while marked(&stage) < 800 {
+        assert!(began.elapsed() < Duration::from_secs(200), "{} marked", marked(&stage));
+        for _ in 0..10 {
+            assert!(running.controller.is_leading(), "after {:?}", began.elapsed());
+            seconds(1).await;
+        }
+    }
+    assert!(began.elapsed() > Duration::from_secs(20), "there was no flood");
+    let renewals: Vec<Instant> = stage
+        .writes("leases")
+        .into_iter()
+        .filter(|it| it.path.name == "keelson-node-controller" && it.well)
+        .map(|it| it.at)
+        .collect();
+    let pause = renewals.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(pause < Some(Duration::from_secs(5)), "{pause:?} between two renewals");
+    running.end().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,13 +193,97 @@ async fn a_leader_that_cannot_renew_stops_before_another_may_begin() {
     assert!(stage.writes("nodes").is_empty(), "no node was ever ill");
 }
 
+/// A clock that is set is no time that passes; a sleep is.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_costs_nothing_and_a_sleep_the_lease() {
+    let stage = Stage::with_nodes(4);
+    stage.pod("web", "node-1", &bears(Some(300)));
+    let running = stage.start_as("one", leader("one"), None);
+    seconds(60).await;
+    stage.nodes.silence("node-1");
+    stage.until("given up", 80, || stage.taints("node-1").len() == 2).await;
+    let tainted = Instant::now();
+    seconds(20).await;
+    for off in [250, 0, 86_400, -86_400] {
+        running.machine.off_seconds.store(off, Ordering::Relaxed);
+        for _ in 0..20 {
+            assert!(running.controller.is_leading(), "set by {off} s");
+            seconds(1).await;
+        }
+    }
+    stage.until("sent away", 320, || !stage.is_kept("web")).await;
+    let after = tainted.elapsed().as_secs();
+    assert!((298..=305).contains(&after), "after {after} s");
+    running.machine.slept_seconds.store(60, Ordering::Relaxed);
+    assert!(!running.controller.is_leading(), "the lease ran out in its sleep");
+    running.end().await;
+}
+
+/// Every act in the log was the deed of whoever held the lease when it arrived, and not longer after
+/// its last renewal than it may act, and a write may be on its way.
+fn assert_acts_of_holders(stage: &Stage, on_its_way: Duration) {
+    let mut holder = String::new();
+    let mut renewed = None;
+    let mut acts = 0;
+    for logged in stage.cluster.log().into_iter().filter(|it| it.well && it.verb != Verb::Read) {
+        match logged.path.resource.plural {
+            "leases" => {
+                let spec = logged.body.as_ref().map(|body| body["spec"].clone());
+                let by = spec.as_ref().and_then(|spec| spec["holderIdentity"].as_str());
+                holder = by.unwrap_or_default().to_owned();
+                renewed = Some(logged.at);
+            }
+            "nodes" | "pods" => {
+                acts += 1;
+                assert_eq!(logged.client, holder, "{logged:?}");
+                let age = renewed.map(|renewed| logged.at - renewed);
+                let most = Duration::from_secs(10) + on_its_way;
+                assert!(age.is_some_and(|age| age <= most), "{age:?}: {logged:?}");
+                let body = logged.body.unwrap_or_default();
+                let guarded = body["metadata"]["resourceVersion"].is_string()
+                    || body["metadata"]["uid"].is_string();
+                assert!(guarded || logged.verb == Verb::Delete, "{}", logged.path.name);
+            }
+            _ => {}
+        }
+    }
+    assert!(acts >= 200, "{acts} acts");
+}
+
+/// Nodes that are ready by turns, so that there is something to write at all times.
+const FLAPPING: [&str; 2] = ["node-10", "node-11"];
+
+async fn flap(stage: &Stage, second: u64) {
+    for (node, period) in FLAPPING.into_iter().zip([3, 5]) {
+        if second.is_multiple_of(period) {
+            stage.nodes.say_ready(node, (second / period).is_multiple_of(2));
+        }
+    }
+    seconds(1).await;
+}
+
+/// Somebody else writes to the same nodes meanwhile, and to the same list.
+fn taint_as_somebody_else(stage: &Stage, nodes: &[&str], round: u64) {
+    for node in nodes {
+        stage.cluster.edit(&ObjectPath::node(node), |node| {
+            let key = format!("example.com/round-{round}");
+            let taint = json!({"key": key, "effect": "NoSchedule"});
+            match node["spec"]["taints"].as_array_mut() {
+                Some(taints) => taints.push(taint),
+                None => node["spec"]["taints"] = json!([taint]),
+            }
+        });
+    }
+}
+
 /// Kills and stalls at all times while nodes come and go: nobody acts who may not, and everything
 /// that has to happen does.
 #[tokio::test(start_paused = true)]
 async fn two_fight_while_being_killed_and_stalled() {
     let stage = Stage::with_nodes(12);
     for number in 0..12 {
-        stage.pod(&format!("pod-{number}"), &format!("node-{number}"), &bears(Some(20)));
+        let bears = bears((number < 10).then_some(20));
+        stage.pod(&format!("pod-{number}"), &format!("node-{number}"), &bears);
     }
     let mut one = Some(stage.start_as("one-0", leader("one-0"), None));
     let mut two = Some(stage.start_as("two-0", leader("two-0"), None));
@@ -152,8 +316,9 @@ async fn two_fight_while_being_killed_and_stalled() {
         if round == 20 {
             stage.nodes.silence("node-7");
         }
-        for _ in 0..roll(60) {
-            seconds(1).await;
+        taint_as_somebody_else(&stage, &["node-3", "node-7"], round);
+        for second in 0..roll(60) {
+            flap(&stage, second).await;
             let leading: Vec<bool> =
                 [&one, &two].map(|it| it.as_ref().expect("runs").controller.is_leading()).into();
             watch.push(leading.iter().filter(|leads| **leads).count());
@@ -161,10 +326,15 @@ async fn two_fight_while_being_killed_and_stalled() {
         for running in [&one, &two] {
             running.as_ref().expect("runs").client.faults.mend();
         }
-        seconds(20).await;
+        for second in 0..20 {
+            flap(&stage, second).await;
+        }
     }
     assert!(watch.iter().all(|leaders| *leaders <= 1), "two led at once");
     assert!(watch.iter().filter(|leaders| **leaders == 1).count() > watch.len() / 3);
+    for node in FLAPPING {
+        stage.nodes.say_ready(node, true);
+    }
     seconds(400).await;
     for number in 0..12 {
         let lost = [3, 7].contains(&number);
@@ -174,6 +344,13 @@ async fn two_fight_while_being_killed_and_stalled() {
     }
     // Each pod was sent away once, by whoever led then.
     assert_eq!(stage.deletions().len(), 2);
+    assert_acts_of_holders(&stage, Duration::from_millis(2_500));
+    // Nobody's write was lost: all of the other's taints are there, and both of ours.
+    for node in ["node-3", "node-7"] {
+        let taints = stage.taints(node);
+        let theirs = taints.iter().filter(|it| it.starts_with("example.com/round-")).count();
+        assert_eq!((theirs, taints.len()), (39, 41), "{node}: {taints:?}");
+    }
 }
 
 /// A lease does not fence: a write that leaves long after it was decided must find its guard.

@@ -1,6 +1,8 @@
 //! Pods that nobody else clears away.
 
-use node_controller::{ControllerConfig, PodCleanupConfig};
+use std::time::Duration;
+
+use node_controller::{ControllerConfig, PodCleanupConfig, WriteConfig};
 use ports::cluster_api::ObjectPath;
 use serde_json::json;
 
@@ -38,6 +40,43 @@ async fn a_node_that_only_the_list_missed_keeps_its_pods() {
     seconds(300).await;
     assert!(stage.is_kept("web"));
     running.end().await;
+}
+
+/// The verdict that a node is gone is old by the time at which its pods' turn comes.
+#[tokio::test(start_paused = true)]
+async fn orphans_whose_node_comes_back_are_kept() {
+    for deaf in [false, true] {
+        let stage = Stage::with_nodes(2);
+        for number in 0..4 {
+            stage.pod(&format!("orphan-{number}"), "node-9", &bears(None));
+        }
+        let writes = WriteConfig { at_once: 1, ..WriteConfig::default() };
+        let running = stage.start(ControllerConfig { writes, ..ControllerConfig::default() });
+        seconds(10).await;
+        running.client.faults.turn(|faults| faults.latency = Duration::from_secs(3));
+        let looks = || {
+            let log = stage.cluster.log();
+            log.into_iter().filter(|it| it.path == ObjectPath::node("node-9")).count()
+        };
+        stage.until("looked for", 90, || looks() == 1).await;
+        // It is not there; and now it is, whether or not its news reaches us.
+        running.client.faults.turn(|faults| faults.deaf = deaf);
+        stage.cluster.put(&ObjectPath::node("node-9"), json!({"spec": {}, "status": {}}));
+        seconds(30).await;
+        for number in 0..4 {
+            let name = format!("orphan-{number}");
+            assert!(stage.is_kept(&name), "{name}, deaf: {deaf}");
+            let pod = stage.cluster.pod("default", &name).expect("there");
+            assert_eq!(pod.status.phase, "Running");
+        }
+        let labels = [("namespace", "default"), ("reason", "orphaned")];
+        let count = running.metric("pod_gc_collector_force_delete_pods_total", &labels);
+        assert_eq!(count, None, "nobody set out to");
+        if !deaf {
+            assert!(looks() <= 2, "whose node is known need not be looked for: {}", looks());
+        }
+        running.end().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,10 @@
 //! Pod ranges.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
-use node_controller::{ClusterRange, ControllerConfig, RangesConfig};
+use node_controller::{Clients, ClusterRange, ControllerConfig, RangesConfig};
 use pod_model::parse_cidr;
 use ports::cluster_api::ObjectPath;
 use serde_json::json;
@@ -58,12 +60,46 @@ async fn exhaustion_is_told_and_ends_when_a_node_goes() {
         .filter(|name| stage.node(name).spec.pod_cidrs.is_empty())
         .collect();
     let [without] = without.as_slice() else { panic!("{without:?}") };
-    assert!(stage.cluster.reasons(without).contains(&"CIDRNotAvailable".to_owned()));
+    let events = stage.cluster.events();
+    let told = events.iter().find(|event| event.reason == "CIDRNotAvailable").expect("told");
+    assert_eq!((&told.about.name, told.component.as_str()), (without, "cidrAllocator"));
     let other = if without == "node-0" { "node-1" } else { "node-0" };
     let freed = stage.node(other).spec.pod_cidrs;
     stage.cluster.remove(&ObjectPath::node(other));
     seconds(3).await;
     assert_eq!(stage.node(without).spec.pod_cidrs, freed);
+    running.end().await;
+}
+
+/// An answer that cannot be read may be a yes: what was sent stays taken.
+#[tokio::test(start_paused = true)]
+async fn a_range_with_a_garbled_answer_is_nobody_elses() {
+    let stage = Stage::with_nodes(2);
+    let client = stage.cluster.client("one");
+    client.faults.turn(|faults| {
+        faults.latency = Duration::from_secs(4);
+        faults.unreadable_every = 1;
+    });
+    let clients = Clients::one(Arc::new(client.clone()));
+    let config = ranges(&[("10.1.0.0/23", 24)], &[]);
+    let running = stage.start_with(client, clients, config, None);
+    seconds(1).await;
+    // Another node's news lies before that of the two writes, and all of it comes late.
+    running.client.faults.turn(|faults| faults.deaf = true);
+    stage.nodes.join("node-2", &json!({}));
+    stage.until("written", 20, || cidrs(&stage, 2).iter().all(|it| it.len() == 1)).await;
+    seconds(1).await;
+    running.client.faults.turn(|faults| faults.deaf = false);
+    seconds(120).await;
+    let all = cidrs(&stage, 3);
+    let distinct: BTreeSet<&String> = all.iter().flatten().collect();
+    assert_eq!(distinct.len(), 2, "{all:?}");
+    assert_eq!(all[2], [] as [&str; 0], "no range is left");
+    assert!(stage.cluster.reasons("node-2").contains(&"CIDRNotAvailable".to_owned()));
+    for node in ["node-0", "node-1"] {
+        let reasons = stage.cluster.reasons(node);
+        assert!(!reasons.contains(&"CIDRAssignmentFailed".to_owned()), "{node}: {reasons:?}");
+    }
     running.end().await;
 }
 

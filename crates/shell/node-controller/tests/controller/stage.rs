@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster_fake::{FakeClient, FakeCluster, HollowNodes, Logged, Verb};
-use node_controller::{ControllerConfig, LeaderConfig, NodeController, Surroundings};
+use node_controller::{Clients, ControllerConfig, LeaderConfig, NodeController, Surroundings};
 use ports::cluster_api::ObjectPath;
 use ports::cluster_objects::Node;
 use ports::{ApiTime, CloudProvider};
@@ -19,12 +19,20 @@ pub(crate) const NOON: &str = "2026-01-02T12:00:00Z";
 pub(crate) struct Machine {
     cluster: FakeCluster,
     pub(crate) off_seconds: std::sync::atomic::AtomicI64,
+    pub(crate) slept_seconds: std::sync::atomic::AtomicU64,
     numbers: std::sync::atomic::AtomicU64,
+    began: Instant,
 }
 
 impl Machine {
     pub(crate) fn new(cluster: &FakeCluster) -> Arc<Self> {
-        Arc::new(Self { cluster: cluster.clone(), off_seconds: 0.into(), numbers: 7.into() })
+        Arc::new(Self {
+            cluster: cluster.clone(),
+            off_seconds: 0.into(),
+            slept_seconds: 0.into(),
+            numbers: 7.into(),
+            began: Instant::now(),
+        })
     }
 }
 
@@ -32,6 +40,13 @@ impl Surroundings for Machine {
     fn wall(&self) -> ApiTime {
         let off = self.off_seconds.load(std::sync::atomic::Ordering::Relaxed);
         ApiTime::from_nanos(self.cluster.wall().nanos() + off * 1_000_000_000)
+    }
+
+    /// Not what anybody sets the clock to.
+    fn since_boot(&self) -> Duration {
+        Duration::from_secs(1_000_000)
+            + self.began.elapsed()
+            + Duration::from_secs(self.slept_seconds.load(std::sync::atomic::Ordering::Relaxed))
     }
 
     fn random(&self) -> u64 {
@@ -110,10 +125,21 @@ impl Stage {
         cloud: Option<Arc<dyn CloudProvider>>,
     ) -> Running {
         let client = self.cluster.client(name);
+        let clients = Clients::one(Arc::new(client.clone()));
+        self.start_with(client, clients, config, cloud)
+    }
+
+    /// With these ways to the cluster.
+    pub(crate) fn start_with(
+        &self,
+        client: FakeClient,
+        clients: Clients,
+        config: ControllerConfig,
+        cloud: Option<Arc<dyn CloudProvider>>,
+    ) -> Running {
         let machine = Machine::new(&self.cluster);
-        let api = Arc::new(client.clone());
         let controller =
-            NodeController::new(config, api, cloud, machine.clone()).expect("a sound config");
+            NodeController::new(config, clients, cloud, machine.clone()).expect("a sound config");
         let (end, ended) = oneshot::channel::<()>();
         let runs = controller.clone();
         let task = tokio::spawn(async move {

@@ -1,6 +1,7 @@
 //! Zones and the pace at which nodes are given up.
 
 use node_controller::ControllerConfig;
+use ports::cluster_api::ObjectPath;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -110,5 +111,30 @@ async fn when_all_zones_are_dark_nobody_is_given_up_and_nobody_stays_so() {
     seconds(30).await;
     assert_eq!(stage.taints("b3"), [] as [&str; 0]);
     assert_eq!(stage.taints("a5"), ["unreachable:NoSchedule"]);
+    running.end().await;
+}
+
+/// As upstream's: a share is not rounded, and a zone whose nodes are gone is well and stays.
+#[tokio::test(start_paused = true)]
+async fn what_the_metrics_say_of_zones() {
+    let stage = Stage::new();
+    for number in 0..3 {
+        stage.nodes.join(&format!("a-{number}"), &zone("a"));
+    }
+    stage.nodes.join("b-0", &zone("b"));
+    let running = stage.start(ControllerConfig::default());
+    seconds(10).await;
+    stage.nodes.say_ready("a-0", false);
+    stage.cluster.remove(&ObjectPath::node("b-0"));
+    seconds(10).await;
+    let told = |name: &str, zone: &str| {
+        let zone = format!("r:\0:{zone}");
+        running.metric(name, &[("zone", zone.as_str())])
+    };
+    assert_eq!(told("node_collector_zone_health", "a"), Some(200.0 / 3.0));
+    assert_eq!(told("node_collector_zone_size", "a"), Some(3.0));
+    assert_eq!(told("node_collector_unhealthy_nodes_in_zone", "a"), Some(1.0));
+    assert_eq!(told("node_collector_zone_health", "b"), Some(100.0));
+    assert_eq!(told("node_collector_zone_size", "b"), Some(0.0));
     running.end().await;
 }

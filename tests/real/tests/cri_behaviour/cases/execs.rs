@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use tonic::Code;
 
 use super::cases;
@@ -19,7 +19,8 @@ cases![
     exec_has_the_containers_user,
     exec_ends_at_its_limit,
     exec_at_its_limit_kills_the_whole_tree,
-    exec_output_is_capped_at_sixteen_mebibytes,
+    exec_output_of_many_mebibytes_is_whole,
+    exec_output_beyond_a_message_is_refused,
     exec_keeps_both_streams_apart,
     exec_has_empty_input,
     exec_many_at_once,
@@ -106,12 +107,28 @@ async fn exec_at_its_limit_kills_the_whole_tree(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-async fn exec_output_is_capped_at_sixteen_mebibytes(cri: &Cri) -> Result<()> {
+async fn exec_output_of_many_mebibytes_is_whole(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 100").await?;
     let answer = cri
         .exec(&running.id, &["sh", "-c", "head -c 15000000 /dev/zero; echo end >&2"], 60)
         .await?;
     ensure!(answer.stdout.len() == 15_000_000 && answer.stderr == b"end\n");
+    Ok(())
+}
+
+/// Each stream is cut at 16 MiB, which with the rest of the answer is more than a message may have:
+/// the client is refused, nothing is held for it, and the command runs to its end.
+async fn exec_output_beyond_a_message_is_refused(cri: &Cri) -> Result<()> {
+    let running = cri.running("sleep 100").await?;
+    let script = "head -c 40000000 /dev/zero; echo end > /mark";
+    let Err(status) = cri.exec(&running.id, &["sh", "-c", script], 60).await else {
+        bail!("more than a message was answered")
+    };
+    ensure!(status.code() == Code::ResourceExhausted, "{status}");
+    let words = "trying to send message larger than max (16777221 vs. 16777216)";
+    ensure!(status.message().contains(words), "{status}");
+    let mark = cri.exec(&running.id, &["cat", "/mark"], 10).await?;
+    ensure!(mark.stdout == b"end\n", "{mark:?}");
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use cri_wire::v1;
 use cri_wire::v1::security_profile::ProfileType;
 
 use super::cases;
-use crate::support::{Cri, code, pod_options, security};
+use crate::support::{CONFIGURED, Cri, Running, code, pod_options, security};
 
 cases![
     user_by_number,
@@ -16,6 +16,7 @@ cases![
     user_groups_are_merged,
     user_groups_strict_are_only_those_asked_for,
     user_is_shown_in_the_status,
+    user_is_the_same_at_every_start,
     capabilities_are_the_usual_ones,
     capabilities_can_be_added_and_dropped,
     capabilities_unknown_are_ignored,
@@ -25,6 +26,7 @@ cases![
     seccomp_unconfined_is_none,
     seccomp_from_a_file_is_applied,
     seccomp_from_a_missing_file_is_refused,
+    seccomp_from_no_file_is_refused,
     no_new_privileges_is_set,
     masked_paths_are_empty,
     read_only_paths_cannot_be_written,
@@ -122,6 +124,26 @@ async fn user_is_shown_in_the_status(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
+/// CVE-2019-11245: the image's user counts at every start, also when the image is there already and
+/// another container of it has run.
+async fn user_is_the_same_at_every_start(cri: &Cri) -> Result<()> {
+    let pod = cri.pod();
+    let sandbox = cri.run(&pod).await?;
+    for attempt in 0..3 {
+        let mut config = cri.container("id -u");
+        config.image = Some(v1::ImageSpec { image: CONFIGURED.to_owned(), ..Default::default() });
+        config.metadata = Some(v1::ContainerMetadata { name: "again".to_owned(), attempt });
+        let id = cri.create(&sandbox, &pod, &config).await?;
+        cri.start(&id).await?;
+        cri.until_ended(&id).await?;
+        let log = cri.folder.join(&config.log_path);
+        let running = Running { pod: pod.clone(), sandbox: sandbox.clone(), id, log };
+        let said = running.output()?;
+        ensure!(said == "65534\n", "attempt {attempt}: {said:?}");
+    }
+    Ok(())
+}
+
 const SHOW: &str = "grep -E 'CapBnd|CapEff' /proc/self/status | cut -f2 | tr '\\n' ' '";
 
 async fn capabilities_are_the_usual_ones(cri: &Cri) -> Result<()> {
@@ -207,6 +229,13 @@ async fn seccomp_from_a_file_is_applied(cri: &Cri) -> Result<()> {
 async fn seccomp_from_a_missing_file_is_refused(cri: &Cri) -> Result<()> {
     let mut config = cri.container("true");
     security(&mut config).seccomp = profile(ProfileType::Localhost, "/no/such/profile.json");
+    refused(cri, config).await
+}
+
+/// CVE-2023-2431: a profile of the machine without its name is no profile; never none at all.
+async fn seccomp_from_no_file_is_refused(cri: &Cri) -> Result<()> {
+    let mut config = cri.container("true");
+    security(&mut config).seccomp = profile(ProfileType::Localhost, "");
     refused(cri, config).await
 }
 

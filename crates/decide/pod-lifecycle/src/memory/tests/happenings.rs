@@ -141,8 +141,9 @@ fn failures_hold_back_for_ten_to_fifteen_seconds_and_are_forgotten() {
 #[test]
 fn that_a_container_runs_is_said_while_its_hook_runs() {
     let mut case = Case::read(
-        "pod: Always app:web(post)\nseen: s0; web#0 running made=1\nmemory: flight 0 start web 0",
+        "pod: Always app:web(post)\nseen: s0; web#0 running made=-2\nmemory: flight 0 start web 0",
     );
+    // The runtime's clock may be behind the agent's.
     case.now = at(2);
     let observed = case.observed.clone();
     let told = absorb(&mut case, &Happening::Observed(&observed));
@@ -157,7 +158,7 @@ fn that_a_container_runs_is_said_while_its_hook_runs() {
 
 #[test]
 fn one_of_another_number_is_not_the_one_being_started() {
-    for seen in ["web#1 running made=1", "web#0 running made=-5", "web#0 created made=1"] {
+    for seen in ["web#1 running made=1", "web#1 running made=-5", "web#0 created made=1"] {
         let text = format!("pod: Always app:web\nseen: s0; {seen}\nmemory: flight 0 start web 0");
         let mut case = Case::read(&text);
         let observed = case.observed.clone();

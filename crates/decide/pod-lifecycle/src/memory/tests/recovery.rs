@@ -6,7 +6,8 @@ use crate::testing::{Case, at};
 
 /// The case as a new agent sees it, with what the old one saved.
 fn restarted(case: &Case, saved: Option<&[u8]>) -> Case {
-    let memory = PodMemory::recover(&case.desired, &case.observed, saved, case.now);
+    let memory =
+        PodMemory::recover(&case.desired, &case.observed, saved, &case.facts.settings, case.now);
     Case { memory, ..case.clone() }
 }
 
@@ -152,4 +153,33 @@ fn a_sandbox_from_the_future_gives_no_start_in_the_future() {
     let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
     case.observed.sandboxes[0].created_at = at(500).nanos();
     assert_eq!(restarted(&case, None).memory.kept.start_time, Some(at(0).nanos()));
+}
+
+/// A clock that was set back by an hour: what was saved lies ahead, and waits that began then begin
+/// again now instead of lasting an hour.
+#[test]
+fn times_that_lie_ahead_are_brought_back() {
+    let mut case = Case::read(
+        "pod: Always app:web app:log\nseen: s0; web#1 exited 1 started=3580 done=3590; log#0 running\n\
+         memory: backoff web 40 3580",
+    );
+    case.memory.kept.start_time = Some(at(3000).nanos());
+    let mut again = restarted(&case, Some(&case.memory.to_saved()));
+    again.memory.prepared = true;
+    assert_eq!(again.memory.kept.start_time, Some(at(0).nanos()));
+    let plan = again.plan();
+    assert_eq!((plan.actions.len(), plan.wake_at), (0, Some(at(40))), "40 s from now");
+    again.now = at(41);
+    again.supply_images();
+    assert_eq!(again.plan().actions.len(), 1, "and not after an hour");
+
+    let mut case = Case::read(
+        "pod: Always app:web\nseen: s0; web#0 running\nmemory: ending 3600 20\nwish: deleted",
+    );
+    let again = restarted(&case, Some(&case.memory.to_saved()));
+    let ending = again.memory.kept.ending.unwrap();
+    assert_eq!((ending.since, ending.deadline), (at(0).nanos(), at(20).nanos()));
+    case.now = at(3605);
+    let later = restarted(&case, Some(&case.memory.to_saved())).memory.kept.ending.unwrap();
+    assert_eq!(later.since, at(3600).nanos(), "what lies behind stays");
 }

@@ -79,3 +79,24 @@ fn rules_forward_only_to_addresses_of_the_same_version() {
     assert_eq!(forwards("192.0.2.1"), 1);
     assert_eq!(forwards("2001:db8::1"), 1);
 }
+
+/// A machine without nftables serves pods that need none; the others hear why not.
+#[test]
+fn without_nftables_nothing_fails_but_a_pod_that_needs_it() {
+    let settings =
+        BuiltInSettings { bridge: "keel-test-none".to_owned(), ..BuiltInSettings::default() };
+    let mut network = BuiltIn::new(settings).unwrap();
+    network.firewall = || {
+        let doing = "opening a firewall socket".to_owned();
+        Err(netlink::Error::Refused { doing, cause: rustix::io::Errno::PROTONOSUPPORT })
+    };
+    network.tidy().unwrap();
+    let why = network.readiness().unwrap_err();
+    assert!(why.starts_with("the built-in network needs nftables: "), "{why}");
+    // One of a time when there was nftables can still go.
+    let gone = pod("a", &[]);
+    let record = NetworkRecord { link: "keel-test-gone".to_owned(), ..NetworkRecord::default() };
+    network.take_over(&[(gone.clone(), record.clone())]);
+    assert!(network.tidy().is_err(), "rules of a pod that is there cannot be written");
+    network.remove(&gone, &record).unwrap();
+}

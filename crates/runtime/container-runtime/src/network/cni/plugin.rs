@@ -1,9 +1,11 @@
-//! Running one plugin: a program with a deadline, limits on what it may print, and nothing of our
-//! environment but where programs are.
+//! Running one plugin: a program with a deadline, limits on what it may print, and our environment
+//! beside what CNI says, since plugins are set up through it (proxies, places of credentials).
 //!
 //! Rule: one plugin at a time for a pod, also across servers. A plugin outlives a server that is
 //! killed; its input is a file that is locked as long as the plugin has it, so that the next server
 //! undoes only what is done.
+//!
+//! upstream: containernetworking/cni pkg/invoke/args.go
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -40,14 +42,16 @@ pub(super) async fn run(settings: &CniSettings, call: &Call<'_>) -> Result<Vec<u
     let what = format!("plugin {} {}", call.kind, call.command);
     let mut command = Command::new(&program);
     command
-        .env_clear()
         .env("CNI_COMMAND", call.command)
         .env("CNI_PATH", std::env::join_paths(&settings.plugins).unwrap_or_default())
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
+    // What we were started with says nothing of this call.
+    for name in ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"] {
+        command.env_remove(name);
+    }
     if let Some((pod, namespace)) = call.pod {
         command
             .env("CNI_CONTAINERID", &pod.sandbox)
@@ -148,7 +152,7 @@ fn refusal(output: &[u8], errors: &[u8], status: std::process::ExitStatus) -> St
     }
 }
 
-fn find(settings: &CniSettings, kind: &str) -> Result<PathBuf> {
+pub(super) fn find(settings: &CniSettings, kind: &str) -> Result<PathBuf> {
     settings.plugins.iter().map(|folder| folder.join(kind)).find(|path| path.is_file()).ok_or_else(
         || {
             let folders: Vec<_> =

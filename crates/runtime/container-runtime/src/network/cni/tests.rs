@@ -168,7 +168,7 @@ async fn add_passes_results_on_and_delete_goes_backwards() {
 }
 
 #[tokio::test]
-async fn a_failed_add_is_followed_by_deletes_and_tells_the_plugins_words() {
+async fn a_failed_add_tells_the_plugins_words_and_is_undone_as_a_whole() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log").display().to_string();
     plugin(folder.path(), "first", &format!("echo $CNI_COMMAND >>{log}; echo '{{}}'"));
@@ -177,7 +177,69 @@ async fn a_failed_add_is_followed_by_deletes_and_tells_the_plugins_words() {
     let cni = Cni::new(settings(folder.path()));
     let failure = cni.add(&pod(), &record(LIST)).await.unwrap_err();
     assert_eq!(failure.text, "plugin second ADD failed: no room; at all");
+    cni.undo(&pod(), &record(LIST)).await.unwrap();
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "ADD\nDEL\n");
+}
+
+/// What a failed set-up left is not forgotten because its DEL fails too.
+#[tokio::test]
+async fn a_half_made_network_is_undone_when_the_plugin_or_the_configuration_is_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().display().to_string();
+    let script = format!(
+        "input=$(cat); [ -e {here}/works ] || case $input in *mended*) ;; *) exit 1;; esac"
+    );
+    plugin(folder.path(), "first", &script);
+    plugin(folder.path(), "second", "true");
+    let cni = Cni::new(settings(folder.path()));
+    assert!(cni.undo(&pod(), &record(LIST)).await.is_err(), "it was taken for undone");
+    // Another network's configuration is not asked.
+    std::fs::create_dir(folder.path().join("net.d")).unwrap();
+    let place = folder.path().join("net.d/10-pods.conflist");
+    let mended = LIST.replace(r#""own":1"#, r#""own":"mended""#);
+    std::fs::write(&place, mended.replace(r#""pods""#, r#""others""#)).unwrap();
+    assert!(cni.undo(&pod(), &record(LIST)).await.is_err(), "by another network");
+    std::fs::write(&place, &mended).unwrap();
+    cni.undo(&pod(), &record(LIST)).await.unwrap();
+    // One that was whole is undone as it was made.
+    let whole = NetworkRecord { complete: true, ..record(LIST) };
+    assert!(cni.undo(&pod(), &whole).await.is_err());
+    std::fs::write(folder.path().join("works"), "").unwrap();
+    cni.undo(&pod(), &whole).await.unwrap();
+}
+
+#[test]
+fn a_plugin_that_is_not_there_is_missed_before_anything_is_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let cni = Cni::new(settings(folder.path()));
+    let list = Configuration::parse("x", LIST.as_bytes()).unwrap();
+    plugin(folder.path(), "first", "true");
+    let failure = cni.find_plugins(&list).unwrap_err();
+    assert!(failure.text.contains(r#""second" is in none of"#), "{failure}");
+    plugin(folder.path(), "second", "true");
+    cni.find_plugins(&list).unwrap();
+}
+
+#[tokio::test]
+async fn a_plugin_sees_our_environment_and_of_cni_only_what_it_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = folder.path().join("seen");
+    plugin(folder.path(), "first", &format!("cat >/dev/null; env >{}", seen.display()));
+    let settings = settings(folder.path());
+    let (pod, input) = (pod(), b"{}".to_vec());
+    let call = plugin::Call { command: "DEL", kind: "first", pod: Some((&pod, "/n")), input };
+    plugin::run(&settings, &call).await.unwrap();
+    let seen = std::fs::read_to_string(&seen).unwrap();
+    let ours: Vec<String> = std::env::vars()
+        .filter(|(name, value)| !name.starts_with("CNI_") && name != "_" && !value.contains('\n'))
+        // Shells set these themselves.
+        .filter(|(name, _)| !matches!(name.as_str(), "PATH" | "PWD" | "OLDPWD" | "SHLVL"))
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    assert!(!ours.is_empty(), "this test was started without an environment");
+    for line in ours.iter().map(String::as_str).chain(["CNI_COMMAND=DEL", "CNI_NETNS=/n"]) {
+        assert!(seen.lines().any(|found| found == line), "{line:?} is not in {seen}");
+    }
 }
 
 #[tokio::test]

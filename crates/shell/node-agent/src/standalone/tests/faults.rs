@@ -1,7 +1,9 @@
 //! Faults: calls that fail, hang or lose their answer, a runtime that is away, a full disk.
 
 use super::bench::{Bench, pod};
-use runtime_fake::Fault;
+use node_policy::garbage::DeadLimits;
+use ports::runtime_objects::CgroupDriver;
+use runtime_fake::{Behaviour, Fault};
 use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
@@ -20,7 +22,7 @@ async fn lost_events_cost_latency_only() {
 #[tokio::test(start_paused = true)]
 async fn a_runtime_without_a_stream_is_listed_every_second() {
     let mut bench = Bench::new();
-    bench.runtime.have_no_stream();
+    bench.runtime.have_stream(false);
     bench.script.tell(&[("/m/a", &pod("a", ""))]);
     bench.begin();
     bench.until_running().await;
@@ -28,6 +30,107 @@ async fn a_runtime_without_a_stream_is_listed_every_second() {
     bench.runtime.crash("main", 1);
     let took = bench.until("a restart", |bench| bench.calls_of("start_container").len() == 2).await;
     assert!(took <= Duration::from_millis(1200), "{took:?}");
+
+    // Nothing happens: it is listed, and nobody asks how each pod is.
+    bench.until("it runs again", |bench| bench.phase().as_deref() == Some("Running")).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let looks = |call: &str| bench.runtime.looks(call);
+    let before = (looks("observe_pod"), looks("observe_all"), looks("list_pods"));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!((looks("observe_pod"), looks("observe_all")), (before.0, before.1));
+    assert!((90..=110).contains(&(looks("list_pods") - before.2)), "every second");
+
+    // A newer runtime takes its place: its stream is heard, and nobody lists any more.
+    bench.runtime.be_away(true);
+    bench.runtime.have_stream(true);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    bench.runtime.be_away(false);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let before = looks("list_pods");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(looks("list_pods"), before);
+    bench.runtime.crash("main", 1);
+    bench.until("a restart", |bench| bench.calls_of("start_container").len() == 3).await;
+}
+
+/// More pods than may be looked at at a time do not answer at all: others wait a moment, not until
+/// the hanging calls end.
+#[tokio::test(start_paused = true)]
+async fn pods_that_cannot_be_looked_at_do_not_keep_others_waiting() {
+    let mut bench = Bench::new();
+    let names: Vec<String> = (0..10).map(|number| format!("h{number}")).collect();
+    let texts: Vec<String> = names.iter().map(|name| pod(name, "")).collect();
+    let mut files: Vec<(&str, &str)> =
+        names.iter().map(String::as_str).zip(texts.iter().map(String::as_str)).collect();
+    bench.script.tell(&files);
+    bench.begin();
+    bench.until("all run", |bench| bench.calls_of("start_container").len() == 10).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    bench.runtime.leave_unanswered(bench.pods().into_iter().map(|pod| pod.uid));
+    let looks = bench.runtime.looks("observe_pod");
+    bench.runtime.crash("main", 1);
+    bench.until("some hang", |bench| bench.runtime.looks("observe_pod") >= looks + 8).await;
+    let other = pod("other", "").replace("name: main", "name: lone");
+    files.push(("other", &other));
+    bench.script.tell(&files);
+    let lone = |bench: &Bench| bench.calls_of("start_container lone").len() == 1;
+    let took = bench.until("the other one runs", lone).await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(bench.calls_of("start_container main").len(), 10, "the others hang still");
+    bench.runtime.leave_unanswered([]);
+    bench.until("all are back", |bench| bench.calls_of("start_container main").len() == 20).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_stops_no_pod() {
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    // A crash loop, so that times of before are remembered.
+    bench.runtime.crash("main", 1);
+    bench.until("a restart", |bench| bench.calls_of("start_container").len() == 2).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    bench.clock.set_back(Duration::from_secs(3600));
+    bench.runtime.crash("main", 1);
+    let took = bench.until("a restart", |bench| bench.calls_of("start_container").len() == 3).await;
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(bench.calls_of("start_container").len(), 3, "and one is enough");
+    assert_eq!(bench.calls_of("run_sandbox").len(), 1);
+    // A sandbox that is lost now is younger by the clock than the one that takes its place.
+    bench.runtime.lose_sandboxes();
+    bench.until("a new sandbox", |bench| bench.calls_of("run_sandbox").len() == 2).await;
+    bench.clock.set_back(Duration::from_secs(7200));
+    bench.until("a start in it", |bench| bench.calls_of("start_container").len() == 4).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(bench.calls_of("run_sandbox").len(), 2, "{:?}", bench.runtime.calls());
+    bench.until_running().await;
+    bench.script.tell(&[]);
+    let took = bench.until("nothing is left", |bench| bench.pods().is_empty()).await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_victim_with_all_the_time_in_the_world_panics_nobody() {
+    let mut bench = Bench::new();
+    bench.max_pods = 1;
+    let with = |name: &str, priority: i32, grace: i64| {
+        format!(
+            "{}  priority: {priority}\n  terminationGracePeriodSeconds: {grace}\n",
+            pod(name, "")
+        )
+    };
+    let (low, high) = (with("low", 1, i64::MAX), with("high", 2, 1));
+    bench.script.tell(&[("/m/low", &low)]);
+    bench.begin();
+    bench.until_running().await;
+    bench.script.tell(&[("/m/low", &low), ("/m/high", &high)]);
+    let took = bench.until("it runs", |bench| bench.phase_of("high-n") == "Running").await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    bench.script.tell(&[("/m/high", &high)]);
+    bench.until("the victim goes", |bench| bench.pods().len() == 1).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,6 +212,32 @@ async fn a_runtime_that_is_away_is_said_and_one_listing_catches_up() {
     assert!(took < Duration::from_secs(1), "one listing, at once: {took:?}");
 }
 
+/// A guess would put pods into cgroups where the runtime does not look for them.
+#[tokio::test(start_paused = true)]
+async fn no_pod_starts_before_the_runtime_has_told_its_cgroup_driver() {
+    let mut bench = Bench::new();
+    for _ in 0..4 {
+        bench.runtime.spoil("cgroup_driver", Fault::Refuses("starting".to_owned()));
+    }
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until("it was asked", |bench| bench.runtime.looks("cgroup_driver") == 3).await;
+    assert!(bench.calls_of("run_sandbox").is_empty());
+    assert!(bench.host.cgroup_names().is_empty() && bench.host.drivers().is_empty());
+    let why = bench.pod().and_then(|pod| pod.waiting_on).map(|waiting| waiting.why);
+    assert!(why.as_ref().is_some_and(|why| why.contains("cgroup driver")), "{why:?}");
+    bench.until_running().await;
+    assert_eq!(bench.host.drivers().first(), Some(&Some(CgroupDriver::Cgroupfs)));
+
+    // One that says that it cannot tell leaves it to the configuration.
+    let mut bench = Bench::new();
+    bench.runtime.spoil("cgroup_driver", Fault::Lacks);
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    assert_eq!(bench.host.drivers().first(), Some(&None));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_stops_no_pod_that_runs() {
     let mut bench = Bench::new();
@@ -121,6 +250,53 @@ async fn a_full_disk_stops_no_pod_that_runs() {
     assert!(bench.pod().unwrap().waiting_on.is_some(), "it says why");
     bench.host.fill_disk(false);
     bench.until("the restart", |bench| bench.calls_of("start_container").len() == 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_container_goes_before_its_end_is_on_disk() {
+    let mut bench = Bench::new();
+    bench.dead = DeadLimits { per_container: Some(0), ..DeadLimits::default() };
+    let never = format!("{}  restartPolicy: Never\n", pod("a", ""))
+        .replace("- {name: main", "- {name: other, image: 'i:1'}\n  - {name: main");
+    bench.script.tell(&[("/m/a", &never)]);
+    bench.begin();
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    bench.host.fill_disk(true);
+    bench.runtime.crash("main", 7);
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    assert_eq!(bench.runtime.containers().len(), 2, "{:?}", bench.runtime.calls());
+    bench.host.fill_disk(false);
+    bench.until("it is removed", |bench| bench.runtime.containers().len() == 1).await;
+    bench.kill().await;
+    bench.script.tell(&[("/m/a", &never)]);
+    bench.begin();
+    bench.until_running().await;
+    let ended = |bench: &Bench| {
+        bench.status("/containerStatuses/0/state/terminated/exitCode") == 7
+            || bench.status("/containerStatuses/1/state/terminated/exitCode") == 7
+    };
+    bench.until("its exit code is known", ended).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_memory_that_cannot_be_written_stops_a_removal() {
+    let mut bench = Bench::new();
+    // Nobody else removes what is old.
+    bench.dead = DeadLimits { per_container: None, ..DeadLimits::default() };
+    bench.runtime.behave("first", Behaviour::Exits { after: Duration::from_secs(5), code: 1 });
+    let with_init = format!("{}  initContainers: [{{name: first, image: 'i:1'}}]\n", pod("a", ""));
+    bench.script.tell(&[("/m/a", &with_init)]);
+    bench.begin();
+    let starts = |bench: &Bench| bench.calls_of("start_container first").len();
+    bench.until("its second life", |bench| starts(bench) == 2).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    bench.host.fill_disk(true);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(bench.calls_of("remove_container"), [""; 0]);
+    bench.host.fill_disk(false);
+    let removed = |bench: &Bench| bench.calls_of("remove_container first#0").len() == 1;
+    bench.until("the old one goes", removed).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! A killed agent is a non-event.
 
 use super::bench::{Bench, pod};
+use runtime_fake::Behaviour;
 use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
@@ -74,4 +75,34 @@ async fn a_manifest_that_broke_while_no_agent_ran_keeps_its_pod() {
     assert_eq!(bench.phase().as_deref(), Some("Running"));
     assert!(bench.calls_of("stop").is_empty());
     assert!(bench.api().node().troubles[0].contains("kept"), "{:?}", bench.api().node());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ends_keeps_its_grace_and_its_hook() {
+    let mut bench = Bench::new();
+    bench.runtime.behave("main", Behaviour::IgnoresStop);
+    let hook = ", lifecycle: {preStop: {exec: {command: [bye]}}}";
+    let manifest = format!("{}  terminationGracePeriodSeconds: 60\n", pod("a", hook));
+    bench.script.tell(&[("/m/a", &manifest)]);
+    bench.begin();
+    bench.until_running().await;
+    bench.script.tell(&[]);
+    let asked = tokio::time::Instant::now();
+    bench.until("it is told to end", |bench| !bench.calls_of("stop_container").is_empty()).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    bench.kill().await;
+    assert!(!bench.runtime.containers().is_empty());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    bench.script.tell(&[]);
+    bench.begin();
+    bench.until("nothing is left", |bench| bench.runtime.containers().is_empty()).await;
+    let took = asked.elapsed().as_secs();
+    assert!((59..=64).contains(&took), "neither cut short nor begun again: {took} s");
+    let graces = bench.calls_of("stop_container");
+    assert!(
+        matches!(graces.as_slice(), [_, rest] if rest == "stop_container main 35"),
+        "{graces:?}"
+    );
+    assert!(!bench.calls_of("exec main bye").is_empty());
+    bench.until("it is forgotten", |bench| bench.host.record_names("ending").is_empty()).await;
 }

@@ -147,3 +147,19 @@ async fn images_are_pulled_with_the_logins_that_the_node_has() {
     let pulls = ["pull_image r.example/team/i:1 as team", "pull_image r.example/team/i:1 as all"];
     assert_eq!(bench.calls_of("pull_image"), pulls);
 }
+
+#[tokio::test(start_paused = true)]
+async fn addresses_of_the_machine_may_come_and_change_while_the_agent_runs() {
+    let mut bench = Bench::new();
+    bench.host.set_addresses(&[]);
+    let manifest = format!("{}  hostNetwork: true\n", pod("a", ""));
+    bench.script.tell(&[("/m/a", &manifest)]);
+    bench.begin();
+    bench.until_running().await;
+    assert_eq!(bench.status("/hostIP"), serde_json::Value::Null);
+    bench.host.set_addresses(&["192.0.2.7".parse().unwrap()]);
+    bench.runtime.crash("main", 1);
+    bench.until("a restart", |bench| bench.calls_of("start_container").len() == 2).await;
+    bench.until("its address", |bench| bench.status("/hostIP") == "192.0.2.7").await;
+    assert_eq!(bench.status("/podIP"), "192.0.2.7");
+}

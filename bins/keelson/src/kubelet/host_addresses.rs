@@ -1,0 +1,56 @@
+//! This machine's addresses, as the configuration says or as its routes are.
+//!
+//! Rule: what the configuration says holds; otherwise the kernel is asked, at most every few seconds,
+//! and each time while there is none.
+
+use super::machine;
+use ports::HostAddresses;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Pods that start together ask together.
+const STAYS: Duration = Duration::from_secs(5);
+
+pub(super) struct MachineAddresses {
+    said: Vec<IpAddr>,
+    found: Mutex<Option<(Instant, Vec<IpAddr>)>>,
+}
+
+impl MachineAddresses {
+    /// `said`: those that the configuration gives; empty for the machine's own.
+    pub(super) fn new(said: Vec<IpAddr>) -> Self {
+        Self { said, found: Mutex::new(None) }
+    }
+}
+
+impl HostAddresses for MachineAddresses {
+    fn now(&self) -> Vec<IpAddr> {
+        if !self.said.is_empty() {
+            return self.said.clone();
+        }
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*found {
+            Some((at, known)) if !known.is_empty() && at.elapsed() < STAYS => known.clone(),
+            _ => {
+                let now = machine::addresses();
+                *found = Some((Instant::now(), now.clone()));
+                now
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_counts_and_the_kernel_otherwise() {
+        let said: Vec<IpAddr> = vec!["192.0.2.5".parse().unwrap()];
+        assert_eq!(MachineAddresses::new(said.clone()).now(), said);
+        let own = MachineAddresses::new(Vec::new());
+        assert_eq!(own.now(), machine::addresses());
+        assert_eq!(own.now(), machine::addresses());
+    }
+}

@@ -1,0 +1,45 @@
+//! What is reserved, as flags and file say together.
+
+use super::*;
+use node_config::{ConfigFiles, flags};
+
+fn config(arguments: &[&str]) -> NodeConfig {
+    let arguments: Vec<String> = arguments.iter().map(|&it| it.to_owned()).collect();
+    let loaded = node_config::load(flags::parse(&arguments), &ConfigFiles::default());
+    loaded.config.unwrap_or_else(|| panic!("{:?}", loaded.problems))
+}
+
+fn machine() -> MachineSize {
+    MachineSize {
+        processors: 8,
+        memory_bytes: 8 << 30,
+        online: CpuSet::parse("0-7").unwrap(),
+        ..MachineSize::default()
+    }
+}
+
+fn cpu_and_memory(arguments: &[&str]) -> (String, String) {
+    let kept = reservations(&config(arguments), &machine()).unwrap();
+    let told = told(&capacity(&machine()), &kept);
+    let text = |name| told.get(name).map(ToString::to_string).unwrap_or_default();
+    (text("cpu"), text("memory"))
+}
+
+#[test]
+fn processors_reserved_by_number_take_the_place_of_amounts() {
+    let amounts = ["--kube-reserved=cpu=1", "--system-reserved=cpu=500m"];
+    assert_eq!(cpu_and_memory(&amounts).0, "6500m");
+    let numbers = [amounts[0], amounts[1], "--reserved-cpus=0,2-3"];
+    assert_eq!(cpu_and_memory(&numbers).0, "5");
+    let refused = reservations(&config(&["--reserved-cpus=6-8"]), &machine()).unwrap_err();
+    let said = refused.to_string();
+    assert_eq!(said, "reserved-cpus: 6-8 is not a subset of online-cpus: 0-7");
+}
+
+#[test]
+fn what_eviction_keeps_free_can_be_left_out() {
+    let evict = "--eviction-hard=memory.available<1Gi";
+    assert_eq!(cpu_and_memory(&[evict]).1, "7Gi");
+    let ignore = "--experimental-allocatable-ignore-eviction=true";
+    assert_eq!(cpu_and_memory(&[evict, ignore]).1, "8Gi");
+}

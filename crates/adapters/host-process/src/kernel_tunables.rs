@@ -1,0 +1,75 @@
+//! Values of the kernel that a node relies on: memory is promised freely, a process dies for want of
+//! it and not the machine, a kernel that has failed starts anew, and there are keys enough for
+//! containers.
+//!
+//! Rule: what differs is set, or only told where the administrator protects the kernel's defaults.
+//! What this kernel refuses to have set is told and left: pods run all the same.
+//!
+//! upstream: pkg/kubelet/cm/container_manager_linux.go (setupKernelTunables)
+
+use std::path::Path;
+
+#[cfg(test)]
+mod tests;
+
+/// A value that a node relies on: its name with points, and the value.
+type Tunable = (&'static str, i64);
+
+const WANTED: [Tunable; 6] = [
+    ("vm.overcommit_memory", 1),
+    ("vm.panic_on_oom", 0),
+    ("kernel.panic", 10),
+    ("kernel.panic_on_oops", 1),
+    ("kernel.keys.root_maxkeys", 1_000_000),
+    ("kernel.keys.root_maxbytes", 25_000_000),
+];
+
+/// Why a value is not as it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum TunableError {
+    #[error("cannot read {path}: {cause}")]
+    Unreadable { path: String, cause: std::io::Error },
+    #[error("{path}: expected a whole number, found {found:?}")]
+    Senseless { path: String, found: String },
+    #[error("invalid kernel flag: {name}, expected value: {wanted}, actual value: {found}")]
+    Differs { name: &'static str, wanted: i64, found: i64 },
+    #[error("cannot set {path} from {found} to {wanted}: {cause}")]
+    Refused { path: String, wanted: i64, found: i64, cause: std::io::Error },
+}
+
+/// Sets what differs; `protect`: sets nothing and tells it instead. `folder` is `/proc/sys`.
+/// Answers with the names and values that were set, and with what is not as it should be.
+pub fn set_up(folder: &Path, protect: bool) -> (Vec<(&'static str, i64)>, Vec<TunableError>) {
+    let (mut set, mut wrong) = (Vec::new(), Vec::new());
+    for (name, wanted) in WANTED {
+        match set_one(folder, (name, wanted), protect) {
+            Ok(true) => set.push((name, wanted)),
+            Ok(false) => {}
+            Err(error) => wrong.push(error),
+        }
+    }
+    (set, wrong)
+}
+
+/// Whether it had to be set.
+fn set_one(folder: &Path, (name, wanted): Tunable, protect: bool) -> Result<bool, TunableError> {
+    let file = folder.join(name.replace('.', "/"));
+    let path = file.display().to_string();
+    let text = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(cause) => return Err(TunableError::Unreadable { path, cause }),
+    };
+    let Ok(found) = text.trim().parse::<i64>() else {
+        return Err(TunableError::Senseless { path, found: text.trim().to_owned() });
+    };
+    if found == wanted {
+        return Ok(false);
+    }
+    if protect {
+        return Err(TunableError::Differs { name, wanted, found });
+    }
+    match std::fs::write(&file, wanted.to_string()) {
+        Ok(()) => Ok(true),
+        Err(cause) => Err(TunableError::Refused { path, wanted, found, cause }),
+    }
+}

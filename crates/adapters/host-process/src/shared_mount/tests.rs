@@ -1,0 +1,39 @@
+//! Tables as kernels write them. The mounts themselves are made in a bed, by the agent.
+
+use super::*;
+
+const TABLE: &str = "\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+23 22 0:5 / /proc rw - proc proc rw
+30 22 8:2 / /var/lib rw master:4 - ext4 /dev/sdb rw
+31 30 8:2 /kubelet /var/lib/kubelet rw shared:7 master:4 - ext4 /dev/sdb rw
+32 22 8:3 / /mnt/my\\040disk rw - ext4 /dev/sdc rw
+33 22 8:4 / /twice rw - ext4 /dev/sdd rw
+34 33 8:5 / /twice rw shared:9 - ext4 /dev/sde rw
+";
+
+#[test]
+fn the_nearest_mount_above_a_path_counts() {
+    for (path, shared) in [
+        ("/", true),
+        ("/home/x", true),
+        ("/proc/self", false),
+        ("/var/lib", false),
+        ("/var/lib/other", false),
+        ("/var/lib/kubelet", true),
+        ("/var/lib/kubelet/pods", true),
+        ("/var/lib/kubelets", false),
+        ("/mnt/my disk/root", false),
+        ("/twice/over", true),
+    ] {
+        assert_eq!(is_shared(TABLE, Path::new(path)), shared, "{path}");
+    }
+    assert!(!is_shared("", Path::new("/")) && !is_shared("nonsense", Path::new("/")));
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = make_shared(&folder.path().join("none")).unwrap_err().to_string();
+    assert!(told.starts_with("cannot find ") && told.contains("/none"), "{told}");
+}

@@ -1,0 +1,64 @@
+//! Whether this machine could give a pod the built-in network: tried, in network namespaces that end
+//! with the trial.
+//!
+//! Rule: the steps are those of a real pod with a host port, so what they meet is what a pod would
+//! meet. Nothing of the machine's own network is touched.
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+
+use cri_wire::v1;
+
+use super::{BuiltIn, BuiltInSettings, PodNetwork};
+use crate::failure::{Doing as _, Failure, Result};
+use crate::records::NetworkRecord;
+
+/// Makes a bridge, a pair of links, addresses and rules. Blocks for milliseconds.
+pub fn try_built_in_network() -> std::result::Result<(), String> {
+    let thread = std::thread::Builder::new().name("network-trial".to_owned()).spawn(make);
+    let thread = thread.map_err(|error| format!("no thread: {error}"))?;
+    match thread.join() {
+        Ok(outcome) => outcome.map_err(|failure| failure.text),
+        Err(_) => Err("the trial panicked".to_owned()),
+    }
+}
+
+fn make() -> Result<()> {
+    leave_network()?;
+    // Held by its descriptor after the thread has gone on to the next.
+    let pods = File::open("/proc/thread-self/ns/net").doing("opening a network namespace")?;
+    leave_network()?;
+    let network = BuiltIn::new(BuiltInSettings::default())?;
+    network.readiness().map_err(Failure::plain)?;
+    let mapping = v1::PortMapping { host_port: 80, container_port: 80, ..Default::default() };
+    let config = v1::PodSandboxConfig { port_mappings: vec![mapping], ..Default::default() };
+    let pod = PodNetwork { sandbox: "trial".to_owned(), config };
+    let (link, addresses) = network.reserve(&pod)?;
+    let record = NetworkRecord { link, addresses, ..Default::default() };
+    network.add(&pod, &record, pods.as_fd())
+}
+
+fn leave_network() -> Result<()> {
+    // Deprecated in favour of an unsafe one because of what it can do to descriptors; asked for a
+    // network alone it does nothing of the kind.
+    #[expect(deprecated, reason = "the safe form suffices for a network namespace")]
+    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET)
+        .doing("making a network namespace")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_tells_and_leaves_this_network_alone() {
+        let outcome = try_built_in_network();
+        let links = std::fs::read_to_string("/proc/self/net/dev").unwrap();
+        assert!(!links.contains("keeltrial"), "{links}");
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(outcome, Ok(()));
+        } else {
+            assert!(outcome.unwrap_err().contains("making a network namespace"));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Which life of the machine the state folder tells of.
+//!
+//! Rule: a PID that is written there is believed only if the note beside it names this boot. The
+//! note is changed when everything of the former boot was settled, not before: a process that dies
+//! in between leaves the truth to the next.
+
+use std::path::{Path, PathBuf};
+
+use crate::durable;
+use crate::failure::{Doing as _, Result};
+
+#[derive(Debug)]
+pub(super) struct Boot {
+    note: PathBuf,
+    now: Vec<u8>,
+    noted: Option<Vec<u8>>,
+}
+
+impl Boot {
+    pub(super) fn look(state: &Path) -> Result<Self> {
+        let now =
+            std::fs::read("/proc/sys/kernel/random/boot_id").doing("reading the boot's id")?;
+        let note = state.join("boot");
+        let noted = std::fs::read(&note).ok();
+        Ok(Self { note, now, noted })
+    }
+
+    /// Whether the machine was started anew since the state folder was last used.
+    pub(super) fn is_another(&self) -> bool {
+        self.noted.as_ref().is_some_and(|noted| *noted != self.now)
+    }
+
+    /// From now on the folder tells of this boot.
+    pub(super) fn note(&self) -> Result<()> {
+        if self.noted.as_ref() == Some(&self.now) {
+            return Ok(());
+        }
+        durable::write_whole(&self.note, &self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Boot;
+
+    #[test]
+    fn another_boot_stays_another_until_it_is_noted() {
+        let folder = tempfile::tempdir().unwrap();
+        let look = || Boot::look(folder.path()).unwrap();
+        assert!(!look().is_another(), "a new folder tells of nothing");
+        look().note().unwrap();
+        assert!(!look().is_another());
+        std::fs::write(folder.path().join("boot"), "an id of yesterday").unwrap();
+        assert!(look().is_another());
+        // The first one died before it had settled anything.
+        assert!(look().is_another());
+        look().note().unwrap();
+        assert!(!look().is_another());
+    }
+}

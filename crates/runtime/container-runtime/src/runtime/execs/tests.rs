@@ -1,0 +1,78 @@
+//! What is kept of a command's output, and until when it is waited for.
+
+use std::io::Write as _;
+
+use super::*;
+
+#[tokio::test]
+async fn output_is_kept_up_to_the_limit_and_read_to_its_end() {
+    let (reader, writer) = pipe_pair().unwrap();
+    let mut writer = std::fs::File::from(writer);
+    let writing = std::thread::spawn(move || {
+        let part = vec![b'x'; 1 << 20];
+        for _ in 0..18 {
+            writer.write_all(&part).unwrap();
+        }
+    });
+    let (_keep, over) = watch::channel(false);
+    assert_eq!(collect(reader, over).await.unwrap().len(), MOST_OUTPUT);
+    writing.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_held_pipe_does_not_keep_the_answer_for_ever() {
+    let (reader, writer) = pipe_pair().unwrap();
+    let mut writer = std::fs::File::from(writer);
+    writer.write_all(b"said").unwrap();
+    let (_keep, over) = watch::channel(true);
+    assert_eq!(collect(reader, over).await.unwrap(), b"said");
+    drop(writer);
+}
+
+fn exit(code: i32) -> Exit {
+    Exit { code, ..Exit::default() }
+}
+
+/// A child goes on printing after the command's end: the deadline is for it, too.
+#[tokio::test]
+async fn a_child_that_prints_for_ever_does_not_outlive_the_deadline() {
+    let (reader, writer) = pipe_pair().unwrap();
+    let (errors, _held) = pipe_pair().unwrap();
+    let mut writer = std::fs::File::from(writer);
+    // Ends when nobody reads any more.
+    let printing = std::thread::spawn(move || while writer.write_all(b"y\n").is_ok() {});
+    let (exited, exit_receiver) = oneshot::channel();
+    exited.send(exit(0)).unwrap();
+    let deadline = Instant::now() + Duration::from_millis(800);
+    let waiting = until_over(exit_receiver, (reader, errors), Some(deadline));
+    let ended = tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("an end");
+    assert!(ended.is_none() && Instant::now() >= deadline);
+    printing.join().unwrap();
+}
+
+/// Who keeps the deadline says so; a child that is silent is not waited for.
+#[tokio::test]
+async fn the_supervisors_word_and_silence_end_it_before() {
+    let (reader, mut writer) = {
+        let (reader, writer) = pipe_pair().unwrap();
+        (reader, std::fs::File::from(writer))
+    };
+    let (errors, held) = pipe_pair().unwrap();
+    writer.write_all(b"said").unwrap();
+    let (exited, exit_receiver) = oneshot::channel();
+    exited.send(exit(3)).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let ended = until_over(exit_receiver, (reader, errors), Some(deadline)).await.expect("an end");
+    assert_eq!((ended.exit.unwrap().code, ended.stdout.unwrap()), (3, b"said".to_vec()));
+    assert!(Instant::now() < deadline);
+    drop((writer, held));
+}
+
+#[test]
+fn an_answer_beyond_the_limit_is_refused() {
+    let answer = |size| v1::ExecSyncResponse { stdout: vec![0; size], ..Default::default() };
+    assert!(fitting(answer(MESSAGE_SIZE_LIMIT - 5)).is_ok());
+    let refused = fitting(answer(MOST_OUTPUT)).unwrap_err();
+    assert_eq!(refused.code, Code::ResourceExhausted);
+    assert!(refused.text.contains("larger than max (16777221 vs. 16777216)"), "{refused}");
+}

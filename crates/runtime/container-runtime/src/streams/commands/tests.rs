@@ -1,0 +1,82 @@
+//! A command that does not read, and a client that leaves.
+
+use std::time::Duration;
+
+use super::*;
+use crate::streams::session::{HELD, Inbox, QUEUE};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn client(
+    input: mpsc::Receiver<Input>,
+    gone: Gone,
+) -> (Client, mpsc::Receiver<Output>, watch::Sender<bool>, watch::Receiver<bool>) {
+    let (output, said) = mpsc::channel(QUEUE);
+    let (over_sender, over) = watch::channel(false);
+    (Client { input, output, gone }, said, over_sender, over)
+}
+
+const STREAMS: Has = Has { stdin: true, stdout: true, stderr: false, tty: false };
+
+#[tokio::test]
+async fn a_client_is_missed_although_the_command_reads_nothing() {
+    let (stdio, ends) = pipes(STREAMS).unwrap();
+    let (inbox, input, gone) = Inbox::new();
+    let (client, _said, _over, over) = client(input, gone);
+    let copying = tokio::spawn(copy_pipes(ends, client, over));
+    // More than a pipe holds, so that the copying is stuck on it.
+    assert!(inbox.stdin(&vec![0; HELD / 2]).await);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!copying.is_finished(), "the client is still there");
+    drop(inbox);
+    let left = tokio::time::timeout(LONG, copying).await.expect("it is seen").unwrap();
+    assert_eq!(left, Left::Client);
+    drop(stdio);
+}
+
+/// What a client sent before it left reaches a command that takes it.
+#[tokio::test]
+async fn what_was_sent_before_is_handed_on() {
+    let (stdio, ends) = pipes(STREAMS).unwrap();
+    let (inbox, input, gone) = Inbox::new();
+    let (client, _said, _over, over) = client(input, gone);
+    let copying = tokio::spawn(copy_pipes(ends, client, over));
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut pipe = std::fs::File::from(stdio.stdin.unwrap());
+        let (mut all, mut part) = (0, vec![0; 4096]);
+        while let Ok(read @ 1..) = std::io::Read::read(&mut pipe, &mut part) {
+            all += read;
+        }
+        (all, stdio.stdout)
+    });
+    assert!(inbox.stdin(&vec![0; HELD]).await);
+    drop(inbox);
+    assert_eq!(tokio::time::timeout(LONG, copying).await.expect("an end").unwrap(), Left::Client);
+    assert_eq!(reading.await.unwrap().0, HELD);
+}
+
+/// A command that has closed its output goes on, and so does the look-out for its client.
+#[tokio::test]
+async fn a_client_is_missed_by_a_command_without_output() {
+    let (mut stdio, ends) = pipes(STREAMS).unwrap();
+    let (inbox, input, gone) = Inbox::new();
+    let (client, _said, _over, over) = client(input, gone);
+    stdio.stdout = None;
+    let copying = tokio::spawn(copy_pipes(ends, client, over));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!copying.is_finished(), "neither has ended");
+    drop(inbox);
+    assert_eq!(tokio::time::timeout(LONG, copying).await.expect("seen").unwrap(), Left::Client);
+}
+
+/// A client that takes no output any more is gone, too: no command runs on for it.
+#[tokio::test]
+async fn output_that_nobody_takes_is_the_clients_end() {
+    let (stdio, ends) = pipes(STREAMS).unwrap();
+    let (_inbox, input, gone) = Inbox::new();
+    let (client, said, _over, over) = client(input, gone);
+    drop(said);
+    rustix::io::write(stdio.stdout.as_ref().unwrap(), b"hello").unwrap();
+    let left = tokio::time::timeout(LONG, copy_pipes(ends, client, over)).await.expect("an end");
+    assert_eq!(left, Left::Client);
+}

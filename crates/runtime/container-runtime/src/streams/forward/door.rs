@@ -1,0 +1,87 @@
+//! The way to a pod's ports: connections that are made inside its network.
+//!
+//! Rule: only making the sockets happens in the pod's network, on a thread that may block, and takes
+//! no time; connecting is waited for where waiting costs nothing. A pod that answers nobody delays
+//! only who wants to reach it.
+//!
+//! upstream: containerd internal/cri/server/sandbox_portforward_linux.go
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::runtime::Runtime;
+
+#[cfg(test)]
+mod tests;
+
+/// For both addresses together.
+const CONNECT: Duration = Duration::from_secs(15);
+
+/// A pod, and where its network is.
+#[derive(Debug, Clone)]
+pub(in crate::streams) struct Door {
+    pub(in crate::streams) sandbox: String,
+    /// None: the host's.
+    pub(in crate::streams) namespace: Option<String>,
+}
+
+impl Runtime {
+    pub(in crate::streams) fn door(&self, sandbox: &str) -> Result<Door> {
+        let found = self.book.sandbox(sandbox)?;
+        let namespace = found.record().network.map(|network| network.namespace);
+        Ok(Door { sandbox: sandbox.to_owned(), namespace })
+    }
+}
+
+/// A socket that is not connected, or why there is none.
+type Made = std::io::Result<OwnedFd>;
+
+fn make(family: AddressFamily) -> Made {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+fn both() -> [Made; 2] {
+    [make(AddressFamily::INET), make(AddressFamily::INET6)]
+}
+
+impl Door {
+    /// A connection to a port of the pod, from inside its network.
+    pub(in crate::streams) async fn connect(&self, port: u16) -> Result<TcpStream> {
+        let sockets = self.sockets().await?;
+        let connected = tokio::time::timeout(CONNECT, first_of(sockets, port)).await;
+        let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        connected.map_err(|error| {
+            let place = self.namespace.as_deref().unwrap_or("the host's network");
+            Failure::plain(format!(
+                "failed to connect to localhost:{port} inside namespace {place:?}: {error}"
+            ))
+        })
+    }
+
+    async fn sockets(&self) -> Result<[Made; 2]> {
+        let Some(path) = self.namespace.clone() else { return Ok(both()) };
+        blocking(move || {
+            let file = std::fs::File::open(&path).doing(format!("opening {path}"))?;
+            Ok(netlink::in_namespace(file.as_fd(), || Ok(both()))?)
+        })
+        .await
+    }
+}
+
+/// The first that answers; of the errors the first.
+async fn first_of([four, six]: [Made; 2], port: u16) -> std::io::Result<TcpStream> {
+    match connect(four, (Ipv4Addr::LOCALHOST, port).into()).await {
+        Ok(stream) => Ok(stream),
+        Err(error) => connect(six, (Ipv6Addr::LOCALHOST, port).into()).await.map_err(|_| error),
+    }
+}
+
+async fn connect(socket: Made, address: SocketAddr) -> std::io::Result<TcpStream> {
+    TcpSocket::from_std_stream(std::net::TcpStream::from(socket?)).connect(address).await
+}

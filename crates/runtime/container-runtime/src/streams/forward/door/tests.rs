@@ -1,0 +1,67 @@
+//! Pods that answer, refuse, or say nothing.
+
+use rustix::net::{bind, connect, getsockname, listen};
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(10);
+
+/// In a namespace where that may be entered: it is this one.
+fn door() -> Door {
+    let namespace = rustix::process::geteuid().is_root().then(|| "/proc/self/ns/net".to_owned());
+    Door { sandbox: "pod".to_owned(), namespace }
+}
+
+#[tokio::test]
+async fn ports_are_reached_on_either_address() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        // A machine without the address has nothing to show.
+        let Ok(listener) = tokio::net::TcpListener::bind(address).await else { continue };
+        let at = listener.local_addr().unwrap();
+        let stream = door().connect(at.port()).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), at);
+        drop(listener);
+        let refused = door().connect(at.port()).await.unwrap_err();
+        assert!(refused.text.contains("refused"), "{refused}");
+    }
+}
+
+/// A listener that takes nobody any more: connecting to it has no end.
+fn full() -> (u16, Vec<OwnedFd>) {
+    let listener = make(AddressFamily::INET).unwrap();
+    bind(&listener, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    listen(&listener, 0).unwrap();
+    let address: SocketAddr = getsockname(&listener).unwrap().try_into().unwrap();
+    let mut all = vec![listener];
+    for _ in 0..8 {
+        let waiting = make(AddressFamily::INET).unwrap();
+        let _ = connect(&waiting, &address);
+        all.push(waiting);
+    }
+    (address.port(), all)
+}
+
+/// The threads that may block are few, and all of the runtime lives by them.
+#[test]
+fn a_pod_that_answers_nobody_takes_no_thread() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (port, listener) = full();
+        let mut connecting = tokio::task::JoinSet::new();
+        for _ in 0..20 {
+            connecting.spawn(async move { door().connect(port).await });
+        }
+        // They stand in line before this.
+        tokio::task::yield_now().await;
+        let work = tokio::task::spawn_blocking(|| ());
+        tokio::time::timeout(LONG, work).await.expect("a thread is free").unwrap();
+        assert!(connecting.try_join_next().is_none(), "the listener takes nobody");
+        drop(listener);
+    });
+    runtime.shutdown_background();
+}

@@ -1,0 +1,79 @@
+//! SPDY clients on real connections that send too much, too early.
+
+use tokio::io::AsyncReadExt as _;
+
+use super::*;
+use crate::streams::session::Ending;
+use crate::streams::tests::pair;
+
+const LONG: Duration = Duration::from_secs(20);
+const BOTH: Has = Has { stdin: true, stdout: true, stderr: false, tty: false };
+
+fn opened(encoder: &mut Encoder, kinds: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (at, kind) in kinds.iter().enumerate() {
+        let headers = Headers::new([("streamtype", *kind)]);
+        let stream = u32::try_from(at).unwrap() * 2 + 1;
+        encoder.write(&Frame::Open { stream, headers, end: false }, &mut bytes).unwrap();
+    }
+    bytes
+}
+
+fn data(encoder: &mut Encoder, stream: u32, size: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let frame = Frame::Data { stream, bytes: vec![b'x'; size], end: false };
+    encoder.write(&frame, &mut bytes).unwrap();
+    bytes
+}
+
+#[tokio::test]
+async fn what_comes_before_the_streams_is_limited() {
+    // Large frames, and so many empty ones that they weigh as much.
+    for (size, count) in [(1 << 20, 40), (0, 400_000)] {
+        let (socket, mut client) = pair().await;
+        let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
+        bytes.extend(opened(&mut encoder, &["stdin"]));
+        for _ in 0..count {
+            bytes.extend(data(&mut encoder, 1, size));
+        }
+        let sending = tokio::spawn(async move {
+            let _ = client.write_all(&bytes).await;
+            client
+        });
+        let begun = tokio::time::timeout(LONG, begin(socket, "v4.channel.k8s.io", BOTH)).await;
+        let why = begun.expect("an answer before the client is").unwrap_err();
+        assert!(why.contains("before all streams were open"), "{why}");
+        drop(sending.await.unwrap());
+    }
+}
+
+/// A client may send its input with the streams; nothing of it is lost, and its order is kept.
+#[tokio::test]
+async fn what_comes_early_within_the_limit_is_input() {
+    let (socket, mut client) = pair().await;
+    let mut encoder = Encoder::default();
+    let mut bytes = opened(&mut encoder, &["stdin"]);
+    bytes.extend(data(&mut encoder, 1, 100_000));
+    for (stream, kind) in [(3, "stdout"), (5, "error")] {
+        let headers = Headers::new([("streamtype", kind)]);
+        encoder.write(&Frame::Open { stream, headers, end: false }, &mut bytes).unwrap();
+    }
+    client.write_all(&bytes).await.unwrap();
+    let begun = tokio::time::timeout(LONG, begin(socket, "v4.channel.k8s.io", BOTH)).await;
+    let Session { mut input, output, tasks, .. } = begun.expect("in time").expect("a session");
+    let mut taken = 0;
+    while taken < 100_000 {
+        match input.recv().await {
+            Some(Input::Stdin(held)) => taken += held.bytes.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(input);
+    output.send(Output::Status(Ending::Success)).await.unwrap();
+    drop(output);
+    let finishing = tokio::spawn(tasks.finish());
+    let mut said = Vec::new();
+    client.read_to_end(&mut said).await.unwrap();
+    drop(client);
+    tokio::time::timeout(LONG, finishing).await.expect("an end").unwrap();
+}

@@ -1,0 +1,26 @@
+//! Connections of gRPC clients whose authority may be anything.
+
+use any_authority::Filter;
+
+use crate::streams::cut;
+
+fn filtered(parts: &[&[u8]]) -> Result<Vec<u8>, String> {
+    let (mut filter, mut output) = (Filter::default(), Vec::new());
+    for part in parts {
+        filter.push(part, &mut output).map_err(|error| error.to_string())?;
+    }
+    Ok(output)
+}
+
+/// Any bytes as a client's connection: the same in one piece, in two and byte by byte; and what was
+/// let through once is let through unchanged.
+pub fn authority(input: &[u8]) {
+    let Some((first, second)) = cut(input) else { return };
+    let whole = filtered(&[&input[1..]]);
+    assert_eq!(whole, filtered(&[first, second]), "it depends on the pieces");
+    let bytes: Vec<&[u8]> = input[1..].chunks(1).collect();
+    assert_eq!(whole, filtered(&bytes), "it depends on the bytes coming one by one");
+    if let Ok(output) = whole {
+        assert_eq!(filtered(&[&output]).as_ref(), Ok(&output), "changed a second time");
+    }
+}

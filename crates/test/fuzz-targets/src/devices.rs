@@ -1,0 +1,37 @@
+//! Descriptions of devices that drivers and administrators write.
+
+use std::fs;
+
+use oci_bundle::cdi::Registry;
+
+/// Any bytes as a CDI file, as JSON and as YAML: devices or problems of one line; the same bytes
+/// always say the same; and a name that nobody described is never found.
+pub fn cdi(input: &[u8]) {
+    let Ok(folder) = tempfile::tempdir() else { return };
+    for name in ["one.json", "one.yaml"] {
+        let path = folder.path().join(name);
+        if fs::write(&path, input).is_err() {
+            return;
+        }
+        let folders = [folder.path().to_owned()];
+        let (one, two) = (Registry::read(&folders), Registry::read(&folders));
+        assert_eq!(one.problems(), two.problems(), "read twice");
+        for problem in one.problems() {
+            assert!(!problem.contains('\n'), "not one line: {problem}");
+        }
+        for wanted in ["vendor.com/thing=0", "vendor.com/thing=all", "nobody.test/nothing=none"] {
+            let names = [wanted.to_owned()];
+            let found = one.edits(&names);
+            assert_eq!(found, two.edits(&names), "read twice");
+            assert!(found.is_err() || contains(input, wanted), "{wanted} was never described");
+        }
+        let _ = fs::remove_file(&path);
+    }
+}
+
+/// A description has the vendor's name in it, unless it is written in another way.
+fn contains(input: &[u8], name: &str) -> bool {
+    let text = String::from_utf8_lossy(input);
+    let vendor = name.split('/').next().unwrap_or(name);
+    text.contains(vendor) || text.contains('\\')
+}

@@ -1,0 +1,158 @@
+//! What a test says to the fake runtime: how containers and calls behave, what happens to it, what
+//! was asked of it.
+
+use crate::behaviour::{Behaviour, Fault};
+use crate::runtime::{FakeRuntime, Made, State, end};
+use ports::runtime_objects::{
+    ContainerRecord, ContainerState, ExecOutput, ImageRecord, RuntimeEventKind, RuntimeSignal,
+    SandboxRecord,
+};
+
+impl FakeRuntime {
+    /// What containers of this name do when they are started.
+    pub fn behave(&self, container: &str, behaviour: Behaviour) {
+        self.shared.state().behaviours.insert(container.to_owned(), behaviour);
+    }
+
+    /// What commands in containers of this name answer.
+    pub fn answer_exec(&self, container: &str, exit_code: i32, said: &str) {
+        let output = ExecOutput { exit_code, stdout: said.into(), ..ExecOutput::default() };
+        self.shared.state().execs.insert(container.to_owned(), output);
+    }
+
+    pub fn add_image(&self, name: &str) {
+        let record = ImageRecord {
+            id: format!("sha256:{name}"),
+            repo_tags: vec![name.to_owned()],
+            ..ImageRecord::default()
+        };
+        self.shared.state().images.insert(name.to_owned(), record);
+    }
+
+    /// Somebody else removes it.
+    pub fn remove_image_now(&self, name: &str) {
+        self.shared.state().images.remove(name);
+    }
+
+    /// Whether pulls find what they ask for.
+    pub fn let_pulls_succeed(&self, succeed: bool) {
+        self.shared.state().pullable = succeed;
+    }
+
+    /// The next call of this name (`run_sandbox`, `start_container`, …) has this fault.
+    pub fn spoil(&self, call: &str, fault: Fault) {
+        self.shared.state().faults.entry(call.to_owned()).or_default().push_back(fault);
+    }
+
+    /// Looks at these pods that begin from now on are never answered; those at others are.
+    pub fn leave_unanswered(&self, uids: impl IntoIterator<Item = String>) {
+        self.shared.state().unanswered = uids.into_iter().collect();
+    }
+
+    pub fn be_away(&self, away: bool) {
+        let mut state = self.shared.state();
+        state.is_away = away;
+        let signal =
+            if away { RuntimeSignal::Lost("gone".to_owned()) } else { RuntimeSignal::Connected };
+        if !state.events.unkindness.has_no_stream {
+            state.events.queue.push_back(signal);
+        }
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
+    pub fn lose_events(&self, lose: bool) {
+        self.shared.state().events.unkindness.loses_events = lose;
+    }
+
+    pub fn repeat_events(&self, repeat: bool) {
+        self.shared.state().events.unkindness.repeats_events = repeat;
+    }
+
+    /// Whether it has a stream of events. Who asks for one is told how it is then.
+    pub fn have_stream(&self, has: bool) {
+        self.shared.state().events.unkindness.has_no_stream = !has;
+    }
+
+    /// How often a call was asked for that changes nothing, such as `observe_pod`.
+    pub fn looks(&self, call: &str) -> usize {
+        self.shared.state().looks.get(call).copied().unwrap_or_default()
+    }
+
+    pub fn take_network_down(&self, down: bool) {
+        self.shared.state().is_network_down = down;
+    }
+
+    /// Every running container of this name ends now.
+    pub fn crash(&self, container: &str, code: i32) {
+        let mut state = self.shared.state();
+        let now = (self.shared.now)();
+        let State { containers, events, .. } = &mut *state;
+        for made in containers.values_mut() {
+            if made.record.name == container && made.record.state == ContainerState::Running {
+                end(made, code, now);
+                events.push(RuntimeEventKind::Stopped, &made.record.id, &made.uid);
+            }
+        }
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
+    /// Every sandbox dies, and with it all that runs in it.
+    pub fn lose_sandboxes(&self) {
+        let mut state = self.shared.state();
+        let now = (self.shared.now)();
+        let State { sandboxes, containers, events, .. } = &mut *state;
+        for sandbox in sandboxes.values_mut().filter(|sandbox| sandbox.ready) {
+            sandbox.ready = false;
+            events.push(RuntimeEventKind::Stopped, &sandbox.id, &sandbox.uid);
+        }
+        for made in containers.values_mut() {
+            if made.record.state == ContainerState::Running {
+                end(made, 137, now);
+            }
+        }
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
+    /// The runtime no longer knows what becomes of the running containers of this name.
+    pub fn lose_state(&self, container: &str) {
+        let mut state = self.shared.state();
+        let State { containers, events, .. } = &mut *state;
+        for made in containers.values_mut() {
+            if made.record.name == container && made.record.state == ContainerState::Running {
+                made.record.state = ContainerState::Unknown;
+                events.push(RuntimeEventKind::Stopped, &made.record.id, &made.uid);
+            }
+        }
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
+    /// A sandbox that nobody of this test's agent made.
+    pub fn plant_sandbox(&self, record: SandboxRecord) {
+        self.shared.state().sandboxes.insert(record.id.clone(), record);
+    }
+
+    pub fn plant_container(&self, uid: &str, record: ContainerRecord) {
+        let behaviour = Behaviour::RunsForEver;
+        let made = Made { uid: uid.to_owned(), behaviour, exits_at: None, record };
+        self.shared.state().containers.insert(made.record.id.clone(), made);
+    }
+
+    /// Calls that change something, in order: `run_sandbox u1`, `start_container main#0`, …
+    pub fn calls(&self) -> Vec<String> {
+        self.shared.state().calls.clone()
+    }
+
+    pub fn containers(&self) -> Vec<ContainerRecord> {
+        let mut state = self.shared.state();
+        state.pass_time(&self.shared);
+        state.containers.values().map(|made| made.record.clone()).collect()
+    }
+
+    pub fn sandboxes(&self) -> Vec<SandboxRecord> {
+        self.shared.state().sandboxes.values().cloned().collect()
+    }
+}

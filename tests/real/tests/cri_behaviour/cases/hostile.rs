@@ -1,0 +1,176 @@
+//! Pods, images and clients that mean harm. Each case tries one way, and shows with a control that
+//! the way would be open if nobody stood in it.
+
+use std::os::linux::net::SocketAddrExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use cri_wire::v1;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tonic::Code;
+
+use super::cases;
+use crate::support::{Cri, VOLUMES, code, security, texts};
+
+cases![
+    hostile_child_that_prints_for_ever_ends_with_the_exec,
+    hostile_command_that_never_reads_ends_with_its_client,
+    hostile_pod_cannot_reach_the_hosts_loopback,
+    hostile_pod_on_the_hosts_network_finds_no_socket,
+    hostile_volumes_of_an_image_stay_inside,
+];
+
+/// How many processes of the container have the word in their command line.
+async fn count(cri: &Cri, id: &str, word: &str) -> Result<usize> {
+    let answer = cri.exec(id, &["ps", "-o", "args"], 10).await?;
+    Ok(String::from_utf8_lossy(&answer.stdout).lines().filter(|line| line.contains(word)).count())
+}
+
+async fn until_gone(cri: &Cri, id: &str, word: &str) -> Result<()> {
+    let begun = Instant::now();
+    while count(cri, id, word).await? > 0 {
+        ensure!(begun.elapsed() < Duration::from_secs(20), "{word} is still there");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+/// CVE-2022-31030's class: the deadline is also for what a command leaves behind. It would print
+/// for ever, and be waited for.
+async fn hostile_child_that_prints_for_ever_ends_with_the_exec(cri: &Cri) -> Result<()> {
+    let running = cri.running("sleep 1000").await?;
+    let begun = Instant::now();
+    let script = "while :; do echo 5151; done & exit 0";
+    let answered = cri.exec(&running.id, &["sh", "-c", script], 2).await;
+    ensure!(code(answered)? == Code::DeadlineExceeded);
+    ensure!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    until_gone(cri, &running.id, "5151").await?;
+    // One that only stays, and says nothing, keeps nobody waiting and may stay.
+    let script = "sleep 6161 & echo said";
+    let answer = cri.exec(&running.id, &["sh", "-c", script], 30).await?;
+    ensure!(answer.stdout == b"said\n" && answer.exit_code == 0, "{answer:?}");
+    ensure!(count(cri, &running.id, "6161").await? == 1);
+    Ok(())
+}
+
+/// The client sends more than the command takes, and leaves.
+async fn hostile_command_that_never_reads_ends_with_its_client(cri: &Cri) -> Result<()> {
+    let running = cri.running("sleep 1000").await?;
+    let request = v1::ExecRequest {
+        container_id: running.id.clone(),
+        cmd: texts(&["sleep", "7171"]),
+        stdin: true,
+        stdout: true,
+        ..Default::default()
+    };
+    let url = cri.rt().exec(request).await?.into_inner().url;
+    let mut client = upgraded(&url).await?;
+    let mut message = vec![0x82, 0xff];
+    message.extend(500_001_u64.to_be_bytes());
+    // The mask and the channel are zero, and so is what is sent.
+    message.extend(vec![0; 4 + 500_001]);
+    client.write_all(&message).await?;
+    let begun = Instant::now();
+    while count(cri, &running.id, "7171").await? == 0 {
+        ensure!(begun.elapsed() < Duration::from_secs(20), "the command never came");
+    }
+    drop(client);
+    until_gone(cri, &running.id, "7171").await
+}
+
+/// A connection to a one-time address, after the answer.
+async fn upgraded(url: &str) -> Result<tokio::net::TcpStream> {
+    let rest = url.strip_prefix("http://").context("an address")?;
+    let (host, path) = rest.split_once('/').context("a path")?;
+    let mut stream = tokio::net::TcpStream::connect(host).await?;
+    let request = format!(
+        "GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         sec-websocket-protocol: v4.channel.k8s.io\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    ensure!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
+    Ok(stream)
+}
+
+/// CVE-2020-8558: `route_localnet` on the bridge lets packets for 127.0.0.1 in from it. A pod that
+/// may shape its own network sends some.
+async fn hostile_pod_cannot_reach_the_hosts_loopback(cri: &Cri) -> Result<()> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let port = listener.local_addr()?.port();
+    // 127.0.0.1 is not here any more, but behind the gateway.
+    let script = "set -e; gateway=$(ip route | awk '/default/ {print $3}'); \
+        ip addr del 127.0.0.1/8 dev lo; ip route add 127.0.0.1/32 via $gateway; \
+        echo ready; sleep 1000";
+    let mut pod = cri.networked_pod();
+    let sysctls = [("net.ipv4.conf.all.route_localnet", "1"), ("net.ipv4.conf.all.rp_filter", "0")];
+    pod.linux.get_or_insert_default().sysctls =
+        sysctls.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let mut config = cri.container(script);
+    security(&mut config).capabilities = Some(v1::Capability {
+        add_capabilities: vec!["NET_ADMIN".to_owned()],
+        ..Default::default()
+    });
+    let running = cri.running_as(pod, config).await?;
+    let begun = Instant::now();
+    while !running.output().is_ok_and(|said| said.contains("ready")) {
+        ensure!(begun.elapsed() < Duration::from_secs(20), "{:?}", running.lines());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let knock = format!("echo knock | nc -w 2 127.0.0.1 {port}");
+    let guarded = cri.exec(&running.id, &["sh", "-c", &knock], 10).await?;
+    ensure!(guarded.exit_code != 0, "a pod reached the host's loopback");
+    let came = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
+    ensure!(came.is_err(), "a pod reached the host's loopback");
+    // Without the rules the same way is open; the next pod brings them back.
+    let taken = tokio::task::spawn_blocking(|| {
+        netlink::Socket::firewall()?.remove_table("keelson-keelson0")
+    });
+    taken.await??;
+    let command = ["sh", "-c", &knock];
+    let knocking = cri.exec(&running.id, &command, 10);
+    // Closed at once, so that who knocks does not stay.
+    let opening = async { listener.accept().await.map(drop) };
+    let (_, came) = tokio::join!(knocking, tokio::time::timeout(Duration::from_secs(10), opening));
+    came.context("the control failed: nothing comes even without the rules")??;
+    Ok(())
+}
+
+/// CVE-2020-15257: a pod on the host's network reaches every abstract socket there, whoever it is.
+async fn hostile_pod_on_the_hosts_network_finds_no_socket(cri: &Cri) -> Result<()> {
+    let address = std::os::unix::net::SocketAddr::from_abstract_name("keelson-control")?;
+    let control = std::os::unix::net::UnixListener::bind_addr(&address)?;
+    // Another pod has its supervisor, too.
+    let other = cri.running("sleep 1000").await?;
+    let (exit, said) = cri.script("cat /proc/net/unix").await?;
+    ensure!(exit == 0, "{said}");
+    let found: Vec<&str> = said.lines().filter_map(|line| line.split_whitespace().nth(7)).collect();
+    ensure!(found.contains(&"@keelson-control"), "the control failed: {said}");
+    let others: Vec<_> =
+        found.iter().filter(|name| name.starts_with('@') && **name != "@keelson-control").collect();
+    ensure!(others.is_empty(), "abstract sockets: {others:?}");
+    drop((control, other));
+    Ok(())
+}
+
+/// CVE-2022-23648: volumes that an image defines at links and upwards paths. Nothing of the machine
+/// is in them, and nothing is made on the machine.
+async fn hostile_volumes_of_an_image_stay_inside(cri: &Cri) -> Result<()> {
+    ensure!(Path::new("/etc/shadow").exists(), "the control failed: nothing to be stolen");
+    let script = "ls -A /absolute /relative /etc; mount | grep -c ' /led/up '; \
+        echo mine > /led/up/file; cat /led/up/file";
+    let mut config = cri.container(script);
+    config.image = Some(v1::ImageSpec { image: VOLUMES.to_owned(), ..Default::default() });
+    let running = cri.running_as(cri.pod(), config).await?;
+    cri.until_ended(&running.id).await?;
+    let said = running.output()?;
+    ensure!(!said.contains("shadow"), "a file of the machine: {said}");
+    ensure!(said.ends_with("1\nmine\n"), "a volume inside: {said}");
+    ensure!(!Path::new("/led").exists(), "made on the machine");
+    Ok(())
+}

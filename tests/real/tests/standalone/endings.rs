@@ -1,0 +1,227 @@
+//! Beginnings and endings that go another way than planned: an agent that is there before its
+//! runtime, a sandbox that dies under its containers, hooks before an end, variables from files; and
+//! the verbs that reach into a container, over containerd.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use node_testkit::bed::Test;
+use node_testkit::start::{Containerd, ContainerdOptions};
+use real_tests::standalone::agent::{Agent, Home, Kind};
+use serde_json::Value;
+
+use crate::node::{
+    Node, PATIENCE, STEADY, archives, container, containerd, ensure_has, keelson, pod, restarts,
+    wait_for,
+};
+
+/// The runtime says which cgroup driver it uses. The configuration says another, so that a guess
+/// would be wrong.
+#[test]
+fn an_agent_that_is_there_before_its_runtime_guesses_nothing() -> Result<()> {
+    let (keelson, archives) = (keelson()?, archives()?);
+    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
+        let (mut first, runtime) = containerd(bed, &archives)?;
+        let home = Home::new(bed, "early", &first.endpoint())?;
+        first.process().kill()?;
+        let mut command = keelson.command.clone();
+        command.push("--cgroup-driver=systemd".to_owned());
+        let agent = Agent::start(bed, &Kind { command, ..keelson.clone() }, &home)?;
+        agent.place("early", &pod("early", "", STEADY))?;
+        let _second = Containerd::start(bed, &ContainerdOptions::default())?;
+        runtime.wait_started("early", 1, 0)?;
+        wait_for("it is ready", PATIENCE, || {
+            let pods = agent.pods()?;
+            let items = pods["items"].as_array().cloned().unwrap_or_default();
+            Ok(items.iter().any(crate::node::is_ready))
+        })?;
+        agent.withdraw_all()?;
+        runtime.wait_gone("")?;
+        agent.end()?;
+        runtime.remove_all()
+    })
+}
+
+/// `Never` gets no second sandbox; `OnFailure` starts what has not succeeded; init containers begin
+/// again from the first.
+#[test]
+fn a_sandbox_that_dies_takes_its_pod_along_as_its_policy_says() -> Result<()> {
+    let (keelson, archives) = (keelson()?, archives()?);
+    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(150)).run(move |bed| {
+        bed.make_folder("marks")?;
+        let node = Node::start(bed, &keelson, &archives, "")?;
+        node.place("never", "  restartPolicy: Never\n  containers:\n  - {name: main, image: BUSYBOX, command: [sleep, '1000']}")?;
+        node.place("failing", FAILING)?;
+        let never = node.until_ready("never")?;
+        let failing = node.until("one is done, one runs", "failing", |pod| {
+            container(pod, "done")["state"].get("terminated").is_some()
+                && container(pod, "main")["state"].get("running").is_some()
+        })?;
+        for pod in [&never, &failing] {
+            stop_sandbox(&node, pod)?;
+        }
+        let never = node.until_phase("never", "Failed")?;
+        ensure!(restarts(&never, "main") == 0, "{never:#}");
+        let failing = node.until("its second life", "failing", |pod| restarts(pod, "main") == 1)?;
+        ensure!(restarts(&failing, "done") == 0, "what has succeeded is done: {failing:#}");
+        let expected = "first\nsecond\nmain\nfirst\nsecond\nmain\n";
+        let again = wait_for("it runs again", PATIENCE, || Ok(lines("failing") == expected));
+        again.with_context(|| lines("failing"))?;
+        node.agent.withdraw_all()?;
+        node.runtime.wait_gone("")?;
+        node.end()
+    })
+}
+
+const FAILING: &str = r#"
+  restartPolicy: OnFailure
+  volumes: [{name: marks, hostPath: {path: /run/bed/marks}}]
+  initContainers:
+  - name: first
+    image: BUSYBOX
+    command: [sh, -c, "echo first >> /marks/failing"]
+    volumeMounts: [{name: marks, mountPath: /marks}]
+  - name: second
+    image: BUSYBOX
+    command: [sh, -c, "echo second >> /marks/failing"]
+    volumeMounts: [{name: marks, mountPath: /marks}]
+  containers:
+  - {name: done, image: BUSYBOX, command: ["true"]}
+  - name: main
+    image: BUSYBOX
+    command: [sh, -c, "echo main >> /marks/failing; exec sleep 1000"]
+    volumeMounts: [{name: marks, mountPath: /marks}]
+"#;
+
+fn lines(file: &str) -> String {
+    fs::read_to_string(format!("/run/bed/marks/{file}")).unwrap_or_default()
+}
+
+/// Somebody else stops the sandbox, as an administrator may.
+fn stop_sandbox(node: &Node<'_>, pod: &Value) -> Result<()> {
+    let endpoint = node.containerd.endpoint();
+    let client = ["cri-client", "--runtime-endpoint", endpoint.as_str()];
+    let listed = node.agent.ask(&[&client[..], &["pods", "-o", "json"]].concat())?;
+    let listed: Value = serde_json::from_str(&listed)?;
+    let items = listed["items"].as_array().or_else(|| listed.as_array()).context("sandboxes")?;
+    let uid = &pod["metadata"]["uid"];
+    let found = items.iter().find(|sandbox| sandbox["metadata"]["uid"] == *uid);
+    let id = found.and_then(|sandbox| sandbox["id"].as_str());
+    let id = id.with_context(|| format!("no sandbox of {uid} in {listed:#}"))?;
+    node.agent.ask(&[&client[..], &["stopp", id]].concat()).map(drop)
+}
+
+/// Hooks of each kind, a liveness kill that runs one too, and one that fails and tells nothing.
+#[test]
+fn hooks_run_before_every_end_and_a_failing_one_tells_no_secret() -> Result<()> {
+    let (keelson, archives) = (keelson()?, archives()?);
+    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(150)).run(move |bed| {
+        bed.make_folder("marks")?;
+        let node = Node::start(bed, &keelson, &archives, "")?;
+        node.place("unwell", UNWELL)?;
+        node.place("files", FILES)?;
+        node.place("hooked", HOOKED)?;
+        let unwell = node.until("its second life", "unwell", |pod| restarts(pod, "main") >= 1)?;
+        ensure!(lines("unwell").starts_with("pre stop\n"), "{:?} {unwell:#}", lines("unwell"));
+
+        let files = node.until_ready("files")?;
+        let said = node.shell(&files, "main", "echo \"$SAID\"")?;
+        ensure!(said.trim() == "from a file", "{said:?}");
+
+        let hooked = node.until_ready("hooked")?;
+        let began = std::time::Instant::now();
+        node.agent.withdraw("hooked")?;
+        // While another hook of the pod sleeps.
+        let said = node.until_explained("hooked", "FailedPreStopHook: PreStopHook failed")?;
+        ensure!(!said.contains("a-secret-word"), "{said}");
+        node.until_gone("hooked")?;
+        ensure!(began.elapsed() >= Duration::from_secs(8), "the sleep of a hook: {hooked:#}");
+        node.agent.withdraw_all()?;
+        node.runtime.wait_gone("")?;
+        let log = fs::read_to_string(Agent::log(bed, &keelson))?;
+        ensure!(log.contains("PreStop hook failed"), "the agent's own log says why");
+        node.end()
+    })
+}
+
+/// Fails its probe until it has been told to end once.
+const UNWELL: &str = r#"
+  volumes: [{name: marks, hostPath: {path: /run/bed/marks}}]
+  containers:
+  - name: main
+    image: BUSYBOX
+    command: [sh, -c, "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
+    livenessProbe: {exec: {command: [test, -e, /marks/unwell]}, periodSeconds: 1, failureThreshold: 1}
+    lifecycle: {preStop: {exec: {command: [sh, -c, "echo pre stop >> /marks/unwell"]}}}
+    volumeMounts: [{name: marks, mountPath: /marks}]
+  terminationGracePeriodSeconds: 5
+"#;
+
+const FILES: &str = r#"
+  volumes: [{name: shared, emptyDir: {}}]
+  initContainers:
+  - name: writer
+    image: BUSYBOX
+    command: [sh, -c, "echo \"NAME='from a file'\" > /shared/variables"]
+    volumeMounts: [{name: shared, mountPath: /shared}]
+  containers:
+  - name: main
+    image: BUSYBOX
+    command: [sleep, "1000"]
+    env:
+    - name: SAID
+      valueFrom: {fileKeyRef: {volumeName: shared, path: variables, key: NAME}}
+"#;
+
+/// One hook asks a server that is in the pod, one sleeps, one fails.
+const HOOKED: &str = r#"
+  terminationGracePeriodSeconds: 20
+  containers:
+  - name: served
+    image: BUSYBOX
+    command: [sh, -c, "trap 'exit 0' TERM; mkdir /www; echo x > /www/bye; httpd -f -p 8080 -h /www & while :; do sleep 0.1; done"]
+    readinessProbe: {httpGet: {path: /bye, port: 8080}, periodSeconds: 1}
+    lifecycle: {preStop: {httpGet: {path: /bye, port: 8080}}}
+  - name: slow
+    image: BUSYBOX
+    command: [sh, -c, "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
+    lifecycle: {preStop: {sleep: {seconds: 8}}}
+  - name: failing
+    image: BUSYBOX
+    command: [sh, -c, "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
+    lifecycle: {preStop: {exec: {command: [sh, -c, "echo a-secret-word >&2; exit 3"]}}}
+"#;
+
+#[test]
+fn people_reach_into_containers_over_containerd() -> Result<()> {
+    let (keelson, archives) = (keelson()?, archives()?);
+    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
+        let here = bed.make_folder("here")?;
+        let node = Node::start(bed, &keelson, &archives, "")?;
+        node.place(
+            "box",
+            "  containers:\n  - {name: main, image: BUSYBOX, command: [sleep, '1000']}",
+        )?;
+        node.until_ready("box")?;
+        let exec = |words: &[&str]| {
+            Command::new(node.agent.program()).args(["exec", "box", "--"]).args(words).output()
+        };
+        let told = exec(&["sh", "-c", "echo out; echo wrong >&2; exit 7"])?;
+        ensure!(told.status.code() == Some(7), "{told:?}");
+        ensure!(told.stdout == b"out\n" && told.stderr.starts_with(b"wrong\n"), "{told:?}");
+        let fine = exec(&["true"])?;
+        ensure!(fine.status.success(), "{fine:?}");
+
+        fs::write(here.join("in"), "carried\n")?;
+        let path = |name: &str| here.join(name).display().to_string();
+        node.agent.ask(&["cp", &path("in"), "box:/tmp/there"])?;
+        ensure_has(&String::from_utf8_lossy(&exec(&["cat", "/tmp/there"])?.stdout), &["carried"])?;
+        node.agent.ask(&["cp", "box:/tmp/there", &path("out")])?;
+        ensure!(fs::read_to_string(here.join("out"))? == "carried\n", "both ways");
+        node.agent.withdraw_all()?;
+        node.runtime.wait_gone("")?;
+        node.end()
+    })
+}
