@@ -8,6 +8,7 @@ mod compose;
 mod explain;
 mod exposition;
 mod pages;
+mod surroundings;
 
 use crate::environment::Environment;
 use crate::logging::{self, FilePattern, LogFormat, LogSettings, Verbosity};

@@ -5,6 +5,7 @@
 
 use super::access;
 use super::pages::{LocalPages, PublicPages};
+use super::surroundings::ThisMachine;
 use crate::environment::Environment;
 use anyhow::{Context, Result, anyhow};
 use apiserver_client::ApiClient;
@@ -16,7 +17,7 @@ use node_api::{
 };
 use node_controller::{
     Clients, ClusterRange, ControllerConfig, Enabled, HealthConfig, LeaderConfig, NodeController,
-    PodCleanupConfig, RangesConfig, SystemSurroundings,
+    PodCleanupConfig, RangesConfig,
 };
 use ports::{CloudProvider, ClusterApi, EndRequests};
 use std::net::SocketAddr;
@@ -64,7 +65,7 @@ async fn serve(
         controller_config(config)?,
         clients(client),
         cloud(config.cloud.as_ref()),
-        Arc::new(SystemSurroundings),
+        Arc::new(ThisMachine),
     )?;
     let port = match &config.serving {
         Some(serving) => {

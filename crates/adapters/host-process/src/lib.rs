@@ -11,3 +11,4 @@ pub mod program_pages;
 pub mod root_lock;
 pub mod service_notification;
 pub mod shared_mount;
+pub mod steady_time;

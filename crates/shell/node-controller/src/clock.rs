@@ -5,13 +5,11 @@
 //! nobody acts on a lease that ran out meanwhile. Times that others will read are the machine's own
 //! at the instant of writing.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use node_health::Moment;
 use ports::ApiTime;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
 /// What a process has around it.
@@ -22,28 +20,6 @@ pub trait Surroundings: Send + Sync {
     fn since_boot(&self) -> Duration;
     /// Any number; only spreads retries.
     fn random(&self) -> u64;
-}
-
-/// This machine.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemSurroundings;
-
-impl Surroundings for SystemSurroundings {
-    fn wall(&self) -> ApiTime {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        ApiTime::from_nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
-    }
-
-    fn since_boot(&self) -> Duration {
-        // The ordinary steady clock stands while the machine sleeps; this one does not.
-        let time = clock_gettime(ClockId::Boottime);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-        Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
-    }
-
-    fn random(&self) -> u64 {
-        RandomState::new().build_hasher().finish()
-    }
 }
 
 /// Makes moments. Clones agree.

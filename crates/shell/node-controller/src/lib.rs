@@ -20,7 +20,7 @@ mod sight;
 mod uid;
 mod writes;
 
-pub use clock::{Surroundings, SystemSurroundings};
+pub use clock::Surroundings;
 pub use config::{
     ClusterRange, ConfigError, ControllerConfig, Enabled, HealthConfig, LeaderConfig,
     PodCleanupConfig, RangesConfig, WriteConfig,

@@ -49,12 +49,10 @@ impl PodMemory {
             let urgent = before.verdict != self.kept.verdict
                 || before.ending != self.kept.ending
                 || before.clearing != self.kept.clearing
-                || before.containers.iter().map(|(name, each)| (name, &each.stop)).ne(self
-                    .kept
-                    .containers
-                    .iter()
-                    .filter(|(name, _)| before.containers.contains_key(*name))
-                    .map(|(name, each)| (name, &each.stop)));
+                || before.containers.iter().any(|(name, was)| {
+                    let is = self.kept.containers.get(name);
+                    is.is_none_or(|is| is.stop != was.stop || is.back_off != was.back_off)
+                });
             told.save = told.save.max(if urgent { Save::BeforeGoingOn } else { Save::Soon });
         }
         told

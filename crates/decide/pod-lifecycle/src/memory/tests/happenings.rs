@@ -206,6 +206,12 @@ fn what_must_be_on_disk_before_going_on() {
     let plan = case.plan();
     absorb(&mut case, &Happening::Planned(&plan));
     assert_eq!(absorb(&mut case, &Happening::Began(&plan.actions[0])).save, Save::BeforeGoingOn);
+    // And so is how long the next restart has to wait, before this one begins.
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 exited 1");
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    assert!(matches!(plan.actions[0], Action::StartContainer { attempt: 1, .. }));
+    assert_eq!(absorb(&mut case, &Happening::Began(&plan.actions[0])).save, Save::BeforeGoingOn);
     // The same plan again is nothing to save.
     let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
     let plan = case.plan();
