@@ -3,8 +3,8 @@
 //!
 //! Rules: nothing before every source has spoken and the runtime was listed. What is dead is chosen
 //! in `node-policy`; the newest dead instance of a container always stays while its pod is here, so
-//! its exit code is known, and none goes before its end is on disk. A pod that the runtime still has is never gone. One thing that cannot be
-//! removed is told and left for the next round.
+//! its exit code is known, and none goes before its end is on disk. A pod that the runtime still has
+//! is never gone. One thing that cannot be removed is told and left for the next round.
 
 use crate::pods::PodContext;
 use crate::pods::supervisor::ActivePods;
