@@ -31,6 +31,9 @@ pub(crate) use panic_report::report_panics;
 pub(crate) use stream::{LogStream, ProcessStreams};
 pub(crate) use verbosity::{FilePattern, Verbosity};
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 use tracing_subscriber::layer::SubscriberExt;
@@ -69,16 +72,21 @@ impl LogContext {
     }
 }
 
+/// The rules of a zone take a few thousand bytes.
+const LARGEST_ZONE: u64 = 1 << 20;
+
 /// The machine's zone. Where nobody names one, its file is read by itself: a search by name would
 /// keep a list of all the world's zones in memory.
 fn local_time_zone() -> jiff::tz::TimeZone {
-    if std::env::var_os("TZ").is_none()
-        && let Ok(file) = std::fs::read("/etc/localtime")
-        && let Ok(zone) = jiff::tz::TimeZone::tzif("Local", &file)
-    {
-        return zone;
-    }
-    jiff::tz::TimeZone::system()
+    let named = std::env::var_os("TZ").is_some();
+    let zone = if named { None } else { zone_of_file(Path::new("/etc/localtime")) };
+    zone.unwrap_or_else(jiff::tz::TimeZone::system)
+}
+
+fn zone_of_file(path: &Path) -> Option<jiff::tz::TimeZone> {
+    let mut rules = Vec::new();
+    File::open(path).ok()?.take(LARGEST_ZONE).read_to_end(&mut rules).ok()?;
+    jiff::tz::TimeZone::tzif("Local", &rules).ok()
 }
 
 /// Process-wide like the subscriber and the panic hook, which write to them.
