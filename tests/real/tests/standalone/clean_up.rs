@@ -143,7 +143,8 @@ pub(crate) fn remains(root: &Path) -> Result<Vec<String>> {
 /// The same where logs are kept elsewhere.
 pub(crate) fn remains_in(root: &Path, logs: &Path) -> Result<Vec<String>> {
     let mut found = leftover_groups()?;
-    let records = ["pods", "uids", "manifests", "ending"].map(|folder| root.join("keelson").join(folder));
+    let records =
+        ["pods", "uids", "manifests", "ending"].map(|folder| root.join("keelson").join(folder));
     let mut folders = vec![root.join("pods"), logs.to_owned()];
     folders.extend(records);
     folders.push(PathBuf::from("/var/log/containers"));
