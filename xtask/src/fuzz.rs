@@ -22,6 +22,9 @@ const TARGETS: &[&str] = &[
     "websocket",
     "authority",
     "cdi",
+    "seccomp",
+    "challenge",
+    "reference",
 ];
 
 /// What makes the compiler count edges for libFuzzer; the sanitizers would need a nightly one.

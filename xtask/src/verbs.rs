@@ -68,7 +68,7 @@ pub(crate) fn parts(names: &[String]) -> Result<()> {
 
 pub(crate) fn machine(payload: Option<&Path>, swap_mib: u32) -> Result<()> {
     let Some(payload) = payload else {
-        parts::command(&["containerd", "runc"])?;
+        parts::command(&["containerd", "runc", "kubelet"])?;
         let mut command =
             workspace::cargo(&["test", "--package", "real-tests", "--test", "machine"]);
         command.args(["--", "--nocapture"]).env("KEELSON_MACHINE_WHOLE", "1");

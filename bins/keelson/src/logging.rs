@@ -31,6 +31,7 @@ pub(crate) use panic_report::report_panics;
 pub(crate) use stream::{LogStream, ProcessStreams};
 pub(crate) use verbosity::{FilePattern, Verbosity};
 
+use ports::HealthCheck;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -113,6 +114,26 @@ pub(crate) fn start(settings: &LogSettings) {
 /// Lets the last lines out. To be called once, when nothing more is to be said.
 pub(crate) fn finish() {
     flush(LONGEST_FAREWELL);
+}
+
+/// Whether lines get out. One that does not is no reason to end the agent: it costs lines only.
+pub(crate) struct LogCheck;
+
+/// As long as the reference waits for its log.
+const LONGEST_STANDSTILL: Duration = Duration::from_secs(120);
+
+impl HealthCheck for LogCheck {
+    fn name(&self) -> &str {
+        "log"
+    }
+    fn check(&self) -> Result<(), String> {
+        match STREAMS.get().map(ProcessStreams::standstill) {
+            Some(time) if time > LONGEST_STANDSTILL => {
+                Err(format!("logging blocked: nobody has read a line for {} s", time.as_secs()))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 fn flush(longest: Duration) {

@@ -16,6 +16,7 @@ mod node_pods;
 mod pod_copy;
 mod pod_streams;
 mod progress_line;
+mod rest;
 mod run_pods;
 mod supervisor_program;
 mod table;

@@ -6,7 +6,6 @@
 mod access;
 mod compose;
 mod explain;
-mod exposition;
 mod pages;
 mod surroundings;
 

@@ -141,7 +141,9 @@ fn health_is_answered_on_the_port_and_a_taken_port_is_only_an_error_in_the_log()
     let mut agent = bed.start(&[]);
     agent.wait_for("READY=1");
     assert_eq!(bed.health("/healthz"), Some("ok".to_owned()));
-    assert_eq!(bed.health("/healthz/ping"), Some("ok".to_owned()));
+    for check in ["ping", "log", "syncloop"] {
+        assert_eq!(bed.health(&format!("/healthz/{check}")), Some("ok".to_owned()), "{check}");
+    }
 
     let bed = Bed::new("");
     let taken = TcpListener::bind(("127.0.0.1", bed.health_port())).unwrap();

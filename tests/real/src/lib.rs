@@ -1,11 +1,14 @@
 //! Tests on real parts: they need root, and build the parts they use.
 
+pub mod cold_program;
 pub mod config_cases;
 pub mod container_setup;
 pub mod cri_bench;
 pub mod embedded;
+pub mod judge;
 pub mod node_controller;
 pub mod node_specs;
 pub mod pod_differential;
+pub mod promises;
 pub mod standalone;
 pub mod version_only_runtime;

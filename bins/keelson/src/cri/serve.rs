@@ -3,10 +3,12 @@
 use anyhow::{Context, Result};
 use container_runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tracing::info;
 
 use super::CriCommand;
 use crate::logging::{self, LogFormat, LogSettings, Verbosity};
+use crate::rest::{Changes, Rest};
 
 /// Small: calls wait for others, they do not compute.
 const WORKERS: usize = 2;
@@ -28,6 +30,20 @@ pub(super) fn run(command: CriCommand) -> Result<()> {
     runtime.block_on(serve(command))
 }
 
+/// Calls that did more than look.
+struct Work(watch::Receiver<u64>);
+
+impl Changes for Work {
+    async fn beyond(&mut self, seen: u64) -> u64 {
+        let count = self.0.wait_for(|count| *count > seen).await.map(|count| *count);
+        match count {
+            Ok(count) => count,
+            // The server has ended, and with it the process.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
 async fn serve(command: CriCommand) -> Result<()> {
     let settings = super::settings(&command.root, &command.state, command.config.as_deref())?;
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
@@ -40,6 +56,11 @@ async fn serve(command: CriCommand) -> Result<()> {
             _ = interrupt.recv() => info!("SIGINT: ending; pods go on"),
         }
     };
-    runtime.serve(command.listen.socket(), end).await?;
+    let (work, done) = watch::channel(0);
+    let rest = Rest::default();
+    tokio::select! {
+        served = runtime.serve(command.listen.socket(), work, end) => served?,
+        never = rest.after_work(Work(done)) => match never {},
+    }
     Ok(())
 }

@@ -8,6 +8,8 @@ use super::pod_parts::pod_parts;
 use super::rest::RestingEndpoint;
 use crate::doctor::facts;
 use crate::environment::Environment;
+use crate::logging::LogCheck;
+use crate::rest::Rest;
 use anyhow::{Context, Result, ensure};
 use cri_client::{CallLimits, CriClient, Endpoint};
 use host_process::end_signals::EndSignals;
@@ -155,14 +157,18 @@ async fn agent_parts(
     });
     let settings = config.settings();
     let runtime = Arc::new(runtime_client(settings)?);
-    let mut pods = pod_parts(config, &runtime).await?;
-    pods.local = pods.local.map(|local| Arc::new(RestingEndpoint(local)) as Arc<dyn LocalEndpoint>);
+    let rest = Rest::default();
+    let mut pods = pod_parts(config, &runtime, &rest).await?;
+    pods.local =
+        pods.local.map(|local| Arc::new(RestingEndpoint { local, rest }) as Arc<dyn LocalEndpoint>);
     Ok(AgentParts {
         pods: Some(pods),
         runtime,
         supervisor: supervisor.map(|socket| Arc::new(socket) as Arc<dyn ServiceSupervisor>),
         watchdog_time: None,
         health_endpoint: health_endpoint(settings),
+        log_check: Some(Arc::new(LogCheck)),
+        sync_frequency: settings.sync_frequency.as_std().unwrap_or_default(),
         end_requests: Box::new(end_requests),
     })
 }

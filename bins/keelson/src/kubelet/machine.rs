@@ -30,6 +30,8 @@ pub(super) struct MachineSize {
     /// The first two numbers of the kernel's release.
     pub(super) kernel: Option<(u32, u32)>,
     pub(super) page_bytes: i64,
+    /// How many processes and threads the kernel allows at once.
+    pub(super) most_tasks: Option<i64>,
 }
 
 pub(super) fn read(root: &Path) -> MachineSize {
@@ -50,6 +52,11 @@ pub(super) fn read(root: &Path) -> MachineSize {
             && text("sys/module/apparmor/parameters/enabled").starts_with('Y'),
         kernel: kernel_version(&text("proc/sys/kernel/osrelease")),
         page_bytes: page_bytes(&std::fs::read(root.join("proc/self/auxv")).unwrap_or_default()),
+        // upstream: kubelet/stats/pidlimit: the smaller of both.
+        most_tasks: ["proc/sys/kernel/pid_max", "proc/sys/kernel/threads-max"]
+            .into_iter()
+            .filter_map(|path| text(path).trim().parse().ok())
+            .min(),
     }
 }
 
@@ -205,11 +212,13 @@ mod tests {
         write("sys/devices/system/cpu/online", "0-1\n");
         write("sys/module/apparmor/parameters/enabled", "Y\n");
         write("proc/sys/kernel/osrelease", "6.8.0-45-generic\n");
+        write("proc/sys/kernel/pid_max", "32768\n");
+        write("proc/sys/kernel/threads-max", "15710\n");
         assert!(!read(root.path()).is_app_armor_on, "the kernel's own files are not there");
         write("sys/kernel/security/apparmor/profiles", "");
         let found = read(root.path());
         assert_eq!((found.processors, found.memory_bytes, found.swap_bytes), (2, 2 << 20, 0));
-        assert_eq!(found.online.to_string(), "0-1");
+        assert_eq!((found.online.to_string().as_str(), found.most_tasks), ("0-1", Some(15710)));
         assert_eq!((found.kernel, found.is_app_armor_on), (Some((6, 8)), true));
         assert_eq!(found.huge_page_sizes, ["1GB", "2MB"]);
         assert_eq!(found.huge_pages, [(1 << 30, 0), (2 << 20, 6 << 20)]);

@@ -8,6 +8,7 @@ use super::host_texts::MachineTexts;
 use super::machine;
 use super::pod_settings::{Node, pod_settings};
 use crate::doctor::facts;
+use crate::rest::Rest;
 use anyhow::{Context, Result};
 use cri_client::CriClient;
 use host_cgroups::{CgroupSetup, Driver, HostCgroups, KernelLog, Since};
@@ -33,7 +34,11 @@ const LOCAL_SOCKET: &str = "/run/keelson/agent.sock";
 const LOG_LINKS: &str = "/var/log/containers";
 const DEFAULT_CHECK: Duration = Duration::from_secs(20);
 
-pub(crate) async fn pod_parts(config: &NodeConfig, runtime: &Arc<CriClient>) -> Result<PodParts> {
+pub(crate) async fn pod_parts(
+    config: &NodeConfig,
+    runtime: &Arc<CriClient>,
+    rest: &Rest,
+) -> Result<PodParts> {
     let settings = config.settings();
     let root = Path::new(&config.flags().root_dir);
     let folders = HostFolders::new(root, Path::new(&settings.pod_logs_dir), Path::new(LOG_LINKS));
@@ -58,9 +63,10 @@ pub(crate) async fn pod_parts(config: &NodeConfig, runtime: &Arc<CriClient>) -> 
     Ok(PodParts {
         ports,
         settings: pod_settings(config, &node)?,
-        sources: sources(settings),
+        sources: sources(settings, rest),
         memory_kills: memory_kills(),
         events: None,
+        metric_sources: vec![runtime.clone()],
         local: Some(Arc::new(
             LocalSocket::new(PathBuf::from(LOCAL_SOCKET)).with_runtime(runtime.clone()),
         )),
@@ -113,13 +119,15 @@ async fn node(config: &NodeConfig) -> Node {
     }
 }
 
-fn sources(settings: &KubeletConfiguration) -> Vec<Box<dyn ManifestSource>> {
+fn sources(settings: &KubeletConfiguration, rest: &Rest) -> Vec<Box<dyn ManifestSource>> {
     let check = |period: GoDuration| period.as_std().unwrap_or(DEFAULT_CHECK);
     let mut sources: Vec<Box<dyn ManifestSource>> = Vec::new();
     if !settings.static_pod_path.is_empty() {
         let path = Path::new(&settings.static_pod_path);
         info!(path = %path.display(), "Adding static pod path");
-        sources.push(Box::new(FileSource::new(path, check(settings.file_check_frequency))));
+        let source = FileSource::new(path, check(settings.file_check_frequency));
+        let rest = rest.clone();
+        sources.push(Box::new(source.on_nothing_new(move || rest.looked_around())));
     }
     if !settings.static_pod_url.is_empty() {
         let headers = settings.static_pod_url_header.iter();

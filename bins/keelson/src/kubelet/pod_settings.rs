@@ -6,7 +6,7 @@ use super::credential_providers;
 use super::machine::MachineSize;
 use anyhow::{Context, Result, ensure};
 use container_setup::allocatable::{Reservations, enforced, told};
-use container_setup::cgroups::{all_pods_limits, reserved_limits};
+use container_setup::cgroups::{PIDS, all_pods_limits, reserved_limits};
 use container_setup::inputs::{
     Gates, Machine, NodeDns, NodeFacts, NodeLimits, NodeSecurity, SwapBehavior,
 };
@@ -48,7 +48,12 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettin
     let allocatable = told(&capacity, &reservations);
     let setup = setup(config, node, &allocatable);
     let is_enforced = settings.enforce_node_allocatable.iter().any(|word| word == "pods");
-    let kept = if is_enforced { enforced(&capacity, &reservations) } else { capacity };
+    // upstream: cm.internalCapacity: tasks are kept to, and told to nobody.
+    let mut whole = capacity;
+    if let Some(tasks) = node.machine.most_tasks {
+        whole.insert(PIDS, Quantity::from_units(tasks, QuantityFormat::DecimalSi));
+    }
+    let kept = if is_enforced { enforced(&whole, &reservations) } else { whole };
     Ok(PodSettings {
         reading: Reading { node_name: node.name.clone(), gates: pod_gates(config) },
         lifecycle: lifecycle(config, node),
@@ -253,9 +258,8 @@ fn setup(config: &NodeConfig, node: &Node, allocatable: &ResourceList) -> NodeFa
             cpu_quota: settings.cpu_cfs_quota,
             cpu_period: period.and_then(|it| i64::try_from(it).ok()).unwrap_or(default.cpu_period),
             pod_pids: settings.pod_pids_limit,
-            single_process_oom_kill: settings
-                .single_process_oom_kill
-                .unwrap_or(default.single_process_oom_kill),
+            // upstream: kubelet.go NewMainKubelet: version 1 cannot kill a whole container at once.
+            single_process_oom_kill: settings.single_process_oom_kill.unwrap_or(!node.cgroup_v2),
             swap: match settings.memory_swap.swap_behavior.as_str() {
                 "LimitedSwap" => SwapBehavior::LimitedSwap,
                 _ => SwapBehavior::NoSwap,

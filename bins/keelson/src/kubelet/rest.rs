@@ -1,52 +1,38 @@
-//! An agent at rest holds little: when nothing has changed for a while, the pages of its program that
-//! only work needed are given back.
-//!
-//! Rule: follows the same changes that people at the machine are told; wakes for nothing else.
+//! The agent at rest: it follows the same changes that people at the machine are told.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use host_process::program_pages;
 use ports::PortFuture;
 use ports::local_api::{LocalApi, LocalEndpoint};
-use tokio::time::timeout;
-use tracing::{info, warn};
 
-/// So long after the last change the work counts as done.
-const QUIET: Duration = Duration::from_secs(20);
+use crate::rest::{Changes, Rest};
+
+/// What people at this machine are told.
+struct Told(Arc<dyn LocalApi>);
+
+impl Changes for Told {
+    async fn beyond(&mut self, seen: u64) -> u64 {
+        self.0.changed(seen).await
+    }
+}
 
 /// Serves the agent to people at this machine, and notices when there is nothing to tell them.
-pub(super) struct RestingEndpoint(pub(super) Arc<dyn LocalEndpoint>);
+pub(super) struct RestingEndpoint {
+    pub(super) local: Arc<dyn LocalEndpoint>,
+    pub(super) rest: Rest,
+}
 
 impl LocalEndpoint for RestingEndpoint {
     fn address(&self) -> String {
-        self.0.address()
+        self.local.address()
     }
 
     fn serve(&self, api: Arc<dyn LocalApi>) -> PortFuture<'_, String> {
         Box::pin(async move {
             tokio::select! {
-                why = self.0.serve(api.clone()) => why,
-                why = rest_after_work(api.as_ref()) => why,
+                why = self.local.serve(api.clone()) => why,
+                never = self.rest.after_work(Told(api.clone())) => match never {},
             }
         })
-    }
-}
-
-async fn rest_after_work(api: &dyn LocalApi) -> String {
-    let mut seen = 0;
-    loop {
-        while let Ok(newer) = timeout(QUIET, api.changed(seen)).await {
-            seen = newer;
-        }
-        match program_pages::give_back(Path::new("/proc/self")) {
-            Ok(bytes) => info!(v = 4, bytes, "Nothing to do; program pages given back"),
-            Err(refused) => {
-                warn!(err = %refused, "Program pages stay in memory");
-                std::future::pending::<()>().await;
-            }
-        }
-        seen = api.changed(seen).await;
     }
 }

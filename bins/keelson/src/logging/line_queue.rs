@@ -10,7 +10,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Thousands of lines: a reader may pause for a while, and memory stays small when it never returns.
 const MOST_BYTES: usize = 1024 * 1024;
@@ -39,6 +39,8 @@ struct State {
     dropped: u64,
     /// The thread has a line in hand.
     writing: bool,
+    /// While there is something to write: since when nothing was written.
+    stands_since: Option<Instant>,
     closed: bool,
 }
 
@@ -76,8 +78,14 @@ impl LineQueue {
             state.append(notice);
         }
         state.append(line);
+        state.stands_since.get_or_insert_with(Instant::now);
         drop(state);
         self.shared.more.notify_one();
+    }
+
+    /// How long lines have waited without any of them being written; nothing while none waits.
+    pub(crate) fn standstill(&self) -> Duration {
+        self.shared.lock().stands_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Waits until everything is written, at most this long.
@@ -114,6 +122,8 @@ impl Shared {
         loop {
             let line = state.take().or_else(|| state.notice_of_drops(&self.notice));
             state.writing = line.is_some();
+            // Whatever was in hand is written.
+            state.stands_since = line.is_some().then(Instant::now);
             if line.is_some() {
                 return line;
             }

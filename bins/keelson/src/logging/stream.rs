@@ -47,6 +47,16 @@ impl ProcessStreams {
         ProcessStreams { errors, information }
     }
 
+    /// How long the more stuck of the two has not taken a line that waits for it.
+    pub(crate) fn standstill(&self) -> Duration {
+        let streams = std::iter::once(&self.errors).chain(&self.information);
+        let standstill = streams.map(|stream| match stream {
+            OneStream::Queued(queue) => queue.standstill(),
+            OneStream::Direct(_) => Duration::ZERO,
+        });
+        standstill.max().unwrap_or_default()
+    }
+
     /// Waits until everything is written, at most this long.
     pub(crate) fn flush(&self, longest: Duration) {
         let end = Instant::now() + longest;

@@ -17,7 +17,7 @@ use node_api::{
 };
 use node_controller::{
     Clients, ClusterRange, ControllerConfig, Enabled, HealthConfig, LeaderConfig, NodeController,
-    PodCleanupConfig, RangesConfig,
+    PodCleanupConfig, RangesConfig, WriteConfig,
 };
 use ports::{CloudProvider, ClusterApi, EndRequests};
 use std::net::SocketAddr;
@@ -188,9 +188,22 @@ fn controller_config(config: &NodeControllerConfig) -> Result<ControllerConfig> 
         },
         ranges,
         leader,
+        writes: WriteConfig {
+            events_at_once: events_at_once(config.connection.rate),
+            ..WriteConfig::default()
+        },
         toleration_comparisons: config.tolerations_compare,
         ..ControllerConfig::default()
     })
+}
+
+/// What the rate allows in half a second, and never more than half of what may come at once: other
+/// writes share the rate.
+fn events_at_once(rate: Option<(f32, u32)>) -> usize {
+    const MOST: u32 = 64;
+    let Some((each_second, burst)) = rate else { return MOST as usize };
+    let most = (burst / 2).clamp(1, MOST);
+    (f64::from(each_second) / 2.0).clamp(1.0, f64::from(most)) as usize
 }
 
 /// Host name and a random part, as client-go has it: no two processes have the same.

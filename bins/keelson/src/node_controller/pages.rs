@@ -3,10 +3,9 @@
 //! Rule: routes only. What stands on them is the controller's; who may read them is the listener's.
 //! Explanations are for the local socket; the secure port does not have them.
 
-use crate::node_controller::exposition;
 use node_api::{Page, PageRequest, Pages};
 use node_controller::NodeController;
-use ports::{HealthCheck, HealthChecks, PortFuture};
+use ports::{HealthCheck, HealthChecks, PortFuture, metrics};
 use std::sync::Arc;
 
 /// What the secure port shows.
@@ -43,8 +42,8 @@ fn checks(controller: &NodeController) -> HealthChecks {
 
 fn public(controller: &NodeController, request: &PageRequest) -> Page {
     if request.path == "/metrics" {
-        let body = exposition::text(controller.metrics());
-        return Page { status: 200, content_type: exposition::CONTENT_TYPE, body };
+        let body = metrics::text(controller.metrics());
+        return Page { status: 200, content_type: metrics::CONTENT_TYPE, body };
     }
     let health = ["healthz", "livez", "readyz"]
         .into_iter()

@@ -10,6 +10,7 @@ use super::show::{Show, Teller};
 use super::source::HouseholdSource;
 use crate::kubelet::pod_parts::pod_parts;
 use crate::progress_line::{self, ProgressLine};
+use crate::rest::Rest;
 use anyhow::{Context, Result};
 use container_runtime::{Runtime, Settings};
 use cri_client::{CallLimits, CriClient, Transport};
@@ -20,6 +21,7 @@ use node_config::{ConfigFiles, NodeConfig, SourceFile, flags};
 use ports::{EndReason, EndRequests, EventSink, PortFuture};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 
 const WORKERS: usize = 2;
@@ -163,13 +165,15 @@ pub(super) async fn attend(
         sources: vec![Box::new(HouseholdSource::new(household.subscribe()))],
         local: Some(Arc::new(attendant)),
         events: teller,
-        ..pod_parts(&config, &client).await?
+        ..pod_parts(&config, &client, &Rest::default()).await?
     };
     let agent = node_agent::run(AgentParts {
         runtime: client,
         supervisor: None,
         watchdog_time: None,
         health_endpoint: None,
+        log_check: None,
+        sync_frequency: Duration::ZERO,
         end_requests: Box::new(WhenEnded(Some(how.clone()))),
         pods: Some(parts),
     });

@@ -43,6 +43,10 @@ impl LocalApi for Desk {
         self.api.changed(since)
     }
 
+    fn metrics(&self) -> String {
+        self.api.metrics()
+    }
+
     fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
         Box::pin(async move {
             let Some(detail) = self.api.pod(uid) else {

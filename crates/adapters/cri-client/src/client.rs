@@ -5,6 +5,7 @@
 //! them.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri_wire::MESSAGE_SIZE_LIMIT;
@@ -14,6 +15,7 @@ use ports::container_runtime::ContainerRuntimeError;
 use tokio::time::Instant;
 use tonic::{Code, Request, Status};
 
+use crate::call_counts::CallCounts;
 use crate::endpoint::Endpoint;
 use crate::failure::{CallFacts, from_status};
 use crate::limits::CallLimits;
@@ -25,6 +27,7 @@ pub struct CriClient {
     runtime: Transport,
     image: Transport,
     pub(crate) limits: CallLimits,
+    pub(crate) counts: Arc<CallCounts>,
 }
 
 impl CriClient {
@@ -39,7 +42,7 @@ impl CriClient {
 
     /// Over given transports, for a runtime in this process.
     pub fn over(runtime: Transport, image: Transport, limits: CallLimits) -> Self {
-        Self { runtime, image, limits }
+        Self { runtime, image, limits, counts: Arc::default() }
     }
 
     pub(crate) fn runtime_service(&self) -> RuntimeServiceClient<BoxedService> {
@@ -59,11 +62,11 @@ impl CriClient {
     }
 
     pub(crate) fn runtime_call(&self, name: &'static str, limit: Duration) -> Call<'_> {
-        Call { name, limit, transport: &self.runtime }
+        Call { name, limit, transport: &self.runtime, counts: &self.counts }
     }
 
     pub(crate) fn image_call(&self, name: &'static str, limit: Duration) -> Call<'_> {
-        Call { name, limit, transport: &self.image }
+        Call { name, limit, transport: &self.image, counts: &self.counts }
     }
 }
 
@@ -72,6 +75,7 @@ pub(crate) struct Call<'a> {
     name: &'static str,
     limit: Duration,
     transport: &'a Transport,
+    counts: &'a CallCounts,
 }
 
 impl Call<'_> {
@@ -85,7 +89,22 @@ impl Call<'_> {
         Message: prost::Message,
         Sent: Future<Output = Result<Answer, Status>>,
     {
-        let Self { name: call, limit, transport } = self;
+        let (call, counts, began) = (self.name, self.counts, Instant::now());
+        let outcome = self.send(message, send).await;
+        counts.add(call, began.elapsed(), outcome.is_err());
+        outcome
+    }
+
+    async fn send<Message, Answer, Sent>(
+        self,
+        message: Message,
+        send: impl FnOnce(Request<Message>) -> Sent,
+    ) -> Result<Answer, ContainerRuntimeError>
+    where
+        Message: prost::Message,
+        Sent: Future<Output = Result<Answer, Status>>,
+    {
+        let Self { name: call, limit, transport, .. } = self;
         // Looked at here because the transport would report its own refusal as a broken stream.
         let size = message.encoded_len();
         if size > MESSAGE_SIZE_LIMIT {

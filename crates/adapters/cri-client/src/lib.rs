@@ -4,6 +4,7 @@
 //! can act on ([`ports::container_runtime::ContainerRuntimeError`]). Does not retry, cache or
 //! decide. The transport is a boxed service: a unix socket, or a runtime in the same process.
 
+mod call_counts;
 mod calls;
 mod client;
 mod endpoint;

@@ -4,26 +4,29 @@
 //! what runs in it. What this machine's kernel cannot limit (huge pages without their controller)
 //! is left out with a warning; what it refuses is an error.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cgroup_files::names::{Driver, GroupName};
 use cgroup_files::{Cgroup, CgroupError, Controller, Hierarchy, HugePageLimit, Limits, Version};
 use host_paths::Apart;
-use ports::PortFuture;
 use ports::pod_host::{CgroupLimits, HostError, HostFuture, PodCgroups};
 use ports::runtime_objects::CgroupDriver;
 use systemd_units::{Address, UnitError};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::slices;
+use crate::{slices, weight};
 
 #[cfg(test)]
 mod tests;
 
 /// For a call to the kernel's files or to systemd.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// For the runtime to tell its driver, since a call was made.
+const DRIVER_LIMIT: Duration = Duration::from_secs(60);
 
 /// For processes that were killed to be gone.
 const DEATH: Duration = Duration::from_secs(20);
@@ -45,13 +48,13 @@ impl CgroupSetup {
         Ok(Self { hierarchy: Hierarchy::detect()?, driver, systemd: Address::usual() })
     }
 
-    fn name(words: &[String]) -> Result<GroupName, HostError> {
+    pub(crate) fn name(words: &[String]) -> Result<GroupName, HostError> {
         words.iter().try_fold(GroupName::root(), |name, word| {
             name.child(word).map_err(|error| HostError::Lasting(error.to_string()))
         })
     }
 
-    fn group(&self, name: &GroupName) -> Result<Cgroup, HostError> {
+    pub(crate) fn group(&self, name: &GroupName) -> Result<Cgroup, HostError> {
         self.hierarchy.group(&name.path(self.driver)).map_err(|error| of_cgroup(&error))
     }
 
@@ -93,14 +96,19 @@ impl CgroupSetup {
         } else if limits.hugepages.iter().any(|(_, bytes)| *bytes > 0) {
             warn!(group = words.join("/"), "this machine cannot limit huge pages");
         }
+        let mut unified: BTreeMap<String, String> = limits.unified.iter().cloned().collect();
+        let shares = limits.cpu_shares.filter(|shares| *shares > 0);
+        if let Some(shares) = shares.filter(|_| self.unified()) {
+            unified.insert("cpu.weight".to_owned(), weight::of_shares(shares).to_string());
+        }
         Limits {
-            cpu_shares: limits.cpu_shares,
+            cpu_shares: shares.filter(|_| !self.unified()),
             cpu_quota: limits.cpu_quota,
             cpu_period: limits.cpu_period,
             memory: limits.memory_bytes,
             pids: limits.pids,
             huge_pages,
-            unified: limits.unified.iter().cloned().collect(),
+            unified,
             ..Limits::default()
         }
     }
@@ -157,7 +165,7 @@ impl CgroupSetup {
 }
 
 /// Version 2 counts what is below; version 1 does not.
-fn kills_in(group: &Cgroup) -> Result<u64, CgroupError> {
+pub(crate) fn kills_in(group: &Cgroup) -> Result<u64, CgroupError> {
     let mut kills = group.out_of_memory_kills()?;
     if group.hierarchy().version() == Version::V1 {
         for child in group.children()? {
@@ -176,7 +184,7 @@ fn passed_over(error: CgroupError) -> Result<(), CgroupError> {
     if error.is_missing() { Ok(()) } else { Err(error) }
 }
 
-fn of_cgroup(error: &CgroupError) -> HostError {
+pub(crate) fn of_cgroup(error: &CgroupError) -> HostError {
     use rustix::io::Errno;
     let source = std::error::Error::source(error)
         .and_then(|source| source.downcast_ref::<std::io::Error>())
@@ -201,7 +209,7 @@ pub struct HostCgroups {
     configured: Arc<CgroupSetup>,
     /// None until the runtime has told its driver.
     setup: Arc<watch::Sender<Option<Arc<CgroupSetup>>>>,
-    apart: Apart,
+    pub(crate) apart: Apart,
 }
 
 impl HostCgroups {
@@ -214,13 +222,19 @@ impl HostCgroups {
         }
     }
 
-    /// Waits until the driver is known.
-    async fn setup(&self) -> Arc<CgroupSetup> {
+    /// Waits until the driver is known, and not for ever.
+    pub(crate) async fn setup(&self) -> Result<Arc<CgroupSetup>, HostError> {
         let mut setup = self.setup.subscribe();
-        match setup.wait_for(Option::is_some).await.map(|known| known.clone()) {
-            Ok(Some(known)) => known,
+        let known = tokio::time::timeout(DRIVER_LIMIT, setup.wait_for(Option::is_some)).await;
+        match known.map(|known| known.map(|known| known.clone())) {
+            Ok(Ok(Some(known))) => Ok(known),
             // The sender is ours and lives as long as this does.
-            _ => self.configured.clone(),
+            Ok(_) => Ok(self.configured.clone()),
+            Err(_) => Err(HostError::Passing(format!(
+                "the container runtime has not told its cgroup driver (cgroupfs or systemd) for \
+                 {} s, and nothing is made before it does; see that it is up",
+                DRIVER_LIMIT.as_secs()
+            ))),
         }
     }
 
@@ -232,7 +246,7 @@ impl HostCgroups {
         let name = name.to_vec();
         let shown = name.join("/");
         Box::pin(async move {
-            let setup = self.setup().await;
+            let setup = self.setup().await.map_err(|error| named(&shown, &error))?;
             match self.apart.run(move || call(&setup, &name)).await {
                 Ok(done) => done,
                 Err(error) => Err(HostError::Passing(format!("control group {shown}: {error}"))),
@@ -285,13 +299,14 @@ impl PodCgroups for HostCgroups {
         self.call(name, CgroupSetup::children)
     }
 
-    fn runtime_name<'a>(&'a self, name: &'a [String]) -> PortFuture<'a, String> {
+    fn runtime_name<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, String> {
         Box::pin(async move {
-            let Ok(group) = CgroupSetup::name(name) else { return String::new() };
-            match self.setup().await.driver {
+            let group = CgroupSetup::name(name)?;
+            let setup = self.setup().await.map_err(|error| named(&name.join("/"), &error))?;
+            Ok(match setup.driver {
                 Driver::CgroupFs => group.path(Driver::CgroupFs),
                 Driver::Systemd => group.slice(),
-            }
+            })
         })
     }
 
@@ -299,7 +314,24 @@ impl PodCgroups for HostCgroups {
         self.call(name, CgroupSetup::memory_kills)
     }
 
+    fn more_memory_kills<'a>(
+        &'a self,
+        name: &'a [String],
+        known: &'a BTreeMap<String, u64>,
+    ) -> HostFuture<'a, BTreeMap<String, u64>> {
+        Box::pin(crate::kill_counts::more(self, name, known))
+    }
+
     fn is_unified(&self) -> bool {
         self.configured.unified()
+    }
+}
+
+/// The same failure, with the group that it is about.
+fn named(group: &str, error: &HostError) -> HostError {
+    let text = format!("control group {group}: {error}");
+    match error {
+        HostError::Passing(_) => HostError::Passing(text),
+        HostError::Lasting(_) => HostError::Lasting(text),
     }
 }

@@ -6,8 +6,10 @@
 
 mod groups;
 mod kernel_log;
+mod kill_counts;
 mod memory_kill;
 mod slices;
+mod weight;
 
 pub use cgroup_files::names::Driver;
 pub use groups::{CgroupSetup, HostCgroups};

@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use cgroup_files::names::GroupName;
-use cgroup_files::weight_of_shares;
 use ports::pod_host::CgroupLimits;
 use systemd_units::{Address, Systemd, UnitError, Value};
+
+use crate::weight;
 
 const LIMIT: Duration = Duration::from_secs(25);
 
@@ -97,7 +98,7 @@ fn limit_properties(limits: &CgroupLimits, unified: bool) -> Vec<Property> {
     let number = |given: i64| u64::try_from(given).unwrap_or(u64::MAX);
     if let Some(shares) = limits.cpu_shares.filter(|shares| *shares > 0) {
         properties.push(if unified {
-            ("CPUWeight", Value::Number(weight_of_shares(shares)))
+            ("CPUWeight", Value::Number(weight::of_shares(shares)))
         } else {
             ("CPUShares", Value::Number(shares))
         });
@@ -140,7 +141,7 @@ mod tests {
         };
         let number = Value::Number;
         let wanted = [
-            ("CPUWeight", number(100)),
+            ("CPUWeight", number(39)),
             ("CPUQuotaPerSecUSec", number(260_000)),
             ("MemoryMax", number(1 << 20)),
             ("TasksMax", number(u64::MAX)),

@@ -1,6 +1,6 @@
 //! Which request gets which answer.
 //!
-//! Rule: the agent's values as JSON, and nothing but. An unknown path is 404, a known one with the
+//! Rule: the agent's values as JSON, and nothing but; metrics alone are text. An unknown path is 404, a known one with the
 //! wrong method 405, a body that cannot be read 400; refusals of the agent have their own status and
 //! say why.
 
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use hyper::{Method, StatusCode};
 use ports::local_api::{LocalApi, LocalManifests, LocalRefusal, LocalVersion};
 use ports::local_runtime::{LocalCommand, LocalImageName, LocalRuntime};
+use ports::metrics;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,8 +17,11 @@ use serde::de::DeserializeOwned;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
+    pub(crate) content_type: &'static str,
     pub(crate) body: Vec<u8>,
 }
+
+pub(crate) const JSON: &str = "application/json";
 
 /// Who answers.
 #[derive(Clone)]
@@ -33,6 +37,11 @@ impl Desk {
         let reads = method == Method::GET || method == Method::HEAD;
         let writes = method == Method::POST;
         match parts.as_slice() {
+            ["metrics"] if reads => Some(Reply {
+                status: StatusCode::OK,
+                content_type: metrics::CONTENT_TYPE,
+                body: self.api.metrics().into_bytes(),
+            }),
             ["v1", rest @ ..] if reads => self.read(rest, path).await,
             ["v1", rest @ ..] if writes => self.write(rest, path, body).await,
             _ => None,
@@ -120,7 +129,8 @@ impl Desk {
 fn is_known(parts: &[&str]) -> bool {
     matches!(
         parts,
-        ["v1", "node" | "pods" | "usage" | "images"]
+        ["metrics"]
+            | ["v1", "node" | "pods" | "usage" | "images"]
             | ["v1", "pods" | "changes", _]
             | ["v1", "pods", _, "stop" | "forward"]
             | ["v1", "containers", _, "exec" | "attach" | "process"]
@@ -162,9 +172,10 @@ fn refusal(refused: &LocalRefusal) -> Reply {
 
 fn json(status: StatusCode, value: &impl Serialize) -> Reply {
     match serde_json::to_vec(value) {
-        Ok(body) => Reply { status, body },
+        Ok(body) => Reply { status, content_type: JSON, body },
         Err(error) => Reply {
             status: StatusCode::INTERNAL_SERVER_ERROR,
+            content_type: JSON,
             body: format!("{{\"refusal\":\"notNow\",\"message\":{:?}}}", error.to_string()).into(),
         },
     }

@@ -18,7 +18,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use crate::listener::listen;
-use crate::reply::{Desk, Reply};
+use crate::reply::{Desk, JSON, Reply};
 
 /// More than people and their scripts need; the next one waits in the kernel's queue.
 const MOST_CONNECTIONS: usize = 16;
@@ -125,7 +125,7 @@ async fn reply(
     allowed: &Result<(), String>,
     desk: &Desk,
 ) -> Response<String> {
-    let Reply { status, body } = match allowed {
+    let Reply { status, content_type, body } = match allowed {
         Ok(()) => {
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
             // Only what is written has a body; of readers nothing is taken.
@@ -139,12 +139,13 @@ async fn reply(
     };
     let mut response = Response::new(String::from_utf8(body).unwrap_or_default());
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
 fn refused(status: StatusCode, why: &str) -> Reply {
-    Reply { status, body: format!("{{\"refusal\":\"notNow\",\"message\":{why:?}}}").into_bytes() }
+    let body = format!("{{\"refusal\":\"notNow\",\"message\":{why:?}}}").into_bytes();
+    Reply { status, content_type: JSON, body }
 }
 
 /// The request's body, within its limits of size and time.

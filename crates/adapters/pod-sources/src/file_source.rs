@@ -50,6 +50,16 @@ pub struct FileSource {
     /// When the next look is due.
     look_at: Instant,
     pending: Pending,
+    on_nothing_new: Hook,
+}
+
+/// Called after a look that found nothing new.
+struct Hook(Box<dyn Fn() + Send>);
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Hook")
+    }
 }
 
 impl FileSource {
@@ -73,7 +83,15 @@ impl FileSource {
             told: None,
             look_at: Instant::now(),
             pending: Pending::default(),
+            on_nothing_new: Hook(Box::new(|| {})),
         }
+    }
+
+    /// Who wants to know of looks that found nothing new: the slow ones, mostly.
+    #[must_use]
+    pub fn on_nothing_new(mut self, hook: impl Fn() + Send + 'static) -> Self {
+        self.on_nothing_new = Hook(Box::new(hook));
+        self
     }
 
     async fn tell(&mut self) -> SourceTelling {
@@ -86,6 +104,8 @@ impl FileSource {
                 self.told = Some(print);
                 return telling;
             }
+            drop(telling);
+            (self.on_nothing_new.0)();
         }
     }
 

@@ -58,6 +58,11 @@ fn rejected(reason: impl Into<String>, message: impl Into<String>) -> Verdict {
     Verdict::Rejected { reason: reason.into(), message: message.into() }
 }
 
+/// The first resource of which there is too little for one more pod.
+pub fn lacking(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Option<String> {
+    room::shortages(pod, room, others).into_iter().next().map(|shortage| shortage.resource)
+}
+
 /// Judges `pod`; `others` are those that were admitted and have not ended.
 pub fn judge(pod: &Pod, room: &NodeRoom, others: &[&Pod]) -> Verdict {
     if let Some(refusal) = other_system(pod) {

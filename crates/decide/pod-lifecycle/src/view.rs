@@ -107,8 +107,12 @@ pub struct ObservedContainer {
     pub memory_kill: Option<MemoryKillNote>,
 }
 
+/// A process that is named, or else how many were killed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MemoryKillNote {
+    /// How many of the container's processes were killed up to now, where nobody tells which; zero
+    /// where one is named.
+    pub unnamed: u64,
     pub process: String,
     pub pid: i32,
     /// What the process used, and the limit where it is known.

@@ -101,6 +101,19 @@ pub enum ContainerRuntimeError {
     Refused { call: &'static str, code: String, message: String },
 }
 
+impl ContainerRuntimeError {
+    /// The name of the call, as CRI has it.
+    pub fn call(&self) -> &'static str {
+        match self {
+            Self::Unavailable { call, .. }
+            | Self::DeadlineExceeded { call, .. }
+            | Self::Unimplemented { call, .. }
+            | Self::NotFound { call, .. }
+            | Self::Refused { call, .. } => call,
+        }
+    }
+}
+
 /// What stands between us and the runtime, as far as it can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnavailableCause {

@@ -1,4 +1,4 @@
-//! Where events of pods go: a log line, a ring for people at this machine, an API server.
+//! Where events of pods and of the node go: a log line, a ring for people at this machine, an API server.
 //!
 //! Rule: quick, never waits, may lose what nobody takes; a lost event never matters to a pod.
 
@@ -19,6 +19,21 @@ pub struct PodOccurrence {
     pub field_path: Option<String>,
 }
 
+/// An event of the node itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeOccurrence {
+    pub at: ApiTime,
+    pub node: String,
+    /// False: `Normal`.
+    pub warning: bool,
+    pub reason: String,
+    pub message: String,
+}
+
 pub trait EventSink: Send + Sync {
     fn tell(&self, occurrence: &PodOccurrence);
+    /// Who is there for pods alone hears nothing of the node.
+    fn tell_of_node(&self, occurrence: &NodeOccurrence) {
+        let _ = occurrence;
+    }
 }

@@ -8,7 +8,7 @@
 //! `GET /v1/changes/VERSION` waits for something newer and answers [`LocalVersion`],
 //! `GET /v1/pods/UID` [`LocalPodDetail`], `POST /v1/pods/UID/stop` [`LocalStopped`],
 //! `POST /v1/pods` takes [`LocalManifests`] and answers [`LocalTaken`]; a refusal is a status of 4xx
-//! or 5xx and a [`LocalRefusal`]. What is asked of the runtime itself is in `local_runtime`.
+//! or 5xx and a [`LocalRefusal`]. `GET /metrics` answers with text for Prometheus. What is asked of the runtime itself is in `local_runtime`.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,8 @@ pub struct LocalNode {
     pub all_sources_have_spoken: bool,
     /// What is wrong with manifests now, a sentence each.
     pub troubles: Vec<String>,
+    /// Events of the node itself, oldest first; the oldest go when there are too many.
+    pub events: Vec<LocalEvent>,
     /// The file that the agent's own log goes to; empty where the agent does not know.
     pub agent_log: String,
 }
@@ -193,6 +195,10 @@ pub trait LocalApi: Send + Sync {
     /// Waits until what is shown is newer than version `since`; answers with its version. The
     /// first version is 0.
     fn changed(&self, since: u64) -> PortFuture<'_, u64>;
+    /// What was counted, as text in the form of [`crate::metrics`].
+    fn metrics(&self) -> String {
+        String::new()
+    }
     /// Runs more pods. Only an agent that people hand their pods to can.
     fn take(&self, manifests: LocalManifests) -> PortFuture<'_, Result<LocalTaken, LocalRefusal>> {
         drop(manifests);

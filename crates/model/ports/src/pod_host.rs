@@ -4,6 +4,7 @@
 //! pod's folder beneath a root. Paths that a runtime is told come back from here as text. Calls may
 //! block on a disk or a kernel; implementations bound them and never take down a thread pool.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::PortFuture;
@@ -86,7 +87,8 @@ pub struct CgroupLimits {
 /// the driver (cgroupfs or systemd) makes paths of them.
 ///
 /// The runtime says which driver it uses; until somebody has passed that on, calls wait, so that
-/// nothing is made where the runtime would not look for it.
+/// nothing is made where the runtime would not look for it. They do not wait for ever: a call that
+/// has waited too long fails and says so.
 pub trait PodCgroups: Send + Sync {
     /// What the runtime says of its driver; None where it cannot tell, and the configuration counts.
     /// What was learned first holds.
@@ -101,9 +103,17 @@ pub trait PodCgroups: Send + Sync {
     /// The last parts of the children's names, in the reference's form.
     fn children<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Vec<String>>;
     /// As a runtime wants to be told its parent (`/kubepods/...` or `kubepods-....slice`).
-    fn runtime_name<'a>(&'a self, name: &'a [String]) -> PortFuture<'a, String>;
+    fn runtime_name<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, String>;
     /// Processes that the kernel killed for memory since the cgroup began, where it can tell.
     fn memory_kills<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Option<u64>>;
+    /// Waits until the kernel has killed more processes in some group right below than `known` says;
+    /// answers with all of those counts that are not zero, by the last part of each group's path as
+    /// it is. For the groups that are there when it begins; a failure where none is.
+    fn more_memory_kills<'a>(
+        &'a self,
+        name: &'a [String],
+        known: &'a BTreeMap<String, u64>,
+    ) -> HostFuture<'a, BTreeMap<String, u64>>;
     /// Whether the machine uses the unified hierarchy.
     fn is_unified(&self) -> bool;
 }

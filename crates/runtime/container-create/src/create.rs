@@ -3,6 +3,11 @@
 //! Rule: the helper opens everything that belongs to the machine, enters the pod's namespaces, makes
 //! the new process, puts it into its group and is gone. The new process builds its own view of the
 //! world and waits; only then does anything of the image run.
+//!
+//! Where others live in its PID namespace already, they see the new process from its first moment,
+//! and with the right to trace any process they can look into it. A builder that they do not see
+//! goes ahead then, and the new process is its copy with empty hands: in the container's root, with
+//! nothing of the machine open. In a user namespace the kernel keeps such eyes out by itself.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -24,7 +29,8 @@ use crate::spec::{
 use crate::sysctl::Own;
 use crate::system::{
     MountChange, NEW_CGROUP, NEW_IPC, NEW_MOUNT, NEW_NET, NEW_PID, NEW_USER, NEW_UTS, Sibling,
-    change_mount, clone_sibling, close_all_but, die_with_parent, enter, exit_now, unshare,
+    change_mount, clone_sibling, close_all_but, die_with_parent, enter, exit_now, place_null,
+    unshare,
 };
 use crate::{devices, groups, identity, sysctl, terminal, user_namespace};
 
@@ -65,13 +71,15 @@ struct Container<'a> {
     process: &'a ProcessSpec,
     security: &'a SecuritySpec,
     namespaces: ContainerNamespaces,
-    root: OwnedFd,
+    root: Option<OwnedFd>,
     mounts: Vec<Prepared>,
     devices: Vec<devices::PreparedDevice>,
     cover: Cover,
     streams: Option<Streams>,
     files: &'a ProcessFiles,
     go: UnixStream,
+    /// The PID namespace where others already are, not entered yet.
+    seen_in: Option<BorrowedFd<'a>>,
 }
 
 fn required<'a, T>(part: &'a Option<T>, name: &str) -> Result<&'a T> {
@@ -124,7 +132,7 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
         of(&mappings.users).zip(of(&mappings.groups))
     });
     let root = overlay::prepare_root(root, user, owner)?;
-    let new = enter_namespaces(&creation, &namespaces, user)?;
+    let (new, seen_in) = enter_namespaces(&creation, &namespaces, user)?;
     let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
     match clone_sibling(new | NEW_MOUNT).during("starting the container's process")? {
         Sibling::Self_ => {
@@ -134,19 +142,29 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
                 process,
                 security,
                 namespaces,
-                root,
+                root: Some(root),
                 mounts,
                 devices,
                 cover,
                 streams: creation.streams,
                 files: creation.process,
                 go: theirs,
+                seen_in,
             })))
         }
         Sibling::Other { pid, pidfd } => {
             drop(theirs);
-            let pid = u32::try_from(pid).unwrap_or_default();
-            reporter.started(pid, pidfd.as_fd()).during("telling the supervisor")?;
+            let mut pid = u32::try_from(pid).unwrap_or_default();
+            if seen_in.is_none() {
+                reporter.started(pid, pidfd.as_fd()).during("telling the supervisor")?;
+            } else {
+                let mut bytes = [0; 4];
+                if (&ours).read_exact(&mut bytes).is_err() {
+                    // The builder has said why there is none.
+                    return Ok(Role::Helper);
+                }
+                pid = u32::from_ne_bytes(bytes);
+            }
             admit(door.as_ref(), pid)?;
             (&ours).write_all(&[1]).during("letting the container go on")?;
             Ok(Role::Helper)
@@ -192,18 +210,18 @@ pub(crate) fn give_streams(
     Ok(())
 }
 
-/// Enters what exists; says what is to be made new.
-fn enter_namespaces(
-    creation: &Creation<'_>,
+/// Enters what exists; says what is to be made new, and the PID namespace that is left for later.
+fn enter_namespaces<'a>(
+    creation: &Creation<'a>,
     wanted: &ContainerNamespaces,
     user: Option<BorrowedFd<'_>>,
-) -> Result<u64> {
+) -> Result<(u64, Option<BorrowedFd<'a>>)> {
     if let Some(user) = user {
         enter(user, NEW_USER).during("entering the user namespace")?;
         become_namespace_root()?;
     }
     let pod = creation.pod;
-    let mut new = 0;
+    let (mut new, mut seen_in) = (0, None);
     for (choice, namespace, kind, name) in [
         (wanted.network, &pod.network, NEW_NET, "network"),
         (wanted.ipc, &pod.ipc, NEW_IPC, "IPC"),
@@ -211,6 +229,9 @@ fn enter_namespaces(
         (wanted.pid, &pod.pid, NEW_PID, "PID"),
     ] {
         match (mode(choice)?, namespace) {
+            (NamespaceMode::Pod, Some(namespace)) if kind == NEW_PID && user.is_none() => {
+                seen_in = Some(namespace.as_fd());
+            }
             (NamespaceMode::Pod, Some(namespace)) => {
                 enter(namespace.as_fd(), kind)
                     .during(format_args!("entering the pod's {name} namespace"))?;
@@ -221,7 +242,11 @@ fn enter_namespaces(
                 let target = creation
                     .target_pid
                     .ok_or_else(|| Trouble::bad("the target's PID namespace is not there"))?;
-                enter(target, NEW_PID).during("entering the target's PID namespace")?;
+                if user.is_none() {
+                    seen_in = Some(target);
+                } else {
+                    enter(target, NEW_PID).during("entering the target's PID namespace")?;
+                }
             }
             (NamespaceMode::Pod, None) => {
                 return Err(Trouble::bad(format!("the pod has no {name} namespace of its own")));
@@ -233,18 +258,19 @@ fn enter_namespaces(
             }
         }
     }
-    Ok(new)
+    Ok((new, seen_in))
 }
 
 impl<'a> Container<'a> {
     fn build(self, reporter: &Reporter) -> ! {
         match self.build_or_fail(reporter) {
-            Ok(launch) => {
+            Ok(Some(launch)) => {
                 if !reporter.wait() {
                     exit_now(1);
                 }
                 become_program(launch, reporter)
             }
+            Ok(None) => exit_now(0),
             Err(trouble) => {
                 let _ = reporter.failed(&trouble);
                 exit_now(1)
@@ -252,25 +278,30 @@ impl<'a> Container<'a> {
         }
     }
 
-    fn build_or_fail(mut self, reporter: &Reporter) -> Result<Launch<'a>> {
-        self.go.read_exact(&mut [0]).during("waiting for the helper")?;
-        rustix::process::setsid().during("beginning a session")?;
-        if mode(self.namespaces.cgroup)? == NamespaceMode::Container && self.spec.cgroup.is_some() {
-            unshare(NEW_CGROUP).during("making the cgroup namespace")?;
-        }
-        let sysctls = Own {
-            network: false,
-            ipc: mode(self.namespaces.ipc)? == NamespaceMode::Container,
-            uts: false,
+    /// None in the builder, when there is another who goes on.
+    fn build_or_fail(mut self, reporter: &Reporter) -> Result<Option<Launch<'a>>> {
+        let own = match self.seen_in {
+            None => {
+                self.arrive()?;
+                self.enter_root(Vec::new())?
+            }
+            Some(namespace) => {
+                die_with_parent().during("following the supervisor")?;
+                place_null().during("placing /dev/null")?;
+                let own = self.set_apart();
+                let mut own = self.enter_root(own)?;
+                if !self.step_in(namespace, &own, reporter)? {
+                    return Ok(None);
+                }
+                self.arrive()?;
+                own.iter_mut().try_for_each(Prepared::make_own)?;
+                own
+            }
         };
-        sysctl::apply(self.files, &self.spec.sysctls, sysctls)?;
-        for mount in &mut self.mounts {
-            mount.make_own()?;
-        }
-        self.cover.make_own(!self.spec.masked_paths.is_empty())?;
-        become_root(&self.root)?;
         let root = Root::here()?;
+        own.iter().try_for_each(|mount| mount.attach(&root))?;
         let terminal = self.furnish(&root)?;
+        own.iter().try_for_each(Prepared::finish)?;
         self.close_root(&root)?;
         enter_folder(&root, self.process, true)?;
         let descriptors: Vec<BorrowedFd<'_>> =
@@ -286,23 +317,92 @@ impl<'a> Container<'a> {
             (None, Some(streams)) => streams,
             (None, None) => return Err(Trouble::bad("the container has no standard streams")),
         };
-        Ok(Launch {
+        Ok(Some(Launch {
             process: self.process,
             security: self.security,
             root,
             streams,
             terminal: has_terminal,
-        })
+        }))
     }
 
-    /// Mounts, devices, terminal, masks.
+    /// In its group, as a session of its own.
+    fn arrive(&mut self) -> Result<()> {
+        self.go.read_exact(&mut [0]).during("waiting for the helper")?;
+        rustix::process::setsid().during("beginning a session")?;
+        if mode(self.namespaces.cgroup)? == NamespaceMode::Container && self.spec.cgroup.is_some() {
+            unshare(NEW_CGROUP).during("making the cgroup namespace")?;
+        }
+        Ok(())
+    }
+
+    /// Mounts that only the process itself can make, and what lies on them: those show its PID and
+    /// cgroup namespaces.
+    fn set_apart(&mut self) -> Vec<Prepared> {
+        let own_groups = self.spec.cgroup.is_some();
+        let places: Vec<String> = self
+            .mounts
+            .iter()
+            .filter(|mount| mount.shows_the_process(own_groups))
+            .map(|mount| mount.target_path().to_owned())
+            .collect();
+        let (own, others) = std::mem::take(&mut self.mounts).into_iter().partition(|mount| {
+            let path = std::path::Path::new(mount.target_path());
+            places.iter().any(|place| path.starts_with(place))
+        });
+        self.mounts = others;
+        own
+    }
+
+    /// From the machine's root into the container's, with all mounts but those set apart.
+    fn enter_root(&mut self, own: Vec<Prepared>) -> Result<Vec<Prepared>> {
+        let sysctls = Own {
+            network: false,
+            ipc: mode(self.namespaces.ipc)? == NamespaceMode::Container,
+            uts: false,
+        };
+        sysctl::apply(self.files, &self.spec.sysctls, sysctls)?;
+        self.mounts.iter_mut().try_for_each(Prepared::make_own)?;
+        self.cover.make_own(!self.spec.masked_paths.is_empty())?;
+        let root = self.root.take().ok_or_else(|| Trouble::other("the root is gone"))?;
+        become_root(&root)?;
+        let root = Root::here()?;
+        self.mounts.iter().try_for_each(|mount| mount.attach(&root))?;
+        self.devices.iter().try_for_each(|device| device.attach(&root))?;
+        // A filesystem that is about to be read-only takes their places first.
+        own.iter().try_for_each(|mount| mount.make_place(&root))?;
+        Ok(own)
+    }
+
+    /// Leaves everything of the machine behind and goes among others; false in who stays behind.
+    fn step_in(
+        &mut self,
+        namespace: BorrowedFd<'_>,
+        own: &[Prepared],
+        reporter: &Reporter,
+    ) -> Result<bool> {
+        self.mounts.iter().try_for_each(Prepared::finish)?;
+        self.mounts.clear();
+        self.devices.clear();
+        enter(namespace, NEW_PID).during("entering the PID namespace of others")?;
+        let mut keep = vec![0, 1, 2, reporter.as_fd().as_raw_fd(), self.go.as_raw_fd()];
+        keep.extend(self.streams.iter().flatten().map(AsRawFd::as_raw_fd));
+        keep.extend(self.cover.numbers());
+        keep.extend(own.iter().flat_map(Prepared::numbers));
+        close_all_but(&keep).during("closing descriptors")?;
+        match clone_sibling(0).during("starting the container's process")? {
+            Sibling::Self_ => Ok(true),
+            Sibling::Other { pid, pidfd } => {
+                let pid = u32::try_from(pid).unwrap_or_default();
+                reporter.started(pid, pidfd.as_fd()).during("telling the supervisor")?;
+                self.go.write_all(&pid.to_ne_bytes()).during("telling the helper")?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Terminal, working directory, masks.
     fn furnish(&self, root: &Root) -> Result<Option<terminal::Terminal>> {
-        for mount in &self.mounts {
-            mount.attach(root)?;
-        }
-        for device in &self.devices {
-            device.attach(root)?;
-        }
         let terminal = if self.process.terminal {
             let terminal = terminal::open(root, self.process.terminal_size, self.security)?;
             terminal::bind_console(root, &terminal)?;
@@ -318,9 +418,7 @@ impl<'a> Container<'a> {
         for path in &self.spec.masked_paths {
             self.cover.mask(root, path)?;
         }
-        for mount in &self.mounts {
-            mount.finish()?;
-        }
+        self.mounts.iter().try_for_each(Prepared::finish)?;
         Ok(terminal)
     }
 

@@ -4,7 +4,7 @@
 //! where it is not. A name that the image has taken with something else is an error. Which devices
 //! may be opened is the control group's business.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -46,6 +46,11 @@ impl MachineNodes {
             nodes.push((*name, machine_node(&format!("/dev/{name}"), *major, *minor)?));
         }
         Ok(Self(Some(nodes)))
+    }
+
+    /// The descriptors that it holds.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = RawFd> {
+        self.0.iter().flatten().map(|(_, node)| node.as_raw_fd())
     }
 
     /// Runs inside; `dev` has just been mounted.

@@ -11,7 +11,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use cgroup_files::Cgroup;
-use rustix::fs::{Mode, OFlags};
 
 use crate::create::{admit, give_streams};
 use crate::error::{During, Result, Trouble, TroubleKind};
@@ -23,7 +22,7 @@ use crate::program::{Launch, Streams, become_program, enter_folder};
 use crate::spec::{ContainerNamespaces, IdMappings, NamespaceMode, ProcessSpec, SecuritySpec};
 use crate::system::{
     NEW_CGROUP, NEW_IPC, NEW_MOUNT, NEW_NET, NEW_PID, NEW_USER, NEW_UTS, Sibling, clone_sibling,
-    close_all_but, die_with_parent, enter, exit_now, place,
+    close_all_but, die_with_parent, enter, exit_now, place_null,
 };
 use crate::{groups, identity, terminal};
 
@@ -126,11 +125,7 @@ fn approach<'a>(
     reporter: &Reporter,
     go: UnixStream,
 ) -> Result<Option<Launch<'a>>> {
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .during("opening /dev/null")?;
-    for number in 0..3 {
-        place(null.as_fd(), number).during("placing /dev/null")?;
-    }
+    place_null().during("placing /dev/null")?;
     let mut keep = vec![0, 1, 2, reporter.as_fd().as_raw_fd(), go.as_raw_fd()];
     keep.extend(entry.streams.iter().flatten().map(AsRawFd::as_raw_fd));
     die_with_parent().during("following the supervisor")?;
@@ -141,7 +136,6 @@ fn approach<'a>(
         },
         _ => Trouble::other(format!("entering the container's namespaces: {error}")),
     })?;
-    drop(null);
     close_all_but(&keep).during("closing descriptors")?;
     if kinds & NEW_USER != 0 {
         become_namespace_root()?;

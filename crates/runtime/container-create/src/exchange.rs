@@ -123,6 +123,30 @@ impl AsFd for Reporter {
     }
 }
 
+/// Hands a descriptor to whoever waits in [`take`].
+pub(crate) fn give(socket: impl AsFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor];
+    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::Error::other("no room for a descriptor"));
+    }
+    sendmsg(socket, &[IoSlice::new(&[1])], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Waits for a descriptor; none if the other side is gone.
+pub(crate) fn take(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    Ok(control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut some) => some.next(),
+        _ => None,
+    }))
+}
+
 /// The supervisor's word to go on.
 pub fn go(socket: impl AsFd) -> io::Result<()> {
     rustix::net::send(socket, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;

@@ -7,7 +7,7 @@
 //! Two halves, because a user namespace lies between: [`prepare`] runs as the machine's root and
 //! opens what the machine has; [`Prepared::make_own`] and [`Prepared::attach`] run inside.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -245,6 +245,39 @@ impl Prepared {
             nodes.fill(root, target)?;
         }
         Ok(())
+    }
+
+    pub(crate) fn target_path(&self) -> &str {
+        &self.spec.target
+    }
+
+    /// Only a process in the container's own PID and cgroup namespaces can make it.
+    pub(crate) fn shows_the_process(&self, own_groups: bool) -> bool {
+        match &self.source {
+            Source::Cgroup(cgroups::CgroupMount::Unified { .. }) => own_groups,
+            _ => self.kind == MountKind::Proc,
+        }
+    }
+
+    /// Where it will be put, made beforehand. What lies in `/proc` is there with it or not at all.
+    pub(crate) fn make_place(&self, root: &Root) -> Result<()> {
+        match self.kind {
+            MountKind::Proc => self.target(root, Missing::Folder).map(drop),
+            MountKind::Cgroup => root.find_or_make(&self.spec.target, Missing::Folder).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// The descriptors that it holds.
+    pub(crate) fn numbers(&self) -> Vec<RawFd> {
+        match &self.source {
+            Source::Machine { tree, .. } => vec![tree.as_raw_fd()],
+            Source::Own { tree, .. } => tree.iter().map(AsRawFd::as_raw_fd).collect(),
+            Source::Dev { tree, nodes } => {
+                tree.iter().map(AsRawFd::as_raw_fd).chain(nodes.numbers()).collect()
+            }
+            Source::Cgroup(mount) => mount.numbers(),
+        }
     }
 
     /// What must come after everything is mounted: filesystems become read-only.

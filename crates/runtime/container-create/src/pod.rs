@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountAttrFlags;
 
 use crate::error::{During, Result, Trouble};
-use crate::exchange::Reporter;
+use crate::exchange::{Reporter, give, take};
 use crate::mounts::{become_root, detached_copy, detached_filesystem, move_onto, unmount_pin};
 use crate::process_files::ProcessFiles;
 use crate::scopes::Scope;
@@ -282,7 +282,7 @@ fn start_init(
     match clone_sibling(NEW_PID | NEW_MOUNT).during("starting the pod's init")? {
         Sibling::Self_ => {
             drop(ours);
-            let Err(trouble) = become_init(&program, &null, theirs);
+            let Err(trouble) = become_init(&program, &null, process, theirs);
             let _ = reporter.failed(&trouble);
             exit_now(1)
         }
@@ -293,11 +293,11 @@ fn start_init(
                 door.admit(pid)?;
             }
             reporter.started(pid, pidfd.as_fd()).during("telling the supervisor")?;
-            let namespace = process.namespace(pid, "pid")?;
-            (&ours).write_all(&[1]).during("letting the pod's init go on")?;
+            (&ours).write_all(&pid.to_ne_bytes()).during("letting the pod's init go on")?;
+            let namespace = take(&ours).during("waiting for the PID namespace")?;
             // Closed when the init is what it is to be.
             let _ = (&ours).read(&mut [0]);
-            Ok(namespace)
+            namespace.ok_or_else(|| Trouble::other("the pod's init ended early"))
         }
     }
 }
@@ -305,9 +305,15 @@ fn start_init(
 fn become_init(
     program: &OwnedFd,
     null: &OwnedFd,
+    process: &ProcessFiles,
     mut socket: UnixStream,
 ) -> Result<std::convert::Infallible> {
-    socket.read_exact(&mut [0]).during("waiting for the helper")?;
+    let mut pid = [0; 4];
+    socket.read_exact(&mut pid).during("waiting for the helper")?;
+    // In a user namespace nobody but the process itself may open it.
+    let namespace = process.namespace(u32::from_ne_bytes(pid), "pid")?;
+    give(&socket, namespace.as_fd()).during("handing the PID namespace over")?;
+    drop(namespace);
     rustix::process::setsid().during("beginning a session")?;
     let flags = MountAttrFlags::MOUNT_ATTR_RDONLY
         | MountAttrFlags::MOUNT_ATTR_NOSUID

@@ -157,6 +157,13 @@ pub(crate) fn place(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<()>
     check_int(unsafe { libc::dup3(descriptor.as_raw_fd(), number, flags) })
 }
 
+/// The standard streams lead nowhere: those of a supervisor are files of the machine.
+pub(crate) fn place_null() -> io::Result<()> {
+    use rustix::fs::{Mode, OFlags};
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    (0..3).try_for_each(|number| place(null.as_fd(), number))
+}
+
 /// A descriptor by number, which somebody else keeps open.
 pub(crate) fn borrowed(number: RawFd) -> BorrowedFd<'static> {
     // SAFETY: used for the standard streams and for descriptors that live as long as the process.

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
                 let _ = tokio::signal::ctrl_c().await;
             };
             runtime
-                .serve(&folder.join("cri.sock"), end)
+                .serve(&folder.join("cri.sock"), tokio::sync::watch::Sender::new(0), end)
                 .await
                 .map_err(|failure| failure.to_string())
         })

@@ -1,8 +1,9 @@
 //! Records on the disk: one file each, there whole or not at all.
 //!
 //! A file begins with a line that names its kind and version; what follows is a protobuf message.
-//! Writing goes by another name, a sync, a rename and a sync of the folder, so a kill or a power
-//! cut leaves the old or the new. A file of a newer version is refused by name, never guessed at;
+//! Writing goes by another name and a rename, so a kill leaves the old or the new; what a power cut
+//! may leave is said by whoever writes ([`Lasting`]), since waiting for the disk is most of what a
+//! container's start would cost. A file of a newer version is refused by name, never guessed at;
 //! a file that does not read is set aside and told, so that one bad record does not keep all other
 //! pods from being served.
 
@@ -22,10 +23,24 @@ const SPOILED: &str = ".spoiled-";
 /// No record of ours comes near; a larger file is not one.
 const LARGEST: u64 = 64 << 20;
 
+/// What a power cut may do to a file that was just written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lasting {
+    /// Spoil it: nothing that it tells of outlives a power cut.
+    ThroughKills,
+    /// Bring the one before it back.
+    Whole,
+    /// Nothing: it is on the disk before anybody goes on.
+    Certain,
+}
+
 /// What a folder of records holds.
 pub(crate) trait Kept: prost::Message + Default {
     const KIND: &'static str;
     const VERSION: u32;
+
+    /// How long this one must last.
+    fn lasting(&self) -> Lasting;
 }
 
 /// A folder of records of one kind.
@@ -58,7 +73,7 @@ impl Shelf {
         record
             .encode(&mut bytes)
             .map_err(|error| Failure::plain(format!("the record of {id}: {error}")))?;
-        write_whole(&self.folder.join(id), &bytes)
+        write_lasting(&self.folder.join(id), &bytes, record.lasting())
     }
 
     pub(crate) fn take_away(&self, id: &str) -> Result<()> {
@@ -126,9 +141,15 @@ pub(crate) fn make_folder(path: &Path) -> Result<()> {
         .doing(format!("making the folder {}", path.display()))
 }
 
+/// Certain to last.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_lasting(path, bytes, Lasting::Certain)
+}
+
+pub(crate) fn write_lasting(path: &Path, bytes: &[u8], lasting: Lasting) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    write_by_way_of(&folder.join(format!("{UNFINISHED}{}", identity::fresh()?)), path, bytes)
+    let beside = folder.join(format!("{UNFINISHED}{}", identity::fresh()?));
+    write_beside(&beside, path, bytes, lasting)
 }
 
 /// Where a file is until it is whole, in a folder that nobody sweeps: whoever removes the file
@@ -138,21 +159,30 @@ pub(crate) fn unfinished(path: &Path) -> PathBuf {
     path.with_file_name(format!("{UNFINISHED}{name}"))
 }
 
-/// The same by a name that the caller knows.
+/// Whole, by a name that the caller knows.
 pub(crate) fn write_by_way_of(beside: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+    write_beside(beside, path, bytes, Lasting::Whole)
+}
+
+fn write_beside(beside: &Path, path: &Path, bytes: &[u8], lasting: Lasting) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let written = (|| {
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(beside)?;
         file.write_all(bytes)?;
-        file.sync_data()?;
+        if lasting != Lasting::ThroughKills {
+            file.sync_data()?;
+        }
         fs::rename(beside, path)
     })();
     if written.is_err() {
         let _ = fs::remove_file(beside);
     }
     written.doing(format!("writing {}", path.display()))?;
-    sync_folder(folder)
+    match lasting {
+        Lasting::Certain => sync_folder(folder),
+        Lasting::Whole | Lasting::ThroughKills => Ok(()),
+    }
 }
 
 pub(crate) fn sync_folder(path: &Path) -> Result<()> {

@@ -6,7 +6,7 @@
 
 use cri_wire::v1;
 
-use crate::durable::Kept;
+use crate::durable::{Kept, Lasting};
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct SandboxRecord {
@@ -36,6 +36,16 @@ pub(crate) struct SandboxRecord {
 impl Kept for SandboxRecord {
     const KIND: &'static str = "sandbox";
     const VERSION: u32 = 1;
+
+    /// What plugins did for a pod outlives a power cut, so that it is to be done must too; the rest
+    /// is found out again.
+    fn lasting(&self) -> Lasting {
+        match self.stage() {
+            SandboxStage::Making if self.network.is_none() => Lasting::ThroughKills,
+            SandboxStage::Making => Lasting::Certain,
+            SandboxStage::Ready | SandboxStage::Stopped => Lasting::Whole,
+        }
+    }
 }
 
 /// How far a sandbox has come. What is neither ready nor stopped when the server starts was
@@ -127,6 +137,19 @@ pub(crate) struct ContainerRecord {
 impl Kept for ContainerRecord {
     const KIND: &'static str = "container";
     const VERSION: u32 = 1;
+
+    /// How it ended is never to be lost. Before that, a power cut ends the container as well: what
+    /// was made for one without a record is cleaned up at the next start.
+    fn lasting(&self) -> Lasting {
+        match self.stage() {
+            ContainerStage::Making => Lasting::ThroughKills,
+            ContainerStage::Started if self.started_at == 0 => Lasting::ThroughKills,
+            ContainerStage::Created | ContainerStage::Started | ContainerStage::Removing => {
+                Lasting::Whole
+            }
+            ContainerStage::Exited | ContainerStage::Unknown => Lasting::Certain,
+        }
+    }
 }
 
 /// How far a container has come.

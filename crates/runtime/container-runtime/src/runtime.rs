@@ -10,6 +10,7 @@ mod conditions;
 mod container_create;
 mod container_run;
 mod container_views;
+mod defined_volumes;
 pub(crate) mod execs;
 mod handlers;
 mod launching;

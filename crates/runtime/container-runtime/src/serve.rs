@@ -2,12 +2,13 @@
 //!
 //! Rule: the socket is the owner's alone, and appears by a rename, so that a client either finds a
 //! server that answers or none. Clients may send any authority. Ending the server touches no
-//! container.
+//! container. Calls that do more than look are counted, for those who wait until work is done.
 
 use std::future::Future;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use cri_wire::MESSAGE_SIZE_LIMIT;
 use cri_wire::v1::image_service_server::ImageServiceServer;
 use cri_wire::v1::runtime_service_server::RuntimeServiceServer;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
 use tokio::time::Sleep;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::service::Routes;
@@ -41,15 +43,81 @@ impl Runtime {
         Routes::new(runtime).add_service(images)
     }
 
-    /// Serves on a socket until `end` comes.
-    pub async fn serve(&self, socket: &Path, end: impl Future<Output = ()>) -> Result<()> {
+    /// Serves on a socket until `end` comes; `work` counts calls that do more than look.
+    pub async fn serve(
+        &self,
+        socket: &Path,
+        work: watch::Sender<u64>,
+        end: impl Future<Output = ()>,
+    ) -> Result<()> {
         let listener = listen(socket)?;
         let served = tonic::transport::Server::builder()
+            .layer(CountWork(Arc::new(work)))
             .add_routes(self.routes())
             .serve_with_incoming_shutdown(Incoming::new(listener), end)
             .await;
         let _ = std::fs::remove_file(socket);
         served.map_err(|error| Failure::plain(format!("serving {}: {error}", socket.display())))
+    }
+}
+
+/// Whether a call, by its path, only looks. Clients look every second, for ever.
+fn only_looks(path: &str) -> bool {
+    let call = path.rsplit('/').next().unwrap_or(path);
+    ["List", "Get", "Stream", "Version", "Status", "RuntimeConfig"]
+        .iter()
+        .any(|it| call.starts_with(it))
+        || ["Status", "Stats", "FsInfo"].iter().any(|it| call.ends_with(it))
+}
+
+/// Counts calls that do more than look, when they begin and when they end.
+#[derive(Clone)]
+struct CountWork(Arc<watch::Sender<u64>>);
+
+impl<S> tower::Layer<S> for CountWork {
+    type Service = CountedWork<S>;
+
+    fn layer(&self, inner: S) -> CountedWork<S> {
+        CountedWork { inner, work: Arc::clone(&self.0) }
+    }
+}
+
+#[derive(Clone)]
+struct CountedWork<S> {
+    inner: S,
+    work: Arc<watch::Sender<u64>>,
+}
+
+impl<S, B> tower::Service<tonic::codegen::http::Request<B>> for CountedWork<S>
+where
+    S: tower::Service<tonic::codegen::http::Request<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = std::result::Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<std::result::Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: tonic::codegen::http::Request<B>) -> Self::Future {
+        let works = !only_looks(request.uri().path());
+        let answered = self.inner.call(request);
+        if !works {
+            return Box::pin(answered);
+        }
+        let work = Arc::clone(&self.work);
+        Box::pin(async move {
+            let count = |count: &mut u64| *count += 1;
+            work.send_modify(count);
+            let answer = answered.await;
+            work.send_modify(count);
+            answer
+        })
     }
 }
 

@@ -29,6 +29,8 @@ use image_store::{ContainerConfig as ImageRunConfig, OverlayOptions};
 use crate::failure::{Failure, Result};
 use crate::settings::CgroupDriver;
 
+pub(crate) use mounts::clean;
+
 pub(crate) use apparmor::AppArmor;
 pub(crate) use image_files::ImageFiles;
 pub(crate) use mount_table::MountTable;
@@ -284,9 +286,8 @@ fn all_mounts(
         given.config.mounts.iter().filter(|mount| mount.image.is_none()).collect();
     let mut all = Vec::new();
     let extra = shared_files(given, security);
-    let taken = |target: &str| {
-        of_caller.iter().any(|mount| mounts::clean(&mount.container_path) == mounts::clean(target))
-    };
+    let taken =
+        |target: &str| of_caller.iter().any(|mount| clean(&mount.container_path) == clean(target));
     for mount in &of_caller {
         all.push(mounts::asked(mount, &mounts::prepare_source(mount, &table)?)?);
     }

@@ -41,8 +41,15 @@ pub(crate) fn sync_folder(path: &Path) -> Result<()> {
     fsync(&folder).doing("syncing the folder", path)
 }
 
-/// Replaces a file's content; readers see the old or the new, never a part.
+/// Replaces a file's content; readers see the old or the new, never a part. The new is certain to
+/// be there after a power cut.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_soon(path, bytes)?;
+    sync_folder(path.parent().unwrap_or(Path::new("/")))
+}
+
+/// The same, but a power cut soon after may bring the old back.
+pub(crate) fn write_soon(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let beside = folder.join(unique(UNFINISHED)?);
     let written = (|| {
@@ -59,8 +66,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     if written.is_err() {
         let _ = fs::remove_file(&beside);
     }
-    written?;
-    sync_folder(folder)
+    written
 }
 
 /// Gives `from` its final name unless that is taken. `false`: it was, and `from` is still there.

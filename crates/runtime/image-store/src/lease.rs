@@ -1,8 +1,9 @@
 //! What containers use: a lease keeps the snapshots of a view although its image may be removed.
 //!
-//! A lease is a durable file; it outlives processes and reboots and ends when its view is removed.
-//! It is written before the view's folders are made and removed after they are gone, so a view
-//! without a lease is half made or half removed.
+//! A lease is a file that outlives processes and reboots and ends when its view is removed. It is
+//! written before the view's folders are made and removed after they are gone, so a view without a
+//! lease is half made or half removed, or so new that a power cut undid its lease; its container
+//! did not outlive that either.
 
 use std::fs;
 use std::io;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::durable::{make_folder, names_in, sync_folder, write_whole};
+use crate::durable::{make_folder, names_in, sync_folder, write_soon};
 use crate::error::{Doing as _, Error, Result};
 
 const VERSION: u32 = 1;
@@ -64,7 +65,7 @@ impl Leases {
     pub(crate) fn write(&self, id: &str, lease: &Lease) -> Result<()> {
         let path = self.path(id);
         let bytes = serde_json::to_vec(lease).map_err(|error| Error::damaged(&path, error))?;
-        write_whole(&path, &bytes)
+        write_soon(&path, &bytes)
     }
 
     pub(crate) fn remove(&self, id: &str) -> Result<()> {

@@ -36,6 +36,7 @@ mod tree;
 mod unpack;
 mod usage;
 mod view;
+mod volume;
 
 pub use archive::{Entries, Entry, EntryKind};
 pub use assemble::{Naming, Source};
@@ -58,3 +59,4 @@ pub use store::Store;
 pub use unpack::unpack_layer;
 pub use usage::Usage;
 pub use view::{OverlayOptions, Upper, View};
+pub use volume::copy_volume;

@@ -403,7 +403,7 @@ impl Marker {
 
 /// What a layer may say about a file: capabilities, access lists and the user's own words, never
 /// anything that overlayfs or a security module reads as its own.
-fn allowed_attribute(name: &[u8]) -> bool {
+pub(crate) fn allowed_attribute(name: &[u8]) -> bool {
     name == b"security.capability"
         || name == b"system.posix_acl_access"
         || name == b"system.posix_acl_default"

@@ -1,5 +1,5 @@
 //! What an OCI command-line runtime is given: config.json and process.json, from the same values
-//! that our own container creation takes; and the devices that CDI names.
+//! that our own container creation takes; the devices that CDI names; seccomp profiles as documents.
 //!
 //! Rule: [`configuration`] and [`process`] are pure: every choice was made before, and what OCI
 //! cannot say is refused by name, never left out in silence. Starts nothing and mounts nothing.
@@ -10,6 +10,8 @@
 pub mod cdi;
 mod configuration;
 mod json;
+#[cfg(feature = "seccomp")]
+pub mod seccomp;
 
 pub use configuration::{NamespacePaths, Unsuitable, configuration, process};
 

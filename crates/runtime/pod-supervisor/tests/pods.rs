@@ -21,3 +21,5 @@ mod processes;
 mod security;
 #[path = "pods/streams.rs"]
 mod streams;
+#[path = "pods/watched.rs"]
+mod watched;

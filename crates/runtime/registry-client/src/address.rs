@@ -11,17 +11,17 @@ const LONGEST: usize = 16 * 1024;
 
 /// Where a request goes: a host and what to ask it for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Address {
-    pub(crate) secure: bool,
+pub struct Address {
+    pub secure: bool,
     /// Without brackets.
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    pub host: String,
+    pub port: u16,
     /// Begins with a slash; has the query in it.
-    pub(crate) path: String,
+    pub path: String,
 }
 
 impl Address {
-    pub(crate) fn parse(text: &str) -> Result<Self> {
+    pub fn parse(text: &str) -> Result<Self> {
         let wrong = |why: &str| Error::Answer {
             what: format!("address {:?}", text.chars().take(200).collect::<String>()),
             why: why.to_owned(),
@@ -58,7 +58,7 @@ impl Address {
     }
 
     /// Where a redirect from here leads.
-    pub(crate) fn follow(&self, location: &str) -> Result<Self> {
+    pub fn follow(&self, location: &str) -> Result<Self> {
         if location.to_ascii_lowercase().starts_with("http") && location.contains("://") {
             return Self::parse(location);
         }
@@ -75,13 +75,13 @@ impl Address {
     }
 
     /// Scheme, host and port.
-    pub(crate) fn origin(&self) -> String {
+    pub fn origin(&self) -> String {
         let scheme = if self.secure { "https" } else { "http" };
         format!("{scheme}://{}", self.authority())
     }
 
     /// As the `host` header has it.
-    pub(crate) fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         let host =
             if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         match (self.secure, self.port) {
@@ -90,14 +90,14 @@ impl Address {
         }
     }
 
-    pub(crate) fn same_origin(&self, other: &Self) -> bool {
+    pub fn same_origin(&self, other: &Self) -> bool {
         self.secure == other.secure
             && self.port == other.port
             && self.host.eq_ignore_ascii_case(&other.host)
     }
 
     /// The same host, another path.
-    pub(crate) fn at(&self, path: &str) -> Self {
+    pub fn at(&self, path: &str) -> Self {
         Self { path: path.to_owned(), ..self.clone() }
     }
 }
@@ -127,7 +127,7 @@ fn split_port(authority: &str) -> Option<(String, Option<&str>)> {
 }
 
 /// Hosts that are this machine, reached without TLS unless somebody says otherwise.
-pub(crate) fn is_this_machine(host: &str) -> bool {
+pub fn is_this_machine(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())

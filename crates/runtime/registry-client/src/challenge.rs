@@ -7,13 +7,13 @@ mod tests;
 
 /// A way to authenticate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Challenge {
+pub enum Challenge {
     Basic,
     Bearer { realm: String, service: Option<String>, scope: Option<String> },
 }
 
 /// The best way of those in the header: a token, else the password itself.
-pub(crate) fn best(headers: &[String]) -> Option<Challenge> {
+pub fn best(headers: &[String]) -> Option<Challenge> {
     let mut basic = None;
     for header in headers {
         for (scheme, parameters) in challenges(header) {

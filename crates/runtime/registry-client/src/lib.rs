@@ -7,17 +7,23 @@
 //!
 //! upstream: OCI distribution-spec
 
-mod address;
-mod challenge;
+pub mod address;
+pub mod challenge;
+#[cfg(feature = "connections")]
 mod client;
+#[cfg(feature = "connections")]
 mod connection;
 mod error;
+#[cfg(feature = "connections")]
 mod source;
+#[cfg(feature = "connections")]
 mod tokens;
 
+#[cfg(feature = "connections")]
 pub use client::{Client, Credentials, HostSettings, Limits, Resolved};
 pub use error::{Error, Result};
+#[cfg(feature = "connections")]
 pub use source::RegistrySource;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "connections"))]
 mod tests;

@@ -143,7 +143,8 @@ impl ActionWorld {
         let settings = &self.context.settings.cgroups;
         let cgroup_parent = if settings.per_qos {
             let name = cgroups::of_pod(&settings.root, &self.pod);
-            self.context.ports.cgroups.runtime_name(&name).await
+            let name = self.context.ports.cgroups.runtime_name(&name).await;
+            name.map_err(|error| error.to_string())?
         } else {
             String::new()
         };

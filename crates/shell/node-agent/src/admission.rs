@@ -5,7 +5,8 @@
 //! gone. A critical pod for which others must end waits until none of their containers runs, or they
 //! had more than long enough; those who end for it take no room from the moment they were chosen.
 
-use node_policy::admission::{NodeAbilities, NodeRoom, Verdict, judge_all};
+use crate::metrics::{Metrics, names};
+use node_policy::admission::{NodeAbilities, NodeRoom, Verdict, judge_all, lacking};
 use pod_lifecycle::Admission;
 use pod_model::pod::Pod;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +46,7 @@ impl Decided {
 pub(crate) struct Admissions {
     room: Arc<NodeRoom>,
     abilities: Arc<NodeAbilities>,
+    metrics: Metrics,
     known: Arc<Mutex<BTreeMap<String, Decided>>>,
     /// Changes whenever the set of admitted pods does.
     changes: Arc<watch::Sender<u64>>,
@@ -52,11 +54,12 @@ pub(crate) struct Admissions {
 
 impl Admissions {
     /// What the runtime can do of `abilities` is said with each pod.
-    pub(crate) fn new(room: NodeRoom, abilities: NodeAbilities) -> Self {
+    pub(crate) fn new(room: NodeRoom, abilities: NodeAbilities, metrics: Metrics) -> Self {
         let changes = Arc::new(watch::Sender::new(0));
         Self {
             room: Arc::new(room),
             abilities: Arc::new(abilities),
+            metrics,
             known: Arc::default(),
             changes,
         }
@@ -89,6 +92,10 @@ impl Admissions {
             _ if was_here => (Admission::Admitted, Vec::new()),
             Verdict::Admitted => (Admission::Admitted, Vec::new()),
             Verdict::AdmittedInPlaceOf(victims) => {
+                let signal = lacking(pod, &self.room, &others).unwrap_or_default();
+                for _ in &victims {
+                    self.metrics.count(&names::PREEMPTIONS, &[&signal]);
+                }
                 let victim_names = others
                     .iter()
                     .filter(|other| victims.iter().any(|uid| **uid == *other.metadata.uid))
@@ -96,6 +103,7 @@ impl Admissions {
                 (Admission::MakingRoom(victim_names.collect()), victims)
             }
             Verdict::Rejected { reason, message } => {
+                self.metrics.count(&names::ADMISSION_REJECTIONS, &[names::rejection(&reason)]);
                 (Admission::Rejected { reason, message }, Vec::new())
             }
         };

@@ -3,12 +3,15 @@
 //! Rule: ending ends the agent's tasks and nothing else; no container stops. Every part comes in
 //! from outside, so a test runs the whole agent on fakes and paused time.
 
+use crate::health::{self, HealthSources};
+use crate::loop_beats::LoopBeats;
 use crate::runtime_watch::{self, RuntimeView};
 use crate::standalone::{self, PodParts};
 use crate::task_tree::TaskTree;
-use crate::{health, watchdog};
+use crate::watchdog;
 use ports::{
-    ContainerRuntime, EndReason, EndRequests, HealthEndpoint, ServiceState, ServiceSupervisor,
+    ContainerRuntime, EndReason, EndRequests, HealthCheck, HealthEndpoint, ServiceState,
+    ServiceSupervisor,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +30,10 @@ pub struct AgentParts {
     pub watchdog_time: Option<Duration>,
     /// None where the port is 0.
     pub health_endpoint: Option<Arc<dyn HealthEndpoint>>,
+    /// Whether the log is written; None where nobody can tell.
+    pub log_check: Option<Arc<dyn HealthCheck>>,
+    /// `syncFrequency`: how long the main loops may be silent depends on it.
+    pub sync_frequency: Duration,
     pub end_requests: Box<dyn EndRequests>,
     /// None for an agent that runs no pods.
     pub pods: Option<PodParts>,
@@ -43,18 +50,21 @@ pub struct Ended {
 /// Runs until there is a reason to end; a second one ends it without waiting for its tasks.
 pub async fn run(parts: AgentParts) -> Ended {
     let AgentParts { runtime, supervisor, watchdog_time, health_endpoint, .. } = parts;
-    let AgentParts { mut end_requests, pods, .. } = parts;
+    let AgentParts { mut end_requests, pods, log_check, sync_frequency, .. } = parts;
+    let beats = LoopBeats::default();
+    let sources = HealthSources { log: log_check, beats: beats.clone(), sync_frequency };
     let mut tree = TaskTree::default();
     let (view_sender, view) = watch::channel(RuntimeView::default());
     if let (Some(supervisor), Some(time)) = (&supervisor, watchdog_time) {
         let supervisor = supervisor.clone();
-        let checks = health::watchdog_checks(tree.failures());
+        let checks = sources.watchdog_checks(tree.failures());
         tree.start("watchdog", move || {
             watchdog::keep_quiet(supervisor.clone(), time, checks.clone())
         });
     }
     if let Some(endpoint) = health_endpoint {
-        tree.start("health-endpoint", move || health::serve(endpoint.clone()));
+        let checks = sources.public_checks();
+        tree.start("health-endpoint", move || health::serve(endpoint.clone(), checks.clone()));
     }
     let look_again = Arc::new(Notify::new());
     let heard = look_again.clone();
@@ -62,7 +72,7 @@ pub async fn run(parts: AgentParts) -> Ended {
         runtime_watch::watch_runtime(runtime.clone(), view_sender.clone(), heard.clone())
     });
     if let Some(pods) = pods {
-        standalone::start(&mut tree, pods, &view, look_again);
+        standalone::start(&mut tree, pods, (&view, look_again), &beats);
     }
     tell(supervisor.as_deref(), &ServiceState::Ready);
     info!("Node agent is running");

@@ -1,18 +1,23 @@
-//! What is known of every pod right now, for whoever asks: people at this machine, later an API.
+//! What is known of every pod and of the node right now, for whoever asks: people at this machine,
+//! later an API.
 //!
 //! Rule: workers write their own entry and nobody else's; reading never waits for anything but the
 //! lock. Events and marks are kept in rings, so that nothing grows.
 
+use crate::metrics::{Metrics, names};
 use pod_lifecycle::{EventKind, Mark, PodEvent, PodPlan, Stage, Waiting};
 use pod_model::pod::Pod;
+use pod_model::pod::spec::PodPhase;
 use pod_model::pod::status::PodStatus;
-use ports::{ApiTime, EventSink, PodOccurrence};
-use std::collections::{BTreeMap, VecDeque};
+use ports::{ApiTime, EventSink, NodeOccurrence, PodOccurrence};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::watch;
 use tracing::info;
 
 mod answers;
+mod counted;
 
 pub(crate) use answers::LocalStatus;
 
@@ -40,12 +45,22 @@ pub(crate) struct CountedEvent {
 pub(crate) struct PodEntry {
     pub(crate) pod: Arc<Pod>,
     pub(crate) origin: PodOrigin,
+    /// Its manifest is gone.
+    pub(crate) is_unwanted: bool,
     pub(crate) stage: Option<Stage>,
     pub(crate) status: Option<PodStatus>,
     pub(crate) waiting: Option<Waiting>,
     pub(crate) doing: Vec<String>,
     pub(crate) events: VecDeque<CountedEvent>,
     pub(crate) marks: VecDeque<(ApiTime, Mark)>,
+}
+
+/// A pod that is wanted before it has a UID.
+pub(crate) struct PodWithoutUid {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) origin: PodOrigin,
+    /// Why, where it is not for want of a first listing.
+    pub(crate) waiting: Option<Waiting>,
 }
 
 /// What is known of the node's sources.
@@ -63,26 +78,40 @@ pub(crate) struct Board {
 
 struct Shared {
     pods: Mutex<BTreeMap<String, PodEntry>>,
+    /// Pods that have no UID yet, by what stands for it.
+    without_uid: Mutex<BTreeMap<String, PodEntry>>,
     sources: Mutex<SourcesState>,
     /// Records that cannot be written, by folder and name: why.
     unwritten: Mutex<BTreeMap<(&'static str, String), String>>,
     sink: Option<Arc<dyn EventSink>>,
+    node_name: String,
+    node_events: Mutex<VecDeque<CountedEvent>>,
+    metrics: Metrics,
     /// Grows with every change.
     version: watch::Sender<u64>,
 }
 
 impl Board {
     /// Events also go to `sink`, where there is one.
-    pub(crate) fn new(sink: Option<Arc<dyn EventSink>>) -> Self {
+    pub(crate) fn new(sink: Option<Arc<dyn EventSink>>, node_name: &str) -> Self {
         let version = watch::Sender::new(0);
         let shared = Shared {
             pods: Mutex::default(),
+            without_uid: Mutex::default(),
             sources: Mutex::default(),
             unwritten: Mutex::default(),
             sink,
+            node_name: node_name.to_owned(),
+            node_events: Mutex::default(),
+            metrics: Metrics::default(),
             version,
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
     }
 
     fn pods(&self) -> MutexGuard<'_, BTreeMap<String, PodEntry>> {
@@ -106,10 +135,58 @@ impl Board {
     /// The pod is there from now on; what is known of it already stays.
     pub(crate) fn put(&self, pod: &Arc<Pod>, origin: &PodOrigin) {
         self.change(|pods| {
+            self.without_uid().remove(&no_uid_yet(pod));
             let entry = pods.entry(pod.metadata.uid.to_string()).or_default();
             entry.pod = pod.clone();
             entry.origin = origin.clone();
+            entry.is_unwanted = false;
         });
+    }
+
+    /// Nobody wants the pod any more.
+    pub(crate) fn unwant(&self, uid: &str) {
+        if let Some(entry) = self.pods().get_mut(uid) {
+            entry.is_unwanted = true;
+        }
+    }
+
+    /// Pods that are wanted and have no UID yet: what runs may have to lend them one. They are shown
+    /// all the same, until they are put here with their UID or are not among `present` any more.
+    pub(crate) fn set_without_uid(&self, pods: Vec<PodWithoutUid>, present: &BTreeSet<String>) {
+        let mut known = self.without_uid();
+        let before = known.len();
+        known.retain(|_, entry| present.contains(&entry.pod.full_name()));
+        let mut changed = known.len() != before;
+        for PodWithoutUid { pod, origin, waiting } in pods {
+            let key = no_uid_yet(&pod);
+            let same = |known: &PodEntry| known.pod == pod && known.waiting == waiting;
+            if !known.get(&key).is_some_and(same) {
+                known.insert(key, PodEntry { pod, origin, waiting, ..PodEntry::default() });
+                changed = true;
+            }
+        }
+        drop(known);
+        if changed {
+            self.shared.version.send_modify(|version| *version += 1);
+        }
+    }
+
+    fn without_uid(&self) -> MutexGuard<'_, BTreeMap<String, PodEntry>> {
+        self.shared.without_uid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of a pod, also of one without a UID.
+    fn entry(&self, uid: &str) -> Option<PodEntry> {
+        let known = self.pods().get(uid).cloned();
+        known.or_else(|| self.without_uid().get(uid).cloned())
+    }
+
+    /// A pod that is here because it is or was wanted.
+    pub(crate) fn wanted_pod(&self, uid: &str) -> Option<Arc<Pod>> {
+        let pods = self.pods();
+        pods.get(uid)
+            .filter(|entry| entry.origin.source != "runtime")
+            .map(|entry| entry.pod.clone())
     }
 
     pub(crate) fn keep_only(&self, stays: impl Fn(&str) -> bool) {
@@ -125,9 +202,12 @@ impl Board {
     }
 
     /// What the newest plan says, and what is being done.
-    pub(crate) fn show(&self, uid: &str, plan: &PodPlan, doing: Vec<String>) {
+    pub(crate) fn show(&self, uid: &str, plan: &PodPlan, doing: Vec<String>, now: ApiTime) {
         self.change(|pods| {
             if let Some(entry) = pods.get_mut(uid) {
+                if let Some(took) = entry.start_time(&plan.status, now) {
+                    self.metrics().took(&names::POD_START_DURATION, &[], took);
+                }
                 entry.stage = Some(plan.stage);
                 entry.status = Some(plan.status.clone());
                 entry.waiting.clone_from(&plan.waiting_on);
@@ -179,8 +259,46 @@ impl Board {
             });
         }
         if let Some(entry) = self.pods().get_mut(&*meta.uid) {
-            entry.add(event, now);
+            add(&mut entry.events, event, now);
         }
+    }
+
+    /// Tells an event of a pod of which only the UID is known; nothing where no such pod is shown.
+    pub(crate) fn tell_of(&self, uid: &str, event: PodEvent, now: ApiTime) {
+        let pod = self.pods().get(uid).map(|entry| entry.pod.clone());
+        if let Some(pod) = pod {
+            self.tell(&pod, event, now);
+        }
+    }
+
+    /// Tells an event of the node: a log line, the node's ring, and whoever else wants to hear.
+    pub(crate) fn tell_of_node(&self, kind: EventKind, reason: &str, message: &str, now: ApiTime) {
+        let node = &self.shared.node_name;
+        info!(
+            object = node,
+            kind = "Node",
+            api_version = "v1",
+            r#type = if kind == EventKind::Warning { "Warning" } else { "Normal" },
+            reason,
+            message,
+            "Event occurred"
+        );
+        if let Some(sink) = &self.shared.sink {
+            sink.tell_of_node(&NodeOccurrence {
+                at: now,
+                node: node.clone(),
+                warning: kind == EventKind::Warning,
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+            });
+        }
+        let (reason, message) = (reason.to_owned(), message.to_owned());
+        let event = PodEvent { kind, reason, message, field_path: None };
+        add(&mut self.node_events(), event, now);
+    }
+
+    fn node_events(&self) -> MutexGuard<'_, VecDeque<CountedEvent>> {
+        self.shared.node_events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn unwritten(&self) -> MutexGuard<'_, BTreeMap<(&'static str, String), String>> {
@@ -217,18 +335,35 @@ impl Board {
 }
 
 impl PodEntry {
-    fn add(&mut self, event: PodEvent, now: ApiTime) {
-        if let Some(at) = self.events.iter().position(|known| known.event == event)
-            && let Some(mut known) = self.events.remove(at)
-        {
-            known.count = known.count.saturating_add(1);
-            known.last_at = now;
-            self.events.push_back(known);
-            return;
+    /// How long it took from its being seen, where the pod has just begun to run.
+    fn start_time(&self, status: &PodStatus, now: ApiTime) -> Option<Duration> {
+        let was_pending = self.status.as_ref()?.phase == PodPhase::Pending;
+        if !was_pending || status.phase != PodPhase::Running {
+            return None;
         }
-        self.events.push_back(CountedEvent { first_at: now, last_at: now, count: 1, event });
-        while self.events.len() > MOST_EVENTS {
-            self.events.pop_front();
-        }
+        let (seen, _) = self.marks.iter().find(|(_, mark)| *mark == Mark::Seen)?;
+        let nanos = now.nanos().saturating_sub(seen.nanos());
+        Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()))
+    }
+}
+
+/// What is shown in place of a UID that a pod does not have yet.
+fn no_uid_yet(pod: &Pod) -> String {
+    format!("no-uid-yet-{}", pod.full_name())
+}
+
+/// One more event in a ring; one that is there already is counted and moves to the end.
+fn add(events: &mut VecDeque<CountedEvent>, event: PodEvent, now: ApiTime) {
+    if let Some(at) = events.iter().position(|known| known.event == event)
+        && let Some(mut known) = events.remove(at)
+    {
+        known.count = known.count.saturating_add(1);
+        known.last_at = now;
+        events.push_back(known);
+        return;
+    }
+    events.push_back(CountedEvent { first_at: now, last_at: now, count: 1, event });
+    while events.len() > MOST_EVENTS {
+        events.pop_front();
     }
 }

@@ -1,21 +1,30 @@
 //! The cgroups above pods: `kubepods` and its classes of service, kept as heavy as their pods.
 //!
 //! Rule: set at the start and whenever the set of admitted pods changes; a failure is told and tried
-//! again, and no pod waits for it (a pod's own cgroup makes its parents).
+//! again, and no pod waits for it (a pod's own cgroup makes its parents). The node's event says once
+//! that it is done; a failure before that is told at once and then every minute.
+//!
+//! upstream: pkg/kubelet/cm/node_container_manager_linux.go, qos_container_manager_linux.go
 
 use crate::back_off::BackOff;
 use crate::pods::PodContext;
 use container_setup::cgroups;
+use pod_lifecycle::EventKind;
 use pod_model::pod::QosClass;
 use ports::pod_host::{CgroupLimits, HostError};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use tracing::{error, info};
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// Changes that come together are set together.
 const SETTLE: Duration = Duration::from_millis(200);
+
+/// Reasons of the node's events.
+pub(crate) const ENFORCED: &str = "NodeAllocatableEnforced";
+pub(crate) const NOT_ENFORCED: &str = "FailedNodeAllocatableEnforcement";
 
 /// Keeps the tree for ever.
 pub(crate) async fn keep(context: Arc<PodContext>) {
@@ -25,11 +34,13 @@ pub(crate) async fn keep(context: Arc<PodContext>) {
     }
     let mut changes = context.admissions.changes();
     let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
+    let mut enforcement = Enforcement::default();
     loop {
         changes.borrow_and_update();
         match apply(&context).await {
             Ok(()) => {
                 back_off.reset();
+                enforcement.succeeded(&context);
                 if changes.changed().await.is_err() {
                     return;
                 }
@@ -37,6 +48,7 @@ pub(crate) async fn keep(context: Arc<PodContext>) {
             }
             Err(error) => {
                 error!(err = %error, "Cannot set the cgroups above pods; trying again");
+                enforcement.failed(&context, &error);
                 tokio::time::sleep(back_off.pause()).await;
             }
         }
@@ -59,4 +71,36 @@ async fn apply(context: &PodContext) -> Result<(), HostError> {
         host.apply(&cgroups::of_class(&settings.root, &class), limits).await?;
     }
     Ok(())
+}
+
+/// What was told of the limits at `kubepods`.
+#[derive(Debug, Default)]
+struct Enforcement {
+    is_done: bool,
+    failure_told_at: Option<Instant>,
+}
+
+impl Enforcement {
+    fn succeeded(&mut self, context: &PodContext) {
+        if !std::mem::replace(&mut self.is_done, true) {
+            let message = "Updated Node Allocatable limit across pods";
+            let now = context.clock.now();
+            context.board.tell_of_node(EventKind::Normal, ENFORCED, message, now);
+        }
+    }
+
+    fn failed(&mut self, context: &PodContext, error: &HostError) {
+        let is_told = self.failure_told_at.is_some_and(|at| at.elapsed() < LONGEST_RETRY);
+        if self.is_done || is_told {
+            return;
+        }
+        self.failure_told_at = Some(Instant::now());
+        // As Go prints a list of names.
+        let name = cgroups::all_pods(&context.settings.cgroups.root);
+        let name: Vec<String> = name.iter().map(|word| format!("{word:?}")).collect();
+        let name = name.join(" ");
+        let message = format!("Failed to update Node Allocatable Limits [{name}]: {error}");
+        let now = context.clock.now();
+        context.board.tell_of_node(EventKind::Warning, NOT_ENFORCED, &message, now);
+    }
 }

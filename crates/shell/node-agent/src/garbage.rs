@@ -4,13 +4,16 @@
 //! Rules: nothing before every source has spoken and the runtime was listed. What is dead is chosen
 //! in `node-policy`; the newest dead instance of a container always stays while its pod is here, so
 //! its exit code is known, and none goes before its end is on disk. A pod that the runtime still has
-//! is never gone. One thing that cannot be removed is told and left for the next round.
+//! is never gone. One thing that cannot be removed is told and left for the next round; the node's
+//! event says what of containers, sandboxes and their logs a round could not remove.
 
 use crate::pods::PodContext;
 use crate::pods::supervisor::ActivePods;
 use container_setup::{cgroups, log_paths};
 use node_policy::garbage::{Garbage, PodRemains, choose};
+use pod_lifecycle::EventKind;
 use pod_model::pod::QosClass;
+use ports::container_runtime::ContainerRuntimeError;
 use ports::runtime_objects::ContainerRecord;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,8 +31,9 @@ pub(crate) async fn collect(context: Arc<PodContext>, mut active: watch::Receive
     loop {
         let pods = active.borrow_and_update().clone();
         if pods.is_whole {
-            remove_dead(&context, &pods.uids).await;
-            remove_remains(&context, &pods.uids).await;
+            let mut failures = remove_dead(&context, &pods.uids).await;
+            failures.extend(remove_remains(&context, &pods.uids).await);
+            tell(&context, &failures);
         }
         tokio::select! {
             () = tokio::time::sleep(ROUND) => {}
@@ -43,7 +47,21 @@ pub(crate) async fn collect(context: Arc<PodContext>, mut active: watch::Receive
     }
 }
 
-async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) {
+/// Tells of a round that could not do all.
+fn tell(context: &PodContext, failures: &[String]) {
+    let message = match failures {
+        [] => return,
+        [one] => one.clone(),
+        // As the reference strings several errors together.
+        many => format!("[{}]", many.join(", ")),
+    };
+    let now = context.clock.now();
+    context.board.tell_of_node(EventKind::Warning, "ContainerGCFailed", &message, now);
+}
+
+/// What could not be removed, a sentence each.
+async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) -> Vec<String> {
+    let mut failures = Vec::new();
     let observed = context.observed.all();
     let remains: Vec<PodRemains<'_>> = observed
         .iter()
@@ -70,12 +88,15 @@ async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) {
         for record in pod.containers.iter().filter(|each| containers.contains(&each.id)) {
             if let Err(error) = ports.folders.remove_container_log(&record.log_path).await {
                 warn!(log = record.log_path, err = %error, "Cannot remove the log of a dead container");
+                failures.push(format!("failed to remove log {:?}: {error}", record.log_path));
                 continue;
             }
-            told("container", &record.id, &ports.runtime.remove_container(&record.id).await);
+            let removed = there(ports.runtime.remove_container(&record.id).await);
+            failures.extend(failure("container", &record.id, &removed));
         }
         for sandbox in pod.sandboxes.iter().filter(|each| sandboxes.contains(&each.id)) {
-            told("sandbox", &sandbox.id, &ports.runtime.remove_sandbox(&sandbox.id).await);
+            let removed = there(ports.runtime.remove_sandbox(&sandbox.id).await);
+            failures.extend(failure("sandbox", &sandbox.id, &removed));
         }
         let has_garbage = pod.containers.iter().any(|each| containers.contains(&each.id))
             || pod.sandboxes.iter().any(|each| sandboxes.contains(&each.id));
@@ -83,11 +104,14 @@ async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) {
             context.observed.look_at(pod.uid);
         }
     }
+    failures
 }
 
-/// What lies about of pods that are neither wanted nor in the runtime.
-async fn remove_remains(context: &PodContext, active: &BTreeSet<String>) {
-    let Some(listed) = context.observed.inventory().borrow().clone() else { return };
+/// What lies about of pods that are neither wanted nor in the runtime; what of their logs could not
+/// be removed.
+async fn remove_remains(context: &PodContext, active: &BTreeSet<String>) -> Vec<String> {
+    let mut failures = Vec::new();
+    let Some(listed) = context.observed.inventory().borrow().clone() else { return failures };
     let is_gone = |uid: &str| !active.contains(uid) && !listed.contains_key(uid);
     let ports = &context.ports;
     for uid in
@@ -101,15 +125,41 @@ async fn remove_remains(context: &PodContext, active: &BTreeSet<String>) {
     if context.settings.cgroups.per_qos {
         remove_cgroups(context, &is_gone).await;
     }
-    for folder in found("log folders of pods", ports.folders.pod_logs().await) {
+    let logs = ports.folders.pod_logs().await;
+    if let Err(error) = &logs {
+        let folder = &context.settings.setup.pod_logs_directory;
+        failures.push(format!("failed to read podLogsDirectory {folder:?}: {error}"));
+    }
+    for folder in found("log folders of pods", logs) {
         if is_gone(log_paths::uid_of_folder(&folder)) {
-            told("log folder", &folder, &ports.folders.remove_pod_log(&folder).await);
+            let removed = ports.folders.remove_pod_log(&folder).await;
+            failures.extend(failure("log folder", &folder, &removed));
         }
     }
     told("dead links of logs", "", &ports.folders.remove_dead_links().await);
     for uid in context.saved.others_than(active).iter().filter(|uid| is_gone(uid)) {
         context.saved.forget(uid).await;
     }
+    failures
+}
+
+/// What is not there need not be removed.
+fn there(removed: Result<(), ContainerRuntimeError>) -> Result<(), ContainerRuntimeError> {
+    match removed {
+        Err(ContainerRuntimeError::NotFound { .. }) => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Why something could not be removed, in a sentence.
+fn failure<E: std::fmt::Display>(
+    what: &str,
+    name: &str,
+    removed: &Result<(), E>,
+) -> Option<String> {
+    told(what, name, removed);
+    let error = removed.as_ref().err()?;
+    Some(format!("failed to remove {what} {name:?}: {error}"))
 }
 
 async fn remove_cgroups(context: &PodContext, is_gone: &impl Fn(&str) -> bool) {

@@ -3,6 +3,7 @@
 //! Rule: a check reads what others published. An endpoint that cannot serve costs only itself: it
 //! is tried again every five seconds, as upstream (cmd/kubelet/app/server.go) does.
 
+use crate::loop_beats::LoopBeats;
 use crate::task_tree::TaskFailures;
 use ports::{HealthCheck, HealthChecks, HealthEndpoint};
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use tracing::{error, info};
 const SERVE_AGAIN: Duration = Duration::from_secs(5);
 /// A task that panicked this often in a row will hardly come back by itself.
 const TOO_MANY_PANICS: u32 = 5;
+/// The least silence of a main loop that is too much; more where pods are synced seldom.
+const LEAST_SILENCE: Duration = Duration::from_secs(300);
 
 /// True whenever it can be asked.
 struct Ping;
@@ -42,23 +45,67 @@ impl HealthCheck for Tasks {
     }
 }
 
-/// What the health port answers for. upstream: only `ping` (healthz.InstallHandler without checks).
-pub(crate) fn public_checks() -> HealthChecks {
-    let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(Ping)];
-    checks.into()
+/// Fails when a main loop has not come round for too long.
+/// upstream: pkg/kubelet/kubelet.go (SyncLoopHealthCheck)
+struct SyncLoop {
+    beats: LoopBeats,
+    longest: Duration,
 }
 
-/// What must be in order for the watchdog to hear of us.
-pub(crate) fn watchdog_checks(failures: TaskFailures) -> HealthChecks {
-    let checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(Ping), Arc::new(Tasks(failures))];
-    checks.into()
+impl HealthCheck for SyncLoop {
+    fn name(&self) -> &str {
+        "syncloop"
+    }
+    fn check(&self) -> Result<(), String> {
+        match self.beats.most_silent() {
+            Some((name, silent)) if silent > self.longest => Err(format!(
+                "sync Loop took longer than expected: {name} has not come round for {} s",
+                silent.as_secs()
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
-/// Serves the public checks for ever.
-pub(crate) async fn serve(endpoint: Arc<dyn HealthEndpoint>) {
+/// Who is asked about what.
+#[derive(Clone)]
+pub(crate) struct HealthSources {
+    /// Of the log, which whoever composes the agent owns.
+    pub(crate) log: Option<Arc<dyn HealthCheck>>,
+    pub(crate) beats: LoopBeats,
+    pub(crate) sync_frequency: Duration,
+}
+
+impl HealthSources {
+    /// What the health port answers for, in upstream's order. Upstream's own health port (10248)
+    /// answers for `ping` alone and its secure port for all three; here the first does too, so that
+    /// a stuck agent cannot call itself healthy.
+    pub(crate) fn public_checks(&self) -> HealthChecks {
+        let mut checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(Ping)];
+        checks.extend(self.log.clone());
+        checks.push(self.sync_loop());
+        checks.into()
+    }
+
+    /// What must be in order for the watchdog to hear of us. Not the log: a log that nobody reads
+    /// holds up nothing here, and a new process would find the same reader.
+    pub(crate) fn watchdog_checks(&self, failures: TaskFailures) -> HealthChecks {
+        let checks: Vec<Arc<dyn HealthCheck>> =
+            vec![Arc::new(Ping), self.sync_loop(), Arc::new(Tasks(failures))];
+        checks.into()
+    }
+
+    fn sync_loop(&self) -> Arc<dyn HealthCheck> {
+        let longest = self.sync_frequency.saturating_mul(2).max(LEAST_SILENCE);
+        Arc::new(SyncLoop { beats: self.beats.clone(), longest })
+    }
+}
+
+/// Serves the checks for ever.
+pub(crate) async fn serve(endpoint: Arc<dyn HealthEndpoint>, checks: HealthChecks) {
     loop {
         info!(v = 2, address = endpoint.address(), "Serving health checks");
-        let failure = endpoint.serve(public_checks()).await;
+        let failure = endpoint.serve(checks.clone()).await;
         error!(err = %failure, retry_in_seconds = SERVE_AGAIN.as_secs(), "Failed to serve health checks");
         tokio::time::sleep(SERVE_AGAIN).await;
     }

@@ -19,6 +19,7 @@ pub(crate) use pulled::PulledImages;
 pub(crate) use queue::run_pulls;
 
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use node_policy::image_access::LoginOwner;
 use ports::PodRuntime;
 use ports::runtime_objects::{ImageSpec, Labels, RegistryLogin, SandboxConfig};
@@ -84,6 +85,7 @@ pub(crate) struct Images {
     clock: Clock,
     logins: NodeLogins,
     pulled: PulledImages,
+    metrics: Metrics,
     orders: mpsc::Sender<PullOrder>,
     /// Back-off of each pod and image, as the reference keys it.
     back_offs: Arc<Mutex<HashMap<(String, String), obtain::Failures>>>,
@@ -96,10 +98,11 @@ pub(crate) fn images(
     runtime: Arc<dyn PodRuntime>,
     clock: Clock,
     logins: NodeLogins,
-    pulled: PulledImages,
+    (pulled, metrics): (PulledImages, Metrics),
 ) -> (Images, PullOrders) {
     let (orders, taken) = mpsc::channel(QUEUE);
-    let images = Images { runtime, clock, logins, pulled, orders, back_offs: Arc::default() };
+    let images =
+        Images { runtime, clock, logins, pulled, metrics, orders, back_offs: Arc::default() };
     (images, PullOrders(taken))
 }
 

@@ -47,6 +47,7 @@ fn take(kill: &MemoryKill, messages: &TerminationMessages, observed: &Observed) 
                 "The kernel killed a process of a container for memory"
             );
             let note = MemoryKillNote {
+                unnamed: 0,
                 process: kill.process.clone(),
                 pid: kill.pid,
                 bytes: kill.anonymous_bytes,

@@ -9,9 +9,11 @@
 mod build;
 mod look;
 mod owner;
+mod unseen;
 
 pub(crate) use owner::watch_pods;
 
+use crate::board::Board;
 use crate::clock::Clock;
 use crate::termination::TerminationMessages;
 use pod_lifecycle::ObservedPod;
@@ -45,6 +47,7 @@ struct Shared {
     runtime: Arc<dyn PodRuntime>,
     messages: TerminationMessages,
     clock: Clock,
+    board: Board,
     /// Told when the runtime is heard of again.
     is_back: Arc<Notify>,
     pods: Mutex<HashMap<String, watch::Sender<Observation>>>,
@@ -66,13 +69,14 @@ impl Observed {
     pub(crate) fn new(
         runtime: Arc<dyn PodRuntime>,
         messages: TerminationMessages,
-        clock: Clock,
-        is_back: Arc<Notify>,
+        (clock, is_back): (Clock, Arc<Notify>),
+        board: Board,
     ) -> Self {
         let shared = Shared {
             runtime,
             messages,
             clock,
+            board,
             is_back,
             pods: Mutex::default(),
             wanted: Mutex::default(),

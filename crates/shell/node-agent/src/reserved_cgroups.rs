@@ -7,8 +7,9 @@
 //! upstream: pkg/kubelet/cm/node_container_manager_linux.go
 
 use crate::back_off::BackOff;
-use crate::pods::ReservedCgroup;
-use ports::pod_host::PodCgroups;
+use crate::cgroup_tree::{ENFORCED, NOT_ENFORCED};
+use crate::pods::{PodContext, ReservedCgroup};
+use pod_lifecycle::EventKind;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, info};
@@ -18,7 +19,11 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
 /// Ends when all of them are set.
-pub(crate) async fn enforce(host: Arc<dyn PodCgroups>, mut cgroups: Vec<ReservedCgroup>) {
+pub(crate) async fn enforce(context: Arc<PodContext>, mut cgroups: Vec<ReservedCgroup>) {
+    let host = &context.ports.cgroups;
+    let tell = |kind: EventKind, reason: &str, message: &str| {
+        context.board.tell_of_node(kind, reason, message, context.clock.now());
+    };
     let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
     loop {
         let mut failed = Vec::new();
@@ -26,6 +31,9 @@ pub(crate) async fn enforce(host: Arc<dyn PodCgroups>, mut cgroups: Vec<Reserved
             match host.limit_existing(&cgroup.path, &cgroup.limits).await {
                 Ok(()) => {
                     info!(level = cgroup.level, cgroup = cgroup.path, "Updated limits on cgroup");
+                    let whose = whose(&cgroup.level).to_lowercase();
+                    let message = format!("Updated limits on {whose} cgroup {}", cgroup.path);
+                    tell(EventKind::Normal, ENFORCED, &message);
                 }
                 Err(error) => {
                     error!(
@@ -34,6 +42,8 @@ pub(crate) async fn enforce(host: Arc<dyn PodCgroups>, mut cgroups: Vec<Reserved
                         err = %error,
                         "Failed to enforce reserved cgroup limits; pods run without them, trying again"
                     );
+                    let message = failure(&cgroup, &error.to_string());
+                    tell(EventKind::Warning, NOT_ENFORCED, &message);
                     failed.push(cgroup);
                 }
             }
@@ -45,3 +55,17 @@ pub(crate) async fn enforce(host: Arc<dyn PodCgroups>, mut cgroups: Vec<Reserved
         tokio::time::sleep(back_off.pause()).await;
     }
 }
+
+/// Who a level is for, as the reference's messages say it.
+fn whose(level: &str) -> &'static str {
+    if level.starts_with("system") { "System Reserved" } else { "Kube Reserved" }
+}
+
+fn failure(cgroup: &ReservedCgroup, why: &str) -> String {
+    let whose = whose(&cgroup.level);
+    let what = if cgroup.level.ends_with("compressible") { " Compressible" } else { "" };
+    format!("Failed to enforce {whose}{what} Cgroup Limits on {:?}: {why}", cgroup.path)
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,13 +6,15 @@
 //! Nothing is forgotten before every source has spoken. A record that cannot be written is told of
 //! and tried again.
 
-use crate::board::{Board, SourcesState};
+use crate::board::{Board, PodOrigin, PodWithoutUid, SourcesState};
 use crate::clock::Clock;
+use crate::loop_beats::LoopBeats;
 use crate::observed::Observed;
 use pod_desired::{
     Identified, Identities, MANIFESTS_FOLDER, Manifests, Notice, Offer, Reading, Record,
     UIDS_FOLDER, WhenAndWhere,
 };
+use pod_lifecycle::Waiting;
 use pod_manifest::static_pod::SourceKind;
 use pod_model::pod::{Container, container_hash};
 use ports::pod_host::Records;
@@ -66,11 +68,12 @@ pub(crate) struct Merging {
     pub(crate) board: Board,
     pub(crate) tellings: Arc<Mutex<mpsc::Receiver<(usize, SourceTelling)>>>,
     pub(crate) wanted: watch::Sender<WantedPods>,
+    pub(crate) beats: LoopBeats,
 }
 
 /// Merges for ever.
 pub(crate) async fn merge(merging: Merging) {
-    let tellings = merging.tellings.clone();
+    let (tellings, beats) = (merging.tellings.clone(), merging.beats.clone());
     let mut tellings = tellings.lock().await;
     let mut merge = Merge {
         manifests: Manifests::new(merging.reading.clone(), &merging.kinds),
@@ -98,6 +101,7 @@ pub(crate) async fn merge(merging: Merging) {
                 }
                 has_listed = inventory.borrow_and_update().is_some();
             }
+            () = beats.keep("sources") => {}
         }
         is_waiting = merge.publish(has_listed).await;
     }
@@ -186,6 +190,7 @@ impl Merge {
         let is_whole = self.manifests.all_have_spoken();
         let mut pods = Vec::new();
         let mut present = BTreeSet::new();
+        let mut without_uid = Vec::new();
         for offer in offers {
             let full_name = offer.pod.full_name();
             present.insert(full_name.clone());
@@ -199,6 +204,10 @@ impl Merge {
             let may_lend =
                 !has_listed || self.merging.observed.is_unread(&meta.namespace, &meta.name);
             if may_lend && !self.identities.knows(&offer) {
+                let origin =
+                    PodOrigin { source: offer.source.to_owned(), manifest: offer.manifest.clone() };
+                let waiting = has_listed.then(waits_for_its_like);
+                without_uid.push(PodWithoutUid { pod: offer.pod, origin, waiting });
                 continue;
             }
             pods.push(self.identify(full_name, offer).await);
@@ -214,6 +223,7 @@ impl Merge {
         let is_waiting = pods.len() < present.len();
         let is_whole = is_whole && !is_waiting;
         let wanted = WantedPods { pods, is_whole };
+        self.merging.board.set_without_uid(without_uid, &present);
         self.merging.wanted.send_if_modified(|known| {
             let changed = *known != wanted;
             if changed {
@@ -251,6 +261,15 @@ impl Merge {
 
     fn running<T>(&self, part: impl Fn(&pod_lifecycle::ObservedPod) -> Vec<T>) -> Vec<T> {
         self.merging.observed.all().iter().flat_map(|(_, pod)| part(pod)).collect()
+    }
+}
+
+/// Of a pod whose like the runtime has and does not tell of.
+fn waits_for_its_like() -> Waiting {
+    Waiting {
+        why: "the container runtime has a pod of this name that cannot be read; it may be this one"
+            .to_owned(),
+        next_step: "it goes on by itself once the container runtime tells of that pod".to_owned(),
     }
 }
 

@@ -6,6 +6,8 @@ use crate::admission::Admissions;
 use crate::board::{Board, LocalStatus};
 use crate::clock::Clock;
 use crate::images::{NodeLogins, PulledImages};
+use crate::loop_beats::LoopBeats;
+use crate::metrics::names;
 use crate::observed::{Observed, watch_pods};
 use crate::own_users::OwnUsers;
 use crate::pods::supervisor::{ActivePods, supervise};
@@ -16,11 +18,11 @@ use crate::runtime_watch::RuntimeView;
 use crate::sources::{self, Merging, WantedPods};
 use crate::task_tree::TaskTree;
 use crate::termination::TerminationMessages;
-use crate::{cgroup_tree, garbage, images, log_rotation, memory_kills, node_state};
+use crate::{cgroup_tree, counted_kills, garbage, images, log_rotation, memory_kills, node_state};
 use pod_manifest::static_pod::SourceKind;
-use ports::pod_host::MemoryKills;
+use ports::pod_host::{MemoryKills, PodCgroups};
 use ports::pod_sources::ManifestSource;
-use ports::{EventSink, LocalEndpoint};
+use ports::{EventSink, LocalEndpoint, MetricSource};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
@@ -35,10 +37,12 @@ pub struct PodParts {
     pub ports: PodPorts,
     pub settings: PodSettings,
     pub sources: Vec<Box<dyn ManifestSource>>,
-    /// None where the kernel's messages cannot be read.
+    /// None where the kernel's messages cannot be read: then the cgroups' own counts are told.
     pub memory_kills: Option<Box<dyn MemoryKills>>,
     /// Who else hears of events; None for nobody.
     pub events: Option<Arc<dyn EventSink>>,
+    /// Who else counts what people may want to know.
+    pub metric_sources: Vec<Arc<dyn MetricSource>>,
     /// None where nobody at this machine may ask.
     pub local: Option<Arc<dyn LocalEndpoint>>,
 }
@@ -48,23 +52,23 @@ pub struct PodParts {
 pub(crate) fn start(
     tree: &mut TaskTree,
     parts: PodParts,
-    view: &watch::Receiver<RuntimeView>,
-    look_again: Arc<Notify>,
+    runtime: (&watch::Receiver<RuntimeView>, Arc<Notify>),
+    beats: &LoopBeats,
 ) {
-    start_with_clock(tree, parts, (view, look_again), &Clock::system());
+    start_with_clock(tree, parts, runtime, (&Clock::system(), beats));
 }
 
 fn start_with_clock(
     tree: &mut TaskTree,
     parts: PodParts,
     (view, look_again): (&watch::Receiver<RuntimeView>, Arc<Notify>),
-    clock: &Clock,
+    (clock, beats): (&Clock, &LoopBeats),
 ) {
-    let PodParts { ports, settings, sources, memory_kills, events, local } = parts;
+    let PodParts { ports, settings, sources, memory_kills, events, metric_sources, local } = parts;
     let messages = TerminationMessages::new(ports.folders.clone());
-    let observed =
-        Observed::new(ports.runtime.clone(), messages.clone(), clock.clone(), look_again);
-    let board = Board::new(events);
+    let board = Board::new(events, &settings.lifecycle.node_name);
+    let times = (clock.clone(), look_again);
+    let observed = Observed::new(ports.runtime.clone(), messages.clone(), times, board.clone());
     let programs = (ports.credential_programs.clone(), settings.credential_providers.clone());
     let pulled = PulledImages::new(
         settings.image_verification.clone(),
@@ -76,11 +80,11 @@ fn start_with_clock(
         ports.runtime.clone(),
         clock.clone(),
         NodeLogins::new(ports.texts.clone(), &settings.root, programs),
-        pulled.clone(),
+        (pulled.clone(), board.metrics().clone()),
     );
     let (node_sender, node) = watch::channel(node_state::unknown(&settings.lifecycle));
     let probes = Probes::new(ports.runtime.clone(), ports.prober.clone());
-    let node_name = settings.lifecycle.node_name.clone();
+    set_lasting_metrics(&board, &settings.lifecycle.node_name, &*ports.cgroups);
     let reading = settings.reading.clone();
     let pulls = settings.pulls.clone();
     let context = Arc::new(PodContext {
@@ -88,7 +92,11 @@ fn start_with_clock(
         observed: observed.clone(),
         images,
         probes: probes.clone(),
-        admissions: Admissions::new(settings.room.clone(), settings.abilities.clone()),
+        admissions: Admissions::new(
+            settings.room.clone(),
+            settings.abilities.clone(),
+            board.metrics().clone(),
+        ),
         own_users: OwnUsers::new(
             ports.folders.clone(),
             &settings.root,
@@ -100,8 +108,8 @@ fn start_with_clock(
         settings: Arc::new(settings),
         ports: ports.clone(),
     });
-    let seen = observed.clone();
-    tree.start("observed-pods", move || watch_pods(seen.clone()));
+    let (seen, beat) = (observed.clone(), beats.clone());
+    tree.start("observed-pods", move || watch_pods(seen.clone(), beat.clone()));
     let (port, node_view) = (ports.clone(), view.clone());
     tree.start("node-state", move || {
         node_state::follow(port.clone(), node_view.clone(), node_sender.clone())
@@ -112,24 +120,29 @@ fn start_with_clock(
     });
     tree.start("probes", move || turn_wheel(probes.clone()));
     start_upkeep(tree, &context);
-    if let Some(kills) = memory_kills {
-        let (kills, observed) = (Arc::new(Mutex::new(kills)), observed.clone());
-        tree.start("memory-kills", move || {
-            memory_kills::listen(kills.clone(), messages.clone(), observed.clone())
-        });
-    }
-    let wanted = start_sources(tree, &context, sources, reading);
+    start_memory_kills(tree, &context, memory_kills, messages);
+    let wanted = start_sources(tree, &context, (sources, reading), beats);
     let (active_sender, active) = watch::channel(ActivePods::default());
-    let pods_context = context.clone();
+    let (pods_context, beat) = (context.clone(), beats.clone());
     tree.start("pods", move || {
-        supervise(pods_context.clone(), wanted.clone(), active_sender.clone())
+        let wanted = wanted.clone();
+        supervise(pods_context.clone(), wanted, active_sender.clone(), beat.clone())
     });
     let garbage_context = context.clone();
     tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
     if let Some(endpoint) = local {
-        let api = Arc::new(LocalStatus { board, observed, runtime: view.clone(), node_name });
+        let runtime = view.clone();
+        let api = Arc::new(LocalStatus { context: context.clone(), runtime, metric_sources });
         tree.start("local-endpoint", move || serve(endpoint.clone(), api.clone()));
     }
+}
+
+/// What does not change as long as the agent runs.
+fn set_lasting_metrics(board: &Board, node_name: &str, cgroups: &dyn PodCgroups) {
+    let metrics = board.metrics();
+    metrics.set(&names::NODE_NAME, &[node_name], 1.0);
+    let version = if cgroups.is_unified() { 2.0 } else { 1.0 };
+    metrics.set(&names::CGROUP_VERSION, &[], version);
 }
 
 /// What is kept in order beside the pods: cgroups above them, logs.
@@ -138,9 +151,9 @@ fn start_upkeep(tree: &mut TaskTree, context: &Arc<PodContext>) {
     tree.start("cgroups", move || cgroup_tree::keep(tree_context.clone()));
     let reserved = context.settings.cgroups.reserved.clone();
     if !reserved.is_empty() {
-        let host = context.ports.cgroups.clone();
+        let reserved_context = context.clone();
         tree.start("reserved-cgroups", move || {
-            reserved_cgroups::enforce(host.clone(), reserved.clone())
+            reserved_cgroups::enforce(reserved_context.clone(), reserved.clone())
         });
     }
     if let Some(logs) = context.settings.logs.clone() {
@@ -151,11 +164,29 @@ fn start_upkeep(tree: &mut TaskTree, context: &Arc<PodContext>) {
     }
 }
 
+/// The kernel's log names who was killed for memory; without it the cgroups count them.
+fn start_memory_kills(
+    tree: &mut TaskTree,
+    context: &Arc<PodContext>,
+    kills: Option<Box<dyn MemoryKills>>,
+    messages: TerminationMessages,
+) {
+    let context = context.clone();
+    if let Some(kills) = kills {
+        let kills = Arc::new(Mutex::new(kills));
+        tree.start("memory-kills", move || {
+            memory_kills::listen(kills.clone(), messages.clone(), context.observed.clone())
+        });
+    } else if context.settings.cgroups.per_qos {
+        tree.start("memory-kills", move || counted_kills::watch(context.clone(), messages.clone()));
+    }
+}
+
 fn start_sources(
     tree: &mut TaskTree,
     context: &Arc<PodContext>,
-    sources: Vec<Box<dyn ManifestSource>>,
-    reading: pod_desired::Reading,
+    (sources, reading): (Vec<Box<dyn ManifestSource>>, pod_desired::Reading),
+    beats: &LoopBeats,
 ) -> watch::Receiver<WantedPods> {
     let kinds = sources.iter().map(|source| match source.kind() {
         "http" => SourceKind::Url,
@@ -180,6 +211,7 @@ fn start_sources(
         board: context.board.clone(),
         tellings: Arc::new(Mutex::new(tellings)),
         wanted: wanted_sender,
+        beats: beats.clone(),
     };
     tree.start("sources", move || {
         let (merging, _open) = (merging.clone(), tell.clone());

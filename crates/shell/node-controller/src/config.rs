@@ -185,11 +185,13 @@ pub struct WriteConfig {
     pub deadline: Duration,
     /// How many may be on their way at once.
     pub at_once: usize,
+    /// How many events are told together, of many that wait; then a pause of half a second follows.
+    pub events_at_once: usize,
 }
 
 impl Default for WriteConfig {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(10), at_once: 16 }
+        Self { deadline: Duration::from_secs(10), at_once: 16, events_at_once: 10 }
     }
 }
 

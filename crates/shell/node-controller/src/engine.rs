@@ -62,9 +62,9 @@ pub(crate) async fn keep_running(shared: Arc<Shared>) {
         let began = tokio::time::Instant::now();
         let mut tasks = JoinSet::new();
         let events = shared.events.clone();
-        let (api, deadline) = (shared.clients.work.clone(), shared.checked.config.writes.deadline);
+        let (api, writes) = (shared.clients.work.clone(), shared.checked.config.writes);
         tasks.spawn(Engine::new(shared.clone()).run());
-        tasks.spawn(async move { events.deliver(api, deadline).await });
+        tasks.spawn(async move { events.deliver(api, &writes).await });
         let ended = tasks.join_next().await;
         if began.elapsed() > LONGEST_RESTART {
             pause = FIRST_RESTART;

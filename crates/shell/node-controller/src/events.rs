@@ -1,9 +1,10 @@
-//! Events: told in their order by one task, the same one again as a count.
+//! Events: told by one task, the same one again as a count.
 //!
-//! Rule: telling never waits and never holds up a decision. At most so many wait; beyond that they
-//! are dropped and counted. An event is told for people: that it failed is logged, and no more.
+//! Rule: telling never waits and never holds up a decision. One alone is told at once; where many
+//! wait, as after a start, some are told together every now and then, since each wake-up costs more
+//! than an event. At most so many wait; beyond that they are dropped and counted. An event is told for people: that it failed is logged, and no more.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +12,12 @@ use ports::ClusterApiError;
 use ports::cluster_api::{ClusterEvent, EventKind, ObjectReference, ToldEvent};
 use ports::{ApiTime, ClusterApi};
 use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use crate::clock::Clock;
+use crate::config::WriteConfig;
 use crate::counters::Counters;
 use crate::writes::{PodTarget, Target};
 
@@ -22,6 +25,8 @@ use crate::writes::{PodTarget, Target};
 const WAITING: usize = 1024;
 /// How many that were told are remembered, to be counted up when they come again.
 const REMEMBERED: usize = 512;
+/// Between some that are told together and the next.
+const PAUSE: Duration = Duration::from_millis(500);
 /// How often telling is tried.
 const TRIES: u32 = 3;
 
@@ -108,16 +113,31 @@ impl Events {
     }
 
     /// Tells what waits, for ever.
-    pub(crate) async fn deliver(&self, api: Arc<dyn ClusterApi>, deadline: Duration) {
+    pub(crate) async fn deliver(&self, api: Arc<dyn ClusterApi>, writes: &WriteConfig) {
         let mut taken = self.taken.lock().await;
         let mut told = Told::default();
-        while let Some(event) = taken.recv().await {
-            told.tell(&*api, event, deadline).await;
+        let mut together = Vec::new();
+        while taken.recv_many(&mut together, writes.events_at_once.max(1)).await > 0 {
+            let many = together.len() > 1;
+            told.tell(&api, together.drain(..), writes.deadline).await;
+            if many {
+                sleep(PAUSE).await;
+            }
         }
     }
 }
 
 type Key = (String, String, String, String);
+
+fn key_of(event: &ClusterEvent) -> Key {
+    let about = &event.about;
+    (
+        format!("{}/{}/{}", about.kind, about.namespace, about.name),
+        about.uid.clone(),
+        event.reason.clone(),
+        event.message.clone(),
+    )
+}
 
 #[derive(Default)]
 struct Told {
@@ -126,14 +146,41 @@ struct Told {
 }
 
 impl Told {
-    async fn tell(&mut self, api: &dyn ClusterApi, mut event: ClusterEvent, deadline: Duration) {
-        let about = &event.about;
-        let key = (
-            format!("{}/{}/{}", about.kind, about.namespace, about.name),
-            about.uid.clone(),
-            event.reason.clone(),
-            event.message.clone(),
-        );
+    /// New ones side by side, then those that were told before, or are here twice.
+    async fn tell(
+        &mut self,
+        api: &Arc<dyn ClusterApi>,
+        events: impl Iterator<Item = ClusterEvent>,
+        deadline: Duration,
+    ) {
+        let mut on_their_way = JoinSet::new();
+        let (mut begun, mut again) = (HashSet::new(), Vec::new());
+        for event in events {
+            let key = key_of(&event);
+            if self.known.contains_key(&key) || !begun.insert(key.clone()) {
+                again.push((key, event));
+                continue;
+            }
+            let api = Arc::clone(api);
+            on_their_way.spawn(async move { (key, tell_new(&*api, event, deadline).await) });
+        }
+        while let Some(ended) = on_their_way.join_next().await {
+            if let Ok((key, Some(told))) = ended {
+                self.remember(key, told);
+            }
+        }
+        for (key, event) in again {
+            self.tell_again(&**api, key, event, deadline).await;
+        }
+    }
+
+    async fn tell_again(
+        &mut self,
+        api: &dyn ClusterApi,
+        key: Key,
+        event: ClusterEvent,
+        deadline: Duration,
+    ) {
         if let Some((told, count)) = self.known.get_mut(&key) {
             *count = count.saturating_add(1);
             let again = timeout(deadline, api.repeat_event(told, *count, event.at)).await;
@@ -142,26 +189,8 @@ impl Told {
                 return;
             }
         }
-        for attempt in 0..TRIES {
-            match timeout(deadline, api.tell_event(&event)).await {
-                Ok(Ok(told)) => {
-                    self.remember(key, told);
-                    return;
-                }
-                // Another event of the same object has the same instant.
-                Ok(Err(ClusterApiError::AlreadyExists { .. })) => {
-                    event.at = ApiTime::from_nanos(event.at.nanos().saturating_add(1));
-                }
-                Ok(Err(error @ ClusterApiError::Refused { .. })) => {
-                    warn!(err = %error, reason = event.reason, "An event was refused");
-                    return;
-                }
-                Ok(Err(error)) => {
-                    warn!(err = %error, reason = event.reason, attempt, "Failed to tell an event");
-                    sleep(Duration::from_secs(1 << attempt)).await;
-                }
-                Err(_) => warn!(reason = event.reason, attempt, "Telling an event took too long"),
-            }
+        if let Some(told) = tell_new(api, event, deadline).await {
+            self.remember(key, told);
         }
     }
 
@@ -175,4 +204,30 @@ impl Told {
             self.known.remove(&oldest);
         }
     }
+}
+
+async fn tell_new(
+    api: &dyn ClusterApi,
+    mut event: ClusterEvent,
+    deadline: Duration,
+) -> Option<ToldEvent> {
+    for attempt in 0..TRIES {
+        match timeout(deadline, api.tell_event(&event)).await {
+            Ok(Ok(told)) => return Some(told),
+            // Another event of the same object has the same instant.
+            Ok(Err(ClusterApiError::AlreadyExists { .. })) => {
+                event.at = ApiTime::from_nanos(event.at.nanos().saturating_add(1));
+            }
+            Ok(Err(error @ ClusterApiError::Refused { .. })) => {
+                warn!(err = %error, reason = event.reason, "An event was refused");
+                return None;
+            }
+            Ok(Err(error)) => {
+                warn!(err = %error, reason = event.reason, attempt, "Failed to tell an event");
+                sleep(Duration::from_secs(1 << attempt)).await;
+            }
+            Err(_) => warn!(reason = event.reason, attempt, "Telling an event took too long"),
+        }
+    }
+    None
 }

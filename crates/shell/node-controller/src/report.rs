@@ -3,31 +3,7 @@
 
 use std::fmt;
 
-/// What a metric counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricKind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-/// One line of a metric.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
-    /// What follows the family's name: empty, or `_bucket`, `_sum`, `_count` of a histogram.
-    pub suffix: &'static str,
-    pub labels: Vec<(&'static str, String)>,
-    pub value: f64,
-}
-
-/// One metric with all its lines, under upstream's name.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MetricFamily {
-    pub name: &'static str,
-    pub help: &'static str,
-    pub kind: MetricKind,
-    pub samples: Vec<Sample>,
-}
+pub use ports::metrics::{MetricFamily, MetricKind, Sample};
 
 /// One check of the health endpoints, under upstream's name.
 #[derive(Clone, Debug, PartialEq, Eq)]

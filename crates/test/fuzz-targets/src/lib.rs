@@ -10,6 +10,8 @@ mod authorities;
 mod devices;
 mod images;
 mod networks;
+mod profiles;
+mod registries;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -18,6 +20,8 @@ pub use authorities::authority;
 pub use devices::cdi;
 pub use images::{image_document, layer};
 pub use networks::cni;
+pub use profiles::seccomp;
+pub use registries::{challenge, reference};
 pub use streams::{spdy, websocket};
 
 /// What parses has a canonical form that parses to an equal value and, in the same family of

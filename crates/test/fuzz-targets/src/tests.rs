@@ -75,3 +75,18 @@ fn authority_corpus() {
 fn cdi_corpus() {
     replay("cdi", super::cdi);
 }
+
+#[test]
+fn seccomp_corpus() {
+    replay("seccomp", super::seccomp);
+}
+
+#[test]
+fn challenge_corpus() {
+    replay("challenge", super::challenge);
+}
+
+#[test]
+fn reference_corpus() {
+    replay("reference", super::reference);
+}

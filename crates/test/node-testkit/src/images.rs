@@ -33,6 +33,8 @@ pub use registry::{push, push_stack, repositories, tags};
 /// The label that carries the image's name into its configuration.
 pub const NAME_LABEL: &str = "keelson.test-image.name";
 
+const ROOT: (u32, u32) = (0, 0);
+
 /// What a runtime starts from the image, in the words of the OCI image configuration.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "PascalCase")]
@@ -64,10 +66,12 @@ pub enum Content {
     HostFile(PathBuf),
 }
 
-/// One path of an image: owned by root, with a mode.
+/// One path of an image, with its mode and owner.
 #[derive(Clone, Debug)]
 pub struct File {
     pub mode: u32,
+    /// User and group.
+    pub owner: (u32, u32),
     pub content: Content,
 }
 
@@ -120,33 +124,45 @@ impl Image {
     /// Adds text or bytes at `path`.
     #[must_use]
     pub fn with_bytes(self, path: &str, mode: u32, bytes: impl Into<Vec<u8>>) -> Self {
-        self.with(path, File { mode, content: Content::Bytes(bytes.into()) })
+        self.with(path, File { mode, owner: ROOT, content: Content::Bytes(bytes.into()) })
     }
 
     /// Adds a file of this machine at `path`.
     #[must_use]
     pub fn with_host_file(self, path: &str, mode: u32, host: &Path) -> Self {
-        self.with(path, File { mode, content: Content::HostFile(host.to_owned()) })
+        self.with(path, File { mode, owner: ROOT, content: Content::HostFile(host.to_owned()) })
     }
 
     /// Adds a symbolic link at `path`.
     #[must_use]
     pub fn with_link(self, path: &str, target: &str) -> Self {
-        self.with(path, File { mode: 0o777, content: Content::Link(target.to_owned()) })
+        let content = Content::Link(target.to_owned());
+        self.with(path, File { mode: 0o777, owner: ROOT, content })
     }
 
     /// Adds a folder at `path`.
     #[must_use]
     pub fn with_directory(self, path: &str, mode: u32) -> Self {
-        self.with(path, File { mode, content: Content::Directory })
+        self.with(path, File { mode, owner: ROOT, content: Content::Directory })
+    }
+
+    /// Gives what was added at `path` to somebody else than root.
+    #[must_use]
+    pub fn owned_by(mut self, path: &str, user: u32, group: u32) -> Self {
+        if let Some(file) = self.files.get_mut(path.trim_matches('/')) {
+            file.owner = (user, group);
+        }
+        self
     }
 
     fn with(mut self, path: &str, file: File) -> Self {
         let path = path.trim_matches('/');
         for (at, _) in path.match_indices('/') {
-            self.files
-                .entry(path[..at].to_owned())
-                .or_insert(File { mode: 0o755, content: Content::Directory });
+            self.files.entry(path[..at].to_owned()).or_insert(File {
+                mode: 0o755,
+                owner: ROOT,
+                content: Content::Directory,
+            });
         }
         self.files.insert(path.to_owned(), file);
         self

@@ -9,7 +9,7 @@
 //!
 //! | kind | counts when |
 //! |---|---|
-//! | process | it is in a bed's cgroup, has a bed's role, or its program is a part or ours |
+//! | process | it is in a bed's cgroup, or a pod's, has a bed's role, or its program is a part or ours |
 //! | mount | its point, root, source or options lie in beds, in a folder of parts, or in a folder of ours in the temp folder |
 //! | cgroup | it is a bed's or a pod's, or neither a systemd unit nor a neighbour of the judge's |
 //! | link | it has a name that beds, CNI plugins or kube programs give; not when its bridge is another's |

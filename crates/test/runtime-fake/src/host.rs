@@ -22,11 +22,17 @@ pub struct FakeHost {
     shared: Arc<Mutex<Disk>>,
     /// What was learned of the runtime's cgroup driver, in order.
     drivers: Arc<watch::Sender<Vec<Option<CgroupDriver>>>>,
+    /// How many processes of each container were killed for memory.
+    kills: Arc<watch::Sender<BTreeMap<String, u64>>>,
 }
 
 impl Default for FakeHost {
     fn default() -> Self {
-        Self { shared: Arc::default(), drivers: Arc::new(watch::Sender::new(Vec::new())) }
+        Self {
+            shared: Arc::default(),
+            drivers: Arc::new(watch::Sender::new(Vec::new())),
+            kills: Arc::new(watch::Sender::new(BTreeMap::new())),
+        }
     }
 }
 
@@ -39,6 +45,7 @@ struct Disk {
     volumes: BTreeSet<(String, String)>,
     records: BTreeMap<(String, String), Vec<u8>>,
     is_full: bool,
+    refuses_cgroups: bool,
     /// How many of the next looks at log numbers of a pod panic, and how many did.
     panics_to_come: BTreeMap<String, u32>,
     panics: u32,
@@ -59,6 +66,16 @@ impl FakeHost {
 
     async fn knows_driver(&self) {
         let _ = self.drivers.subscribe().wait_for(|drivers| !drivers.is_empty()).await;
+    }
+
+    /// Whether no cgroup can be made or limited.
+    pub fn refuse_cgroups(&self, refuse: bool) {
+        self.disk().refuses_cgroups = refuse;
+    }
+
+    /// A process in a group of this last name is killed for memory, and nobody says which.
+    pub fn kill_for_memory(&self, group: &str) {
+        self.kills.send_modify(|kills| *kills.entry(group.to_owned()).or_default() += 1);
     }
 
     /// Whether writes fail for want of space.
@@ -243,7 +260,11 @@ impl PodCgroups for FakeHost {
     fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
         Box::pin(async move {
             self.knows_driver().await;
-            self.disk().cgroups.insert(name.to_vec(), limits.clone());
+            let mut disk = self.disk();
+            if disk.refuses_cgroups {
+                return Err(HostError::Passing("no cgroups today".to_owned()));
+            }
+            disk.cgroups.insert(name.to_vec(), limits.clone());
             Ok(())
         })
     }
@@ -266,10 +287,24 @@ impl PodCgroups for FakeHost {
             below.filter_map(|rest| rest.first().cloned()).collect()
         })
     }
-    fn runtime_name<'a>(&'a self, name: &'a [String]) -> PortFuture<'a, String> {
+    fn runtime_name<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, String> {
         Box::pin(async move {
             self.knows_driver().await;
-            format!("/{}", name.join("/"))
+            Ok(format!("/{}", name.join("/")))
+        })
+    }
+    fn more_memory_kills<'a>(
+        &'a self,
+        _name: &'a [String],
+        known: &'a BTreeMap<String, u64>,
+    ) -> HostFuture<'a, BTreeMap<String, u64>> {
+        Box::pin(async move {
+            let is_more = |kills: &BTreeMap<String, u64>| {
+                kills.iter().any(|(group, count)| known.get(group).is_none_or(|k| k < count))
+            };
+            let mut kills = self.kills.subscribe();
+            let more = kills.wait_for(is_more).await.map(|kills| kills.clone());
+            more.map_err(|_| HostError::Lasting("this host is gone".to_owned()))
         })
     }
     fn memory_kills<'a>(&'a self, _name: &'a [String]) -> HostFuture<'a, Option<u64>> {

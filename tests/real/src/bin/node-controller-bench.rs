@@ -1,19 +1,22 @@
 //! `cargo xtask bench node-controller`: the node controller beside kube-controller-manager with the
 //! same controllers only, both on one control plane with hollow nodes, one after the other. Memory
 //! by smaps, CPU time by the kernel, after a burst; time from a node's last sign of life to Unknown.
-//! Then the same with 5 000 nodes whose leases are replayed. Prints tables with ratios.
+//! Then the same with 5 000 nodes whose leases are replayed. Prints tables with ratios; a promise of
+//! SPECIFICATION.md that is not kept is an error.
 //!
 //! Runs inside a bed: `bed run -- node-controller-bench KEELSON [NODES]`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use node_testkit::bed;
+use node_testkit::{bed, parts};
+use real_tests::cold_program;
 use real_tests::node_controller::cluster::{Cluster, Subject};
 use real_tests::node_controller::hollow::{Hollow, NodeForm};
 use real_tests::node_controller::load::{Load, Numbers};
 use real_tests::node_controller::replay;
+use real_tests::promises::Table;
 
 const LIVE_NODES: usize = 1_000;
 const REPLAYED_NODES: usize = 5_000;
@@ -32,19 +35,24 @@ fn main() -> Result<()> {
         text.map_or(Ok(default), |text| text.parse().context("a number of nodes"))
     };
     let (live, replayed) = (count(LIVE_NODES)?, count(REPLAYED_NODES)?);
+    let reference = parts::program("kube-controller-manager", "kube-controller-manager")?;
+    for program in [Path::new(&keelson), &reference] {
+        cold_program::forget(program)?;
+    }
     let subjects = [Subject::Keelson(PathBuf::from(keelson)), Subject::Reference];
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut table = Table::default();
     if live > 0 {
         let [ours, theirs] = runtime.block_on(run_live(&bed, &subjects, live))?;
-        print_table(&format!("{live} live hollow nodes"), &ours, &theirs);
+        print(&mut table, &format!("{live} live hollow nodes"), &ours, &theirs);
     }
     if replayed > 0 {
         // The next cluster begins empty.
         let _ = std::fs::remove_dir_all(bed.folder().join("control-plane"));
         let [ours, theirs] = runtime.block_on(replay::run(&bed, &subjects, replayed))?;
-        print_table(&format!("{replayed} nodes by replayed watches"), &ours, &theirs);
+        print(&mut table, &format!("{replayed} nodes by replayed watches"), &ours, &theirs);
     }
-    Ok(())
+    table.judge()
 }
 
 async fn run_live(bed: &bed::Bed, subjects: &[Subject; 2], count: usize) -> Result<[Numbers; 2]> {
@@ -67,14 +75,9 @@ async fn run_live(bed: &bed::Bed, subjects: &[Subject; 2], count: usize) -> Resu
     numbers.ok().context("two subjects")
 }
 
-fn print_table(title: &str, ours: &Numbers, theirs: &Numbers) {
-    println!("\n{title}");
-    println!("{:<44} {:>10} {:>10} {:<4} {:>7}", "", "keelson", "reference", "", "ratio");
-    for (ours, theirs) in ours.rows().iter().zip(theirs.rows()) {
-        let ratio = ours.value / theirs.value;
-        println!(
-            "{:<44} {:>10.1} {:>10.1} {:<4} {:>7.3}",
-            ours.name, ours.value, theirs.value, ours.unit, ratio
-        );
+fn print(table: &mut Table, title: &str, ours: &Numbers, theirs: &Numbers) {
+    table.heading(title, "reference");
+    for row in ours.beside(theirs) {
+        table.row(&row);
     }
 }

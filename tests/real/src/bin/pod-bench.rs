@@ -1,16 +1,19 @@
 //! `cargo xtask bench pods`: static pods under the agent and under the reference kubelet, on one
 //! containerd in one bed. Memory by smaps, CPU time by the scheduler, times by the runtime's own
-//! records; a table with ratios, since absolute times of one run mean nothing elsewhere.
+//! records; a table with ratios, since absolute times of one run mean nothing elsewhere. A promise of
+//! SPECIFICATION.md that is not kept is an error.
 //!
 //! Runs inside a bed (`bed run -- pod-bench KEELSON`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use node_testkit::bed;
-use node_testkit::images;
 use node_testkit::start::{Containerd, ContainerdOptions};
+use node_testkit::{images, parts};
+use real_tests::cold_program;
+use real_tests::promises::{Promise, Row, Table};
 use real_tests::standalone::agent::Kind;
 use real_tests::standalone::measure::{self, Bare, Images, Measured};
 use real_tests::standalone::runtime::Runtime;
@@ -28,54 +31,60 @@ fn main() -> Result<()> {
     let endpoint = containerd.endpoint();
     let runtime = Runtime::connect(&endpoint)?;
     let bare = measure::bare(&runtime, &bed, &images.quiet)?;
+    for program in [PathBuf::from(&keelson), parts::program("kubelet", "kubelet")?] {
+        cold_program::forget(&program)?;
+    }
     let ours = Kind::keelson(Path::new(&keelson));
     let ours = measure::agent(&bed, &runtime, &ours, &endpoint, &images)?;
     let theirs = measure::agent(&bed, &runtime, &Kind::reference()?, &endpoint, &images)?;
-    print_table(&ours, &theirs);
-    print_bare(&ours, &theirs, &bare);
-    Ok(())
+    let mut table = Table::default();
+    print_beside_the_reference(&mut table, &ours, &theirs);
+    print_beside_bare_calls(&mut table, &ours, &bare);
+    table.judge()
 }
 
-fn print_table(ours: &Measured, theirs: &Measured) {
-    let row = |name: &str, ours: f64, theirs: f64, unit: &str| {
-        println!("{name:<40} {ours:>10.1} {theirs:>10.1} {unit:<4} {:>8.3}", ours / theirs);
-    };
-    println!("{:<40} {:>10} {:>10} {:<4} {:>8}", "", "keelson", "reference", "", "ratio");
+fn print_beside_the_reference(table: &mut Table, ours: &Measured, theirs: &Measured) {
+    table.heading("", "reference");
+    let kib = |kib: u64| kib as f64;
     for (at, pods) in [0, 30, 110].into_iter().enumerate() {
         let (mine, other) = (&ours.memory[at], &theirs.memory[at]);
-        row(&format!("PSS, {pods} pods"), mine.pss as f64, other.pss as f64, "KiB");
-        let (mine, other) = (mine.private_dirty as f64, other.private_dirty as f64);
-        row(&format!("Private_Dirty, {pods} pods"), mine, other, "KiB");
+        let pss = (kib(mine.pss), kib(other.pss));
+        let dirty = (kib(mine.private_dirty), kib(other.private_dirty));
+        let most = Promise::AtMost(1.0 / 8.0);
+        table.row(&row(&format!("PSS, {pods} pods"), pss, "KiB", most));
+        table.row(&row(&format!("Private_Dirty, {pods} pods"), dirty, "KiB", most));
     }
     for (at, pods) in [0, 30, 110].into_iter().enumerate() {
-        let (mine, other) = (millis(ours.idle_cpu[at]), millis(theirs.idle_cpu[at]));
-        row(&format!("CPU time in an idle minute, {pods} pods"), mine, other, "ms");
+        let times = (millis(ours.idle_cpu[at]), millis(theirs.idle_cpu[at]));
+        let name = format!("CPU time in an idle minute, {pods} pods");
+        table.row(&row(&name, times, "ms", Promise::AtMost(1.0 / 10.0)));
     }
-    for (name, mine, other) in [
-        ("manifest to container started, median", ours.single, theirs.single),
-        ("30 at once", ours.burst_30, theirs.burst_30),
-        ("110 at once", ours.burst_110, theirs.burst_110),
-        ("crash to restarted, median", ours.crash, theirs.crash),
-        ("manifest removed to pod gone, median", ours.removal, theirs.removal),
+    let never_slower = Promise::AtMost(1.0);
+    for (name, mine, other, promise) in [
+        ("manifest to container started, median", ours.single, theirs.single, Promise::None),
+        ("30 at once", ours.burst_30, theirs.burst_30, never_slower),
+        ("110 at once", ours.burst_110, theirs.burst_110, never_slower),
+        ("crash to restarted, median", ours.crash, theirs.crash, Promise::None),
+        ("manifest removed to pod gone, median", ours.removal, theirs.removal, Promise::None),
     ] {
-        row(name, millis(mine), millis(other), "ms");
+        table.row(&row(name, (millis(mine), millis(other)), "ms", promise));
     }
 }
 
 /// Beside the runtime's own share, without any agent.
-fn print_bare(ours: &Measured, theirs: &Measured, bare: &Bare) {
-    println!();
-    println!(
-        "{:<40} {:>10} {:>10} {:>10}",
-        "beside the bare CRI calls", "bare ms", "keelson", "reference"
-    );
-    for (name, bare, mine, other) in [
-        ("one pod: sandbox, create, start", bare.pod, ours.single, theirs.single),
-        ("crash: create, start", bare.create_and_start, ours.crash, theirs.crash),
-    ] {
-        let ratio = |time: Duration| time.as_secs_f64() / bare.as_secs_f64();
-        println!("{name:<40} {:>10.1} {:>10.3} {:>10.3}", millis(bare), ratio(mine), ratio(other));
-    }
+fn print_beside_bare_calls(table: &mut Table, ours: &Measured, bare: &Bare) {
+    table.heading("", "bare calls");
+    let pod = (millis(ours.single), millis(bare.pod));
+    let most = Promise::AtMost(1.15);
+    table.row(&row("one pod: sandbox, create, start", pod, "ms", most));
+    // The promise allows ten milliseconds besides the share.
+    let allowed = millis(bare.create_and_start) + 10.0 / 1.15;
+    let crash = (millis(ours.crash), allowed);
+    table.row(&row("crash: create, start, and 8.7 ms", crash, "ms", most));
+}
+
+fn row(name: &str, (ours, theirs): (f64, f64), unit: &'static str, promise: Promise) -> Row {
+    Row { name: name.to_owned(), ours, theirs, unit, promise }
 }
 
 fn millis(time: Duration) -> f64 {

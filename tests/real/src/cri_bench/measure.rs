@@ -86,7 +86,8 @@ pub struct Measured {
 const PAUSE: (&str, &[&str]) = (known::PAUSE, &[]);
 const SLEEP: (&str, &[&str]) = (known::BUSYBOX, &["sleep", "10000"]);
 const AT_ONCE: usize = 8;
-const SETTLE: Duration = Duration::from_secs(5);
+/// Until a runtime is at rest.
+const SETTLE: Duration = Duration::from_secs(40);
 
 pub async fn runtime(socket: &Path, logs: &Path, names: Names, size: Size) -> Result<Measured> {
     let runtime = Runtime::connect(socket, logs).await?;
@@ -96,6 +97,7 @@ pub async fn runtime(socket: &Path, logs: &Path, names: Names, size: Size) -> Re
     say("pods on the plugins' network");
     let plugins = times(&runtime, Network::Plugins, size).await?;
     say("memory");
+    tokio::time::sleep(SETTLE).await;
     let server_idle = memory::of(names.server)?;
     let pods = many(&runtime, size.pods).await?;
     tokio::time::sleep(SETTLE).await;

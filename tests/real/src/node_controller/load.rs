@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::cluster::{Cluster, Subject};
 use super::hollow::Hollow;
 use super::measure::{cpu_time, memory};
+use crate::promises::{Promise, Row};
 
 /// Until everything is listed and quiet.
 const SETTLE: Duration = Duration::from_secs(45);
@@ -32,6 +33,10 @@ const BURST_SHARE: usize = 20;
 /// By default a node may be silent for 50 s; then the writes about hundreds of nodes take their turns.
 const NOTICE_WITHIN: Duration = Duration::from_mins(6);
 
+/// What may be used of the reference's memory and CPU time.
+const MOST_MEMORY: f64 = 1.0 / 6.0;
+const MOST_CPU: f64 = 1.0 / 5.0;
+
 /// What was measured.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Numbers {
@@ -43,24 +48,35 @@ pub struct Numbers {
     pub noticed_s: f64,
 }
 
-/// One line of the table.
-#[derive(Debug, Clone, Copy)]
-pub struct Row {
-    pub name: &'static str,
-    pub value: f64,
-    pub unit: &'static str,
-}
-
 impl Numbers {
-    pub fn rows(&self) -> Vec<Row> {
-        let row = |name, value, unit| Row { name, value, unit };
+    /// The lines of the table, with what SPECIFICATION.md promises of each.
+    pub fn beside(&self, theirs: &Self) -> Vec<Row> {
+        let row = |name: &str, ours, theirs, unit, most| Row {
+            name: name.to_owned(),
+            ours,
+            theirs,
+            unit,
+            promise: Promise::AtMost(most),
+        };
+        let memory = |name, ours, theirs| row(name, ours, theirs, "KiB", MOST_MEMORY);
+        let cpu = |name, ours, theirs| row(name, ours, theirs, "ms", MOST_CPU);
         vec![
-            row("PSS after the burst", self.pss_kib, "KiB"),
-            row("Private_Dirty after the burst", self.private_dirty_kib, "KiB"),
-            row("CPU time, start and first lists", self.start_cpu_ms, "ms"),
-            row("CPU time, heartbeats only, 90 s", self.steady_cpu_ms, "ms"),
-            row("CPU time, burst: 1 of 20 silent and back", self.burst_cpu_ms, "ms"),
-            row("last sign of life to Unknown, slowest", self.noticed_s, "s"),
+            memory("PSS after the burst", self.pss_kib, theirs.pss_kib),
+            memory(
+                "Private_Dirty after the burst",
+                self.private_dirty_kib,
+                theirs.private_dirty_kib,
+            ),
+            cpu("CPU time, start and first lists", self.start_cpu_ms, theirs.start_cpu_ms),
+            cpu("CPU time, heartbeats only, 90 s", self.steady_cpu_ms, theirs.steady_cpu_ms),
+            cpu("CPU time, burst: 1 of 20 silent and back", self.burst_cpu_ms, theirs.burst_cpu_ms),
+            row(
+                "last sign of life to Unknown, slowest",
+                self.noticed_s,
+                theirs.noticed_s,
+                "s",
+                1.0,
+            ),
         ]
     }
 }

@@ -1,6 +1,7 @@
 //! An agent that stands alone: ours or the reference, with a folder of manifests.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! The table, by topic.
 
 mod containers;
+mod defined_volumes;
 mod execs;
 mod handlers;
 mod hostile;
@@ -12,6 +13,7 @@ mod networks;
 mod observing;
 mod sandboxes;
 mod streams;
+mod user_namespaces;
 
 use crate::support::Case;
 
@@ -48,8 +50,10 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         isolation::CASES,
         networks::CASES,
         image_cases::CASES,
+        defined_volumes::CASES,
         observing::CASES,
         streams::CASES,
+        user_namespaces::CASES,
     ]
     .into_iter()
     .flatten()

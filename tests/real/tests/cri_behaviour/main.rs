@@ -61,7 +61,11 @@ fn handlers_behave() -> Result<()> {
     let archives = support::archives()?;
     let programs = server::build()?;
     Test::new().needs(&["runc"]).deadline(ALL_CASES).run(|bed| {
-        let runc = parts::program("runc", "runc")?;
+        // Another program of the kind, such as crun, where somebody names one.
+        let runc = match std::env::var_os("KEELSON_OCI_PROGRAM") {
+            Some(program) => program.into(),
+            None => parts::program("runc", "runc")?,
+        };
         let keelson = server::Keelson::start_with(bed, &programs, |config, folder| {
             config["handlers"] = serde_json::json!([]);
             config["runtimes"] = serde_json::json!({ "oci": { "program": runc } });

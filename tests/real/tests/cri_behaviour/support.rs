@@ -24,6 +24,10 @@ pub(crate) const CONFIGURED: &str = "registry.test/configured:1";
 pub(crate) const COMMANDLESS: &str = "registry.test/commandless:1";
 /// Its volumes lie at links and paths that lead out of it.
 pub(crate) const VOLUMES: &str = "registry.test/volumes:1";
+/// Its volumes have files, owners and modes in the image, or are not there at all.
+pub(crate) const FILLED: &str = "registry.test/filled:1";
+/// Its volume is a file.
+pub(crate) const FILE_VOLUME: &str = "registry.test/file-volume:1";
 /// For the case that removes an image.
 pub(crate) const SPARE: &str = "registry.test/spare:1";
 
@@ -59,8 +63,32 @@ pub(crate) fn archives() -> Result<Archives> {
             config.volumes = paths.map(|path| (path.to_owned(), Default::default())).into();
         });
     let spare = images::busybox()?.named(SPARE);
-    let all = [images::pause()?, images::busybox()?, configured, commandless, volumes, spare];
+    let mut all = vec![images::pause()?, images::busybox()?, configured, commandless];
+    all.extend([volumes, spare, filled()?, file_volume()?]);
     Ok(Archives(all.iter().map(images::Image::build).collect::<Result<_>>()?))
+}
+
+fn filled() -> Result<images::Image> {
+    let image = images::busybox()?
+        .named(FILLED)
+        .with_directory("/filled", 0o2750)
+        .owned_by("/filled", 1000, 1001)
+        .with_bytes("/filled/file", 0o640, "of the image\n")
+        .owned_by("/filled/file", 1002, 1003)
+        .with_bytes("/filled/deep/er/file", 0o400, "deep\n")
+        .with_link("/filled/link", "file")
+        .with_bytes("/behind/file", 0o644, "behind a link\n")
+        .with_link("/by-link", "/behind");
+    Ok(image.configured(|config| {
+        let paths = ["/filled/", "/by-link", "/bare/volume", "relative"];
+        config.volumes = paths.map(|path| (path.to_owned(), Default::default())).into();
+    }))
+}
+
+fn file_volume() -> Result<images::Image> {
+    Ok(images::busybox()?.named(FILE_VOLUME).configured(|config| {
+        config.volumes = [("/etc/passwd".to_owned(), Default::default())].into();
+    }))
 }
 
 impl Archives {

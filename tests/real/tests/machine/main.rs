@@ -1,6 +1,7 @@
 //! The cgroup v2 machine: one boot per landing, in which everything that touches cgroups, systemd,
 //! swap or logind is shown once. What else needs the machine is added to this boot, not to another.
 
+mod pods;
 mod runtime;
 
 use std::path::PathBuf;
@@ -61,20 +62,6 @@ echo "agent result: $(systemctl show keelson --property=Result --value)"
 systemctl stop containerd
 "#;
 
-const PODS: &str = include_str!("pods.sh");
-
-/// What every fact of [`PODS`] is, on any runtime.
-const OF_PODS: &[(&str, &str)] = &[
-    ("status", "2"),
-    ("pod memory.max", "33554432"),
-    ("pod cpu.max", "10000 100000"),
-    ("pod pids.max", "77"),
-    ("container memory.max", "33554432"),
-    ("container cpu.max", "10000 100000"),
-    ("killed agent", "same container"),
-    ("containers left", "0"),
-];
-
 /// Everything, by the verb `machine`; else what a landing has time for.
 fn whole() -> bool {
     std::env::var_os("KEELSON_MACHINE_WHOLE").is_some()
@@ -83,12 +70,15 @@ fn whole() -> bool {
 /// The programs that the payload finds in `/payload/bin`. Ours are the binary and, because it is
 /// small and started for each pod, the supervisor beside it.
 fn programs(keelson: &(PathBuf, PathBuf)) -> Result<Vec<(PathBuf, PathBuf)>> {
-    let wanted = [
+    let mut wanted = vec![
         ("containerd", "containerd"),
         ("containerd", "containerd-shim-runc-v2"),
         ("containerd", "ctr"),
         ("runc", "runc"),
     ];
+    if whole() {
+        wanted.push(("kubelet", "kubelet"));
+    }
     let parts = wanted.into_iter().map(|(part, program)| {
         Ok((PathBuf::from("bin").join(program), parts::program(part, program)?))
     });
@@ -122,11 +112,14 @@ fn one_boot_shows_all() -> Result<()> {
     let archives = archives()?;
     let deadline = Duration::from_secs(if whole() { 1800 } else { 900 });
     let test = Test::new().deadline(deadline + Duration::from_secs(20));
-    test.needs(&["containerd", "runc"]).run(|_bed| {
+    let needs: &[&str] =
+        if whole() { &["containerd", "runc", "kubelet"] } else { &["containerd", "runc"] };
+    test.needs(needs).run(|_bed| {
         let busybox = images::BUSYBOX;
         let all = if whole() { "1" } else { "" };
         let script = format!(
-            "{SCRIPT}\nBUSYBOX={busybox}\nWHOLE={all}\n{PODS}\n{}\nexit {STATUS}\n",
+            "{SCRIPT}\nBUSYBOX={busybox}\nWHOLE={all}\n{}\n{}\nexit {STATUS}\n",
+            pods::SCRIPT,
             runtime::SCRIPT
         );
         let payload = Payload {
@@ -181,14 +174,10 @@ fn check_agent(output: &str) -> Result<()> {
 }
 
 fn check_driver(output: &str, driver: &str) -> Result<()> {
-    let pods = if whole() { &["", " embedded"][..] } else { &[""] };
-    let of_pods =
-        pods.iter().flat_map(|on| OF_PODS.iter().map(move |(name, value)| (*on, *name, *value)));
-    let of_runtime = runtime::facts(driver, whole());
-    let of_runtime = of_runtime.into_iter().map(|(name, value)| (" runtime", name, value));
-    for (on, name, expected) in of_pods.chain(of_runtime) {
-        let told = fact(output, &format!("{driver}{on} {name}"))?;
-        ensure!(told == expected, "{driver}{on} {name} is {told:?}, not {expected:?}:\n{output}");
+    pods::check(output, driver, whole())?;
+    for (name, expected) in runtime::facts(driver, whole()) {
+        let told = fact(output, &format!("{driver} runtime {name}"))?;
+        ensure!(told == expected, "{driver} runtime {name}: {told:?}, not {expected:?}:\n{output}");
     }
     let told = fact(output, &format!("{driver} runtime driver"))?;
     ensure!(told == driver, "the runtime tells the driver {told:?}, not {driver:?}");

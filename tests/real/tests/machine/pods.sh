@@ -1,27 +1,30 @@
-# Static pods on the unified hierarchy, once with each cgroup driver: limits in the right files, an
-# end for lack of memory told as such, an agent killed without a container noticing, a clean end.
-# Each fact is one line `DRIVER name: value`, or `DRIVER embedded name: value` on our own runtime.
+# Static pods on the unified hierarchy, once with each cgroup driver: limits and weights of every class
+# in the right files, ends for lack of memory told as such, also of a child alone, an agent killed
+# without a container noticing, a clean end.
+# Each fact is one line `DRIVER name: value`, `DRIVER embedded name: value` on our own runtime, or
+# `DRIVER reference name: value` of the reference kubelet. WHOLE=1 adds those two.
 
-steady=11111111-2222-3333-4444-555555555555
+sure=11111111-2222-3333-4444-555555555555
+some=22222222-3333-4444-5555-666666666666
+none=33333333-4444-5555-6666-777777777777
 greedy=66666666-7777-8888-9999-000000000000
+child=77777777-8888-9999-0000-111111111111
 
-# Waits for a command to succeed.
+# Waits for a command to succeed. Programs are slow in this machine: it is the clock that counts.
 wait_for() {
     what=$1
     shift
-    tries=0
+    until_second=$(($(date +%s) + 120))
     until "$@" > /run/waiting 2>&1; do
-        tries=$((tries + 1))
-        if [ "$tries" -gt 240 ]; then
+        if [ "$(date +%s)" -gt "$until_second" ]; then
             echo "gave up: $what"
             cat /run/waiting
             keelson ps -o wide
-            keelson explain steady
-            keelson explain greedy
+            for name in sure some none greedy child; do keelson explain $name; done
             journalctl --no-pager --unit "keelson-$driver" | tail -n 40
             exit 1
         fi
-        sleep 0.5
+        sleep 1
     done
 }
 
@@ -29,7 +32,7 @@ runs() { keelson ps | grep -q "$1.*$2"; }
 asked() { keelson cri-client --runtime-endpoint "$endpoint" "$@"; }
 answers() { asked version; }
 is_gone() { ! [ -e "$1" ]; }
-container() { asked ps -q | head -n 1; }
+containers() { asked ps -q | sort | xargs; }
 
 start_agent() {
     systemctl reset-failed "keelson-$driver" 2> /dev/null
@@ -57,77 +60,160 @@ END
     done
 }
 
-# Arguments: what facts begin with, the folder of all pods' groups, the pod's group in it. The runtime
-# runs already.
-pods_with() {
-    label=$1 top=$2 pod=$3
-    manifests=/run/manifests-$driver
-    mkdir -p "$manifests"
+settings() {
     cat > "/run/kubelet-$driver.yaml" <<END
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
 failSwapOn: false
+makeIPTablesUtilChains: false
 containerRuntimeEndpoint: $endpoint
 staticPodPath: $manifests
 podPidsLimit: 77
 END
+}
+
+# Arguments: name, UID, script or words, resources, more of the specification.
+place() {
+    cat > "$manifests/$1.yaml" <<END
+apiVersion: v1
+kind: Pod
+metadata: {name: $1, uid: $2}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 2
+  $5
+  containers:
+  - name: main
+    image: $BUSYBOX
+    command: $3
+    resources: $4
+END
+}
+
+# One pod of each class.
+place_classes() {
+    place sure $sure '[sleep, "100000"]' '{limits: {cpu: 500m, memory: 32Mi}}'
+    place some $some '[sleep, "100000"]' '{requests: {cpu: 200m, memory: 200Mi}, limits: {cpu: 1500m}}'
+    place none $none '[sleep, "100000"]' '{}'
+}
+
+# The group of all pods, of a class (`burstable`), of a pod in it.
+group_of() {
+    class=$1 uid=$2
+    case $driver in
+        systemd)
+            path=kubepods.slice step=kubepods
+            [ -z "$class" ] || { step=$step-$class; path=$path/$step.slice; }
+            [ -z "$uid" ] || path=$path/$step-pod$(echo "$uid" | tr - _).slice
+            ;;
+        *) path=kubepods${class:+/$class}${uid:+/pod$uid} ;;
+    esac
+    echo "/sys/fs/cgroup/$path"
+}
+
+# The process of a pod's container, found below its group: its sandbox has another.
+process_of() {
+    cat "$1"/*/cgroup.procs | while read -r process; do
+        case $(cat "/proc/$process/comm") in sleep) echo "$process" ;; esac
+    done
+}
+
+# Arguments: what facts begin with, whose they are, the group.
+values() {
+    for file in cpu.weight cpu.max memory.max pids.max; do
+        echo "$1 $2 $file: $(cat "$3/$file")"
+    done
+}
+
+# Arguments: what facts begin with.
+table() {
+    values "$1" "all pods" "$(group_of)"
+    for class in burstable besteffort; do values "$1" $class "$(group_of $class)"; done
+    for one in sure some:burstable none:besteffort; do
+        name=${one%%:*} class=${one#$name} class=${class#:}
+        eval "uid=\$$name"
+        own=$(group_of "$class" "$uid")
+        values "$1" "$name" "$own"
+        process=$(process_of "$own")
+        inner=/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$process/cgroup")
+        # A scope has systemd's own default of tasks; nobody asked for another.
+        values "$1" "$name container" "$inner" | grep -v pids.max
+        echo "$1 $name container memory.oom.group: $(cat "$inner/memory.oom.group")"
+        echo "$1 $name oom_score_adj: $(cat "/proc/$process/oom_score_adj")"
+    done
+}
+
+# What is left of pods: groups, slices and scopes, mounts, folders, processes of containers.
+left_of_pods() {
+    top=$(group_of)
+    find "$top" -mindepth 1 -type d | grep -v "^$(group_of burstable)\$\|^$(group_of besteffort)\$"
+    systemctl list-units --all --plain --no-legend '*pod*.slice' 'cri-*.scope' | grep -v '^kubepods\(-burstable\|-besteffort\)\{0,1\}\.slice '
+    grep " /var/lib/node-$driver/pods/" /proc/self/mounts
+    ls "/var/lib/node-$driver/pods" /var/log/pods /var/log/containers | grep "$sure\|$some\|$none\|$greedy\|$child\|sure\|greedy"
+    asked ps --all --quiet
+}
+nothing_left() { ! left_of_pods 2> /dev/null | grep .; }
+
+# Arguments: what facts begin with. The runtime runs already.
+pods_with() {
+    label=$1
+    manifests=/run/manifests-$driver
+    mkdir -p "$manifests"
+    settings
     start_agent
-    cat > "$manifests/steady.yaml" <<END
-apiVersion: v1
-kind: Pod
-metadata: {name: steady, uid: $steady}
-spec:
-  hostNetwork: true
-  terminationGracePeriodSeconds: 2
-  containers:
-  - name: main
-    image: $BUSYBOX
-    command: [sleep, "100000"]
-    resources: {limits: {cpu: 100m, memory: 32Mi}}
-END
-    # Only a child of the container's first process takes too much.
-    cat > "$manifests/greedy.yaml" <<END
-apiVersion: v1
-kind: Pod
-metadata: {name: greedy, uid: $greedy}
-spec:
-  hostNetwork: true
-  restartPolicy: Never
-  terminationGracePeriodSeconds: 2
-  containers:
-  - name: main
-    image: $BUSYBOX
-    command: [sh, -c, 'tail /dev/zero']
-    resources: {requests: {memory: 8Mi}, limits: {memory: 16Mi}}
-END
-    wait_for "steady runs" runs steady Running
+    place_classes
+    # Only a child of the container's first process takes too much: all of it is killed.
+    place greedy $greedy '[sh, -c, "tail /dev/zero; echo survived; sleep 1000"]' \
+        '{requests: {memory: 8Mi}, limits: {memory: 16Mi}}' 'restartPolicy: Never'
+    for name in sure some none; do wait_for "$name runs" runs $name Running; done
     wait_for "greedy has ended" runs greedy OOMKilled
-    echo "$label status: $(keelson ps | grep -c 'Running\|OOMKilled')"
-    echo "$label pod memory.max: $(cat "$top/$pod/memory.max")"
-    echo "$label pod cpu.max: $(cat "$top/$pod/cpu.max")"
-    echo "$label pod pids.max: $(cat "$top/$pod/pids.max")"
-    # The sandbox beside it has no limits of its own: numbers sort before `max`.
-    echo "$label container memory.max: $(cat "$top/$pod"/*/memory.max | sort | head -n 1)"
-    echo "$label container cpu.max: $(cat "$top/$pod"/*/cpu.max | sort | head -n 1)"
-    before=$(container)
+    wait_for "the end of greedy is told" sh -c "keelson explain greedy | grep 'of a limit of 16777216 bytes'"
+    table "$label" | tee "/run/table-$driver"
+    before=$(containers)
     systemctl kill --signal=KILL "keelson-$driver"
     wait_for "the agent is dead" sh -c "! systemctl is-active --quiet keelson-$driver"
+    # For containers that come from now on: only the process is killed.
+    echo "singleProcessOOMKill: true" >> "/run/kubelet-$driver.yaml"
     start_agent
-    wait_for "steady runs again" runs steady Running
-    [ "$(container)" = "$before" ] && echo "$label killed agent: same container"
-    rm "$manifests/steady.yaml" "$manifests/greedy.yaml"
-    wait_for "the pod's cgroup is gone" is_gone "$top/$pod"
-    wait_for "the pod's folder is gone" is_gone "/var/lib/node-$driver/pods/$steady"
-    echo "$label containers left: $(asked ps -q | wc -l)"
+    for name in sure some none; do wait_for "$name runs again" runs $name Running; done
+    # With the next pod the new agent has worked, not only looked.
+    place child $child '[sh, -c, "tail /dev/zero; echo survived; exit 9"]' \
+        '{requests: {memory: 8Mi}, limits: {memory: 16Mi}}' 'restartPolicy: Never'
+    # containerd calls such an end OOMKilled all the same; the code is the container's own.
+    wait_for "child has ended" sh -c "keelson explain child | grep 'exited with 9 '"
+    wait_for "the killed child is told" sh -c "keelson explain child | grep 'OOMKilling.*process tail.*of a limit of 16777216 bytes'"
+    echo "$label killed child: $(keelson logs child)"
+    [ "$(containers)" = "$before" ] && echo "$label killed agent: same containers"
+    table again > /run/again
+    echo "$label values after the kill: $(sed "s/^$label /again /" "/run/table-$driver" | diff -q - /run/again > /dev/null && echo the same)"
+    rm "$manifests"/*.yaml
+    wait_for "nothing is left" nothing_left
+    echo "$label left: $(left_of_pods 2> /dev/null | wc -l)"
     systemctl stop "keelson-$driver"
 }
 
-underscored=$(echo $steady | tr - _)
-start_containerd systemd true
-pods_with systemd /sys/fs/cgroup/kubepods.slice "kubepods-pod$underscored.slice"
-systemctl stop containerd-systemd
-start_containerd cgroupfs false
-pods_with cgroupfs /sys/fs/cgroup/kubepods "pod$steady"
-systemctl stop containerd-cgroupfs
+# The same pods by the reference kubelet, for the same values.
+reference_with() {
+    manifests=/run/manifests-reference-$driver
+    mkdir -p "$manifests"
+    settings
+    place_classes
+    systemd-run --quiet --unit="reference-$driver" --setenv=PATH="$PATH" \
+        kubelet --config="/run/kubelet-$driver.yaml" --root-dir="/var/lib/reference-$driver" --hostname-override=vm
+    wait_for "the reference's pods run" sh -c "[ \$(keelson cri-client --runtime-endpoint $endpoint ps -q | wc -l) = 3 ]"
+    # The classes' weights come with its first round, a minute apart.
+    table "$driver reference"
+    systemctl stop "reference-$driver"
+    asked pods -q | while read -r id; do asked stopp "$id"; asked rmp "$id"; done > /dev/null
+}
+
+echo "memory in bytes: $(($(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo) * 1024))"
+echo "most tasks: $(sort -n /proc/sys/kernel/pid_max /proc/sys/kernel/threads-max | head -n 1)"
+for driver in systemd cgroupfs; do
+    case $driver in systemd) start_containerd systemd true ;; *) start_containerd cgroupfs false ;; esac
+    pods_with $driver
+    [ -z "$WHOLE" ] || reference_with
+    systemctl stop containerd-$driver
+done

@@ -282,12 +282,12 @@ runtime_with cgroupfs /kubepods/burstable/podrun /kubepods/burstable/podrun
 agent_with() {
     driver=$1 endpoint=unix:///run/cri-$1.sock
     start_server
-    pods_with "$1 embedded" "$2" "$3"
+    pods_with "$1 embedded"
     told "groups left of the agent's" "$(find /sys/fs/cgroup -type d -path '*kubepods*' -name '*keelson*' | wc -l)"
     systemctl stop "cri-$driver"
 }
 
 if [ -n "$WHOLE" ]; then
-    agent_with systemd /sys/fs/cgroup/kubepods.slice "kubepods-pod$underscored.slice"
-    agent_with cgroupfs /sys/fs/cgroup/kubepods "pod$steady"
+    agent_with systemd
+    agent_with cgroupfs
 fi

@@ -5,7 +5,6 @@
 //! A landing kills each once, when the container runs. `cargo xtask soak --kills N` kills N times,
 //! from the second on at instants over the making, the running and the ending of a bed.
 
-mod judge;
 mod kills;
 mod planted;
 mod victim;
@@ -17,9 +16,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::{Bed, Test};
 use node_testkit::start::{Containerd, ContainerdOptions};
+use real_tests::judge::Judge;
 
 use super::containerd::run_container;
-use judge::Judge;
 use kills::{Target, kill_rounds};
 
 const LONG: Duration = Duration::from_mins(10);

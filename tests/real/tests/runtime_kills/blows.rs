@@ -33,8 +33,7 @@ pub(crate) enum Blow {
 }
 
 /// So many blows: each crash point once (if there is room), the rest at random instants.
-pub(crate) fn plan(count: usize, dice: &mut Dice) -> Vec<Blow> {
-    let points = container_runtime::crash_points::ALL;
+pub(crate) fn plan(points: &[&'static str], count: usize, dice: &mut Dice) -> Vec<Blow> {
     let mut plan: Vec<Blow> = Vec::new();
     // In rounds, so that a long run comes to each point several times.
     while plan.len() < count {
@@ -48,7 +47,7 @@ pub(crate) fn plan(count: usize, dice: &mut Dice) -> Vec<Blow> {
         }
         plan.extend([Blow::Supervisor, Blow::Both]);
     }
-    plan.truncate(count.max(points.len() + 4));
+    plan.truncate(count.max(points.len() + 3));
     plan
 }
 

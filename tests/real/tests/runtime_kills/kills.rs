@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use container_runtime::crash_points::ALL;
 use cri_wire::v1;
 use node_testkit::bed::{Bed, Test};
 use node_testkit::images::{self, Image};
@@ -32,30 +33,101 @@ fn asked(name: &str, otherwise: usize) -> Result<usize> {
 
 #[test]
 fn a_runtime_killed_at_any_instant_loses_leaks_and_runs_nothing_twice() -> Result<()> {
-    let programs = server::build()?;
-    let (kills, pods) = (asked("KEELSON_KILLS", 22)?, asked("KEELSON_PODS", 6)?);
-    let busybox = images::busybox()?;
-    let spare = images::busybox()?.named(SPARE).with_bytes("/spare", 0o644, vec![7; 3 << 20]);
-    let archives = (busybox.build()?, spare.build()?);
-    let limit = Duration::from_secs(120 + 12 * kills as u64 + 10 * pods as u64);
-    Test::new().needs(Registry::NEEDS).deadline(limit).run(|bed| {
+    let fight = Fight::prepare(Way::BuiltIn, asked("KEELSON_KILLS", 22)?, 6)?;
+    Test::new().needs(Registry::NEEDS).deadline(fight.limit()).run(|bed| fight.run(bed))
+}
+
+/// The same on real CNI plugins: their addresses, links, host ports and results do not leak either.
+/// In a landing only the points that the network has to do with.
+#[test]
+fn a_runtime_with_plugins_killed_at_any_instant_leaks_nothing_of_theirs() -> Result<()> {
+    let kills = asked("KEELSON_KILLS", OF_NETWORK.len() + 3)?.min(MOST_WITH_PLUGINS);
+    let fight = Fight::prepare(Way::Plugins, kills, 3)?;
+    let needs = [Registry::NEEDS, &["cni-plugins"]].concat();
+    Test::new().needs(&needs).deadline(fight.limit()).run(|bed| fight.run(bed))
+}
+
+/// Plugins are processes: each kill takes longer than with the built-in network.
+const MOST_WITH_PLUGINS: usize = 60;
+/// Where a death leaves plugins half called, or called for nothing.
+const OF_NETWORK: &[&str] = &[
+    "network-planned",
+    "pod-made",
+    "network-made",
+    "stop-recorded",
+    "supervisor-ended",
+    "network-freed",
+];
+
+/// Who makes the pods' networks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    BuiltIn,
+    Plugins,
+}
+
+impl Way {
+    fn points(self, kills: usize) -> &'static [&'static str] {
+        match self {
+            Self::Plugins if kills < ALL.len() => OF_NETWORK,
+            _ => ALL,
+        }
+    }
+}
+
+/// What is made before the bed.
+struct Fight {
+    way: Way,
+    kills: usize,
+    pods: usize,
+    programs: server::Programs,
+    spare: Image,
+    archives: [images::Built; 2],
+}
+
+impl Fight {
+    fn prepare(way: Way, kills: usize, pods: usize) -> Result<Self> {
+        let spare = images::busybox()?.named(SPARE).with_bytes("/spare", 0o644, vec![7; 3 << 20]);
+        Ok(Self {
+            way,
+            kills,
+            pods: asked("KEELSON_PODS", pods)?,
+            programs: server::build()?,
+            archives: [images::busybox()?.build()?, spare.build()?],
+            spare,
+        })
+    }
+
+    fn limit(&self) -> Duration {
+        let blows = self.kills.max(self.way.points(self.kills).len() + 4) as u64;
+        Duration::from_secs(120 + 12 * blows + 10 * self.pods as u64)
+    }
+
+    fn run(&self, bed: &Bed) -> Result<()> {
         let files = ["busybox.tar", "spare.tar"].map(|name| bed.folder().join(name));
-        archives.0.write_docker_archive(&files[0])?;
-        archives.1.write_docker_archive(&files[1])?;
+        for (archive, file) in self.archives.iter().zip(&files) {
+            archive.write_docker_archive(file)?;
+        }
         let seed = asked("KEELSON_SEED", 0x5eed_0005)? as u64;
-        println!("{kills} kills under {pods} pods, seed {seed}");
+        let (way, kills, pods) = (self.way, self.kills, self.pods);
+        println!("{kills} kills under {pods} pods, {way:?}, seed {seed}");
         let tasks =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let home = match way {
+            Way::BuiltIn => Home::new(bed, self.programs.clone())?,
+            Way::Plugins => Home::on_plugins(bed, self.programs.clone())?,
+        };
         tasks.block_on(async {
-            let mut world = World::begin(bed, Home::new(bed, programs)?, &files, &spare).await?;
+            let mut world = World::begin(bed, (way, home), &files, &self.spare).await?;
             let outcome = Box::pin(world.struggle(Dice(seed), kills, pods)).await;
             outcome.with_context(|| format!("seed {seed}"))
         })
-    })
+    }
 }
 
 struct World<'a> {
     bed: &'a Bed,
+    way: Way,
     home: Home,
     caller: Caller,
     server: Running,
@@ -66,12 +138,19 @@ struct World<'a> {
     board: Arc<Board>,
     /// A server that came to its crash point while it took over, before it answered.
     early: Option<&'static str>,
+    /// A plugin's address was seen in use at a blow: what is looked for later can be found.
+    address_seen: bool,
     /// What was under way at each blow.
     hits: Vec<(Blow, Vec<String>)>,
 }
 
 impl<'a> World<'a> {
-    async fn begin(bed: &'a Bed, home: Home, files: &[PathBuf; 2], spare: &Image) -> Result<Self> {
+    async fn begin(
+        bed: &'a Bed,
+        (way, home): (Way, Home),
+        files: &[PathBuf; 2],
+        spare: &Image,
+    ) -> Result<Self> {
         let mut registry = Registry::start(bed, RegistryOptions::default())?;
         let registry_pid = registry.process().process_id();
         images::push(registry.address(), spare)?;
@@ -79,6 +158,7 @@ impl<'a> World<'a> {
         let server = home.start(bed, None)?;
         let mut world = Self {
             bed,
+            way,
             caller: Caller::new(&home.socket()),
             home,
             server,
@@ -88,12 +168,15 @@ impl<'a> World<'a> {
             spare_archive: files[1].clone(),
             board: Arc::default(),
             early: None,
+            address_seen: false,
             hits: Vec::new(),
         };
         world.until_it_answers().await?;
         world.home.import_whole(&files[0])?;
         // What the first pod and the first pull leave on purpose is no leftover.
         world.one_of_each().await?;
+        let mut first_with_a_port = world.slot(Pod { slot: 1002, round: 0 }, Dice(1), &world.board);
+        Box::pin(first_with_a_port.life()).await?;
         Ok(world)
     }
 
@@ -138,7 +221,15 @@ impl<'a> World<'a> {
         let known = [std::process::id(), self.server.process_id()];
         let (root, state) = (self.home.root(), self.home.state());
         let own: Vec<u32> = known.into_iter().chain(self.others()).collect();
-        traces::look(&[root.as_path(), state.as_path()], &own)
+        let (leases, results) = (self.home.leases(), self.home.results());
+        let folders = [root, state, leases, results];
+        let mut found = traces::look(&folders.each_ref().map(PathBuf::as_path), &own)?;
+        if self.way == Way::Plugins {
+            found.extend(traces::host_ports()?);
+            // A bridge gets this one by itself, whenever its first link comes up.
+            found.retain(|line| !line.contains(" inet6 fe80:"));
+        }
+        Ok(found)
     }
 
     /// Processes of the bed that are not the runtime's: the registry, and whoever runs the test.
@@ -158,7 +249,7 @@ impl<'a> World<'a> {
         let images = ImageWork::of(self);
         let image_dice = Dice(dice.below(u64::MAX) | 1);
         let pulls = tokio::spawn(images.run(Arc::clone(&self.board), image_dice));
-        let plan = plan(kills, &mut dice);
+        let plan = plan(self.way.points(kills), kills, &mut dice);
         for at in 0..plan.len() {
             let next = plan.get(at + 1).copied();
             tokio::select! {
@@ -181,8 +272,11 @@ impl<'a> World<'a> {
             all.unknown += tally.unknown;
         }
         let (pulled, imported) = pulls.await??;
+        ensure!(self.address_seen == (self.way == Way::Plugins), "whose network was it?");
         self.judge(&before).await?;
-        self.tell(&plan, all, (pulled, imported))
+        let line = self.tell(&plan, all, (pulled, imported))?;
+        println!("{line}");
+        self.report(&line)
     }
 
     /// One blow, and the next server where it took one. `next` decides where that one will die.
@@ -266,6 +360,10 @@ impl<'a> World<'a> {
     fn note(&mut self, blow: Blow) {
         let under_way = self.caller.under_way();
         println!("{blow:?} hit {}", under_way.join(", "));
+        let leases =
+            std::fs::read_dir(self.home.leases().join("kills")).into_iter().flatten().flatten();
+        let mut names = leases.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        self.address_seen |= names.any(|name| name.parse::<std::net::IpAddr>().is_ok());
         self.hits.push((blow, under_way));
     }
 
@@ -329,7 +427,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn tell(&self, plan: &[Blow], all: Tally, images: (usize, usize)) -> Result<()> {
+    fn tell(&self, plan: &[Blow], all: Tally, images: (usize, usize)) -> Result<String> {
         let reached: BTreeSet<&str> = self
             .hits
             .iter()
@@ -338,14 +436,22 @@ impl<'a> World<'a> {
                 _ => None,
             })
             .collect();
-        let points = container_runtime::crash_points::ALL;
-        let missing: Vec<_> = points.iter().filter(|point| !reached.contains(**point)).collect();
+        let points: BTreeSet<&str> = plan
+            .iter()
+            .filter_map(|blow| match blow {
+                Blow::CrashAt(point) => Some(*point),
+                _ => None,
+            })
+            .collect();
+        let missing: Vec<_> = points.difference(&reached).collect();
         ensure!(missing.is_empty(), "crash points that were not hit: {missing:?}");
         let busy = self.hits.iter().filter(|(_, under_way)| !under_way.is_empty()).count();
         ensure!(busy * 5 >= self.hits.len() * 4, "{busy} of {} interrupted", self.hits.len());
         let of = |kind: fn(&Blow) -> bool| plan.iter().filter(|blow| kind(blow)).count();
-        let line = format!(
-            "runtime kills: {} ({} at {} crash points, {} of the server, {} of a supervisor, {} of \
+        let on =
+            if self.way == Way::Plugins { "runtime kills on CNI plugins" } else { "runtime kills" };
+        Ok(format!(
+            "{on}: {} ({} at {} crash points, {} of the server, {} of a supervisor, {} of \
              both), {busy} interrupted an action; {} pods, {} exits right, {} of them unknown, {} \
              execs right, {} pulls, {} imports; nothing left behind",
             self.hits.len(),
@@ -360,13 +466,19 @@ impl<'a> World<'a> {
             all.execs,
             images.0,
             images.1,
-        );
-        println!("{line}");
-        // What a bed prints is kept only when the test fails.
-        match std::env::var_os("KEELSON_KILL_REPORT") {
-            Some(path) => std::fs::write(&path, line + "\n").context("the report"),
-            None => Ok(()),
-        }
+        ))
+    }
+
+    /// What a bed prints is kept only when the test fails.
+    fn report(&self, line: &str) -> Result<()> {
+        let Some(path) = std::env::var_os("KEELSON_KILL_REPORT") else { return Ok(()) };
+        let mut text = match self.way {
+            Way::BuiltIn => String::new(),
+            Way::Plugins => std::fs::read_to_string(&path).unwrap_or_default(),
+        };
+        text.push_str(line);
+        text.push('\n');
+        std::fs::write(&path, text).context("the report")
     }
 }
 

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use node_testkit::bed::Bed;
-use node_testkit::programs;
 use node_testkit::start::Running;
+use node_testkit::{parts, programs};
 
 /// What these tests run, built before the bed.
 #[derive(Debug, Clone)]
@@ -48,6 +48,45 @@ impl Home {
         bed.make_folder("runs")?;
         bed.make_folder("logs-of-pods")?;
         Ok(Self { programs, folder })
+    }
+
+    /// The same with a configuration for real plugins: a bridge, addresses, host ports.
+    pub(crate) fn on_plugins(bed: &Bed, programs: Programs) -> Result<Self> {
+        let home = Self::new(bed, programs)?;
+        let bridge = parts::program("cni-plugins", "bridge")?;
+        let plugins = bridge.parent().context("the plugins are in no folder")?;
+        let file = home.folder.join("cri.json");
+        let mut text: serde_json::Value = serde_json::from_slice(&fs::read(&file)?)?;
+        text["cni"]["plugins"] = serde_json::json!([plugins]);
+        fs::write(&file, text.to_string())?;
+        let ipam = serde_json::json!({
+            "type": "host-local",
+            "dataDir": home.leases(),
+            "ranges": [[{ "subnet": "10.89.0.0/16" }]],
+            "routes": [{ "dst": "0.0.0.0/0" }],
+        });
+        let network = serde_json::json!({
+            "cniVersion": "1.1.0",
+            "name": "kills",
+            "plugins": [
+                { "type": "bridge", "bridge": "kills0", "isGateway": true, "ipam": ipam },
+                { "type": "portmap", "capabilities": { "portMappings": true }, "snat": false },
+            ],
+        });
+        let folder = home.folder.join("net.d");
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("10-kills.conflist"), network.to_string())?;
+        Ok(home)
+    }
+
+    /// The addresses that a plugin has given away.
+    pub(crate) fn leases(&self) -> PathBuf {
+        self.folder.join("leases")
+    }
+
+    /// The results that are kept of plugins.
+    pub(crate) fn results(&self) -> PathBuf {
+        self.folder.join("cni")
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

@@ -33,7 +33,7 @@ pub(crate) fn look(folders: &[&Path], known: &[u32]) -> Result<BTreeSet<String>>
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         found.extend(text.lines().map(|line| match what {
             // Numbers and states of links change; names do not.
-            "rule" => format!("{what}: {}", line.trim()),
+            "rule" => format!("{what}: {}", without_counts(line)),
             "link" => format!("{what}: {}", line.split(": ").nth(1).unwrap_or(line)),
             _ => {
                 let words: Vec<&str> = line.split_whitespace().skip(1).take(3).collect();
@@ -42,6 +42,27 @@ pub(crate) fn look(folders: &[&Path], known: &[u32]) -> Result<BTreeSet<String>>
         }));
     }
     Ok(found)
+}
+
+/// Host ports that the plugin for them has made, a line each.
+pub(crate) fn host_ports() -> Result<Vec<String>> {
+    let output = Command::new("iptables-save").args(["-t", "nat"]).output();
+    let output = output.context("iptables-save")?;
+    ensure!(output.status.success(), "iptables-save: {}", output.status);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let of_ports = text.lines().filter(|line| line.contains("CNI-DN-"));
+    Ok(of_ports.map(|line| format!("host port: {}", without_counts(line))).collect())
+}
+
+/// A rule without what it has counted.
+fn without_counts(line: &str) -> String {
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    for at in 1..words.len() {
+        if matches!(words[at - 1], "packets" | "bytes") {
+            words[at] = "-";
+        }
+    }
+    words.join(" ")
 }
 
 /// All but those that are known, and those that are on their way out.

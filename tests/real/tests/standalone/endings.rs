@@ -3,7 +3,6 @@
 //! the verbs that reach into a container, over containerd.
 
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -13,8 +12,7 @@ use real_tests::standalone::agent::{Agent, Home, Kind};
 use serde_json::Value;
 
 use crate::node::{
-    Node, PATIENCE, STEADY, archives, container, containerd, ensure_has, keelson, pod, restarts,
-    wait_for,
+    Node, PATIENCE, STEADY, archives, container, containerd, keelson, pod, restarts, wait_for,
 };
 
 /// The runtime says which cgroup driver it uses. The configuration says another, so that a guess
@@ -193,35 +191,3 @@ const HOOKED: &str = r#"
     command: [sh, -c, "trap 'exit 0' TERM; while :; do sleep 0.1; done"]
     lifecycle: {preStop: {exec: {command: [sh, -c, "echo a-secret-word >&2; exit 3"]}}}
 "#;
-
-#[test]
-fn people_reach_into_containers_over_containerd() -> Result<()> {
-    let (keelson, archives) = (keelson()?, archives()?);
-    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
-        let here = bed.make_folder("here")?;
-        let node = Node::start(bed, &keelson, &archives, "")?;
-        node.place(
-            "box",
-            "  containers:\n  - {name: main, image: BUSYBOX, command: [sleep, '1000']}",
-        )?;
-        node.until_ready("box")?;
-        let exec = |words: &[&str]| {
-            Command::new(node.agent.program()).args(["exec", "box", "--"]).args(words).output()
-        };
-        let told = exec(&["sh", "-c", "echo out; echo wrong >&2; exit 7"])?;
-        ensure!(told.status.code() == Some(7), "{told:?}");
-        ensure!(told.stdout == b"out\n" && told.stderr.starts_with(b"wrong\n"), "{told:?}");
-        let fine = exec(&["true"])?;
-        ensure!(fine.status.success(), "{fine:?}");
-
-        fs::write(here.join("in"), "carried\n")?;
-        let path = |name: &str| here.join(name).display().to_string();
-        node.agent.ask(&["cp", &path("in"), "box:/tmp/there"])?;
-        ensure_has(&String::from_utf8_lossy(&exec(&["cat", "/tmp/there"])?.stdout), &["carried"])?;
-        node.agent.ask(&["cp", "box:/tmp/there", &path("out")])?;
-        ensure!(fs::read_to_string(here.join("out"))? == "carried\n", "both ways");
-        node.agent.withdraw_all()?;
-        node.runtime.wait_gone("")?;
-        node.end()
-    })
-}

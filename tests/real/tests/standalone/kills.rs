@@ -3,24 +3,28 @@
 //! Every crash point of the agent is hit once (it aborts there), and it is killed at odd instants
 //! besides, while it does something. However often: no steady container is restarted or said to be
 //! unready, no container is run twice, restart counts and back-off go on, and in the end nothing is
-//! left. A pod that is being ended gets no more time to end by it.
+//! left: by our own look, and by the judge, a program of its own that compares with before the run.
+//! A pod that is being ended gets no more time to end by it.
 //!
 //! A landing has a few pods and kills; `KEELSON_KILLS` (`cargo xtask soak`) makes it thirty pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::{Bed, Test};
 use node_testkit::start::Containerd;
+use real_tests::judge::Judge;
 use real_tests::standalone::agent::{Agent, Home, Kind};
 use real_tests::standalone::runtime::{Runtime, Seen, now};
 use serde_json::Value;
 
 use crate::clean_up::remains;
-use crate::node::{STEADY, archives, by_pod, containerd, is_ready, keelson, pod, wait_for};
+use crate::node::{
+    STEADY, archives, by_pod, containerd, ensure_has, is_ready, keelson, pod, wait_for,
+};
 
 const CRASHING: &str = "sleep 0.3; exit 1";
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -54,6 +58,7 @@ fn an_agent_killed_at_any_instant_loses_leaks_and_restarts_nothing() -> Result<(
         keelson.command.push("--v=4".to_owned());
         let log = Agent::log(bed, &keelson);
         let mut churn = Churn { bed, keelson, home, size, round: 0, log, kills: Kills::default() };
+        let judge = churn.warm_up(&runtime)?;
         let steady = churn.begin(&runtime)?;
         let mut history = History::default();
         for point in node_agent::crash_points::ALL {
@@ -69,7 +74,14 @@ fn an_agent_killed_at_any_instant_loses_leaks_and_restarts_nothing() -> Result<(
             history.check(&runtime, &steady).with_context(|| format!("after {wait:?}"))?;
         }
         churn.until_a_restart(&runtime, &steady, &mut history)?;
+        // A judge that sees nothing of pods that run could not miss them either.
+        let seen = judge.finds_now()?;
+        ensure_has(&seen, &["process: ", "mount: /run/bed/", "cgroup: ", "folder: /var/log/pods/"])?;
+        ensure_has(&seen, &["link: veth", "network namespace: cni-"])?;
         churn.end(&containerd, &runtime, &steady)?;
+        let forgotten = Forgotten::read(bed)?;
+        let by_judge = judge.finds_nothing_but(|thing| forgotten.has(thing));
+        by_judge.context("beside what was there before")?;
         let Kills { all, interrupting } = churn.kills;
         let Size { steady, crashing, changing, .. } = size;
         eprintln!(
@@ -109,13 +121,27 @@ struct Churn<'a> {
 }
 
 impl Churn<'_> {
+    /// One pod comes and goes, so that what is made once for all pods is there: classes' cgroups, the
+    /// network's bridge. Then the judge looks.
+    fn warm_up(&mut self, runtime: &Runtime) -> Result<Judge> {
+        let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
+        agent.place("first", &networked("first", STEADY))?;
+        runtime.wait_started("first", 1, 0)?;
+        agent.withdraw_all()?;
+        self.until_nothing_is_left(runtime, |_| {})?;
+        agent.end()?;
+        Judge::call()
+    }
+
     /// Starts all pods; answers with the steady ones.
     fn begin(&mut self, runtime: &Runtime) -> Result<Steady> {
         let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
         for number in 0..self.size.steady {
             let name = format!("steady-{number}");
-            let probed = "    readinessProbe: {exec: {command: ['true']}, timeoutSeconds: 60}\n";
-            agent.place(&name, &format!("{}{probed}", pod(&name, "", STEADY)))?;
+            let text = if number == 0 { networked(&name, STEADY) } else { pod(&name, "", STEADY) };
+            let probed =
+                "    readinessProbe: {exec: {command: ['true']}, timeoutSeconds: 60}\n    command:";
+            agent.place(&name, &text.replacen("    command:", probed, 1))?;
         }
         for number in 0..self.size.crashing {
             let name = format!("crashing-{number}");
@@ -144,7 +170,7 @@ impl Churn<'_> {
                 0 if self.home.manifests().join(format!("{name}.yaml")).exists() => {
                     agent.withdraw(&name)?;
                 }
-                _ => agent.place(&name, &pod(&name, "", &script))?,
+                _ => agent.place(&name, &networked(&name, &script))?,
             }
         }
         let name = format!("fresh-{}", self.round);
@@ -217,24 +243,86 @@ impl Churn<'_> {
         let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
         no_flap(&agent, steady)?;
         agent.withdraw_all()?;
-        runtime.wait_gone("")?;
-        let mut left = Vec::new();
         let mut freed = BTreeSet::new();
-        wait_for("nothing is left", PATIENCE, || {
-            left = remains(&self.home.root())?;
-            let seen = runtime.containers("")?;
+        self.until_nothing_is_left(runtime, |seen| {
             for one in seen.iter().filter(|one| never_ran(one)) {
                 if freed.insert(one.id.clone()) {
                     free(containerd, one);
                 }
             }
-            left.extend(seen.into_iter().map(|one| format!("{one:?}")));
-            Ok(left.is_empty())
-        })
-        .with_context(|| format!("left: {left:#?}"))?;
+        })?;
         agent.end()?;
         runtime.remove_all()
     }
+
+    fn until_nothing_is_left(
+        &self,
+        runtime: &Runtime,
+        mut look: impl FnMut(&[Seen]),
+    ) -> Result<()> {
+        runtime.wait_gone("")?;
+        let mut left = Vec::new();
+        wait_for("nothing is left", PATIENCE, || {
+            left = remains(&self.home.root())?;
+            left.extend(leases()?);
+            let seen = runtime.containers("")?;
+            look(&seen);
+            left.extend(seen.into_iter().map(|one| format!("{one:?}")));
+            Ok(left.is_empty())
+        })
+        .with_context(|| format!("left: {left:#?}"))
+    }
+}
+
+/// Sandboxes and containers that containerd says it has removed. Where a call was cut off by a kill, it
+/// forgets a shim of such a one, and the mount of its files: nobody who speaks CRI hears of them again,
+/// so they are not the agent's to remove.
+struct Forgotten {
+    log: String,
+}
+
+impl Forgotten {
+    fn read(bed: &Bed) -> Result<Self> {
+        let path = bed.logs().join("containerd.log");
+        let log = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(Self { log })
+    }
+
+    fn has(&self, thing: &str) -> bool {
+        let shim = thing.strip_prefix("process: ").and_then(|line| {
+            line.contains("/containerd-shim-runc-v2 ").then(|| line.split(" -id ").nth(1))?
+        });
+        let files = thing
+            .strip_prefix("mount: /run/bed/containerd/state/io.containerd.runtime.v2.task/k8s.io/");
+        let Some(id) = shim.or(files).and_then(|rest| rest.split([' ', '/']).next()) else {
+            return false;
+        };
+        let words = [format!("RemovePodSandbox \\\"{id}"), format!("RemoveContainer for \\\"{id}")];
+        let is_forgotten = self.log.lines().any(|line| {
+            line.contains("returns successfully") && words.iter().any(|word| line.contains(word))
+        });
+        if is_forgotten {
+            eprintln!("containerd forgot: {thing}");
+        }
+        is_forgotten
+    }
+}
+
+/// A pod with a network and a mount of its own.
+fn networked(name: &str, script: &str) -> String {
+    let text = pod(name, "", script).replace("hostNetwork: true", "hostNetwork: false");
+    format!(
+        "{text}    volumeMounts: [{{name: fast, mountPath: /fast}}]\n  \
+         volumes: [{{name: fast, emptyDir: {{medium: Memory}}}}]\n"
+    )
+}
+
+/// Addresses that the network plugin holds for pods.
+fn leases() -> Result<Vec<String>> {
+    let folder = Path::new("/var/lib/cni/networks/bed");
+    let names = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let names = names.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| name.starts_with("10.88.")).collect())
 }
 
 /// How long a container that never ran may take to go before containerd is suspected.

@@ -77,13 +77,6 @@ pub(crate) fn only(runtime: &Runtime, pod: &str) -> Result<Seen> {
     }
 }
 
-/// The status of our agent's pod with that name.
-pub(crate) fn status(pods: &Value, name: &str) -> Result<Value> {
-    let items = pods["items"].as_array().context("items")?;
-    let found = items.iter().find(|pod| pod["metadata"]["name"] == name);
-    Ok(found.with_context(|| format!("no pod {name} in {pods}"))?["status"].clone())
-}
-
 /// A standalone node of one test: containerd, the agent, and how it was started.
 pub(crate) struct Node<'a> {
     pub(crate) bed: &'a Bed,

@@ -1,12 +1,10 @@
 //! The verbs for people on pods of `keelson run --detach`: no containerd, no runc, no network.
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use node_testkit::bed::Test;
@@ -15,6 +13,8 @@ use node_testkit::programs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::node::{STEADY, wait_for};
+use crate::reach::{self, Verbs, good};
+use crate::terminal::OnTerminal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -40,22 +40,20 @@ impl Home {
         command
     }
 
-    fn verb(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.keelson);
-        let (verb, rest) = arguments.split_first().expect("a verb");
-        command.arg(verb).arg("--socket").arg(self.state().join("agent.sock")).args(rest);
-        command.stdin(Stdio::null());
-        command
+    fn verbs(&self) -> Verbs {
+        Verbs {
+            program: self.keelson.clone(),
+            socket: Some(self.state().join("agent.sock")),
+            folder: self.folder.clone(),
+        }
     }
 
     fn ask(&self, arguments: &[&str]) -> Result<String> {
-        good(self.verb(arguments).output()?, arguments)
+        self.verbs().ask(arguments)
     }
 
     fn refused(&self, arguments: &[&str]) -> Result<String> {
-        let answer = self.verb(arguments).output()?;
-        ensure!(!answer.status.success(), "{arguments:?} did not refuse");
-        Ok(String::from_utf8(answer.stderr)?)
+        self.verbs().refused(arguments)
     }
 
     fn write(&self, name: &str, text: &str) -> Result<String> {
@@ -117,12 +115,6 @@ impl Home {
     }
 }
 
-fn good(answer: Output, what: &[&str]) -> Result<String> {
-    let errors = String::from_utf8_lossy(&answer.stderr);
-    ensure!(answer.status.success(), "{what:?}: {} {errors}", answer.status);
-    Ok(String::from_utf8(answer.stdout)?)
-}
-
 fn manifest(name: &str, script: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  \
@@ -130,74 +122,6 @@ fn manifest(name: &str, script: &str) -> String {
          imagePullPolicy: Never\n    command: [sh, -c, {script:?}]\n",
         images::BUSYBOX
     )
-}
-
-/// A pseudo terminal: this end, and the one for a program.
-fn terminal() -> Result<(File, OwnedFd)> {
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-    grantpt(&master)?;
-    unlockpt(&master)?;
-    let name = ptsname(&master, Vec::new())?;
-    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
-    let slave = rustix::fs::open(name, flags, rustix::fs::Mode::empty())?;
-    Ok((File::from(master), slave))
-}
-
-/// A program on a terminal of 100 columns and 30 rows.
-struct OnTerminal {
-    master: File,
-    child: Child,
-    seen: String,
-}
-
-impl OnTerminal {
-    fn start(mut command: Command) -> Result<Self> {
-        let (master, slave) = terminal()?;
-        resize(&master, 100, 30)?;
-        command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
-        let child = command.spawn()?;
-        drop(command);
-        Ok(Self { master, child, seen: String::new() })
-    }
-
-    fn type_in(&mut self, text: &str) -> Result<()> {
-        Ok(self.master.write_all(text.as_bytes())?)
-    }
-
-    /// Reads until the words were seen.
-    fn until(&mut self, words: &str) -> Result<()> {
-        let begun = Instant::now();
-        let mut part = [0; 4096];
-        while !self.seen.contains(words) {
-            ensure!(begun.elapsed() < PATIENCE, "no {words:?} in {:?}", self.seen);
-            let timeout = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
-            let mut ready =
-                [rustix::event::PollFd::new(&self.master, rustix::event::PollFlags::IN)];
-            if rustix::event::poll(&mut ready, Some(&timeout))? == 0 {
-                continue;
-            }
-            match self.master.read(&mut part) {
-                Ok(0) | Err(_) => bail!("it ended; no {words:?} in {:?}", self.seen),
-                Ok(read) => self.seen.push_str(&String::from_utf8_lossy(&part[..read])),
-            }
-        }
-        Ok(())
-    }
-
-    fn end(mut self) -> Result<(Option<i32>, String)> {
-        let mut part = [0; 4096];
-        while let Ok(read @ 1..) = self.master.read(&mut part) {
-            self.seen.push_str(&String::from_utf8_lossy(&part[..read]));
-        }
-        Ok((self.child.wait()?.code(), self.seen))
-    }
-}
-
-fn resize(master: &File, columns: u16, rows: u16) -> Result<()> {
-    let size =
-        rustix::termios::Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
-    Ok(rustix::termios::tcsetwinsize(master, size)?)
 }
 
 /// An image without a shell, tar or anything but one program.
@@ -236,11 +160,12 @@ fn verbs_work_on_pods_in_the_background() -> Result<()> {
         ensure!(home.agents()?.len() == 1, "{:?}", home.agents()?);
         has_address_of_the_settings(&home, "web")?;
 
-        exec(&home)?;
-        exec_on_a_terminal(&home)?;
-        large_streams(&home)?;
-        copy(&home)?;
-        ports(&home)?;
+        let verbs = home.verbs();
+        reach::commands(&verbs, "web")?;
+        reach::command_on_a_terminal(&verbs, "web")?;
+        reach::large_streams(&verbs, "web", 64)?;
+        reach::copies(&verbs, "web")?;
+        reach::ports(&verbs, "web", 64)?;
         usage_and_images(&home)?;
         attach(&home)?;
         more_pods(&home, &web)?;
@@ -253,133 +178,6 @@ fn verbs_work_on_pods_in_the_background() -> Result<()> {
 fn has_address_of_the_settings(home: &Home, pod: &str) -> Result<()> {
     let said = home.ask(&["exec", pod, "--", "ip", "-4", "-o", "addr", "show", "eth0"])?;
     ensure!(said.contains("inet 10.77.0."), "{said}");
-    Ok(())
-}
-
-fn exec(home: &Home) -> Result<()> {
-    let script = "echo o; echo e >&2; exit 7";
-    let answer = home.verb(&["exec", "web", "--", "sh", "-c", script]).output()?;
-    ensure!(answer.status.code() == Some(7), "{answer:?}");
-    ensure!((answer.stdout.as_slice(), answer.stderr.as_slice()) == (b"o\n", b"e\n"), "{answer:?}");
-    let missing = home.verb(&["exec", "web", "--", "/nothing"]).output()?;
-    ensure!(missing.status.code() == Some(126), "{missing:?}");
-    let none = home.refused(&["exec", "web", "-c", "other", "--", "true"])?;
-    ensure!(none.contains("has no container other; it has main"), "{none}");
-    let nobody = home.refused(&["exec", "nobody", "--", "true"])?;
-    ensure!(nobody.contains("no pod named nobody here; there are default/web"), "{nobody}");
-    Ok(())
-}
-
-fn exec_on_a_terminal(home: &Home) -> Result<()> {
-    let mut shell = OnTerminal::start(home.verb(&["exec", "-it", "web", "--", "sh"]))?;
-    shell.until("# ")?;
-    shell.type_in("tty; stty size\n")?;
-    shell.until("30 100")?;
-    ensure!(shell.seen.contains("/dev/pts/"), "{}", shell.seen);
-    resize(&shell.master, 90, 20)?;
-    let number = i32::try_from(shell.child.id()).ok().and_then(Pid::from_raw);
-    // The program has no controlling terminal here: the kernel tells nobody of the new size.
-    kill_process(number.context("its number")?, Signal::WINCH)?;
-    // Whoever types before the size has arrived sees the old one.
-    shell.type_in("until [ \"$(stty size)\" = '20 90' ]; do :; done; echo si''zed\n")?;
-    shell.until("sized")?;
-    shell.type_in("exit 9\n")?;
-    let (code, seen) = shell.end()?;
-    ensure!(code == Some(9), "{code:?} {seen}");
-    Ok(())
-}
-
-/// 64 MiB through `cat`: what goes in comes out, and the end of the input is the end of it.
-fn large_streams(home: &Home) -> Result<()> {
-    const PART: usize = 1 << 20;
-    const PARTS: usize = 64;
-    let mut cat = home
-        .verb(&["exec", "-i", "web", "--", "cat"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut input = cat.stdin.take().context("its input")?;
-    let part = |number: usize| -> Vec<u8> {
-        (0..PART).map(|at| ((at * 31 + number * 7) % 251) as u8).collect()
-    };
-    let writing = std::thread::spawn(move || -> Result<()> {
-        for number in 0..PARTS {
-            input.write_all(&part(number))?;
-        }
-        Ok(())
-    });
-    let mut output = cat.stdout.take().context("its output")?;
-    let mut found = vec![0; PART];
-    for number in 0..PARTS {
-        output.read_exact(&mut found).with_context(|| format!("part {number}"))?;
-        ensure!(found == part(number), "part {number} is another");
-    }
-    ensure!(output.read(&mut found)? == 0, "more came out than went in");
-    writing.join().map_err(|_| anyhow::anyhow!("writing panicked"))??;
-    ensure!(cat.wait()?.success(), "cat failed");
-    Ok(())
-}
-
-fn copy(home: &Home) -> Result<()> {
-    let site = home.folder.join("site");
-    fs::create_dir_all(site.join("deep"))?;
-    fs::write(site.join("deep/page"), "page")?;
-    let site = site.display().to_string();
-    home.ask(&["cp", &site, "web:/srv"])?;
-    let found = home.ask(&["exec", "web", "--", "cat", "/srv/deep/page"])?;
-    ensure!(found == "page", "{found}");
-    let back = home.folder.join("back");
-    home.ask(&["cp", "web:/srv", &back.display().to_string()])?;
-    ensure!(fs::read_to_string(back.join("deep/page"))? == "page", "not the same");
-    // A symlink that would lead out of the container means something inside.
-    let outside = home.folder.join("outside");
-    fs::write(&outside, "outside")?;
-    let leads = format!("ln -s {} /leads-out; ln -s /etc/hostname /leads-in", outside.display());
-    home.ask(&["exec", "web", "--", "sh", "-c", &leads])?;
-    let copied = home.folder.join("copied").display().to_string();
-    let refused = home.refused(&["cp", "web:/leads-out", &copied])?;
-    ensure!(refused.contains("not in the container"), "{refused}");
-    home.refused(&["cp", &format!("{site}/deep/page"), "web:/leads-out"])?;
-    ensure!(fs::read_to_string(&outside)? == "outside", "written through a symlink");
-    home.ask(&["cp", "web:/leads-in", &copied])?;
-    let own = home.ask(&["exec", "web", "--", "hostname"])?;
-    ensure!(fs::read_to_string(&copied)? == own, "not the container's");
-    Ok(())
-}
-
-/// A running program, ended when the test is done with it.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn ports(home: &Home) -> Result<()> {
-    let httpd = "mkdir /w; echo hi > /w/index.html; httpd -p 8000 -h /w";
-    home.ask(&["exec", "web", "--", "sh", "-c", httpd])?;
-    let mut command = home.verb(&["port-forward", "--address", "127.0.0.1", "web", ":8000", ":1"]);
-    let mut forward = Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?);
-    let output = forward.0.stdout.take().context("its output")?;
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(output));
-    let mut port = || -> Result<u16> {
-        let line = lines.next().context("a line")??;
-        let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next());
-        port.and_then(|port| port.parse().ok()).with_context(|| format!("a port in {line}"))
-    };
-    let (open, closed) = (port()?, port()?);
-    for _ in 0..3 {
-        let answer = node_testkit::start::get(([127, 0, 0, 1], open).into(), "/")?;
-        ensure!(answer.body == "hi\n", "{}", answer.body);
-    }
-    // Nobody listens there: the connection ends, and the others go on.
-    let mut socket = TcpStream::connect(("127.0.0.1", closed))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    ensure!(matches!(socket.read(&mut [0; 8]), Ok(0) | Err(_)), "something answered");
-    let answer = node_testkit::start::get(([127, 0, 0, 1], open).into(), "/")?;
-    ensure!(answer.body == "hi\n", "{}", answer.body);
     Ok(())
 }
 
@@ -402,27 +200,18 @@ fn attach(home: &Home) -> Result<()> {
     let text = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  restartPolicy: Never\n  \
          containers:\n  - name: main\n    image: {}\n    imagePullPolicy: Never\n    stdin: true\n    \
-         stdinOnce: true\n    command: [cat]\n",
-        images::BUSYBOX
+         stdinOnce: true\n    command: [sh, -c, \"{}\"]\n",
+        images::BUSYBOX,
+        reach::ECHO
     );
     let file = home.write("ask.yaml", &text)?;
     good(home.run(&["--detach", &file]).output()?, &["run"])?;
     home.until_runs(name)?;
     let refused = home.refused(&["attach", "-i", "web"])?;
     ensure!(refused.contains("has no standard input"), "{refused}");
-    let mut attached =
-        home.verb(&["attach", "-i", name]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let mut input = attached.stdin.take().context("its input")?;
-    input.write_all(b"hello\n")?;
-    let mut output = attached.stdout.take().context("its output")?;
-    let mut line = [0; 6];
-    output.read_exact(&mut line)?;
-    ensure!(&line == b"hello\n", "{line:?}");
-    // The end of the input is the container's, and so its own end.
-    drop(input);
-    ensure!(attached.wait()?.success(), "attach failed");
+    reach::attach_to_the_end(&home.verbs(), name)?;
     wait_for("it has succeeded", PATIENCE, || Ok(home.ask(&["ps"])?.contains("Succeeded")))?;
-    ensure!(home.ask(&["logs", name])? == "hello\n", "its log");
+    ensure!(home.ask(&["logs", name])? == "hello\nover\n", "its log");
     home.ask(&["stop", name])?;
     Ok(())
 }

@@ -19,6 +19,12 @@ use crate::node::{
 
 const RESTARTS: usize = 3;
 
+/// How often the agent had to look at everything the runtime has, and was answered.
+const LISTINGS: &str = "kubelet_pleg_relist_duration_seconds_count";
+/// One brings it up to date; another follows when the stream of events is back, for what came in
+/// between. While the stream is not back, every five seconds one more.
+const MOST_LISTINGS: f64 = 4.0;
+
 /// Thirty by the soak verb; a landing has less time.
 fn pods() -> usize {
     if std::env::var_os("KEELSON_KILLS").is_some() { 30 } else { 10 }
@@ -42,6 +48,7 @@ fn a_runtime_killed_under_pods_costs_no_container() -> Result<()> {
         all_run(&agent, pods() + RESTARTS)?;
         let before = by_pod(runtime.containers("steady-")?);
         for round in 0..RESTARTS {
+            let listings = agent.metric(LISTINGS)?;
             containerd.process().kill()?;
             // What is asked for while there is no runtime is done when there is one.
             let name = format!("meanwhile-{round}");
@@ -51,6 +58,9 @@ fn a_runtime_killed_under_pods_costs_no_container() -> Result<()> {
             runtime.wait_started(&name, 1, 0)?;
             ensure!(!agent.has_ended()?, "the agent ended in round {round}");
             caught_up(&agent, &format!("falls-{round}-node"))?;
+            let listings = agent.metric(LISTINGS)? - listings;
+            eprintln!("caught up with {listings} listing(s)");
+            ensure!((1.0..=MOST_LISTINGS).contains(&listings), "{listings} listings");
         }
         all_run(&agent, pods() + 2 * RESTARTS)?;
         let after = by_pod(runtime.containers("steady-")?);

@@ -43,3 +43,13 @@ fn what_eviction_keeps_free_can_be_left_out() {
     let ignore = "--experimental-allocatable-ignore-eviction=true";
     assert_eq!(cpu_and_memory(&[evict, ignore]).1, "8Gi");
 }
+
+#[test]
+fn a_whole_container_dies_for_memory_where_the_kernel_can_kill_it_at_once() {
+    for cgroup_v2 in [true, false] {
+        let ips = vec!["10.0.0.1".parse().unwrap()];
+        let node = Node { name: "node".to_owned(), ips, machine: machine(), cgroup_v2 };
+        let limits = setup(&config(&[]), &node, &ResourceList::default()).limits;
+        assert_eq!(limits.single_process_oom_kill, !cgroup_v2);
+    }
+}

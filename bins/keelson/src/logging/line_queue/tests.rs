@@ -124,3 +124,25 @@ fn a_closed_pipe_costs_lines_only() {
     queue.flush(PATIENCE);
     assert!(!queue.shared.lock().is_busy());
 }
+
+#[test]
+fn a_standstill_lasts_until_the_next_line_gets_out() {
+    let (queue, mut reader) = queue_into_pipe();
+    assert_eq!(queue.standstill(), Duration::ZERO, "nothing waits");
+    // More than the pipe holds, so that a line is in hand and others wait.
+    for number in 0..200 {
+        queue.push(numbered(number));
+    }
+    let began = Instant::now();
+    while queue.standstill() < Duration::from_millis(20) {
+        assert!(began.elapsed() < PATIENCE, "nobody reads, and it says that lines get out");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut some = [0; 100];
+    while queue.shared.lock().is_busy() {
+        assert!(began.elapsed() < PATIENCE, "the reader reads, and lines do not get out");
+        reader.read_exact(&mut some).unwrap();
+    }
+    queue.flush(PATIENCE);
+    assert_eq!(queue.standstill(), Duration::ZERO, "everything is out");
+}

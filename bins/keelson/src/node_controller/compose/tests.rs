@@ -12,3 +12,17 @@ fn a_taken_port_ends_nothing_unless_it_was_asked_for() {
     drop(held);
     assert!(may_be_taken(failed(), address, false).is_err(), "something else is wrong");
 }
+
+#[test]
+fn events_leave_room_for_other_writes() {
+    let rows = [
+        (None, 64),
+        (Some((20.0, 30)), 10),
+        (Some((20.0, 8)), 4),
+        (Some((1.0, 1)), 1),
+        (Some((2_000.0, 4_000)), 64),
+    ];
+    for (rate, expected) in rows {
+        assert_eq!(events_at_once(rate), expected, "{rate:?}");
+    }
+}

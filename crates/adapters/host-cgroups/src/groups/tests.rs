@@ -100,7 +100,7 @@ async fn a_group_is_made_limited_listed_and_removed() {
 }
 
 fn weight_of(shares: u64) -> String {
-    cgroup_files::weight_of_shares(shares).to_string()
+    weight::of_shares(shares).to_string()
 }
 
 /// A program that enters a group before it begins.
@@ -183,10 +183,62 @@ async fn a_runtime_is_told_its_parent_in_the_form_of_its_own_driver() {
         let (words, asked) = (name.clone(), name.clone());
         let waits = tokio::spawn(async move { waiting.runtime_name(&words).await });
         host.learn_driver(told);
-        assert_eq!(waits.await.unwrap(), expected);
+        assert_eq!(waits.await.unwrap().unwrap(), expected);
         host.learn_driver(Some(CgroupDriver::Cgroupfs));
-        assert_eq!(host.runtime_name(&asked).await, expected, "the first holds");
+        assert_eq!(host.runtime_name(&asked).await.unwrap(), expected, "the first holds");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_ever_for_a_driver_that_is_never_told() {
+    let host = HostCgroups::new(CgroupSetup::detect(Driver::CgroupFs).unwrap());
+    let name = vec!["kubepods".to_owned(), "pod1".to_owned()];
+    let began = tokio::time::Instant::now();
+    let made = host.apply(&name, &CgroupLimits::default()).await;
+    let told = host.runtime_name(&name).await.map(|_| ());
+    assert_eq!(began.elapsed(), 2 * DRIVER_LIMIT);
+    for refused in [made, told] {
+        let Err(HostError::Passing(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.starts_with("control group kubepods/pod1: the container runtime"), "{why}");
+    }
+    host.learn_driver(None);
+    assert_eq!(host.runtime_name(&name).await.unwrap(), "/kubepods/pod1", "it is not too late");
+}
+
+#[tokio::test]
+async fn a_kill_that_nobody_names_is_counted_as_it_comes() {
+    let bed = Bed::new(Driver::CgroupFs);
+    let pod = bed.name(&["pod1"]);
+    let none = BTreeMap::new();
+    let early = bed.host.more_memory_kills(&pod, &none).await;
+    assert!(matches!(early, Err(HostError::Lasting(_))), "nothing is there: {early:?}");
+    for container in ["quiet", "eater"] {
+        let name = bed.name(&["pod1", container]);
+        bed.host.apply(&name, &CgroupLimits::default()).await.unwrap();
+    }
+    bed.host.apply(&pod, &limits()).await.unwrap();
+    let (host, asked) = (bed.host.clone(), pod.clone());
+    let first = tokio::spawn(async move { host.more_memory_kills(&asked, &BTreeMap::new()).await });
+    // Only a child dies; the container itself goes on until it is told to end.
+    let group = bed.group(&["pod1", "eater"]);
+    let mut child = run_in(&group, "tail /dev/zero; tail /dev/zero; sleep 1000");
+    let patience = Duration::from_secs(60);
+    let first = tokio::time::timeout(patience, first).await.expect("in time").unwrap().unwrap();
+    assert_eq!(first.keys().collect::<Vec<_>>(), ["eater"]);
+    let mut known = first;
+    while known["eater"] < 2 {
+        let more = tokio::time::timeout(patience, bed.host.more_memory_kills(&pod, &known));
+        known = more.await.expect("in time").unwrap();
+    }
+    assert_eq!(known, BTreeMap::from([("eater".to_owned(), 2)]));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    child.wait().unwrap();
+    let (host, asked) = (bed.host.clone(), pod.clone());
+    let last = tokio::spawn(async move { host.more_memory_kills(&asked, &known).await });
+    bed.host.remove(&pod).await.unwrap();
+    let last = tokio::time::timeout(patience, last).await.expect("in time").unwrap();
+    assert!(last.is_err(), "the groups are gone: {last:?}");
 }
 
 #[tokio::test]

@@ -26,6 +26,9 @@ impl LocalApi for OnePod {
     fn changed(&self, since: u64) -> PortFuture<'_, u64> {
         Box::pin(std::future::ready(since + 1))
     }
+    fn metrics(&self) -> String {
+        "counted 1\n".to_owned()
+    }
 
     fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
         Box::pin(async move {
@@ -108,4 +111,18 @@ async fn paths_and_methods_get_their_answers() {
     let alone = Desk { api: Arc::new(OnePod), runtime: None };
     let reply = alone.answer(&Method::GET, "/v1/usage", b"").await;
     assert_eq!(reply.status.as_u16(), 503);
+}
+
+#[tokio::test]
+async fn metrics_are_text_and_only_read() {
+    let desk = Desk { api: Arc::new(OnePod), runtime: None };
+    let told = desk.answer(&Method::GET, "/metrics", &[]).await;
+    let text = Reply {
+        status: StatusCode::OK,
+        content_type: "text/plain; version=0.0.4; charset=utf-8",
+        body: b"counted 1\n".to_vec(),
+    };
+    assert_eq!(told, text);
+    let refused = desk.answer(&Method::POST, "/metrics", &[]).await;
+    assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED);
 }

@@ -189,3 +189,17 @@ async fn a_storm_of_changes_ends_in_what_is_there() {
         seen = next(&mut source).await;
     }
 }
+
+#[tokio::test]
+async fn looks_that_find_nothing_new_are_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let (told, mut looks) = tokio::sync::mpsc::unbounded_channel();
+    let mut source = FileSource::new(folder.path(), Duration::from_millis(20))
+        .on_nothing_new(move || told.send(()).expect("somebody listens"));
+    assert_eq!(next(&mut source).await, []);
+    assert!(looks.try_recv().is_err(), "the first look had news");
+    tokio::select! {
+        telling = source.next() => panic!("nothing changed: {telling:?}"),
+        look = looks.recv() => assert_eq!(look, Some(())),
+    }
+}

@@ -16,7 +16,7 @@ fn looked(moments: &[i64]) -> (Attention, Duration) {
 
 #[test]
 fn what_counts_as_attention() {
-    let rows: [(&str, &[i64], u64); 10] = [
+    let rows: [(&str, &[i64], u64); 11] = [
         ("the first look is a beginning", &[100], 0),
         ("steps add up", &[100, 105, 110], 10),
         ("a step of exactly the bound counts", &[100, 110], 10),
@@ -26,6 +26,7 @@ fn what_counts_as_attention() {
         ("a pause lets it stand longer", &[100, 105, 116, 124, 129, 134, 139, 140], 6),
         ("a pause after a start does not", &[100, 106, 111], 11),
         ("a clock set back adds nothing", &[100, 90, 95, 100, 101], 1),
+        ("nor does one set back later", &[100, 105, 100, 105, 106], 6),
         ("years ahead is absence too", &[100, 101, 2_000_000_000, 2_000_000_003], 1),
     ];
     for (name, moments, seconds) in rows {

@@ -206,6 +206,18 @@ fn a_shared_block_is_free_only_when_the_last_holder_goes() {
 }
 
 #[test]
+fn a_clash_is_told_once_and_a_change_is_followed() {
+    let same: &[&str] = &["10.1.0.0/24"];
+    let (mut ranges, problems) = with(&[("10.1.0.0/22", 24)], &[], &[(1, same), (2, same)]);
+    assert_eq!(problems.len(), 1);
+    assert_eq!(ranges.seen(NodeId(2), &owned(same)), [], "told already");
+    ranges.gone(NodeId(1));
+    assert_eq!(ranges.seen(NodeId(2), &owned(&["10.1.1.0/24"])), []);
+    assert_eq!(given(&mut ranges, 3), "10.1.0.0/24", "what it had is free");
+    assert_eq!(given(&mut ranges, 4), "10.1.2.0/24", "what it has is not");
+}
+
+#[test]
 fn fates_of_a_write() {
     let fresh = || {
         let mut ranges = ranges(&[("10.1.0.0/23", 24)]);

@@ -33,7 +33,7 @@ fn one_at_once_then_one_per_interval_in_order() {
         queue.join(A, NodeId(number), at(moment));
     }
     assert_eq!(drain(&mut queue, at(1)), [7]);
-    assert_eq!(queue.next_wake(), Some(at(11)));
+    assert_eq!((queue.next_wake(), queue.is_empty()), (Some(at(11)), false));
     assert_eq!(drain(&mut queue, at(10)), [0; 0]);
     assert_eq!(drain(&mut queue, at(11)), [3]);
     assert_eq!(drain(&mut queue, at(500)), [5], "turns are not saved up");

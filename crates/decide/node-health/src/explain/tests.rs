@@ -51,6 +51,18 @@ fn taints_have_reasons() {
             "example.com/gpu:NoSchedule: somebody else set it; it is not ours to remove.",
         ]
     );
+    node = facts(Truth::False);
+    node.taints = vec![
+        taint(TaintKey::NotReady, TaintEffect::NoExecute),
+        taint(TaintKey::Unreachable, TaintEffect::NoExecute),
+    ];
+    assert_eq!(
+        why_tainted(&node),
+        [
+            "node.kubernetes.io/not-ready:NoExecute: the node itself says that it is not ready.",
+            "node.kubernetes.io/unreachable:NoExecute: the node was lost; this no longer fits its Ready condition and is about to change.",
+        ]
+    );
 }
 
 fn controller(nodes: &[(u32, NodeFacts)]) -> NodeLifecycle {

@@ -105,6 +105,7 @@ fn what_counts_as_a_sign_of_life() {
     assert_eq!(heard(&|signs| signs.forgive(secs(4))), secs(4), "forgiven");
     let mut again = start();
     again.lease_seen(stamp(51), secs(3));
+    assert_eq!(again.renewed(), Some(stamp(51)));
     again.lease_seen(stamp(51), secs(9));
     assert_eq!(again.heard(), secs(3), "one renewal is heard once");
 }

@@ -132,7 +132,10 @@ impl PodMemory {
             if let Some(kill) = &container.memory_kill
                 && self.is_news(
                     format!("memory/{}", record.name),
-                    &format!("{}/{}", record.id, kill.pid),
+                    &match kill.unnamed {
+                        0 => format!("{}/{}", record.id, kill.pid),
+                        count => format!("{}/{count} unnamed", record.id),
+                    },
                 )
             {
                 let text = crate::status::memory_kill_sentence(kill);

@@ -277,7 +277,9 @@ fn exit_of(container: &ObservedContainer, id: &str) -> Exit {
     parts.extend(said.into_iter().flatten().filter(|text| !text.is_empty()).cloned());
     let mut reason = record.reason.clone();
     if let Some(kill) = &container.memory_kill {
-        if record.exit_code == 137 {
+        // Of processes that nobody names it is not known whether the main one was among them; the
+        // runtime's own word on that stands.
+        if record.exit_code == 137 && kill.unnamed == 0 {
             OUT_OF_MEMORY.clone_into(&mut reason);
         }
         parts.push(memory_kill_sentence(kill));
@@ -294,6 +296,16 @@ fn exit_of(container: &ObservedContainer, id: &str) -> Exit {
 
 /// Which process was killed for memory, what it used, and what it could have used.
 pub(crate) fn memory_kill_sentence(kill: &MemoryKillNote) -> String {
+    if kill.unnamed > 0 {
+        let count = if kill.unnamed == 1 { "a process" } else { "processes" };
+        let times = if kill.unnamed == 1 { String::new() } else { format!("{} ", kill.unnamed) };
+        let limit =
+            kill.limit.map_or(String::new(), |limit| format!("; the limit is {limit} bytes"));
+        return format!(
+            "the kernel killed {times}{count} of the container for want of memory{limit}; which is \
+             not known, since the kernel's log cannot be read here"
+        );
+    }
     let limit = kill.limit.map_or(String::new(), |limit| format!(" of a limit of {limit} bytes"));
     format!(
         "the kernel killed process {} (pid {}) for want of memory: it used {} bytes{limit}",

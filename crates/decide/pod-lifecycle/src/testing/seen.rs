@@ -130,11 +130,18 @@ fn container(pod: &Pod, name: &str, count: u32, words: &[&str]) -> ObservedConta
             }
             "oom" => {
                 seen.memory_kill = Some(MemoryKillNote {
+                    unnamed: 0,
                     process: "eater".to_owned(),
                     pid: 7,
                     bytes: 100,
                     limit: value.parse().ok(),
                 });
+            }
+            "ooms" => {
+                let unnamed = value.parse().expect("a count");
+                let limit = Some(200);
+                seen.memory_kill =
+                    Some(MemoryKillNote { unnamed, limit, ..MemoryKillNote::default() });
             }
             code => {
                 record.exit_code = code.parse().unwrap_or_else(|_| panic!("no word {code}"));

@@ -3,7 +3,7 @@
 //! Rule: version 2 mounts the hierarchy in the container's own cgroup namespace; version 1 binds the
 //! container's group of each controller, so that neither shows anything else. Does not make groups.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use cgroup_files::{Controller, Version};
 use rustix::mount::MountAttrFlags;
@@ -72,6 +72,19 @@ pub(crate) fn prepare(around: &Surroundings<'_>) -> Result<CgroupMount> {
 }
 
 impl CgroupMount {
+    /// The descriptors that it holds.
+    pub(crate) fn numbers(&self) -> Vec<RawFd> {
+        match self {
+            Self::Unified { tree } => tree.iter().map(AsRawFd::as_raw_fd).collect(),
+            Self::UnifiedMachine { tree, .. } => vec![tree.as_raw_fd()],
+            Self::Separate { folder, trees, .. } => {
+                let trees = trees.iter().map(|(_, tree)| tree);
+                folder.iter().chain(trees).map(AsRawFd::as_raw_fd).collect()
+            }
+            Self::None => Vec::new(),
+        }
+    }
+
     /// Runs inside, after the cgroup namespace was left for an own one.
     pub(crate) fn make_own(&mut self, flags: MountAttrFlags) -> Result<()> {
         let usual = MountAttrFlags::MOUNT_ATTR_NOSUID

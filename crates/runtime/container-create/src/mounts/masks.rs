@@ -4,7 +4,7 @@
 //! read-only folder, never something that the image brought. A path that is not there needs no mask.
 
 use std::cell::Cell;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::mount::MountAttrFlags;
@@ -62,6 +62,14 @@ impl Cover {
             self.folder = Some(Once::new(detached_filesystem("tmpfs", &options, flags)?));
         }
         Ok(())
+    }
+
+    /// The descriptors that it holds.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = RawFd> {
+        [Some(&self.null), self.folder.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|one| one.tree.as_raw_fd())
     }
 
     /// Runs inside, after all mounts.

@@ -11,6 +11,14 @@ struct Note {
 impl Kept for Note {
     const KIND: &'static str = "note";
     const VERSION: u32 = 2;
+
+    fn lasting(&self) -> Lasting {
+        match self.text.as_str() {
+            "one" => Lasting::ThroughKills,
+            "two" => Lasting::Whole,
+            _ => Lasting::Certain,
+        }
+    }
 }
 
 fn note(text: &str) -> Note {

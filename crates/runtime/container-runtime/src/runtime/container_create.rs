@@ -15,6 +15,7 @@ use prost::Message as _;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 
 use super::Runtime;
+use super::defined_volumes::defined_volumes;
 use crate::book::{Container, Sandbox, container_name};
 use crate::clock::nanoseconds;
 use crate::crash_points::reached;
@@ -120,7 +121,7 @@ impl Runtime {
         self.book
             .change_container(container, |record| {
                 record.image_views.clone_from(&names);
-                true
+                !names.is_empty()
             })
             .await?;
         let (machine, places) = (Arc::clone(&self.machine), self.places(&sandbox.id));
@@ -137,7 +138,8 @@ impl Runtime {
             make_log_folder(&log_path)?;
             let view = store.create_view(&id, &image_id)?;
             let mut extra_mounts = mount_images(&store, &config, &names, &mounts)?;
-            extra_mounts.extend(volumes(&folder, &config, &image_config.config.volumes)?);
+            let defined = &image_config.config.volumes;
+            extra_mounts.extend(defined_volumes(&view.overlay, &folder, &config, defined)?);
             let root = match &handler {
                 Some(_) => Some(mount_root(&view.overlay, &mounts)?),
                 None => None,
@@ -158,7 +160,13 @@ impl Runtime {
             };
             let (spec, identity) = container_spec(&machine, &given)
                 .doing(format!("failed to generate container {id:?} spec"))?;
-            durable::write_whole(&folder.join(SPECIFICATION), &spec.encode_to_vec())?;
+            let specification = folder.join(SPECIFICATION);
+            // Nobody starts it after a power cut: its pod is gone by then.
+            durable::write_lasting(
+                &specification,
+                &spec.encode_to_vec(),
+                durable::Lasting::ThroughKills,
+            )?;
             let user = v1::LinuxContainerUser {
                 uid: identity.uid.into(),
                 gid: identity.gid.into(),
@@ -318,28 +326,6 @@ fn mount_root(overlay: &image_store::OverlayOptions, folder: &Path) -> Result<Pa
     durable::make_folder(&place)?;
     image_store::mount_overlay(overlay, &place)?;
     Ok(place)
-}
-
-/// Folders for the volumes that an image defines and nobody mounts.
-fn volumes(
-    folder: &Path,
-    config: &v1::ContainerConfig,
-    defined: &[String],
-) -> Result<Vec<v1::Mount>> {
-    let mut all = Vec::new();
-    for (at, target) in defined.iter().enumerate() {
-        let clean = |path: &str| path.trim_end_matches('/').to_owned();
-        if config.mounts.iter().any(|mount| clean(&mount.container_path) == clean(target)) {
-            continue;
-        }
-        let place: PathBuf = folder.join("volumes").join(at.to_string());
-        durable::make_folder(&place)?;
-        let container_path =
-            if target.starts_with('/') { target.clone() } else { format!("/{target}") };
-        let host_path = place.display().to_string();
-        all.push(v1::Mount { container_path, host_path, ..Default::default() });
-    }
-    Ok(all)
 }
 
 #[cfg(test)]

@@ -92,20 +92,22 @@ impl Runtime {
         reached("supervisor-launched");
         supervisor.client.make_pod(spec).await.doing(format!("failed to start sandbox {id:?}"))?;
         reached("pod-made");
-        if with_network && let Some(plan) = sandbox.record().network {
+        let mut network = sandbox.record().network;
+        if with_network && let Some(plan) = network.clone() {
             let namespace = File::open(&pin)
                 .map(OwnedFd::from)
                 .doing(format!("opening the network namespace {}", pin.display()))?;
-            let network = self
+            let made = self
                 .network
                 .set_up(&pod, plan, namespace)
                 .await
                 .doing(format!("failed to setup network for sandbox {id:?}"))?;
             reached("network-made");
-            self.book.change_sandbox(sandbox, |record| record.network = Some(network)).await?;
+            network = Some(made);
         }
         self.book
             .change_sandbox(sandbox, |record| {
+                record.network = network;
                 record.created_at = nanoseconds();
                 record.set_stage(SandboxStage::Ready);
             })

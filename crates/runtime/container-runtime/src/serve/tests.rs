@@ -32,3 +32,40 @@ async fn a_failed_accept_is_tried_again_after_a_pause() {
     assert_eq!(incoming.listener.tries.get(), 4);
     assert!(begun.elapsed() >= 3 * PAUSE, "{:?}", begun.elapsed());
 }
+
+#[test]
+fn looking_is_no_work() {
+    for (call, looks) in [
+        ("/runtime.v1.RuntimeService/ListPodSandbox", true),
+        ("/runtime.v1.RuntimeService/Status", true),
+        ("/runtime.v1.RuntimeService/ContainerStatus", true),
+        ("/runtime.v1.RuntimeService/ListContainerStats", true),
+        ("/runtime.v1.RuntimeService/GetContainerEvents", true),
+        ("/runtime.v1.RuntimeService/RuntimeConfig", true),
+        ("/runtime.v1.ImageService/ImageFsInfo", true),
+        ("/runtime.v1.ImageService/PullImage", false),
+        ("/runtime.v1.RuntimeService/ExecSync", false),
+        ("/runtime.v1.RuntimeService/StartContainer", false),
+        ("/runtime.v1.RuntimeService/UpdateRuntimeConfig", false),
+    ] {
+        assert_eq!(only_looks(call), looks, "{call}");
+    }
+}
+
+#[tokio::test]
+async fn work_is_counted_when_it_begins_and_ends() {
+    use tower::{Layer as _, Service as _};
+    let (counter, mut count) = watch::channel(0);
+    let mut service = CountWork(Arc::new(counter)).layer(tower::service_fn(
+        |_: tonic::codegen::http::Request<()>| async { Ok::<_, std::convert::Infallible>(()) },
+    ));
+    let request = |call: &str| {
+        tonic::codegen::http::Request::get(format!("/runtime.v1.RuntimeService/{call}"))
+            .body(())
+            .unwrap()
+    };
+    service.call(request("ListContainers")).await.unwrap();
+    assert_eq!(*count.borrow_and_update(), 0);
+    service.call(request("StopContainer")).await.unwrap();
+    assert_eq!(*count.borrow_and_update(), 2);
+}

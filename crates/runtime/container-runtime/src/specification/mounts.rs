@@ -21,7 +21,7 @@ use crate::failure::{Doing as _, Failure, Result};
 mod tests;
 
 /// A path without dots and doubled slashes, as text.
-pub(super) fn clean(path: &str) -> String {
+pub(crate) fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for component in Path::new(path).components() {
         match component {

@@ -11,13 +11,12 @@ use std::io::Read as _;
 use container_create::spec::SeccompSpec;
 use cri_wire::v1;
 use cri_wire::v1::security_profile::ProfileType;
-use seccomp_filter::{Action, Architecture, Comparison, Condition, Profile, Rule, compile};
-use serde::Deserialize;
+use oci_bundle::seccomp as document;
+use seccomp_filter::{Action, Comparison, Condition, Profile, Rule, compile};
 
 use super::capabilities;
 use crate::failure::{Doing as _, Failure, Result};
 
-mod document;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -89,15 +88,6 @@ fn file(path: &str) -> Result<Wanted> {
     Ok(Wanted::File(path.to_owned()))
 }
 
-fn architectures() -> Vec<Architecture> {
-    match Architecture::native() {
-        Some(Architecture::X86_64) => {
-            vec![Architecture::X86_64, Architecture::X86, Architecture::X32]
-        }
-        other => other.into_iter().collect(),
-    }
-}
-
 fn names(list: &[&str]) -> Vec<String> {
     list.iter().map(|name| (*name).to_owned()).collect()
 }
@@ -134,40 +124,11 @@ pub(super) fn default_profile(bounding: u64) -> Profile {
             conditions: Vec::new(),
         });
     }
-    Profile { default_action: Action::Errno(EPERM), architectures: architectures(), rules }
-}
-
-/// A profile as OCI writes it.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Document {
-    default_action: String,
-    default_errno_ret: Option<u16>,
-    #[serde(default)]
-    architectures: Vec<String>,
-    #[serde(default)]
-    syscalls: Vec<DocumentRule>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct DocumentRule {
-    #[serde(default)]
-    names: Vec<String>,
-    action: String,
-    errno_ret: Option<u16>,
-    #[serde(default)]
-    args: Option<Vec<DocumentArgument>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct DocumentArgument {
-    index: u8,
-    value: u64,
-    #[serde(default)]
-    value_two: u64,
-    op: String,
+    Profile {
+        default_action: Action::Errno(EPERM),
+        architectures: document::architectures(),
+        rules,
+    }
 }
 
 fn read_profile(path: &str) -> Result<Profile> {
@@ -179,76 +140,6 @@ fn read_profile(path: &str) -> Result<Profile> {
     if bytes.len() as u64 > LARGEST_PROFILE {
         return Err(Failure::plain(format!("the seccomp profile {path} has over 4 MiB")));
     }
-    parse(&bytes).map_err(|why| Failure::plain(format!("the seccomp profile {path}: {why}")))
-}
-
-pub(super) fn parse(bytes: &[u8]) -> std::result::Result<Profile, String> {
-    let document: Document = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    let mut wanted = Vec::new();
-    for name in &document.architectures {
-        wanted.extend(architecture(name));
-    }
-    // A profile for other machines only, or for none in particular, means this one.
-    if wanted.is_empty() {
-        wanted = architectures();
-    }
-    let native = Architecture::native();
-    if !native.is_some_and(|native| wanted.contains(&native)) {
-        wanted.extend(native);
-    }
-    let rules: std::result::Result<Vec<Rule>, String> =
-        document.syscalls.into_iter().map(rule).collect();
-    Ok(Profile {
-        default_action: action(&document.default_action, document.default_errno_ret)?,
-        architectures: wanted,
-        rules: rules?,
-    })
-}
-
-fn architecture(name: &str) -> Option<Architecture> {
-    match name {
-        "SCMP_ARCH_X86_64" => Some(Architecture::X86_64),
-        "SCMP_ARCH_X86" => Some(Architecture::X86),
-        "SCMP_ARCH_X32" => Some(Architecture::X32),
-        "SCMP_ARCH_AARCH64" => Some(Architecture::Aarch64),
-        _ => None,
-    }
-}
-
-fn action(name: &str, errno: Option<u16>) -> std::result::Result<Action, String> {
-    Ok(match name {
-        "SCMP_ACT_ALLOW" => Action::Allow,
-        "SCMP_ACT_ERRNO" => Action::Errno(errno.unwrap_or(EPERM)),
-        "SCMP_ACT_KILL" | "SCMP_ACT_KILL_THREAD" => Action::KillThread,
-        "SCMP_ACT_KILL_PROCESS" => Action::KillProcess,
-        "SCMP_ACT_TRAP" => Action::Trap,
-        "SCMP_ACT_LOG" => Action::Log,
-        "SCMP_ACT_TRACE" => Action::Trace(errno.unwrap_or(EPERM)),
-        other => return Err(format!("the action {other:?} is unknown or cannot be served")),
-    })
-}
-
-fn rule(document: DocumentRule) -> std::result::Result<Rule, String> {
-    let conditions: std::result::Result<Vec<Condition>, String> =
-        document.args.unwrap_or_default().iter().map(condition).collect();
-    Ok(Rule {
-        syscalls: document.names,
-        action: action(&document.action, document.errno_ret)?,
-        conditions: conditions?,
-    })
-}
-
-fn condition(document: &DocumentArgument) -> std::result::Result<Condition, String> {
-    let value = document.value;
-    let comparison = match document.op.as_str() {
-        "SCMP_CMP_EQ" => Comparison::Equal(value),
-        "SCMP_CMP_NE" => Comparison::NotEqual(value),
-        "SCMP_CMP_LT" => Comparison::Less(value),
-        "SCMP_CMP_LE" => Comparison::LessOrEqual(value),
-        "SCMP_CMP_GT" => Comparison::Greater(value),
-        "SCMP_CMP_GE" => Comparison::GreaterOrEqual(value),
-        "SCMP_CMP_MASKED_EQ" => Comparison::MaskedEqual { mask: value, value: document.value_two },
-        other => return Err(format!("the comparison {other:?} is unknown")),
-    };
-    Ok(Condition { argument: document.index, comparison })
+    document::parse(&bytes)
+        .map_err(|why| Failure::plain(format!("the seccomp profile {path}: {why}")))
 }

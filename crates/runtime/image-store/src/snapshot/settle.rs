@@ -112,7 +112,7 @@ fn remove_quietly(tree: &mut Tree, path: &TreePath) -> Result<()> {
     Ok(())
 }
 
-fn times(stat: &Stat) -> Timestamps {
+pub(crate) fn times(stat: &Stat) -> Timestamps {
     let time = |seconds, nanoseconds: u64| Timespec {
         tv_sec: seconds,
         tv_nsec: i64::try_from(nanoseconds).unwrap_or(0),

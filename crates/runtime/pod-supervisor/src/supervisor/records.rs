@@ -1,6 +1,7 @@
 //! What survives the supervisor: each container's state and what its execs need, as files.
 //!
-//! Rule: a file is replaced whole and is on the disk before anybody hears of what it says. Names come
+//! Rule: a file is replaced whole before anybody hears of what it says; one that tells of an end is
+//! on the disk by then. The rest a power cut may spoil, since it ends what they tell of. Names come
 //! from ids that were checked to be plain.
 
 use std::fs::{self, File};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 
-use crate::protocol::{ContainerState, ExitRecord};
+use crate::protocol::{ContainerState, ExitRecord, Phase};
 
 #[cfg(test)]
 mod tests;
@@ -37,25 +38,28 @@ fn path(pod: &Path, id: &str, what: &str) -> PathBuf {
     folder(pod).join(format!("{id}.{what}"))
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn replace(path: &Path, bytes: &[u8], durably: bool) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;
     file.write_all(bytes)?;
-    file.sync_all()?;
+    if durably {
+        file.sync_all()?;
+    }
     fs::rename(&new, path)?;
     match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
+        Some(folder) if durably => File::open(folder)?.sync_all(),
+        _ => Ok(()),
     }
 }
 
 pub(super) fn write_state(pod: &Path, state: &ContainerState) -> io::Result<()> {
     let record = ExitRecord { version: VERSION, state: Some(state.clone()) };
-    replace(&path(pod, &state.id, "state"), &record.encode_to_vec())
+    let ended = state.phase() == Phase::Exited;
+    replace(&path(pod, &state.id, "state"), &record.encode_to_vec(), ended)
 }
 
 pub(super) fn write_security(pod: &Path, id: &str, security: &impl Message) -> io::Result<()> {
-    replace(&path(pod, id, "security"), &security.encode_to_vec())
+    replace(&path(pod, id, "security"), &security.encode_to_vec(), false)
 }
 
 pub(super) fn read_security<M: Message + Default>(pod: &Path, id: &str) -> io::Result<M> {

@@ -188,7 +188,7 @@ fn the_network_can_be_pinned_for_others() {
     });
 }
 
-fn mappings() -> IdMappings {
+pub(crate) fn mappings() -> IdMappings {
     let ranges = vec![IdRange { inside: 0, outside: 200_000, count: 65_536 }];
     IdMappings { users: ranges.clone(), groups: ranges }
 }

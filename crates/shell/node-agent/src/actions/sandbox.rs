@@ -1,15 +1,34 @@
 //! A pod's sandbox.
 
 use super::ActionWorld;
+use crate::metrics::names;
 use container_setup::sandbox;
 use ports::container_runtime::ContainerRuntimeError;
+use tokio::time::Instant;
 
 pub(super) async fn run(world: &ActionWorld, attempt: u32) -> Result<String, String> {
+    let metrics = world.context.board.metrics();
+    metrics.count(&names::STARTED_PODS, &[]);
+    let ran = set_up_and_run(world, attempt).await;
+    if ran.is_err() {
+        metrics.count(&names::STARTED_POD_ERRORS, &[]);
+    }
+    ran
+}
+
+async fn set_up_and_run(world: &ActionWorld, attempt: u32) -> Result<String, String> {
     let (node, facts) = (world.node_facts().await?, world.pod_facts().await?);
     let made = sandbox::config(&world.pod, &node, &facts, attempt);
     let (config, warnings) = made.map_err(|error| error.to_string())?;
     world.warn(warnings).await;
+    let metrics = world.context.board.metrics();
+    let began = Instant::now();
     let ran = world.context.ports.runtime.run_sandbox(&config).await;
+    let handler = facts.handler.name.as_str();
+    metrics.took(&names::RUN_SANDBOX_DURATION, &[handler], began.elapsed());
+    if ran.is_err() {
+        metrics.count(&names::RUN_SANDBOX_ERRORS, &[handler]);
+    }
     ran.map_err(|error| error.to_string())
 }
 

@@ -5,6 +5,7 @@
 use super::ActionWorld;
 use crate::crash_points::reached;
 use crate::hooks::{self, HookPlace};
+use crate::metrics::names;
 use container_setup::inputs::{ContainerFacts, NodeFacts};
 use container_setup::termination;
 use container_setup::{
@@ -12,6 +13,7 @@ use container_setup::{
 };
 use pod_lifecycle::{Action, StartFailure, StartStage};
 use pod_model::pod::Container;
+use pod_model::pod::spec::ContainerList;
 use ports::pod_host::{PodFile, SubPath, VolumeFile};
 use ports::runtime_objects::{ContainerConfig, ImageRecord, ImageSpec, SandboxConfig};
 use std::collections::BTreeMap;
@@ -38,6 +40,36 @@ fn config_failure(message: impl ToString) -> StartFailure {
 }
 
 pub(super) async fn start(world: &ActionWorld, action: &Action) -> Result<String, StartFailure> {
+    let started = set_up_and_start(world, action).await;
+    count(world, action, started.as_ref().err());
+    started
+}
+
+/// Counts a start. Images are not waited for here, so that one that does not come is no error here.
+/// upstream: pkg/kubelet/kuberuntime/kuberuntime_manager.go (SyncPod)
+fn count(world: &ActionWorld, action: &Action, failure: Option<&StartFailure>) {
+    let Action::StartContainer { name, .. } = action else { return };
+    let mut all = world.pod.spec.all_containers();
+    let list = all.find(|(_, _, each)| *each.name == **name).map(|(list, _, _)| list);
+    let kind = match list {
+        Some(ContainerList::Init) => "init_container",
+        Some(ContainerList::Ephemeral) => "ephemeral_container",
+        Some(ContainerList::Regular) | None => "container",
+    };
+    let metrics = world.context.board.metrics();
+    metrics.count(&names::STARTED_CONTAINERS, &[kind]);
+    if let Some(failure) = failure {
+        let code = match failure.stage {
+            StartStage::Config => "CreateContainerConfigError",
+            StartStage::Create => "CreateContainerError",
+            StartStage::Start => "RunContainerError",
+            StartStage::PostStart => "PostStartHookError",
+        };
+        metrics.count(&names::STARTED_CONTAINER_ERRORS, &[code, kind]);
+    }
+}
+
+async fn set_up_and_start(world: &ActionWorld, action: &Action) -> Result<String, StartFailure> {
     let Action::StartContainer { name, attempt, sandbox_id, pod_ips, image_ref, target_id, .. } =
         action
     else {

@@ -10,8 +10,11 @@ fn pod(uid: &str) -> Arc<Pod> {
 
 #[test]
 fn those_who_were_here_stay_and_new_ones_need_room() {
-    let admissions =
-        Admissions::new(NodeRoom { pods: 1, ..NodeRoom::default() }, NodeAbilities::default());
+    let admissions = Admissions::new(
+        NodeRoom { pods: 1, ..NodeRoom::default() },
+        NodeAbilities::default(),
+        Metrics::default(),
+    );
     let changes = admissions.changes();
     for uid in ["old-1", "old-2"] {
         assert!(admissions.decide(&pod(uid), true, true).is_empty());
@@ -42,7 +45,11 @@ fn critical(uid: &str, priority: i32, grace: i64) -> Arc<Pod> {
 }
 
 fn two_at_most() -> Admissions {
-    Admissions::new(NodeRoom { pods: 2, ..NodeRoom::default() }, NodeAbilities::default())
+    Admissions::new(
+        NodeRoom { pods: 2, ..NodeRoom::default() },
+        NodeAbilities::default(),
+        Metrics::default(),
+    )
 }
 
 #[tokio::test(start_paused = true)]

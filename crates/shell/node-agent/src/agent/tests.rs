@@ -69,6 +69,8 @@ async fn a_panicking_task_does_not_end_the_agent_and_a_signal_does() {
         watchdog_time: Some(Duration::from_secs(20)),
         health_endpoint: Some(serving.clone()),
         end_requests: Box::new(Asked(asked)),
+        log_check: None,
+        sync_frequency: Duration::from_secs(60),
         pods: None,
     }));
     tokio::time::sleep(Duration::from_secs(12)).await;
@@ -101,6 +103,8 @@ async fn without_a_supervisor_or_a_port_the_agent_just_runs() {
         watchdog_time: Some(Duration::from_secs(20)),
         health_endpoint: None,
         end_requests: Box::new(Asked(asked)),
+        log_check: None,
+        sync_frequency: Duration::from_secs(60),
         pods: None,
     }));
     ask.send(EndReason::Signal("SIGINT")).await.unwrap();
@@ -119,6 +123,8 @@ async fn asked_again_while_ending_it_waits_for_nothing() {
         watchdog_time: None,
         health_endpoint: Some(Arc::new(Serving::default())),
         end_requests: Box::new(Asked(asked)),
+        log_check: None,
+        sync_frequency: Duration::from_secs(60),
         pods: None,
     })
     .await;

@@ -3,45 +3,56 @@
 //! Rule: reads only what is published. Stopping is refused for a manifest's pod, with the manifest's
 //! name: it would be started again at once.
 
-use super::{Board, CountedEvent, PodEntry};
-use crate::observed::Observed;
+use super::{CountedEvent, PodEntry, counted};
+use crate::pods::PodContext;
 use crate::runtime_watch::RuntimeView;
 use pod_lifecycle::{EventKind, Mark, ObservedContainer, Stage};
-use ports::ApiTime;
-use ports::PortFuture;
 use ports::local_api::{
     LocalApi, LocalContainer, LocalEvent, LocalMark, LocalNode, LocalPod, LocalPodDetail,
     LocalPods, LocalRefusal, LocalStopped, LocalWaiting,
 };
 use ports::runtime_objects::ContainerState;
+use ports::{ApiTime, MetricSource, PortFuture};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Answers for the agent.
 pub(crate) struct LocalStatus {
-    pub(crate) board: Board,
-    pub(crate) observed: Observed,
+    pub(crate) context: Arc<PodContext>,
     pub(crate) runtime: watch::Receiver<RuntimeView>,
-    pub(crate) node_name: String,
+    pub(crate) metric_sources: Vec<Arc<dyn MetricSource>>,
 }
 
 impl LocalApi for LocalStatus {
     fn node(&self) -> LocalNode {
-        let sources = self.board.sources();
+        let board = &self.context.board;
+        let sources = board.sources();
         let mut troubles = sources.troubles;
-        troubles.extend(self.board.record_trouble());
+        troubles.extend(board.record_trouble());
         LocalNode {
-            node_name: self.node_name.clone(),
+            node_name: self.context.settings.lifecycle.node_name.clone(),
             runtime: self.runtime.borrow().summary(),
             all_sources_have_spoken: sources.all_have_spoken,
             troubles,
+            events: board.node_events().iter().map(local_event).collect(),
             agent_log: String::new(),
         }
     }
 
     fn pods(&self) -> LocalPods {
-        let entries: Vec<(String, PodEntry)> =
-            self.board.pods().iter().map(|(uid, entry)| (uid.clone(), entry.clone())).collect();
+        let board = &self.context.board;
+        // Those without a UID first: one that gets it meanwhile is seen twice, and shown once.
+        let without: Vec<(String, PodEntry)> =
+            board.without_uid().iter().map(|(key, entry)| (key.clone(), entry.clone())).collect();
+        let mut entries: Vec<(String, PodEntry)> =
+            board.pods().iter().map(|(uid, entry)| (uid.clone(), entry.clone())).collect();
+        for (key, entry) in without {
+            let name = entry.pod.full_name();
+            if entries.iter().all(|(_, known)| known.pod.full_name() != name) {
+                entries.push((key, entry));
+            }
+        }
         let mut pods: Vec<LocalPod> =
             entries.iter().map(|(uid, entry)| self.local_pod(uid, entry)).collect();
         pods.sort_by(|one, other| {
@@ -51,7 +62,7 @@ impl LocalApi for LocalStatus {
     }
 
     fn pod(&self, uid: &str) -> Option<LocalPodDetail> {
-        let entry = self.board.pods().get(uid).cloned()?;
+        let entry = self.context.board.entry(uid)?;
         Some(LocalPodDetail {
             pod: self.local_pod(uid, &entry),
             events: entry.events.iter().map(local_event).collect(),
@@ -60,12 +71,18 @@ impl LocalApi for LocalStatus {
     }
 
     fn changed(&self, since: u64) -> PortFuture<'_, u64> {
-        Box::pin(self.board.changed(since))
+        Box::pin(self.context.board.changed(since))
+    }
+
+    fn metrics(&self) -> String {
+        let mut families = counted::families(&self.context);
+        families.extend(self.metric_sources.iter().flat_map(|source| source.families()));
+        ports::metrics::text(families)
     }
 
     fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
         Box::pin(async move {
-            let entry = self.board.pods().get(uid).cloned();
+            let entry = self.context.board.entry(uid);
             let Some(entry) = entry else {
                 let message = format!("no pod has UID {uid}");
                 return Err(LocalRefusal::NotFound { message });
@@ -86,7 +103,7 @@ impl LocalApi for LocalStatus {
 
 impl LocalStatus {
     fn local_pod(&self, uid: &str, entry: &PodEntry) -> LocalPod {
-        let observed = self.observed.latest(uid);
+        let observed = self.context.observed.latest(uid);
         let mut containers: Vec<LocalContainer> =
             observed.iter().flat_map(|pod| &pod.containers).map(local_container).collect();
         containers.sort_by(|one, other| {

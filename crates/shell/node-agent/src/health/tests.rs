@@ -3,7 +3,7 @@
 use super::*;
 use crate::task_tree::TaskTree;
 use ports::{HealthEndpointError, PortFuture};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 struct Taken {
@@ -16,7 +16,8 @@ impl HealthEndpoint for Taken {
         "127.0.0.1:10248".to_owned()
     }
     fn serve(&self, checks: HealthChecks) -> PortFuture<'_, HealthEndpointError> {
-        assert_eq!(checks.iter().map(|check| check.name()).collect::<Vec<_>>(), ["ping"]);
+        let names: Vec<&str> = checks.iter().map(|check| check.name()).collect();
+        assert_eq!(names, ["ping", "log", "syncloop"], "in upstream's order");
         Box::pin(async {
             let _ = self.attempts.send(self.begun.elapsed().as_secs()).await;
             HealthEndpointError::Listen { address: self.address(), cause: "in use".to_owned() }
@@ -24,12 +25,39 @@ impl HealthEndpoint for Taken {
     }
 }
 
+struct Log;
+
+impl HealthCheck for Log {
+    fn name(&self) -> &str {
+        "log"
+    }
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn sources(sync_frequency: u64) -> HealthSources {
+    HealthSources {
+        log: Some(Arc::new(Log)),
+        beats: LoopBeats::default(),
+        sync_frequency: Duration::from_secs(sync_frequency),
+    }
+}
+
+/// The first check that fails, with its reason.
+fn verdict(checks: &HealthChecks) -> Option<String> {
+    checks
+        .iter()
+        .find_map(|check| check.check().err().map(|why| format!("{}: {why}", check.name())))
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_taken_port_is_tried_again_every_five_seconds() {
     let (attempts, mut seen) = mpsc::channel(4);
     let mut tree = TaskTree::default();
     let endpoint: Arc<dyn HealthEndpoint> = Arc::new(Taken { attempts, begun: Instant::now() });
-    tree.start("health-endpoint", move || serve(endpoint.clone()));
+    let checks = sources(60).public_checks();
+    tree.start("health-endpoint", move || serve(endpoint.clone(), checks.clone()));
     for expected in [0, 5, 10] {
         assert_eq!(seen.recv().await, Some(expected));
     }
@@ -38,16 +66,55 @@ async fn a_taken_port_is_tried_again_every_five_seconds() {
 #[tokio::test(start_paused = true)]
 async fn the_watchdog_hears_nothing_once_a_task_does_nothing_but_panic() {
     let mut tree = TaskTree::default();
-    let checks = watchdog_checks(tree.failures());
-    let verdict = || {
-        checks
-            .iter()
-            .find_map(|check| check.check().err().map(|why| format!("{}: {why}", check.name())))
-    };
-    assert_eq!(verdict(), None);
+    let checks = sources(60).watchdog_checks(tree.failures());
+    assert_eq!(verdict(&checks), None);
     tree.start("broken", || async { panic!("always") });
     tokio::time::sleep(Duration::from_secs(14)).await;
-    assert_eq!(verdict(), None, "four panics may pass");
+    assert_eq!(verdict(&checks), None, "four panics may pass");
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(verdict(), Some("tasks: task broken panicked 5 times in a row".to_owned()));
+    assert_eq!(verdict(&checks), Some("tasks: task broken panicked 5 times in a row".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_waits_is_well_however_long_and_one_that_hangs_is_not() {
+    let sources = sources(60);
+    let checks = sources.public_checks();
+    assert_eq!(verdict(&checks), None, "a loop that has not begun is just starting");
+    let (hang, mut asked) = mpsc::channel::<oneshot::Receiver<()>>(1);
+    let beats = sources.beats.clone();
+    let main_loop = tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                Some(work) = asked.recv() => { let _ = work.await; }
+                () = beats.keep("pods") => {}
+            }
+        }
+    });
+    tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
+    assert_eq!(verdict(&checks), None, "nothing to do for a day is no illness");
+    let (let_go, work) = oneshot::channel();
+    hang.send(work).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(239)).await;
+    assert_eq!(verdict(&checks), None, "a slow turn is forgiven for five minutes");
+    tokio::time::sleep(Duration::from_secs(62)).await;
+    let wrong = verdict(&checks).expect("the loop hangs");
+    assert!(wrong.starts_with("syncloop: sync Loop took longer than expected: pods"), "{wrong}");
+    let_go.send(()).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(verdict(&checks), None, "it goes on");
+    main_loop.abort();
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    assert!(verdict(&checks).is_some(), "a loop that has ended does not come round either");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_pods_are_synced_seldom_a_loop_may_be_silent_for_longer() {
+    let sources = sources(600);
+    let checks = sources.public_checks();
+    let stuck = tokio::time::timeout(Duration::from_secs(1), sources.beats.keep("pods"));
+    assert!(stuck.await.is_err());
+    tokio::time::sleep(Duration::from_secs(1198)).await;
+    assert_eq!(verdict(&checks), None);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(verdict(&checks).is_some());
 }

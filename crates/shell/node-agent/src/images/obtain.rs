@@ -7,6 +7,7 @@
 
 use super::{Images, OwnLogin, Pulled};
 use crate::clock::later;
+use crate::metrics::names;
 use node_policy::image_access::LoginOwner;
 use pod_lifecycle::{EventKind, ImageState, PodEvent};
 use pod_manifest::with_default_tag;
@@ -119,6 +120,7 @@ async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
     let request = teller.request;
     let named = &request.image;
     let Some(image) = with_default_tag(named) else {
+        images.count_request(request, None, None);
         let message = format!(
             "Failed to apply default image tag {named:?}: couldn't parse image name {named:?}: invalid reference format"
         );
@@ -138,10 +140,14 @@ async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
         runtime_handler: request.handler.clone(),
         annotations: request.annotations.clone(),
     };
-    if request.policy != PullPolicy::Always
-        && let Some(image_ref) = present(images, &spec, teller).await?
+    let looks = request.policy != PullPolicy::Always;
+    let found = if looks { present(images, &spec, teller).await } else { Ok(None) };
+    let found = found.inspect_err(|_| images.count_request(request, None, None))?;
+    let is_present = looks.then_some(found.is_some());
+    if let Some(image_ref) = found
         && may_use(images, request, &image_ref).await
     {
+        images.count_request(request, is_present, Some(false));
         let access = if images.pulled.is_kept() { " and can be accessed by the pod" } else { "" };
         let text = format!("Container image {named:?} already present on machine{access}");
         let event = teller.event(EventKind::Normal, "Pulled", text);
@@ -150,6 +156,7 @@ async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
     }
     // An image that is here and not this pod's to use is not told from one that is not here.
     if request.policy == PullPolicy::Never {
+        images.count_request(request, is_present, (is_present == Some(true)).then_some(true));
         let message = format!("Container image {named:?} is not present with pull policy of Never");
         let event = Some(teller.warning("ErrImageNeverPull", message.clone()));
         let retry_in = LOOK_AGAIN;
@@ -161,6 +168,7 @@ async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
             backs_off: false,
         });
     }
+    images.count_request(request, is_present, Some(true));
     pull(images, &spec, teller).await
 }
 
@@ -198,6 +206,8 @@ async fn pull(images: &Images, spec: &ImageSpec, teller: &Teller<'_>) -> Result<
     let began = Instant::now();
     match images.pull_with_logins(spec, request).await {
         Ok(Pulled { image_ref, size, took }) => {
+            let label = names::image_size(size);
+            images.metrics.took(&names::IMAGE_PULL_DURATION, &[label], began.elapsed());
             let text = format!(
                 "Successfully pulled image {named:?} in {} ({} including waiting). Image size: {size} bytes.",
                 shown(took),
@@ -239,6 +249,23 @@ fn shown(duration: Duration) -> String {
 }
 
 impl Images {
+    /// Counts what a container's asking for its image came to; None where that is not known.
+    fn count_request(&self, request: &ImageRequest, present: Option<bool>, pull: Option<bool>) {
+        let word = |known: Option<bool>| match known {
+            Some(true) => "true",
+            Some(false) => "false",
+            None => "unknown",
+        };
+        let policy = match request.policy {
+            PullPolicy::Always => "always",
+            PullPolicy::IfNotPresent => "ifnotpresent",
+            PullPolicy::Never => "never",
+            _ => "",
+        };
+        let labels = [word(present), policy, word(pull)];
+        self.metrics.count(&names::ENSURE_IMAGE_REQUESTS, &labels);
+    }
+
     /// A container that was restarted soon after a failed pull goes on waiting.
     fn in_back_off(&self, request: &ImageRequest) -> Option<Failure> {
         let mut all = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);

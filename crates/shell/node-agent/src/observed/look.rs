@@ -22,6 +22,30 @@ pub(super) enum Target {
     Pod(String),
 }
 
+/// Why nothing was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LookFailure {
+    pub(super) why: String,
+    /// What was asked of the runtime, as CRI names it; empty where that is not known.
+    pub(super) call: &'static str,
+}
+
+impl LookFailure {
+    pub(super) fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into(), call: "" }
+    }
+
+    fn unanswered() -> Self {
+        Self::new(format!("no answer within {LONGEST_LOOK:?}"))
+    }
+}
+
+impl From<ContainerRuntimeError> for LookFailure {
+    fn from(error: ContainerRuntimeError) -> Self {
+        Self { why: error.to_string(), call: error.call() }
+    }
+}
+
 /// What was seen.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
@@ -33,13 +57,13 @@ pub(super) struct Seen {
     pub(super) listed: ListedPods,
 }
 
-pub(super) async fn look(shared: Arc<Shared>, target: Target) -> Result<Seen, String> {
+pub(super) async fn look(shared: Arc<Shared>, target: Target) -> Result<Seen, LookFailure> {
     let as_of = shared.clock.now();
     if target == Target::Listing {
         return match tokio::time::timeout(LONGEST_LOOK, shared.runtime.list_pods()).await {
             Ok(Ok(listed)) => Ok(Seen { as_of, listed, ..Seen::default() }),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no answer within {LONGEST_LOOK:?}")),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(LookFailure::unanswered()),
         };
     }
     let call = async {
@@ -50,8 +74,8 @@ pub(super) async fn look(shared: Arc<Shared>, target: Target) -> Result<Seen, St
     };
     let answer = match tokio::time::timeout(LONGEST_LOOK, call).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => return Err(ContainerRuntimeError::to_string(&error)),
-        Err(_) => return Err(format!("no answer within {LONGEST_LOOK:?}")),
+        Ok(Err(error)) => return Err(error.into()),
+        Err(_) => return Err(LookFailure::unanswered()),
     };
     let unread = answer.unread.iter().map(|each| (each.uid.clone(), each.clone())).collect();
     let mut pods = by_pod(answer, as_of);

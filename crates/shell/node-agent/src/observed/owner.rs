@@ -6,10 +6,13 @@
 //! anew, and whoever watches a pod is told.
 
 use super::build::{is_nothing, name_of, saw_the_same};
-use super::look::{Seen, Target, look};
+use super::look::{LookFailure, Seen, Target, look};
+use super::unseen::{self, Turn};
 use super::{Observation, Observed, RuntimePodName, Shared, Wanted};
 use crate::back_off::BackOff;
 use crate::branch::{Branch, Panicked};
+use crate::loop_beats::LoopBeats;
+use crate::metrics::{Metrics, names};
 use pod_lifecycle::ObservedPod;
 use ports::ApiTime;
 use ports::runtime_objects::{ListedPods, RuntimeSignal};
@@ -34,7 +37,7 @@ const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY: Duration = Duration::from_secs(10);
 
 /// Keeps the cache for ever.
-pub(crate) async fn watch_pods(observed: Observed) {
+pub(crate) async fn watch_pods(observed: Observed, beats: LoopBeats) {
     let shared = observed.shared;
     shared.wanted().all = true;
     let mut jumps = shared.clock.jumps();
@@ -49,6 +52,7 @@ pub(crate) async fn watch_pods(observed: Observed) {
             (target, outcome) = owner.looks.next() => Heard::Looked(target, outcome),
             () = tokio::time::sleep_until(due) => Heard::Time,
             Ok(()) = jumps.changed() => Heard::Asked,
+            () = beats.keep("observed-pods") => Heard::Asked,
         };
         if owner.knows_jumps != *jumps.borrow_and_update() {
             owner.clock_was_set_back(*jumps.borrow());
@@ -69,13 +73,13 @@ pub(crate) async fn watch_pods(observed: Observed) {
 enum Heard {
     Signal(RuntimeSignal),
     Asked,
-    Looked(Target, Result<Result<Seen, String>, Panicked>),
+    Looked(Target, Result<Result<Seen, LookFailure>, Panicked>),
     Time,
 }
 
 struct Owner {
     shared: Arc<Shared>,
-    looks: Branch<Target, Result<Seen, String>>,
+    looks: Branch<Target, Result<Seen, LookFailure>>,
     /// When each look that runs began.
     begun: BTreeMap<Target, Instant>,
     /// Wanted by somebody; to be looked at as soon as there is room.
@@ -86,6 +90,8 @@ struct Owner {
     answering: BTreeSet<String>,
     listing_pause: Duration,
     next_listing: Instant,
+    /// When the last look at everything began.
+    last_listing: Option<Instant>,
     listing_retry: BackOff,
     /// Pods whose last look failed: when to try again.
     retries: BTreeMap<String, (Instant, BackOff)>,
@@ -111,6 +117,7 @@ impl Owner {
             answering: BTreeSet::new(),
             listing_pause: SLOW_LISTING,
             next_listing: Instant::now() + SLOW_LISTING,
+            last_listing: None,
             listing_retry: BackOff::new(FIRST_RETRY, LONGEST_RETRY),
             retries: BTreeMap::new(),
             unread: BTreeMap::new(),
@@ -149,6 +156,7 @@ impl Owner {
             }
             RuntimeSignal::Connected => {
                 info!(v = 2, "Hearing the container runtime's events");
+                self.metrics().count(&names::EVENTED_SUCCESSES, &[]);
                 self.shared.is_back.notify_one();
                 self.listing_pause = SLOW_LISTING;
                 self.quick = None;
@@ -156,6 +164,7 @@ impl Owner {
             }
             RuntimeSignal::Lost(why) => {
                 warn!(err = why, "The container runtime's events are not heard any more");
+                self.metrics().count(&names::EVENTED_ERRORS, &[]);
                 self.listing_pause = LOST_LISTING;
                 self.quick = None;
                 self.waiting.all = true;
@@ -235,17 +244,23 @@ impl Owner {
     }
 
     fn begin(&mut self, target: Target) {
-        self.begun.insert(target.clone(), Instant::now());
+        let now = Instant::now();
+        self.begun.insert(target.clone(), now);
+        if target == Target::All
+            && let Some(last) = self.last_listing.replace(now)
+        {
+            self.metrics().took(&names::RELIST_INTERVAL, &[], now - last);
+        }
         let task = look(self.shared.clone(), target.clone());
         self.looks.start(target, "look at the runtime", task);
     }
 
-    fn looked(&mut self, target: Target, outcome: Result<Result<Seen, String>, Panicked>) {
+    fn looked(&mut self, target: Target, outcome: Result<Result<Seen, LookFailure>, Panicked>) {
         // One that is not known any more was begun before the clock was set back.
-        if self.begun.remove(&target).is_none() {
-            return;
-        }
-        let outcome = outcome.unwrap_or_else(|Panicked(why)| Err(format!("a panic: {why}")));
+        let Some(began) = self.begun.remove(&target) else { return };
+        let panicked = |Panicked(why)| Err(LookFailure::new(format!("a panic: {why}")));
+        let outcome = outcome.unwrap_or_else(panicked);
+        self.count_look(&target, outcome.is_ok().then(|| began.elapsed()));
         match (target, outcome) {
             (Target::All, Ok(seen)) => {
                 self.listing_retry.reset();
@@ -256,16 +271,16 @@ impl Owner {
                 self.is_well();
                 self.take_listing(seen.listed);
             }
-            (Target::Listing, Err(why)) => self.is_troubled(&why),
-            (Target::All, Err(why)) => {
-                self.is_troubled(&why);
+            (Target::Listing, Err(failure)) => self.is_troubled(&failure.why),
+            (Target::All, Err(failure)) => {
+                self.is_troubled(&failure.why);
                 let pause = self.listing_retry.pause();
                 self.next_listing = Instant::now() + pause.min(self.listing_pause);
             }
             (Target::Pod(uid), Ok(seen)) => {
                 let Seen { mut pods, unread, .. } = seen;
                 match (unread.get(&uid), pods.remove(&uid)) {
-                    (Some(unread), _) => self.retry(&uid, &unread.why),
+                    (Some(unread), _) => self.retry(&uid, &LookFailure::new(&unread.why)),
                     (None, Some(pod)) => {
                         self.retries.remove(&uid);
                         self.unread.remove(&uid);
@@ -276,7 +291,28 @@ impl Owner {
                     (None, None) => {}
                 }
             }
-            (Target::Pod(uid), Err(why)) => self.retry(&uid, &why),
+            (Target::Pod(uid), Err(failure)) => self.retry(&uid, &failure),
+        }
+    }
+
+    fn metrics(&self) -> &Metrics {
+        self.shared.board.metrics()
+    }
+
+    /// `took`: of a look that was answered. Those are what is counted: how often everything had to be
+    /// looked at is how often it was seen.
+    fn count_look(&self, target: &Target, took: Option<Duration>) {
+        let Some(took) = took else { return };
+        match target {
+            Target::All => {
+                self.metrics().took(&names::RELIST_DURATION, &[], took);
+                let now = Duration::from_nanos(
+                    u64::try_from(self.shared.clock.now().nanos()).unwrap_or_default(),
+                );
+                self.metrics().set(&names::RELIST_LAST_SEEN, &[], now.as_secs_f64().trunc());
+            }
+            Target::Pod(_) => self.metrics().took(&names::POD_RELIST_DURATION, &[], took),
+            Target::Listing => {}
         }
     }
 
@@ -289,16 +325,35 @@ impl Owner {
         self.waiting.pods.extend(changed);
     }
 
-    fn retry(&mut self, uid: &str, why: &str) {
+    fn retry(&mut self, uid: &str, failure: &LookFailure) {
         let first = || (Instant::now(), BackOff::new(FIRST_RETRY, LONGEST_RETRY));
         if self.answering.remove(uid) {
             self.awaited.insert(uid.to_owned());
         }
         let new = !self.retries.contains_key(uid);
         let (at, back_off) = self.retries.entry(uid.to_owned()).or_insert_with(first);
-        *at = Instant::now() + back_off.pause();
+        let pause = back_off.pause();
+        *at = Instant::now() + pause;
         if new {
+            let why = &failure.why;
             warn!(pod_uid = uid, err = why, "Cannot see a pod in the runtime; trying again");
+        }
+        self.tell_unseen(uid, failure, pause);
+    }
+
+    /// Tells the pod's event, as often as it is worth: while the runtime cannot be listed either, it
+    /// is no matter of the pod.
+    fn tell_unseen(&self, uid: &str, failure: &LookFailure, pause: Duration) {
+        let known = self.shared.pods().get(uid).and_then(|sender| sender.borrow().clone());
+        let turn = match pause {
+            first if first <= FIRST_RETRY => Turn::First,
+            second if second <= FIRST_RETRY * 2 => Turn::Second,
+            early if early < LONGEST_RETRY => Turn::Early,
+            _ => Turn::Slow,
+        };
+        let is_listed = self.shared.trouble.borrow().is_none();
+        if is_listed && let Some(event) = unseen::event(failure, known.as_deref(), turn) {
+            self.shared.board.tell_of(uid, event, self.shared.clock.now());
         }
     }
 
@@ -307,7 +362,7 @@ impl Owner {
         self.unread.clear();
         for (uid, pod) in &unread {
             pods.remove(uid);
-            self.retry(uid, &pod.why);
+            self.retry(uid, &LookFailure::new(&pod.why));
             let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
             let name = RuntimePodName { namespace, name, of_kubelet: pod.of_kubelet };
             self.unread.insert(uid.clone(), name);

@@ -10,6 +10,8 @@ use super::{PodContext, SavedMemories};
 use crate::back_off::BackOff;
 use crate::board::PodOrigin;
 use crate::branch::{Branch, Panicked};
+use crate::loop_beats::LoopBeats;
+use crate::metrics::names;
 use crate::observed::{Inventory, RuntimePodName};
 use crate::sources::WantedPods;
 use node_policy::admission::{PREEMPTED_DISRUPTION, PREEMPTED_MESSAGE, PREEMPTED_REASON};
@@ -48,6 +50,8 @@ struct Held {
     is_queued: bool,
     /// It had a worker already.
     has_begun: bool,
+    /// It ends, and its UID is wanted again.
+    is_wanted_again: bool,
 }
 
 struct Supervisor {
@@ -64,6 +68,7 @@ pub(crate) async fn supervise(
     context: Arc<PodContext>,
     mut wanted: watch::Receiver<WantedPods>,
     active: watch::Sender<ActivePods>,
+    beats: LoopBeats,
 ) {
     let saved: SavedMemories = context.saved.clone();
     saved.load().await;
@@ -94,6 +99,7 @@ pub(crate) async fn supervise(
             () = tokio::time::sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
                 supervisor.give_up();
             }
+            () = beats.keep("pods") => {}
         }
     }
 }
@@ -149,13 +155,17 @@ impl Supervisor {
         let pod = &identified.pod;
         let uid = pod.metadata.uid.to_string();
         let desired = DesiredPod { pod: pod.clone(), wish: Wish::Run };
-        if let Some(held) = self.held.get(&uid) {
+        if let Some(held) = self.held.get_mut(&uid) {
             // A pod that ends never comes back under the same UID; a stated UID that is wanted again
             // gets a worker once nothing is left of the first.
             let ends = matches!(held.desired.borrow().wish, Wish::End(_));
             if !ends && *held.desired.borrow() != desired {
                 self.context.board.put(pod, &origin(identified));
                 held.desired.send_replace(desired);
+            }
+            let is_over = held.desired.borrow().is_wished_away();
+            if is_over && !std::mem::replace(&mut held.is_wanted_again, true) {
+                self.context.board.metrics().count(&names::RESTARTED_PODS, &["true"]);
             }
             return;
         }
@@ -209,6 +219,7 @@ impl Supervisor {
             restart_at: None,
             is_queued,
             has_begun: false,
+            is_wanted_again: false,
         };
         self.held.insert(uid.to_owned(), held);
         if !is_queued {
@@ -221,6 +232,11 @@ impl Supervisor {
         held.is_queued = false;
         held.restart_at = None;
         let is_first = !std::mem::replace(&mut held.has_begun, true);
+        if is_first {
+            let containers = held.desired.borrow().pod.spec.containers.iter().map(|_| 1.0).sum();
+            let metrics = self.context.board.metrics();
+            metrics.observe(&names::CONTAINERS_PER_POD, &[], containers);
+        }
         let desired = held.desired.subscribe();
         let (pod, wish) = {
             let known = held.desired.borrow();
@@ -274,6 +290,7 @@ impl Supervisor {
 
     fn unwant(&mut self, uid: &str) {
         let Some(held) = self.held.get(uid) else { return };
+        self.context.board.unwant(uid);
         if held.is_queued {
             self.let_go(uid);
             return;
@@ -306,6 +323,7 @@ impl Supervisor {
             return;
         }
         info!(pod = name, namespace, pod_uid = uid, "Ending a pod that nobody wants");
+        self.context.board.metrics().count(&names::ORPHANED_RUNTIME_PODS, &[]);
         let mut pod = Pod::default();
         pod.metadata.uid = Box::from(uid);
         pod.metadata.namespace = Box::from(namespace.as_str());

@@ -297,7 +297,7 @@ impl Worker {
         self.shown_ready = ready;
         self.tell_recorded();
         let doing = self.doing.values().cloned().collect();
-        self.context.board.show(&self.uid, &plan, doing);
+        self.context.board.show(&self.uid, &plan, doing, self.context.clock.now());
         plan
     }
 

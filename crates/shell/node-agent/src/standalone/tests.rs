@@ -5,4 +5,5 @@ mod faults;
 mod life;
 mod pulls;
 mod restart;
+mod telling;
 mod upkeep;

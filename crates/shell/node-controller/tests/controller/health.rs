@@ -181,3 +181,18 @@ async fn a_small_quiet_cluster_is_left_in_peace() {
         running.end().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn many_events_are_told_together_and_all_are_told() {
+    let stage = Stage::with_nodes(45);
+    let running = stage.start(ControllerConfig::default());
+    let told = || {
+        (0..45)
+            .filter(|number| stage.cluster.reasons(&format!("node-{number}")) == ["RegisteredNode"])
+            .count()
+    };
+    let took = stage.until("some told", 5, || told() > 0).await;
+    assert!(told() <= 20, "{} after {took:?}: not all at once", told());
+    stage.until("all told", 10, || told() == 45).await;
+    running.end().await;
+}

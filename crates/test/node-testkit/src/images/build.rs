@@ -94,8 +94,8 @@ impl Image {
 fn append(archive: &mut tar::Builder<Vec<u8>>, path: &str, file: &File) -> Result<()> {
     let mut header = Header::new_ustar();
     header.set_mode(file.mode);
-    header.set_uid(0);
-    header.set_gid(0);
+    header.set_uid(file.owner.0.into());
+    header.set_gid(file.owner.1.into());
     header.set_mtime(0);
     header.set_size(0);
     match &file.content {

@@ -67,7 +67,8 @@ fn describe_process(process: &str) -> Option<String> {
     if role == Some("warden") && parent_has_program(&folder, &executable) {
         return None;
     }
-    if bed.is_none() && role.is_none() && !marks::is_part(program) {
+    let is_ours = marks::is_part(program) || marks::is_of_a_pod(&cgroups);
+    if bed.is_none() && role.is_none() && !is_ours {
         return None;
     }
     let stat = fs::read_to_string(folder.join("stat")).ok()?;

@@ -53,6 +53,11 @@ pub(super) fn bed_in(path: &str) -> Option<&str> {
     rest.split(['/', '\n']).next()
 }
 
+/// Whether a process with this list of cgroups is a container's, whatever its program.
+pub(super) fn is_of_a_pod(cgroups: &str) -> bool {
+    cgroups.lines().any(|line| line.contains("/kubepods"))
+}
+
 /// Whether a cgroup came from something other than tests: a unit that systemd made, or a neighbour
 /// of the judge's own cgroup (whatever runs jobs on this machine makes one for each).
 pub(super) fn is_foreign_cgroup(path: &str, own: &str) -> bool {

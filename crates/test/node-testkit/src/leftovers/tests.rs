@@ -52,6 +52,13 @@ fn cgroups_of_others_are_not_left_by_us() {
 }
 
 #[test]
+fn a_process_in_a_pods_cgroup_is_a_containers() {
+    assert!(is_of_a_pod("3:cpu:/\n2:memory:/kubepods/burstable/podx/y\n0::/\n"));
+    assert!(is_of_a_pod("0::/kubepods.slice/kubepods-podx.slice/cri-containerd-y.scope\n"));
+    assert!(!is_of_a_pod("2:memory:/jobs/a\n0::/user.slice\n"));
+}
+
+#[test]
 fn temp_entries_of_others_are_not_ours() {
     assert!(is_ours_in_temp("keelson-bed-x") && is_ours_in_temp("runc-process123"));
     assert!(!is_ours_in_temp("tmp.Xyz"));

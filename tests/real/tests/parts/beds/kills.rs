@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::{beds_folder, sweep};
+use real_tests::judge::Judge;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::judge::Judge;
 use super::victim::{Phase, Victim};
 
 /// How long the container of a victim runs that ends by itself.

@@ -10,8 +10,7 @@ use std::process::{Child, Command};
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::test;
-
-use super::judge::{Judge, ROLE};
+use real_tests::judge::{Judge, ROLE};
 
 #[test]
 fn the_judge_finds_one_of_every_kind_and_nothing_of_others() -> Result<()> {

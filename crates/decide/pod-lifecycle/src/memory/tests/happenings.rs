@@ -257,6 +257,21 @@ fn a_problem_that_comes_back_is_told_again() {
 }
 
 #[test]
+fn each_kill_that_nobody_names_is_told_once() {
+    let mut told = Vec::new();
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
+    for kills in ["", " ooms=1", " ooms=1", " ooms=3"] {
+        let text = format!("pod: Always app:web\nseen: s0; web#0 running{kills}");
+        let observed = Case::read(&text).observed;
+        told.extend(said(&absorb(&mut case, &Happening::Observed(&observed))));
+    }
+    let event = "Warning OOMKilling spec.containers{web} the kernel killed";
+    let rest = "of the container for want of memory; the limit is 200 bytes; which is not known, \
+                since the kernel's log cannot be read here";
+    assert_eq!(told, [format!("{event} a process {rest}"), format!("{event} 3 processes {rest}")]);
+}
+
+#[test]
 fn a_kill_for_memory_of_a_running_container_is_told_once() {
     let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running oom=200");
     let observed = case.observed.clone();

@@ -154,6 +154,11 @@ const KILLED_FOR_MEMORY: &[Row] = &[
         "a: ~it used 100 bytes r0",
     ),
     (
+        "nobody names the process, and the runtime does not say that it was the main one",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 ooms=1; b#0 running",
+        "a: ended 137 Error the kernel killed a process of the container for want of memory; the limit is 200 bytes; which is not known, since the kernel's log cannot be read here r0",
+    ),
+    (
         "the runtime says so",
         "pod: Never app:a app:b\nseen: s0; a#0 exited 1 reason=OOMKilled; b#0 running",
         "a: ended 1 OOMKilled r0",

@@ -32,7 +32,7 @@ fn profiles_of_others_are_read_strictly_where_it_matters() {
         "syscalls":[{"names":["read"],"action":"SCMP_ACT_ALLOW","args":null},
         {"names":["socket"],"action":"SCMP_ACT_ALLOW",
          "args":[{"index":0,"value":40,"op":"SCMP_CMP_NE"}]}]}"#;
-    let profile = parse(text.as_bytes()).unwrap();
+    let profile = document::parse(text.as_bytes()).unwrap();
     assert_eq!(profile.default_action, Action::Errno(38));
     assert_eq!(profile.rules.len(), 2);
     assert_eq!(profile.rules[1].conditions[0].comparison, Comparison::NotEqual(40));
@@ -44,6 +44,6 @@ fn profiles_of_others_are_read_strictly_where_it_matters() {
         r#"{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["x"],"action":"SCMP_ACT_LOG",
            "args":[{"index":0,"value":1,"op":"ABOUT"}]}]}"#,
     ] {
-        assert!(parse(wrong.as_bytes()).is_err(), "{wrong}");
+        assert!(document::parse(wrong.as_bytes()).is_err(), "{wrong}");
     }
 }

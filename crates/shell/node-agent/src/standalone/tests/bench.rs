@@ -4,6 +4,7 @@ use super::super::{PodParts, start_with_clock};
 use crate::clock::Clock;
 use crate::images::PullLimits;
 use crate::log_rotation::LogRotation;
+use crate::loop_beats::LoopBeats;
 use crate::pods::{CgroupSettings, PodPorts, PodSettings, ReservedCgroup};
 use crate::runtime_watch::{RuntimeView, watch_runtime};
 use crate::task_tree::TaskTree;
@@ -52,6 +53,7 @@ pub(super) struct Bench {
     pub(super) logs: Option<LogRotation>,
     pub(super) reserved: Vec<ReservedCgroup>,
     pub(super) clock: Clock,
+    pub(super) beats: LoopBeats,
     tree: Option<TaskTree>,
     window: Window,
 }
@@ -75,6 +77,7 @@ impl Bench {
             logs: None,
             reserved: Vec::new(),
             clock,
+            beats: LoopBeats::default(),
             tree: None,
             window: Window::default(),
         }
@@ -125,6 +128,7 @@ impl Bench {
             sources: vec![self.script.source("file")],
             memory_kills: None,
             events: None,
+            metric_sources: Vec::new(),
             local: Some(Arc::new(self.window.clone())),
         };
         let mut tree = TaskTree::default();
@@ -134,7 +138,9 @@ impl Bench {
         tree.start("runtime-watch", move || {
             watch_runtime(runtime.clone(), sender.clone(), heard.clone())
         });
-        start_with_clock(&mut tree, parts, (&view, look_again), &self.clock);
+        let beats = LoopBeats::default();
+        start_with_clock(&mut tree, parts, (&view, look_again), (&self.clock, &beats));
+        self.beats = beats;
         self.tree = Some(tree);
     }
 
@@ -207,6 +213,19 @@ impl Bench {
     pub(super) fn status(&self, pointer: &str) -> serde_json::Value {
         let pod = self.pod().map(|pod| pod.object).unwrap_or_default();
         pod.pointer(&format!("/status{pointer}")).cloned().unwrap_or_default()
+    }
+
+    /// Reason and message of each event of the node.
+    pub(super) fn node_events(&self) -> Vec<String> {
+        let events = self.api().node().events.into_iter();
+        events.map(|event| format!("{} {}: {}", event.kind, event.reason, event.message)).collect()
+    }
+
+    /// The value of a line of the metrics, by all that stands before it; None where it is not told.
+    pub(super) fn metric(&self, line: &str) -> Option<f64> {
+        let text = self.api().metrics();
+        let value = text.lines().find_map(|told| told.strip_prefix(line)?.strip_prefix(' '));
+        value.map(|value| value.parse().unwrap())
     }
 
     pub(super) fn calls_of(&self, call: &str) -> Vec<String> {

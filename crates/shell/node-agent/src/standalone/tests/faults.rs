@@ -334,6 +334,8 @@ async fn a_pod_too_many_is_rejected_and_one_kind_of_volume_is_not_served() {
     bench.begin();
     bench.until("rejected", |bench| bench.phase().as_deref() == Some("Failed")).await;
     assert_eq!(bench.status("/reason"), "UnexpectedAdmissionError");
+    let line = "kubelet_admission_rejections_total{reason=\"UnexpectedAdmissionError\"}";
+    assert_eq!(bench.metric(line), Some(1.0));
     assert!(bench.calls_of("run_sandbox").is_empty());
 
     let mut bench = Bench::new();
@@ -443,6 +445,7 @@ async fn a_pod_of_higher_priority_takes_the_place_of_another() {
     let told = bench.api().pod(&low_pod.uid).unwrap().events;
     let told = told.iter().find(|event| event.reason == "Preempting").unwrap();
     assert_eq!(told.message, "Preempted in order to admit critical pod");
+    assert_eq!(bench.metric("kubelet_preemptions{preemption_signal=\"pods\"}"), Some(1.0));
 
     // A new agent leaves it so; without its manifest it goes.
     bench.kill().await;

@@ -1,0 +1,28 @@
+//! The weight (1 to 10000) that the reference gives a pod's or a class' group for its shares: a
+//! straight line, not the curve that container runtimes have for containers.
+//!
+//! Rule: pods of two agents on one machine weigh the same. Pure.
+//!
+//! upstream: kubelet/cm/cgroup_manager_linux.go getCPUWeight
+
+const LEAST_SHARES: u64 = 2;
+const MOST_SHARES: u64 = 262_144;
+const MOST_WEIGHT: u64 = 10_000;
+
+pub(crate) fn of_shares(shares: u64) -> u64 {
+    let above = shares.clamp(LEAST_SHARES, MOST_SHARES) - LEAST_SHARES;
+    1 + above * (MOST_WEIGHT - 1) / (MOST_SHARES - LEAST_SHARES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_shares;
+
+    /// As the reference kubelet v1.36.3 wrote them for 2 processors, 500m, 200m and nothing.
+    #[test]
+    fn weights_are_the_references() {
+        let told = [2048, 512, 204, 2].map(of_shares);
+        assert_eq!(told, [79, 20, 8, 1]);
+        assert_eq!([0, 1, 262_143, 262_144, u64::MAX].map(of_shares), [1, 1, 9999, 10_000, 10_000]);
+    }
+}

@@ -1,0 +1,142 @@
+//! Metrics: their words, their text, and whoever has some to tell.
+//!
+//! Rule: families come out in the order of their names, samples as they came, in the form that
+//! Prometheus reads (version 0.0.4). Names and labels are not changed; a family
+//! without a sample says nothing and is left out, as upstream does. Counts nothing itself.
+
+#[cfg(test)]
+mod tests;
+
+/// What serves the text says it is this.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What a metric counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// One line of a metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// What follows the family's name: empty, or `_bucket`, `_sum`, `_count` of a histogram.
+    pub suffix: &'static str,
+    pub labels: Vec<(&'static str, String)>,
+    pub value: f64,
+}
+
+/// One metric with all its lines, under upstream's name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricFamily {
+    pub name: &'static str,
+    pub help: &'static str,
+    pub kind: MetricKind,
+    pub samples: Vec<Sample>,
+}
+
+/// Somebody who counts.
+pub trait MetricSource: Send + Sync {
+    /// What was counted up to now. Quick; never waits.
+    fn families(&self) -> Vec<MetricFamily>;
+}
+
+/// All families as text.
+pub fn text(mut families: Vec<MetricFamily>) -> String {
+    families.sort_by_key(|family| family.name);
+    let mut text = String::new();
+    for family in families.iter().filter(|family| !family.samples.is_empty()) {
+        let kind = match family.kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+        };
+        text.push_str(&format!("# HELP {} {}\n", family.name, escaped(family.help, false)));
+        text.push_str(&format!("# TYPE {} {kind}\n", family.name));
+        for sample in &family.samples {
+            text.push_str(family.name);
+            text.push_str(sample.suffix);
+            for (number, (name, value)) in sample.labels.iter().enumerate() {
+                text.push(if number == 0 { '{' } else { ',' });
+                text.push_str(&format!("{name}=\"{}\"", escaped(value, true)));
+            }
+            if !sample.labels.is_empty() {
+                text.push('}');
+            }
+            text.push_str(&format!(" {}\n", number(sample.value)));
+        }
+    }
+    text
+}
+
+fn escaped(text: &str, quotes: bool) -> String {
+    let mut result = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\\' => result.push_str("\\\\"),
+            '\n' => result.push_str("\\n"),
+            '"' if quotes => result.push_str("\\\""),
+            other => result.push(other),
+        }
+    }
+    result
+}
+
+/// A number as Prometheus reads it.
+pub fn number(value: f64) -> String {
+    if value.is_nan() {
+        "NaN".to_owned()
+    } else if value.is_infinite() {
+        if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned()
+    } else {
+        value.to_string()
+    }
+}
+
+/// A histogram that grows: how many were at most each bound, how many at all, and their sum.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram {
+    bounds: &'static [f64],
+    /// One for each bound, and one for what is above them all; not yet summed up.
+    counts: Box<[u64]>,
+    sum: f64,
+}
+
+impl Histogram {
+    /// `bounds` rise.
+    pub fn new(bounds: &'static [f64]) -> Self {
+        Self { bounds, counts: vec![0; bounds.len() + 1].into(), sum: 0.0 }
+    }
+
+    pub fn observe(&mut self, value: f64) {
+        let place = self.bounds.iter().position(|bound| value <= *bound);
+        if let Some(count) = self.counts.get_mut(place.unwrap_or(self.bounds.len())) {
+            *count += 1;
+        }
+        self.sum += value;
+    }
+
+    /// The lines of a family, each with these labels.
+    pub fn samples(&self, labels: &[(&'static str, String)]) -> Vec<Sample> {
+        let mut samples = Vec::with_capacity(self.counts.len() + 2);
+        let mut all: u64 = 0;
+        let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
+        for (bound, count) in bounds.zip(&self.counts) {
+            all += count;
+            let mut labels = labels.to_vec();
+            labels.push(("le", number(bound)));
+            samples.push(Sample { suffix: "_bucket", labels, value: as_float(all) });
+        }
+        let labels = labels.to_vec();
+        samples.push(Sample { suffix: "_sum", labels: labels.clone(), value: self.sum });
+        samples.push(Sample { suffix: "_count", labels, value: as_float(all) });
+        samples
+    }
+}
+
+/// A count as the text form has it; exact far beyond what anybody counts to.
+#[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+fn as_float(count: u64) -> f64 {
+    count as f64
+}

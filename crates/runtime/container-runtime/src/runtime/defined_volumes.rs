@@ -1,0 +1,46 @@
+//! Volumes that an image defines: a folder of the container's own for each, filled from the image.
+//!
+//! Rule: what the image has at the path is there, with its owners and modes, and what the container
+//! writes goes with the container: the next one finds the image's files again. A path that the
+//! caller mounts something at is the caller's. Removal is that of the container's folder.
+//!
+//! upstream: containerd internal/cri/server/container_create.go (volumeMounts)
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use cri_wire::v1;
+use image_store::OverlayOptions;
+
+use crate::durable;
+use crate::failure::{Doing as _, Result};
+use crate::specification::clean;
+
+/// What `mkdir` gives: the image says nothing about a path that it does not have.
+const PLAIN: u32 = 0o755;
+
+pub(super) fn defined_volumes(
+    image: &OverlayOptions,
+    folder: &Path,
+    config: &v1::ContainerConfig,
+    defined: &[String],
+) -> Result<Vec<v1::Mount>> {
+    let mut all = Vec::new();
+    for (at, target) in defined.iter().enumerate() {
+        let container_path = format!("/{}", target.trim_start_matches('/'));
+        let mut mounted = config.mounts.iter().map(|mount| clean(&mount.container_path));
+        if mounted.any(|path| path == clean(&container_path)) {
+            continue;
+        }
+        let place = folder.join("volumes").join(at.to_string());
+        durable::make_folder(&place)?;
+        let doing = || format!("filling the volume {target:?} of the image");
+        if !image_store::copy_volume(image, &container_path, &place).doing(doing())? {
+            std::fs::set_permissions(&place, Permissions::from_mode(PLAIN)).doing(doing())?;
+        }
+        let host_path = place.display().to_string();
+        all.push(v1::Mount { container_path, host_path, ..Default::default() });
+    }
+    Ok(all)
+}

@@ -1,0 +1,201 @@
+//! The files that an image has where it defines a volume, copied out of a view's layers.
+//!
+//! Rule: the path is looked up inside the image, so links and `..` lead nowhere else; what is copied
+//! keeps owner, mode, time, attributes and hard links, and nothing is followed on the way. The
+//! container's own changes are not part of it: a volume is filled before the container is there.
+//! Does not choose volumes, nor where they lie.
+//!
+//! upstream: containerd internal/cri/opts/container.go (WithVolumes)
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, XattrFlags, chmodat,
+    chownat, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, fstat, futimens, linkat, mkdirat,
+    mknodat, openat, openat2, readlinkat, statat, symlinkat, utimensat,
+};
+use rustix::io::Errno;
+
+use crate::error::{Doing as _, Result};
+use crate::mount::detached_overlay;
+use crate::snapshot::settle::times;
+use crate::tree::names;
+use crate::unpack::{Rights, allowed_attribute};
+use crate::view::OverlayOptions;
+
+#[cfg(test)]
+mod tests;
+
+const LONGEST_ATTRIBUTES: usize = 64 * 1024;
+
+/// Copies what the image has at `path` into the empty folder `to`, which takes over the owner and
+/// the mode of the image's folder. Says whether the image has anything there; a file is an error.
+pub fn copy_volume(overlay: &OverlayOptions, path: &str, to: &Path) -> Result<bool> {
+    let root = layers(overlay)?;
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let source = match openat2(&root, path, flags, Mode::empty(), resolve) {
+        Ok(source) => source,
+        Err(Errno::NOENT) => return Ok(false),
+        Err(error) => return Err(error).doing("opening the volume of the image", Path::new(path)),
+    };
+    let target = openat(CWD, to, flags | OFlags::NOFOLLOW, Mode::empty()).doing("opening", to)?;
+    let rights = Rights::ours();
+    Copying { source, target, place: to, rights, linked: HashMap::new() }.all()?;
+    Ok(true)
+}
+
+/// The image without what a container changes. One layer needs no overlay, and is refused as one.
+fn layers(overlay: &OverlayOptions) -> Result<OwnedFd> {
+    match overlay.lower.as_slice() {
+        [only] => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            openat(CWD, only, flags, Mode::empty()).doing("opening", only)
+        }
+        // Read-only: the kernel would write a whole disk back when a writable one ends.
+        _ => detached_overlay(&OverlayOptions { upper: None, ..overlay.clone() }),
+    }
+}
+
+struct Copying<'a> {
+    source: OwnedFd,
+    target: OwnedFd,
+    /// For errors.
+    place: &'a Path,
+    rights: Rights,
+    /// Where a file with several names was put first.
+    linked: HashMap<(u64, u64), PathBuf>,
+}
+
+impl Copying<'_> {
+    fn all(&mut self) -> Result<()> {
+        let mut waiting = vec![PathBuf::from(".")];
+        let mut folders = Vec::new();
+        while let Some(path) = waiting.pop() {
+            let (from, into) = (self.open(&self.source, &path)?, self.open(&self.target, &path)?);
+            for name in names(&from).doing("listing", &self.place.join(&path))? {
+                let name = OsStr::from_bytes(&name);
+                let inner = path.join(name);
+                if self.entry(&from, &into, &inner)? {
+                    waiting.push(inner);
+                }
+            }
+            folders.push(path);
+        }
+        // From the innermost: what is put into a folder changes its time.
+        for path in folders.iter().rev() {
+            let (from, into) = (self.open(&self.source, path)?, self.open(&self.target, path)?);
+            self.describe(&from, &into, path)?;
+        }
+        Ok(())
+    }
+
+    fn open(&self, root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        openat2(root, path, flags, Mode::empty(), resolve).doing("opening", &self.place.join(path))
+    }
+
+    /// Copies one name; true for a folder, which is made and not yet filled.
+    fn entry(&mut self, from: &OwnedFd, into: &OwnedFd, path: &Path) -> Result<bool> {
+        let name = path.file_name().unwrap_or_default();
+        let place = self.place.join(path);
+        let stat = statat(from, name, AtFlags::SYMLINK_NOFOLLOW).doing("looking at", &place)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        match kind {
+            FileType::Directory => {
+                mkdirat(into, name, Mode::from_raw_mode(0o700)).doing("making", &place)?;
+                return Ok(true);
+            }
+            FileType::RegularFile => self.file(from, into, path, &stat)?,
+            FileType::Symlink => {
+                let target = readlinkat(from, name, Vec::new()).doing("reading", &place)?;
+                symlinkat(target.as_c_str(), into, name).doing("making the link", &place)?;
+                self.owner(into, name, &stat).doing("owner of", &place)?;
+                utimensat(into, name, &times(&stat), AtFlags::SYMLINK_NOFOLLOW)
+                    .doing("time of", &place)?;
+            }
+            kind => {
+                mknodat(into, name, kind, Mode::from_raw_mode(0o600), stat.st_rdev)
+                    .doing("making", &place)?;
+                self.owner(into, name, &stat).doing("owner of", &place)?;
+                chmodat(into, name, mode(&stat), AtFlags::empty()).doing("mode of", &place)?;
+                utimensat(into, name, &times(&stat), AtFlags::SYMLINK_NOFOLLOW)
+                    .doing("time of", &place)?;
+            }
+        }
+        Ok(false)
+    }
+
+    fn file(&mut self, from: &OwnedFd, into: &OwnedFd, path: &Path, stat: &Stat) -> Result<()> {
+        let name = path.file_name().unwrap_or_default();
+        let place = self.place.join(path);
+        if stat.st_nlink > 1 {
+            let first = self.linked.entry((stat.st_dev, stat.st_ino)).or_insert(path.to_owned());
+            if first.as_path() != path {
+                return linkat(&self.target, &*first, into, name, AtFlags::empty())
+                    .doing("linking", &place);
+            }
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut source =
+            File::from(openat(from, name, flags, Mode::empty()).doing("opening", &place)?);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let made = openat(into, name, flags, Mode::from_raw_mode(0o600)).doing("making", &place)?;
+        let mut target = File::from(made);
+        std::io::copy(&mut source, &mut target).doing("copying", &place)?;
+        self.describe(&source.into(), &target.into(), path)
+    }
+
+    fn owner(&self, folder: &OwnedFd, name: &OsStr, stat: &Stat) -> rustix::io::Result<()> {
+        if !self.rights.owners {
+            return Ok(());
+        }
+        let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+        chownat(folder, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// In the order in which the kernel keeps them: a new owner clears capabilities and bits.
+    fn describe(&self, from: &OwnedFd, into: &OwnedFd, path: &Path) -> Result<()> {
+        let place = self.place.join(path);
+        let stat = fstat(from).doing("looking at", &place)?;
+        if self.rights.owners {
+            let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+            fchown(into, Some(user), Some(group)).doing("owner of", &place)?;
+        }
+        fchmod(into, mode(&stat)).doing("mode of", &place)?;
+        copy_attributes(from, into).doing("attributes of", &place)?;
+        futimens(into, &times(&stat)).doing("time of", &place)
+    }
+}
+
+fn mode(stat: &Stat) -> Mode {
+    Mode::from_raw_mode(stat.st_mode & 0o7777)
+}
+
+fn copy_attributes(from: &OwnedFd, into: &OwnedFd) -> rustix::io::Result<()> {
+    // Most files have none; the buffers are for the others.
+    let mut nothing: [u8; 0] = [];
+    match flistxattr(from, &mut nothing[..]) {
+        Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
+        Ok(_) => {}
+        Err(error) => return Err(error),
+    }
+    let mut list = Vec::with_capacity(LONGEST_ATTRIBUTES);
+    flistxattr(from, rustix::buffer::spare_capacity(&mut list))?;
+    for name in list.split(|byte| *byte == 0).filter(|name| allowed_attribute(name)) {
+        let mut value = Vec::with_capacity(LONGEST_ATTRIBUTES);
+        fgetxattr(from, name, rustix::buffer::spare_capacity(&mut value))?;
+        match fsetxattr(into, name, &value, XattrFlags::empty()) {
+            // Another file system may have no such attributes.
+            Ok(()) | Err(Errno::NOTSUP | Errno::PERM) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! Volumes filled from images, in a mount namespace of their own where layers are merged.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use tar::EntryType;
+
+use super::copy_volume;
+use crate::testing::{Bench, Tar, bench, in_own_mounts, is_root, listing};
+
+fn filled() -> Tar {
+    Tar::new()
+        .entry(EntryType::Directory, "data/", b"", |header| {
+            header.set_mode(0o2750);
+            header.set_uid(1000);
+            header.set_gid(1001);
+        })
+        .records(&[("SCHILY.xattr.user.note", b"kept")])
+        .entry(EntryType::Regular, "data/file", b"lower", |header| {
+            header.set_mode(0o4640);
+            header.set_uid(1000);
+        })
+        .file("data/deep/er/file", "x")
+        .file("data/gone", "x")
+        .symlink("data/link", "../../../../etc/passwd")
+        .hard_link("data/second", "data/file")
+        .entry(EntryType::Fifo, "data/pipe", b"", |_| {})
+        .device(EntryType::Char, "data/null", 1, 3)
+        .file("plain", "x")
+        .symlink("by-link", "/data")
+        .symlink("out", "../../../../../../../../etc")
+        .symlink("loop", "loop")
+}
+
+fn empty(bench: &Bench, name: &str) -> std::path::PathBuf {
+    let place = bench.folder.path().join(name);
+    fs::create_dir(&place).unwrap();
+    place
+}
+
+/// The image's files as they are, beside their copy.
+fn same(original: &Path, copy: &Path) {
+    assert_eq!(listing(copy), listing(original));
+    let inode = |name: &str| fs::metadata(copy.join(name)).unwrap().ino();
+    assert_eq!(inode("file"), inode("second"), "a hard link stays one");
+    let note = |path: &Path| {
+        let mut note = [0; 16];
+        rustix::fs::getxattr(path.join("file"), "user.note", &mut note[..]).map(|_| note)
+    };
+    assert_eq!(note(copy), note(original), "attributes");
+}
+
+#[test]
+fn a_volume_of_one_layer_is_copied_as_it_is() {
+    if !is_root() {
+        eprintln!("skipped: owners and devices need root");
+        return;
+    }
+    let bench = bench();
+    bench.take("it", &[filled().bytes()]).unwrap();
+    let view = bench.store.create_view("c", "it").unwrap();
+    let layer = view.overlay.lower[0].clone();
+    for (at, path) in ["/data", "data/", "/by-link", "/../../data/./deep/.."].iter().enumerate() {
+        let to = empty(&bench, &at.to_string());
+        assert!(copy_volume(&view.overlay, path, &to).unwrap(), "{path}");
+        same(&layer.join("data"), &to);
+        fs::write(to.join("file"), "changed").unwrap();
+        assert_eq!(fs::read_to_string(layer.join("data/file")).unwrap(), "lower");
+    }
+}
+
+#[test]
+fn nothing_outside_the_image_is_copied() {
+    let bench = bench();
+    bench.take("it", &[filled().bytes()]).unwrap();
+    let view = bench.store.create_view("c", "it").unwrap();
+    let to = empty(&bench, "to");
+    // The image has no /etc of its own.
+    for path in ["/missing", "/out", "/data/missing/deeper"] {
+        assert!(!copy_volume(&view.overlay, path, &to).unwrap(), "{path}");
+    }
+    for path in ["/plain", "/plain/beneath", "/loop", "/data/file"] {
+        let refused = copy_volume(&view.overlay, path, &to).unwrap_err().to_string();
+        assert!(refused.contains(path), "{refused}");
+    }
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 0);
+}
+
+#[test]
+fn a_volume_of_several_layers_shows_the_last_of_each() {
+    let test = "volume::tests::a_volume_of_several_layers_shows_the_last_of_each";
+    if !in_own_mounts(test) {
+        return;
+    }
+    let bench = bench();
+    let upper = Tar::new()
+        .file("data/.wh.gone", "")
+        .file("data/deep/.wh..wh..opq", "")
+        .file("data/deep/new", "x");
+    bench.take("it", &[filled().bytes(), upper.bytes()]).unwrap();
+    let view = bench.store.create_view("c", "it").unwrap();
+    // What a container wrote before is none of it.
+    let changes = view.overlay.upper.clone().unwrap().changes;
+    fs::create_dir(changes.join("data")).unwrap();
+    fs::write(changes.join("data/mine"), "x").unwrap();
+    let to = empty(&bench, "to");
+    let before = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(copy_volume(&view.overlay, "/data", &to).unwrap());
+    assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), before);
+    let metadata = fs::metadata(&to).unwrap();
+    assert_eq!((metadata.mode() & 0o7777, metadata.uid()), (0o2750, 1000));
+    let names = |path: &Path| {
+        let entries = fs::read_dir(path).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&to), ["deep", "file", "link", "null", "pipe", "second"]);
+    assert_eq!(names(&to.join("deep")), ["new"]);
+}

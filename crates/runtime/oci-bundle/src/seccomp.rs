@@ -1,0 +1,197 @@
+//! Seccomp profiles as OCI writes them, read and written. Pure.
+//!
+//! Rule: an action or a comparison that is unknown is an error of the whole profile, never a weaker
+//! filter. An architecture that is unknown means other machines; this one is always part of it.
+//! Does not compile profiles, and does not read files.
+//!
+//! upstream: OCI runtime-spec config-linux.md (seccomp)
+
+use seccomp_filter::{Action, Architecture, Comparison, Condition, Profile, Rule};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[cfg(test)]
+mod tests;
+
+const EPERM: u16 = 1;
+
+/// A profile as OCI writes it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    default_action: String,
+    default_errno_ret: Option<u16>,
+    #[serde(default)]
+    architectures: Vec<String>,
+    #[serde(default)]
+    syscalls: Vec<DocumentRule>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DocumentRule {
+    #[serde(default)]
+    names: Vec<String>,
+    action: String,
+    errno_ret: Option<u16>,
+    #[serde(default)]
+    args: Option<Vec<DocumentArgument>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DocumentArgument {
+    index: u8,
+    value: u64,
+    #[serde(default)]
+    value_two: u64,
+    op: String,
+}
+
+/// Those of this machine, which a profile means that names none.
+pub fn architectures() -> Vec<Architecture> {
+    match Architecture::native() {
+        Some(Architecture::X86_64) => {
+            vec![Architecture::X86_64, Architecture::X86, Architecture::X32]
+        }
+        other => other.into_iter().collect(),
+    }
+}
+
+/// Reads a profile; an error says what is wrong with it.
+pub fn parse(bytes: &[u8]) -> Result<Profile, String> {
+    let document: Document = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let mut wanted = Vec::new();
+    for name in &document.architectures {
+        wanted.extend(architecture(name));
+    }
+    // A profile for other machines only, or for none in particular, means this one.
+    if wanted.is_empty() {
+        wanted = architectures();
+    }
+    let native = Architecture::native();
+    if !native.is_some_and(|native| wanted.contains(&native)) {
+        wanted.extend(native);
+    }
+    let rules: Result<Vec<Rule>, String> = document.syscalls.into_iter().map(rule).collect();
+    Ok(Profile {
+        default_action: action(&document.default_action, document.default_errno_ret)?,
+        architectures: wanted,
+        rules: rules?,
+    })
+}
+
+fn architecture(name: &str) -> Option<Architecture> {
+    match name {
+        "SCMP_ARCH_X86_64" => Some(Architecture::X86_64),
+        "SCMP_ARCH_X86" => Some(Architecture::X86),
+        "SCMP_ARCH_X32" => Some(Architecture::X32),
+        "SCMP_ARCH_AARCH64" => Some(Architecture::Aarch64),
+        _ => None,
+    }
+}
+
+fn action(name: &str, errno: Option<u16>) -> Result<Action, String> {
+    Ok(match name {
+        "SCMP_ACT_ALLOW" => Action::Allow,
+        "SCMP_ACT_ERRNO" => Action::Errno(errno.unwrap_or(EPERM)),
+        "SCMP_ACT_KILL" | "SCMP_ACT_KILL_THREAD" => Action::KillThread,
+        "SCMP_ACT_KILL_PROCESS" => Action::KillProcess,
+        "SCMP_ACT_TRAP" => Action::Trap,
+        "SCMP_ACT_LOG" => Action::Log,
+        "SCMP_ACT_TRACE" => Action::Trace(errno.unwrap_or(EPERM)),
+        other => return Err(format!("the action {other:?} is unknown or cannot be served")),
+    })
+}
+
+fn rule(document: DocumentRule) -> Result<Rule, String> {
+    let conditions: Result<Vec<Condition>, String> =
+        document.args.unwrap_or_default().iter().map(condition).collect();
+    Ok(Rule {
+        syscalls: document.names,
+        action: action(&document.action, document.errno_ret)?,
+        conditions: conditions?,
+    })
+}
+
+fn condition(document: &DocumentArgument) -> Result<Condition, String> {
+    let value = document.value;
+    let comparison = match document.op.as_str() {
+        "SCMP_CMP_EQ" => Comparison::Equal(value),
+        "SCMP_CMP_NE" => Comparison::NotEqual(value),
+        "SCMP_CMP_LT" => Comparison::Less(value),
+        "SCMP_CMP_LE" => Comparison::LessOrEqual(value),
+        "SCMP_CMP_GT" => Comparison::Greater(value),
+        "SCMP_CMP_GE" => Comparison::GreaterOrEqual(value),
+        "SCMP_CMP_MASKED_EQ" => Comparison::MaskedEqual { mask: value, value: document.value_two },
+        other => return Err(format!("the comparison {other:?} is unknown")),
+    };
+    Ok(Condition { argument: document.index, comparison })
+}
+
+/// The profile as a document that reads as the same profile.
+pub fn write(profile: &Profile) -> String {
+    let (action, errno) = action_name(profile.default_action);
+    let architectures: Vec<&str> =
+        profile.architectures.iter().copied().map(architecture_name).collect();
+    let rules: Vec<Value> = profile.rules.iter().map(rule_value).collect();
+    let mut all = json!({
+        "defaultAction": action,
+        "architectures": architectures,
+        "syscalls": rules,
+    });
+    if let Some(errno) = errno {
+        all["defaultErrnoRet"] = json!(errno);
+    }
+    all.to_string()
+}
+
+fn architecture_name(one: Architecture) -> &'static str {
+    match one {
+        Architecture::X86_64 => "SCMP_ARCH_X86_64",
+        Architecture::X86 => "SCMP_ARCH_X86",
+        Architecture::X32 => "SCMP_ARCH_X32",
+        Architecture::Aarch64 => "SCMP_ARCH_AARCH64",
+    }
+}
+
+fn action_name(action: Action) -> (&'static str, Option<u16>) {
+    match action {
+        Action::Allow => ("SCMP_ACT_ALLOW", None),
+        Action::Errno(number) => ("SCMP_ACT_ERRNO", Some(number)),
+        Action::KillProcess => ("SCMP_ACT_KILL_PROCESS", None),
+        Action::KillThread => ("SCMP_ACT_KILL_THREAD", None),
+        Action::Trap => ("SCMP_ACT_TRAP", None),
+        Action::Log => ("SCMP_ACT_LOG", None),
+        Action::Trace(number) => ("SCMP_ACT_TRACE", Some(number)),
+        Action::Notify => ("SCMP_ACT_NOTIFY", None),
+    }
+}
+
+fn rule_value(rule: &Rule) -> Value {
+    let (action, errno) = action_name(rule.action);
+    let conditions: Vec<Value> = rule
+        .conditions
+        .iter()
+        .map(|condition| {
+            let (op, value, two) = match condition.comparison {
+                Comparison::Equal(value) => ("SCMP_CMP_EQ", value, 0),
+                Comparison::NotEqual(value) => ("SCMP_CMP_NE", value, 0),
+                Comparison::Less(value) => ("SCMP_CMP_LT", value, 0),
+                Comparison::LessOrEqual(value) => ("SCMP_CMP_LE", value, 0),
+                Comparison::Greater(value) => ("SCMP_CMP_GT", value, 0),
+                Comparison::GreaterOrEqual(value) => ("SCMP_CMP_GE", value, 0),
+                Comparison::MaskedEqual { mask, value } => ("SCMP_CMP_MASKED_EQ", mask, value),
+            };
+            json!({ "index": condition.argument, "value": value, "valueTwo": two, "op": op })
+        })
+        .collect();
+    let mut all = json!({ "names": rule.syscalls, "action": action });
+    if let Some(errno) = errno {
+        all["errnoRet"] = json!(errno);
+    }
+    if !conditions.is_empty() {
+        all["args"] = json!(conditions);
+    }
+    all
+}

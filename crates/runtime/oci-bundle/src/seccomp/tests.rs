@@ -1,0 +1,71 @@
+//! Profiles that are read, written and refused.
+
+use super::*;
+
+fn full() -> Profile {
+    let comparisons = [
+        Comparison::Equal(0),
+        Comparison::NotEqual(u64::MAX),
+        Comparison::Less(1),
+        Comparison::LessOrEqual(2),
+        Comparison::Greater(3),
+        Comparison::GreaterOrEqual(4),
+        Comparison::MaskedEqual { mask: 5, value: 6 },
+    ];
+    let conditions: Vec<Condition> =
+        comparisons.into_iter().map(|comparison| Condition { argument: 1, comparison }).collect();
+    let actions = [
+        Action::Allow,
+        Action::Errno(38),
+        Action::KillProcess,
+        Action::KillThread,
+        Action::Trap,
+        Action::Log,
+        Action::Trace(3),
+    ];
+    let rules = actions.into_iter().map(|action| Rule {
+        syscalls: vec!["ptrace".to_owned(), "clone".to_owned()],
+        action,
+        conditions: conditions.clone(),
+    });
+    Profile {
+        default_action: Action::Errno(1),
+        architectures: architectures(),
+        rules: rules.collect(),
+    }
+}
+
+#[test]
+fn what_is_written_reads_as_the_same_profile() {
+    let mut profile = full();
+    assert_eq!(parse(write(&profile).as_bytes()).unwrap(), profile);
+    profile.default_action = Action::Allow;
+    assert!(!write(&profile).contains("defaultErrnoRet"));
+    assert_eq!(parse(write(&profile).as_bytes()).unwrap(), profile);
+}
+
+#[test]
+fn what_is_unknown_is_refused() {
+    for text in [
+        r#"{}"#,
+        r#"{"defaultAction":"SCMP_ACT_NOTHING"}"#,
+        r#"{"defaultAction":"SCMP_ACT_NOTIFY"}"#,
+        r#"{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["a"],"action":"x"}]}"#,
+        r#"{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["a"],
+            "action":"SCMP_ACT_LOG","args":[{"index":0,"value":1,"op":"SCMP_CMP_ODD"}]}]}"#,
+    ] {
+        assert!(parse(text.as_bytes()).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn this_machine_is_always_meant() {
+    let Some(native) = Architecture::native() else { return };
+    for text in [
+        r#"{"defaultAction":"SCMP_ACT_ALLOW"}"#,
+        r#"{"defaultAction":"SCMP_ACT_ALLOW","architectures":["SCMP_ARCH_S390X"]}"#,
+        r#"{"defaultAction":"SCMP_ACT_ALLOW","architectures":["SCMP_ARCH_X86"]}"#,
+    ] {
+        assert!(parse(text.as_bytes()).unwrap().architectures.contains(&native), "{text}");
+    }
+}

@@ -1,0 +1,93 @@
+//! What is counted when somebody asks: pods and containers as they are now.
+//!
+//! Rule: gauges are read off what is known, not kept beside it, so that they cannot drift from it.
+//! Every pod of this agent is static: none comes from an API server.
+//!
+//! upstream: pkg/kubelet/kubelet_pods.go (HandlePodCleanups), pkg/kubelet/pleg/generic.go
+
+use super::PodEntry;
+use crate::metrics::names;
+use crate::pods::PodContext;
+use pod_lifecycle::Stage;
+use ports::MetricFamily;
+use ports::runtime_objects::ContainerState;
+use std::collections::BTreeMap;
+
+/// All that the agent itself counts.
+pub(super) fn families(context: &PodContext) -> Vec<MetricFamily> {
+    let metrics = context.board.metrics();
+    let (running, containers) = in_runtime(context);
+    metrics.set(&names::RUNNING_PODS, &[], running);
+    for (state, count) in containers {
+        metrics.set(&names::RUNNING_CONTAINERS, &[state], count);
+    }
+    let mut desired = 0.0;
+    let mut working: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();
+    for (config, is_static) in CONFIGS {
+        for lifecycle in ["sync", "terminating", "terminated"] {
+            working.insert((config, lifecycle, is_static), 0.0);
+        }
+    }
+    for entry in context.board.pods().values() {
+        let (config, is_static) = config(entry);
+        if config == "desired" {
+            desired += 1.0;
+        }
+        *working.entry((config, lifecycle(entry), is_static)).or_default() += 1.0;
+    }
+    for _ in context.board.without_uid().values() {
+        desired += 1.0;
+        *working.entry(("desired", "sync", "true")).or_default() += 1.0;
+    }
+    for ((config, lifecycle, is_static), count) in working {
+        metrics.set(&names::WORKING_PODS, &[config, lifecycle, is_static], count);
+    }
+    let active: f64 = context.admissions.admitted().iter().map(|_| 1.0).sum();
+    for (metric, of_static) in [(&names::DESIRED_PODS, desired), (&names::ACTIVE_PODS, active)] {
+        metrics.set(metric, &[""], 0.0);
+        metrics.set(metric, &["true"], of_static);
+    }
+    metrics.families(names::ALL)
+}
+
+/// Whose wish a pod is, and whether it is static, as upstream pairs them.
+const CONFIGS: [(&str, &str); 5] =
+    [("desired", "true"), ("desired", ""), ("orphan", "true"), ("orphan", ""), RUNTIME_ONLY];
+const RUNTIME_ONLY: (&str, &str) = ("runtime_only", "unknown");
+
+fn config(entry: &PodEntry) -> (&'static str, &'static str) {
+    if entry.origin.source == "runtime" {
+        return RUNTIME_ONLY;
+    }
+    (if entry.is_unwanted { "orphan" } else { "desired" }, "true")
+}
+
+fn lifecycle(entry: &PodEntry) -> &'static str {
+    match entry.stage {
+        None | Some(Stage::Running) => "sync",
+        Some(Stage::Ending) => "terminating",
+        Some(Stage::Ended | Stage::Finished) => "terminated",
+    }
+}
+
+/// Pods whose sandbox runs, and containers by state.
+fn in_runtime(context: &PodContext) -> (f64, BTreeMap<&'static str, f64>) {
+    let mut running = 0.0;
+    let mut states =
+        BTreeMap::from(["created", "exited", "running", "unknown"].map(|state| (state, 0.0)));
+    for (_, pod) in context.observed.all() {
+        if pod.sandboxes.iter().any(|sandbox| sandbox.ready) {
+            running += 1.0;
+        }
+        for container in &pod.containers {
+            let state = match container.record.state {
+                ContainerState::Created => "created",
+                ContainerState::Running => "running",
+                ContainerState::Exited => "exited",
+                ContainerState::Unknown => "unknown",
+            };
+            *states.entry(state).or_default() += 1.0;
+        }
+    }
+    (running, states)
+}

@@ -1,0 +1,168 @@
+//! Kills for want of memory where the kernel's log cannot be read: the counts of containers' cgroups.
+//!
+//! Rules: each pod with running containers is watched in its cgroup, as one wait that ends when a
+//! count has grown; what was counted is noted for the container whose id is in the group's name, and
+//! its pod is looked at again. Which process it was nobody knows, and that is said. Pods that nobody
+//! wants are not watched: where their cgroup is, is not known. Wakes only when pods change.
+
+use crate::branch::Branch;
+use crate::pods::PodContext;
+use crate::termination::TerminationMessages;
+use container_setup::cgroups;
+use pod_lifecycle::{MemoryKillNote, ObservedPod};
+use pod_model::pod::Pod;
+use ports::pod_host::HostError;
+use ports::runtime_objects::ContainerState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{debug, warn};
+
+/// Changes that come together are taken together.
+const SETTLE: Duration = Duration::from_millis(50);
+/// After a wait that failed: the group may come yet.
+const WATCH_AGAIN: Duration = Duration::from_secs(5);
+
+type Counts = BTreeMap<String, u64>;
+
+/// What is watched of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Watched {
+    /// Its running containers: with others, other groups are to be watched.
+    running: BTreeSet<String>,
+    known: Counts,
+}
+
+/// Watches for ever.
+pub(crate) async fn watch(context: Arc<PodContext>, messages: TerminationMessages) {
+    let mut watched: BTreeMap<String, Watched> = BTreeMap::new();
+    let mut waits: Branch<String, Result<Counts, HostError>> = Branch::default();
+    let mut version = 0;
+    loop {
+        follow(&context, &mut watched, &mut waits);
+        tokio::select! {
+            newer = context.board.changed(version) => {
+                version = newer;
+                tokio::time::sleep(SETTLE).await;
+            }
+            (uid, outcome) = waits.next() => match outcome {
+                Ok(Ok(counts)) => {
+                    let Some(pod) = watched.get_mut(&uid) else { continue };
+                    note(&context, &messages, &uid, (&pod.known, &counts));
+                    pod.known = counts;
+                    wait(&context, &mut waits, &uid, pod.known.clone());
+                }
+                Ok(Err(error)) => {
+                    // With the next change it is watched anew, where something runs in it.
+                    debug!(pod_uid = uid, err = %error, "A pod's memory kills are not counted now");
+                    watched.remove(&uid);
+                }
+                Err(panicked) => {
+                    warn!(pod_uid = uid, panic = panicked.0, "Counting memory kills panicked");
+                    watched.remove(&uid);
+                }
+            },
+        }
+    }
+}
+
+/// Watches those pods whose running containers are others than before.
+fn follow(
+    context: &Arc<PodContext>,
+    watched: &mut BTreeMap<String, Watched>,
+    waits: &mut Branch<String, Result<Counts, HostError>>,
+) {
+    let observed: BTreeMap<String, Arc<ObservedPod>> = context.observed.all().into_iter().collect();
+    watched.retain(|uid, _| {
+        let stays = observed.get(uid).is_some_and(|pod| !running(pod).is_empty());
+        if !stays {
+            waits.abort(uid);
+        }
+        stays
+    });
+    for (uid, pod) in &observed {
+        let running = running(pod);
+        if running.is_empty() || watched.get(uid).is_some_and(|known| known.running == running) {
+            continue;
+        }
+        let entry = watched.entry(uid.clone()).or_default();
+        entry.running = running;
+        waits.abort(uid);
+        wait(context, waits, uid, entry.known.clone());
+    }
+}
+
+fn running(pod: &ObservedPod) -> BTreeSet<String> {
+    let records = pod.containers.iter().map(|container| &container.record);
+    let running = records.filter(|record| record.state == ContainerState::Running);
+    running.map(|record| record.id.clone()).collect()
+}
+
+/// Begins to wait for more kills in a pod.
+fn wait(
+    context: &Arc<PodContext>,
+    waits: &mut Branch<String, Result<Counts, HostError>>,
+    uid: &str,
+    known: Counts,
+) {
+    let Some(pod) = context.board.wanted_pod(uid) else { return };
+    let context = context.clone();
+    let task = async move { next_counts(&context, &pod, known).await };
+    waits.start(uid.to_owned(), format!("memory kills of pod {uid}"), task);
+}
+
+async fn next_counts(context: &PodContext, pod: &Pod, known: Counts) -> Result<Counts, HostError> {
+    let name = cgroups::of_pod(&context.settings.cgroups.root, pod);
+    let counts = context.ports.cgroups.more_memory_kills(&name, &known).await;
+    if counts.is_err() {
+        tokio::time::sleep(WATCH_AGAIN).await;
+    }
+    counts
+}
+
+/// Whether a group is this container's: its id alone (cgroupfs) or as a word of it (systemd).
+fn is_of(group: &str, id: &str) -> bool {
+    let ends = |rest: &str, end: fn(&str) -> Option<char>| {
+        end(rest).is_none_or(|next| !next.is_ascii_alphanumeric())
+    };
+    let mut found = group.match_indices(id).map(|(at, _)| (&group[..at], &group[at + id.len()..]));
+    !id.is_empty()
+        && found.any(|(before, after)| {
+            ends(before, |text| text.chars().next_back()) && ends(after, |text| text.chars().next())
+        })
+}
+
+/// Notes what was killed in the containers of a pod.
+fn note(
+    context: &PodContext,
+    messages: &TerminationMessages,
+    uid: &str,
+    (known, counts): (&Counts, &Counts),
+) {
+    let Some(pod) = context.observed.latest(uid) else { return };
+    let grown = counts.iter().filter(|(group, count)| known.get(*group).is_none_or(|k| k < *count));
+    for (group, count) in grown {
+        for container in &pod.containers {
+            let record = &container.record;
+            if !is_of(group, &record.id) {
+                continue;
+            }
+            let limit = record.resources.as_ref().map(|resources| resources.memory_limit);
+            let limit =
+                limit.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
+            warn!(
+                pod_uid = uid,
+                container = record.name,
+                kills = count,
+                limit,
+                "The kernel killed a process of a container for memory; which is not known"
+            );
+            let note = MemoryKillNote { unnamed: *count, limit, ..MemoryKillNote::default() };
+            messages.note_kill(&record.id, note);
+        }
+    }
+    context.observed.look_at(uid);
+}
+
+#[cfg(test)]
+mod tests;

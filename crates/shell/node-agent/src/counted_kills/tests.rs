@@ -1,0 +1,15 @@
+//! Whose group it is.
+
+use super::is_of;
+
+#[test]
+fn a_group_is_its_containers_under_either_driver_and_nobody_elses() {
+    let id = "3f2a9c";
+    for group in ["3f2a9c", "cri-containerd-3f2a9c.scope", "crio-3f2a9c.scope"] {
+        assert!(is_of(group, id), "{group}");
+    }
+    for group in ["3f2a9c1", "cri-containerd-13f2a9c.scope", "", "scope"] {
+        assert!(!is_of(group, id), "{group}");
+    }
+    assert!(!is_of("anything", ""), "no id is nobody's");
+}

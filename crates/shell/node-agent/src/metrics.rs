@@ -1,0 +1,114 @@
+//! What the agent counts, under upstream's names.
+//!
+//! Rules: counting is quick and never waits for anything but a lock. A metric is one of `names`, so
+//! that nothing is counted under a name that upstream does not have; one without labels is told from
+//! the start, one with labels once it was counted. Decides nothing; nothing is decided on it.
+//!
+//! upstream: pkg/kubelet/metrics/metrics.go, pkg/kubelet/images/metrics.go
+
+pub(crate) mod names;
+
+#[cfg(test)]
+mod tests;
+
+use ports::metrics::{Histogram, MetricFamily, MetricKind, Sample};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A metric before anything was counted.
+#[derive(Debug)]
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) kind: MetricKind,
+    /// In the order of their names, as they are told.
+    pub(crate) labels: &'static [&'static str],
+    /// Of a histogram.
+    pub(crate) bounds: &'static [f64],
+}
+
+#[derive(Debug, Clone)]
+enum Counted {
+    Number(f64),
+    Histogram(Histogram),
+}
+
+/// By metric and the values of its labels.
+type Series = BTreeMap<(&'static str, Vec<String>), Counted>;
+
+/// Cheap to clone; all clones count together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Metrics {
+    series: Arc<Mutex<Series>>,
+}
+
+impl Metrics {
+    fn lock(&self) -> MutexGuard<'_, Series> {
+        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more.
+    pub(crate) fn count(&self, metric: &Metric, labels: &[&str]) {
+        self.change(metric, labels, |counted| match counted {
+            Counted::Number(number) => *number += 1.0,
+            Counted::Histogram(histogram) => histogram.observe(1.0),
+        });
+    }
+
+    pub(crate) fn set(&self, metric: &Metric, labels: &[&str], value: f64) {
+        self.change(metric, labels, |counted| *counted = Counted::Number(value));
+    }
+
+    /// One more that had this value.
+    pub(crate) fn observe(&self, metric: &Metric, labels: &[&str], value: f64) {
+        self.change(metric, labels, |counted| match counted {
+            Counted::Number(number) => *number += value,
+            Counted::Histogram(histogram) => histogram.observe(value),
+        });
+    }
+
+    /// One more that took so long.
+    pub(crate) fn took(&self, metric: &Metric, labels: &[&str], time: Duration) {
+        self.observe(metric, labels, time.as_secs_f64());
+    }
+
+    fn change(&self, metric: &Metric, labels: &[&str], change: impl FnOnce(&mut Counted)) {
+        debug_assert_eq!(labels.len(), metric.labels.len(), "{}", metric.name);
+        let labels = labels.iter().map(|value| (*value).to_owned()).collect();
+        let mut series = self.lock();
+        change(series.entry((metric.name, labels)).or_insert_with(|| nothing(metric)));
+    }
+
+    /// All of `metrics`, as they are now.
+    pub(crate) fn families(&self, metrics: &[&'static Metric]) -> Vec<MetricFamily> {
+        let series = self.lock().clone();
+        let family = |metric: &&'static Metric| {
+            let first = (metric.name, Vec::new());
+            let counted = series.range(first..).take_while(|((name, _), _)| *name == metric.name);
+            let mut samples: Vec<Sample> =
+                counted.flat_map(|((_, values), counted)| lines(metric, values, counted)).collect();
+            if samples.is_empty() && metric.labels.is_empty() {
+                samples = lines(metric, &[], &nothing(metric));
+            }
+            MetricFamily { name: metric.name, help: metric.help, kind: metric.kind, samples }
+        };
+        metrics.iter().map(family).collect()
+    }
+}
+
+fn nothing(metric: &Metric) -> Counted {
+    match metric.kind {
+        MetricKind::Histogram => Counted::Histogram(Histogram::new(metric.bounds)),
+        MetricKind::Counter | MetricKind::Gauge => Counted::Number(0.0),
+    }
+}
+
+fn lines(metric: &Metric, values: &[String], counted: &Counted) -> Vec<Sample> {
+    let labels: Vec<(&'static str, String)> =
+        metric.labels.iter().copied().zip(values.iter().cloned()).collect();
+    match counted {
+        Counted::Number(value) => vec![Sample { suffix: "", labels, value: *value }],
+        Counted::Histogram(histogram) => histogram.samples(&labels),
+    }
+}

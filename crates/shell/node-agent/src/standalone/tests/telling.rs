@@ -1,0 +1,256 @@
+//! What is told of pods and of the node: events, counts, pods before anything is known of them.
+
+use super::bench::{Bench, pod};
+use crate::pods::ReservedCgroup;
+use node_policy::garbage::DeadLimits;
+use ports::local_api::LocalRefusal;
+use ports::pod_host::CgroupLimits;
+use runtime_fake::{Behaviour, Fault};
+use std::time::Duration;
+
+#[tokio::test(start_paused = true)]
+async fn a_new_pod_is_listed_before_the_runtime_has_ever_answered() {
+    let mut bench = Bench::new();
+    bench.runtime.be_away(true);
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until("it is listed", |bench| bench.pod().is_some()).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let listed = bench.pod().unwrap();
+    assert_eq!((listed.name.as_str(), listed.stage.as_str()), ("a-n", "Starting"));
+    assert_eq!((listed.source.as_str(), listed.manifest.as_str()), ("file", "/m/a"));
+    assert_eq!(listed.uid, "no-uid-yet-a-n_default");
+    assert!(listed.containers.is_empty());
+    let why = listed.waiting_on.unwrap().why;
+    assert!(why.contains("container runtime does not answer"), "{why}");
+    let detail = bench.api().pod(&listed.uid).unwrap();
+    assert_eq!((detail.pod.name.as_str(), detail.events.len()), ("a-n", 0));
+    let refused = bench.api().stop(&listed.uid).await;
+    assert!(matches!(refused, Err(LocalRefusal::OfManifest { .. })), "{refused:?}");
+    assert_eq!(bench.metric("kubelet_desired_pods{static=\"true\"}"), Some(1.0));
+
+    // Gone with its manifest, though nothing was ever known of it.
+    bench.script.tell(&[]);
+    bench.until("it is not wanted any more", |bench| bench.pod().is_none()).await;
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.until("it is listed", |bench| bench.pod().is_some()).await;
+    bench.runtime.be_away(false);
+    bench
+        .until("it runs", |bench| bench.pod().is_some() && bench.phase_of("a-n") == "Running")
+        .await;
+    assert!(!bench.pod().unwrap().uid.starts_with("no-uid-yet"), "one pod, with its UID");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_enforced_at_cgroups_is_told_of_the_node() {
+    let mut bench = Bench::new();
+    bench.host.refuse_cgroups(true);
+    let reserved = |level: &str, path: &str| ReservedCgroup {
+        level: level.to_owned(),
+        path: path.to_owned(),
+        limits: CgroupLimits { cpu_shares: Some(102), ..CgroupLimits::default() },
+    };
+    bench.reserved = vec![reserved("kube-reserved-compressible", "/kube")];
+    bench.begin();
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    let mut told = bench.node_events();
+    told.sort();
+    let failed = "Warning FailedNodeAllocatableEnforcement: Failed to";
+    let expected = [
+        format!(
+            "{failed} enforce Kube Reserved Compressible Cgroup Limits on \"/kube\": \
+             there is no cgroup /kube"
+        ),
+        format!("{failed} update Node Allocatable Limits [\"kubepods\"]: no cgroups today"),
+    ];
+    assert_eq!(told, expected);
+    let failures = |bench: &Bench| {
+        let events = bench.api().node().events;
+        events.iter().find(|event| event.message.contains("kubepods")).unwrap().count
+    };
+    assert_eq!(failures(&bench), 1, "once a minute, however often it is tried");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(failures(&bench), 2);
+    bench.host.refuse_cgroups(false);
+    bench.host.make_cgroup("/kube");
+    let done = [
+        "Normal NodeAllocatableEnforced: Updated Node Allocatable limit across pods",
+        "Normal NodeAllocatableEnforced: Updated limits on kube reserved cgroup /kube",
+    ];
+    let is_done = |bench: &Bench| {
+        let told = bench.node_events();
+        done.iter().all(|line| told.iter().any(|told| told == line))
+    };
+    bench.until("all is enforced", is_done).await;
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.until_running().await;
+    let events = bench.api().node().events;
+    assert!(events.iter().filter(|event| event.kind == "Normal").all(|event| event.count == 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_container_that_cannot_be_removed_is_told_of_the_node() {
+    let mut bench = Bench::new();
+    bench.dead = DeadLimits { per_container: Some(0), ..DeadLimits::default() };
+    bench.runtime.behave("main", Behaviour::Exits { after: Duration::from_secs(5), code: 3 });
+    let never = format!("{}  restartPolicy: Never\n", pod("a", ""))
+        .replace("- {name: main", "- {name: other, image: 'i:1'}\n  - {name: main");
+    bench.script.tell(&[("/m/a", &never)]);
+    bench.begin();
+    bench.until_running().await;
+    bench.runtime.spoil("remove_container", Fault::Refuses("busy".to_owned()));
+    bench.until("it is gone", |bench| bench.runtime.containers().len() == 1).await;
+    let events = bench.node_events();
+    let told: Vec<&String> = events.iter().filter(|event| event.contains("GC")).collect();
+    assert_eq!(told.len(), 1, "{events:?}");
+    let words = "Warning ContainerGCFailed: failed to remove container \"";
+    assert!(told[0].starts_with(words) && told[0].ends_with("busy"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_cannot_be_seen_is_told_once_it_lasts() {
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let told = |bench: &Bench| {
+        let events = bench.detail().events.into_iter();
+        events.filter(|event| event.reason == "FailedSync").map(|event| event.count).sum::<u32>()
+    };
+    bench.runtime.spoil("observe_pod", Fault::Refuses("no".to_owned()));
+    bench.runtime.crash("main", 1);
+    bench.until("the restart", |bench| bench.calls_of("start_container").len() == 2).await;
+    assert_eq!(told(&bench), 0, "one failure is soon made good");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    for _ in 0..3 {
+        bench.runtime.spoil("observe_pod", Fault::Refuses("no".to_owned()));
+    }
+    bench.runtime.crash("main", 1);
+    bench.until("it is told", |bench| told(bench) == 1).await;
+    let event = bench.detail().events.into_iter().find(|event| event.reason == "FailedSync");
+    let event = event.unwrap();
+    assert_eq!(event.kind, "Warning");
+    assert!(event.message.starts_with("error determining status: "), "{event:?}");
+    bench.until("the restart", |bench| bench.calls_of("start_container").len() == 3).await;
+    assert_eq!(told(&bench), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_is_counted_under_upstreams_names() {
+    let mut bench = Bench::new();
+    bench.runtime.remove_image_now("i:1");
+    bench.runtime.let_pulls_succeed(true);
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let of_images = "kubelet_image_manager_ensure_image_requests_total{present_locally=\"false\",\
+                     pull_policy=\"ifnotpresent\",pull_required=\"true\"}";
+    for (line, value) in [
+        ("kubelet_node_name{node=\"n\"}", 1.0),
+        ("kubelet_cgroup_version", 2.0),
+        ("kubelet_started_pods_total", 1.0),
+        ("kubelet_started_pods_errors_total", 0.0),
+        ("kubelet_started_containers_total{container_type=\"container\"}", 1.0),
+        ("kubelet_run_podsandbox_duration_seconds_count{runtime_handler=\"\"}", 1.0),
+        ("kubelet_image_pull_duration_seconds_count{image_size_in_bytes=\"N/A\"}", 1.0),
+        (of_images, 1.0),
+        ("kubelet_running_pods", 1.0),
+        ("kubelet_running_containers{container_state=\"running\"}", 1.0),
+        ("kubelet_active_pods{static=\"true\"}", 1.0),
+        ("kubelet_desired_pods{static=\"true\"}", 1.0),
+        ("kubelet_desired_pods{static=\"\"}", 0.0),
+        ("kubelet_working_pods{config=\"desired\",lifecycle=\"sync\",static=\"true\"}", 1.0),
+        ("kubelet_containers_per_pod_count_sum", 1.0),
+        ("kubelet_pod_start_duration_seconds_count", 1.0),
+        ("kubelet_evented_pleg_connection_success_count", 1.0),
+    ] {
+        assert_eq!(bench.metric(line), Some(value), "{line}\n{}", bench.api().metrics());
+    }
+    bench.runtime.spoil("start_container", Fault::Refuses("no".to_owned()));
+    bench.runtime.crash("main", 1);
+    bench.until("the restart", |bench| bench.calls_of("start_container").len() >= 2).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let failed = "kubelet_started_containers_errors_total{code=\"RunContainerError\",\
+                  container_type=\"container\"}";
+    assert_eq!(bench.metric(failed), Some(1.0), "{}", bench.api().metrics());
+    bench.script.tell(&[]);
+    bench.until("it is gone", |bench| bench.pods().is_empty()).await;
+    assert_eq!(bench.metric("kubelet_running_pods"), Some(0.0));
+    assert_eq!(bench.metric("kubelet_desired_pods{static=\"true\"}"), Some(0.0));
+}
+
+/// What a test on a real runtime reads, too.
+#[tokio::test(start_paused = true)]
+async fn full_listings_are_countable_and_few() {
+    let listings =
+        |bench: &Bench| bench.metric("kubelet_pleg_relist_duration_seconds_count").unwrap();
+    let mut bench = Bench::new();
+    let texts: Vec<(String, String)> =
+        (0..30).map(|n| (format!("/m/{n}"), pod(&format!("p{n}"), ""))).collect();
+    let told: Vec<(&str, &str)> =
+        texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    bench.script.tell(&told);
+    bench.begin();
+    let started = |bench: &Bench| bench.calls_of("start_container").len();
+    bench.until("all were started", |bench| started(bench) == 30).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let before = listings(&bench);
+    for round in 1..=3_u8 {
+        bench.runtime.be_away(true);
+        bench.runtime.crash("main", 1);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(listings(&bench) <= before + 2.0 * f64::from(round - 1), "nobody answers");
+        bench.runtime.be_away(false);
+        let starts = 30 * (usize::from(round) + 1);
+        bench.until("all were started again", |bench| started(bench) == starts).await;
+        // Longer than back-off and short of the next safety net.
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        let more = listings(&bench) - before;
+        let most = 2.0 * f64::from(round);
+        assert!(more >= f64::from(round) && more <= most, "{more} listings after {round} rounds");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_for_memory_that_nobody_names_is_told() {
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let id = bench.runtime.containers()[0].id.clone();
+    let told = |bench: &Bench| {
+        let events = bench.detail().events.into_iter();
+        let kills = events.filter(|event| event.reason == "OOMKilling");
+        kills.map(|event| event.message).collect::<Vec<_>>()
+    };
+    bench.host.kill_for_memory(&format!("cri-containerd-{id}.scope"));
+    let took = bench.until("it is told", |bench| told(bench).len() == 1).await;
+    assert!(took < Duration::from_secs(1), "as it happens: {took:?}");
+    let message = &told(&bench)[0];
+    assert!(message.contains("a process of the container"), "{message}");
+    assert!(message.contains("which is not known"), "{message}");
+    bench.host.kill_for_memory(&format!("cri-containerd-{id}.scope"));
+    bench.until("the second is told", |bench| told(bench).len() == 2).await;
+    assert_eq!(bench.phase().as_deref(), Some("Running"), "the container goes on");
+    bench.host.kill_for_memory("somebody-else");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(told(&bench).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn main_loops_come_round_however_little_happens() {
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(3 * 3600)).await;
+    let (name, silent) = bench.beats.most_silent().unwrap();
+    assert!(silent <= Duration::from_secs(60), "{name}: {silent:?}");
+    bench.kill().await;
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    let (_, silent) = bench.beats.most_silent().unwrap();
+    assert!(silent > Duration::from_secs(300), "nothing beats when nothing runs");
+}

@@ -1,0 +1,87 @@
+//! Static pods in the machine: the script, and what its facts must be with either driver.
+//!
+//! Rule: values are exact. What the machine's size decides is computed from what the machine tells of
+//! itself; by the verb `machine` the reference kubelet runs the same pods, and every value is its too.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::fact;
+
+pub(crate) const SCRIPT: &str = include_str!("pods.sh");
+
+/// What a group or a container's process has.
+const VALUES: &[(&str, &str)] = &[
+    // Two processors, by the straight line that the reference has for groups of its own.
+    ("all pods cpu.weight", "79"),
+    ("all pods cpu.max", "max 100000"),
+    ("burstable cpu.weight", "8"),
+    ("burstable cpu.max", "max 100000"),
+    ("burstable memory.max", "max"),
+    ("burstable pids.max", "max"),
+    ("besteffort cpu.weight", "1"),
+    ("besteffort cpu.max", "max 100000"),
+    ("besteffort memory.max", "max"),
+    ("besteffort pids.max", "max"),
+    ("sure cpu.weight", "20"),
+    ("sure cpu.max", "50000 100000"),
+    ("sure memory.max", "33554432"),
+    ("sure pids.max", "77"),
+    // A container's weight is the runtime's word, which has a curve for it.
+    ("sure container cpu.weight", "59"),
+    ("sure container cpu.max", "50000 100000"),
+    ("sure container memory.max", "33554432"),
+    ("sure container memory.oom.group", "1"),
+    ("sure oom_score_adj", "-997"),
+    ("some cpu.weight", "8"),
+    ("some cpu.max", "150000 100000"),
+    ("some memory.max", "max"),
+    ("some pids.max", "77"),
+    ("some container cpu.weight", "29"),
+    ("some container cpu.max", "150000 100000"),
+    ("some container memory.max", "max"),
+    ("some container memory.oom.group", "1"),
+    ("none cpu.weight", "1"),
+    ("none cpu.max", "max 100000"),
+    ("none memory.max", "max"),
+    ("none pids.max", "77"),
+    ("none container cpu.weight", "1"),
+    ("none container cpu.max", "max 100000"),
+    ("none container memory.max", "max"),
+    ("none container memory.oom.group", "1"),
+    ("none oom_score_adj", "1000"),
+];
+
+/// What becomes of pods when memory is short, the agent dies, and they are not wanted any more.
+const COURSE: &[(&str, &str)] = &[
+    ("killed child", "survived"),
+    ("killed agent", "same containers"),
+    ("values after the kill", "the same"),
+    ("left", "0"),
+];
+
+/// What the pod of the middle class asks for.
+const SOME_MEMORY: u64 = 200 << 20;
+
+pub(crate) fn check(output: &str, driver: &str, whole: bool) -> Result<()> {
+    let runs: &[(&str, bool)] = if whole {
+        &[("", true), (" reference", false), (" embedded", true)]
+    } else {
+        &[("", true)]
+    };
+    let memory: u64 = fact(output, "memory in bytes")?.parse().context("memory in bytes")?;
+    let of_machine = [
+        ("all pods memory.max", memory.to_string()),
+        ("all pods pids.max", fact(output, "most tasks")?.to_owned()),
+        ("some oom_score_adj", (1000 - 1000 * SOME_MEMORY / memory).to_string()),
+    ];
+    for (on, is_ours) in runs {
+        let course = if *is_ours { COURSE } else { &[] };
+        let fixed = VALUES.iter().chain(course).map(|(name, value)| (*name, *value));
+        let all = fixed.chain(of_machine.iter().map(|(name, value)| (*name, value.as_str())));
+        for (name, expected) in all {
+            let told = fact(output, &format!("{driver}{on} {name}"))?;
+            ensure!(told == expected, "{driver}{on} {name}: {told:?}, not {expected:?}:\n{output}");
+        }
+    }
+    Ok(())
+}
