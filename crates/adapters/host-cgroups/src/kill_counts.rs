@@ -2,7 +2,9 @@
 //!
 //! Rules: event-driven: a descriptor of each group becomes ready when the kernel has news of its
 //! memory, and the count is what is true. Version 1 says that memory is short before it kills, so a
-//! count that has not changed yet is read again a few times. What a group counted is gone with it.
+//! count that has not changed yet is read again a few times. Version 2 has news whenever a group runs
+//! into its limit, up to a hundred times a second, so it is heard at most once a second. What a group
+//! counted is gone with it.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -28,6 +30,9 @@ const READ_AGAIN: [Duration; 7] = [
     Duration::from_secs(2),
 ];
 
+/// Version 2: between news without a kill and the next look.
+const CALM: Duration = Duration::from_secs(1);
+
 type Counts = BTreeMap<String, u64>;
 
 /// Waits for more kills in the groups right below than are known.
@@ -51,11 +56,16 @@ pub(crate) async fn more(
         news.spawn(next_news(Watched::new(watch, group)?));
     }
     let mut pauses = [].iter();
+    let mut calm = false;
     loop {
         let above = group.clone();
         let counts = host.apart.run(move || counts_below(&above)).await.map_err(apart)??;
         if counts.iter().any(|(name, count)| known.get(name).is_none_or(|old| old < count)) {
             return Ok(counts);
+        }
+        if std::mem::take(&mut calm) {
+            tokio::time::sleep(CALM).await;
+            continue;
         }
         let heard = match pauses.next() {
             Some(pause) => match tokio::time::timeout(*pause, news.join_next()).await {
@@ -66,8 +76,11 @@ pub(crate) async fn more(
         };
         match heard {
             Some(Ok(Some(watched))) => {
+                calm = interest(&watched.watch) == Interest::PRIORITY;
+                if !calm && pauses.as_slice().is_empty() {
+                    pauses = READ_AGAIN.iter();
+                }
                 news.spawn(next_news(watched));
-                pauses = READ_AGAIN.iter();
             }
             // That group is gone, or cannot be watched any more; others may go on.
             Some(_) => {}

@@ -88,6 +88,11 @@ impl Shelf {
             let path = self.folder.join(&id);
             match read::<T>(&path)? {
                 Ok(record) => shelved.records.push((id, record)),
+                Err(_) if is_empty(&path) => {
+                    // What a power cut leaves of one that was to last through kills alone.
+                    tracing::info!(path = %path.display(), "an empty record is removed");
+                    remove_file(&path)?;
+                }
                 Err(why) => {
                     let aside = self.folder.join(format!("{SPOILED}{id}"));
                     fs::rename(&path, &aside).doing(format!("setting {} aside", path.display()))?;
@@ -101,6 +106,10 @@ impl Shelf {
         }
         Ok(shelved)
     }
+}
+
+fn is_empty(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.len() == 0)
 }
 
 /// The inner error is what is wrong with the bytes.

@@ -37,13 +37,13 @@ impl Kept for SandboxRecord {
     const KIND: &'static str = "sandbox";
     const VERSION: u32 = 1;
 
-    /// What plugins did for a pod outlives a power cut, so that it is to be done must too; the rest
-    /// is found out again.
+    /// What plugins did for a pod outlives a power cut, so that it is to be done must too; and a pod
+    /// that is ready may have containers whose ends are not to be lost. The rest is found out again.
     fn lasting(&self) -> Lasting {
         match self.stage() {
             SandboxStage::Making if self.network.is_none() => Lasting::ThroughKills,
-            SandboxStage::Making => Lasting::Certain,
-            SandboxStage::Ready | SandboxStage::Stopped => Lasting::Whole,
+            SandboxStage::Making | SandboxStage::Ready => Lasting::Certain,
+            SandboxStage::Stopped => Lasting::Whole,
         }
     }
 }
@@ -138,15 +138,14 @@ impl Kept for ContainerRecord {
     const KIND: &'static str = "container";
     const VERSION: u32 = 1;
 
-    /// How it ended is never to be lost. Before that, a power cut ends the container as well: what
-    /// was made for one without a record is cleaned up at the next start.
+    /// That it was started is certain before it is, so that it never runs twice, and how it ended is
+    /// never lost. One that never ran may go with a power cut: what was made for a container without
+    /// a record is cleaned up at the next start. Nothing that lasts is replaced by what may spoil.
     fn lasting(&self) -> Lasting {
         match self.stage() {
-            ContainerStage::Making => Lasting::ThroughKills,
-            ContainerStage::Started if self.started_at == 0 => Lasting::ThroughKills,
-            ContainerStage::Created | ContainerStage::Started | ContainerStage::Removing => {
-                Lasting::Whole
-            }
+            ContainerStage::Making | ContainerStage::Created => Lasting::ThroughKills,
+            ContainerStage::Started if self.started_at == 0 => Lasting::Certain,
+            ContainerStage::Started | ContainerStage::Removing => Lasting::Whole,
             ContainerStage::Exited | ContainerStage::Unknown => Lasting::Certain,
         }
     }
@@ -167,3 +166,6 @@ pub enum ContainerStage {
     /// Being removed: goes on at the next start.
     Removing = 5,
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,8 +17,9 @@ use crate::json::{Json, Members, texts};
 #[cfg(test)]
 mod tests;
 
-/// Of the specification that is written.
-const OCI_VERSION: &str = "1.2.0";
+/// Of the specification that is written: an old one, since programs refuse numbers newer than theirs
+/// (crun 1.8 all but 1.0), and none refuses older.
+const OCI_VERSION: &str = "1.0.2";
 
 /// Where the namespaces are that the container does not get of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

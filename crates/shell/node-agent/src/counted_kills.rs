@@ -3,7 +3,8 @@
 //! Rules: each pod with running containers is watched in its cgroup, as one wait that ends when a
 //! count has grown; what was counted is noted for the container whose id is in the group's name, and
 //! its pod is looked at again. Which process it was nobody knows, and that is said. Pods that nobody
-//! wants are not watched: where their cgroup is, is not known. Wakes only when pods change.
+//! wants are not watched: where their cgroup is, is not known. What was counted of a container before
+//! this agent began was told by the one before. Wakes only when pods change.
 
 use crate::branch::Branch;
 use crate::pods::PodContext;
@@ -20,8 +21,8 @@ use tracing::{debug, warn};
 
 /// Changes that come together are taken together.
 const SETTLE: Duration = Duration::from_millis(50);
-/// After a wait that failed: the group may come yet.
-const WATCH_AGAIN: Duration = Duration::from_secs(5);
+/// After a wait that failed for once.
+const WATCH_AGAIN: Duration = Duration::from_secs(30);
 
 type Counts = BTreeMap<String, u64>;
 
@@ -31,6 +32,8 @@ struct Watched {
     /// Its running containers: with others, other groups are to be watched.
     running: BTreeSet<String>,
     known: Counts,
+    /// Whether they were counted before.
+    counted: bool,
 }
 
 /// Watches for ever.
@@ -38,6 +41,7 @@ pub(crate) async fn watch(context: Arc<PodContext>, messages: TerminationMessage
     let mut watched: BTreeMap<String, Watched> = BTreeMap::new();
     let mut waits: Branch<String, Result<Counts, HostError>> = Branch::default();
     let mut version = 0;
+    let began = context.clock.now().nanos();
     loop {
         follow(&context, &mut watched, &mut waits);
         tokio::select! {
@@ -48,12 +52,19 @@ pub(crate) async fn watch(context: Arc<PodContext>, messages: TerminationMessage
             (uid, outcome) = waits.next() => match outcome {
                 Ok(Ok(counts)) => {
                     let Some(pod) = watched.get_mut(&uid) else { continue };
-                    note(&context, &messages, &uid, (&pod.known, &counts));
+                    let first = !std::mem::replace(&mut pod.counted, true);
+                    let since = if first { began } else { i64::MIN };
+                    note(&context, &messages, &uid, (&pod.known, &counts, since));
                     pod.known = counts;
-                    wait(&context, &mut waits, &uid, pod.known.clone());
+                    if !wait(&context, &mut waits, &uid, pod.known.clone()) {
+                        watched.remove(&uid);
+                    }
+                }
+                Ok(Err(error @ HostError::Lasting(_))) => {
+                    // Other containers may do better.
+                    debug!(pod_uid = uid, err = %error, "A pod's memory kills are not counted");
                 }
                 Ok(Err(error)) => {
-                    // With the next change it is watched anew, where something runs in it.
                     debug!(pod_uid = uid, err = %error, "A pod's memory kills are not counted now");
                     watched.remove(&uid);
                 }
@@ -85,10 +96,13 @@ fn follow(
         if running.is_empty() || watched.get(uid).is_some_and(|known| known.running == running) {
             continue;
         }
-        let entry = watched.entry(uid.clone()).or_default();
-        entry.running = running;
         waits.abort(uid);
-        wait(context, waits, uid, entry.known.clone());
+        let mut entry = watched.remove(uid).unwrap_or_default();
+        // One that is not on the board yet has its turn when it is.
+        if wait(context, waits, uid, entry.known.clone()) {
+            entry.running = running;
+            watched.insert(uid.clone(), entry);
+        }
     }
 }
 
@@ -98,23 +112,24 @@ fn running(pod: &ObservedPod) -> BTreeSet<String> {
     running.map(|record| record.id.clone()).collect()
 }
 
-/// Begins to wait for more kills in a pod.
+/// Begins to wait for more kills in a pod; false where nobody wants the pod.
 fn wait(
     context: &Arc<PodContext>,
     waits: &mut Branch<String, Result<Counts, HostError>>,
     uid: &str,
     known: Counts,
-) {
-    let Some(pod) = context.board.wanted_pod(uid) else { return };
+) -> bool {
+    let Some(pod) = context.board.wanted_pod(uid) else { return false };
     let context = context.clone();
     let task = async move { next_counts(&context, &pod, known).await };
     waits.start(uid.to_owned(), format!("memory kills of pod {uid}"), task);
+    true
 }
 
 async fn next_counts(context: &PodContext, pod: &Pod, known: Counts) -> Result<Counts, HostError> {
     let name = cgroups::of_pod(&context.settings.cgroups.root, pod);
     let counts = context.ports.cgroups.more_memory_kills(&name, &known).await;
-    if counts.is_err() {
+    if matches!(counts, Err(HostError::Passing(_))) {
         tokio::time::sleep(WATCH_AGAIN).await;
     }
     counts
@@ -132,19 +147,19 @@ fn is_of(group: &str, id: &str) -> bool {
         })
 }
 
-/// Notes what was killed in the containers of a pod.
+/// Notes what was killed in the containers of a pod that were started since then.
 fn note(
     context: &PodContext,
     messages: &TerminationMessages,
     uid: &str,
-    (known, counts): (&Counts, &Counts),
+    (known, counts, since): (&Counts, &Counts, i64),
 ) {
     let Some(pod) = context.observed.latest(uid) else { return };
     let grown = counts.iter().filter(|(group, count)| known.get(*group).is_none_or(|k| k < *count));
     for (group, count) in grown {
         for container in &pod.containers {
             let record = &container.record;
-            if !is_of(group, &record.id) {
+            if !is_of(group, &record.id) || record.started_at < since {
                 continue;
             }
             let limit = record.resources.as_ref().map(|resources| resources.memory_limit);

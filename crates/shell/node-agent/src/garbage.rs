@@ -23,6 +23,8 @@ use tracing::{info, warn};
 
 /// As often as the reference does it.
 const ROUND: Duration = Duration::from_secs(60);
+/// So many failures of a round are told.
+const MOST_TOLD: usize = 8;
 /// Sooner after a pod has gone.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -52,7 +54,11 @@ fn tell(context: &PodContext, failures: &[String]) {
     let message = match failures {
         [] => return,
         [one] => one.clone(),
-        // As the reference strings several errors together.
+        // As the reference strings several errors together; people read no more than some.
+        many if many.len() > MOST_TOLD => {
+            let more = many.len() - MOST_TOLD;
+            format!("[{}, and {more} more]", many[..MOST_TOLD].join(", "))
+        }
         many => format!("[{}]", many.join(", ")),
     };
     let now = context.clock.now();

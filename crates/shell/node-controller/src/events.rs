@@ -2,7 +2,8 @@
 //!
 //! Rule: telling never waits and never holds up a decision. One alone is told at once; where many
 //! wait, as after a start, some are told together every now and then, since each wake-up costs more
-//! than an event. At most so many wait; beyond that they are dropped and counted. An event is told for people: that it failed is logged, and no more.
+//! than an event. At most so many wait; beyond that they are dropped and counted. An event is told
+//! for people: that it failed is logged, and no more.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -184,9 +185,18 @@ impl Told {
         if let Some((told, count)) = self.known.get_mut(&key) {
             *count = count.saturating_add(1);
             let again = timeout(deadline, api.repeat_event(told, *count, event.at)).await;
-            // One that the API server no longer keeps is told anew.
-            if !matches!(again, Ok(Err(ClusterApiError::NotFound { .. }))) {
-                return;
+            match again {
+                Ok(Ok(())) => return,
+                // One that the API server no longer keeps is told anew.
+                Ok(Err(ClusterApiError::NotFound { .. })) => {}
+                Ok(Err(error)) => {
+                    warn!(err = %error, reason = event.reason, "Failed to count an event up");
+                    return;
+                }
+                Err(_) => {
+                    warn!(reason = event.reason, "Counting an event up took too long");
+                    return;
+                }
             }
         }
         if let Some(told) = tell_new(api, event, deadline).await {
@@ -224,7 +234,9 @@ async fn tell_new(
             }
             Ok(Err(error)) => {
                 warn!(err = %error, reason = event.reason, attempt, "Failed to tell an event");
-                sleep(Duration::from_secs(1 << attempt)).await;
+                if attempt + 1 < TRIES {
+                    sleep(Duration::from_secs(1 << attempt)).await;
+                }
             }
             Err(_) => warn!(reason = event.reason, attempt, "Telling an event took too long"),
         }

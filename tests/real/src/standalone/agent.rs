@@ -174,6 +174,18 @@ impl Agent {
         serde_json::from_str(&self.ask(&["ps", "-o", "json"])?).context("keelson ps -o json")
     }
 
+    /// One number of what our agent counts, as it tells at its socket.
+    pub fn metric(&self, name: &str) -> Result<f64> {
+        let mut stream = UnixStream::connect(SOCKET).context(SOCKET)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: agent\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let number = line.with_context(|| format!("no {name} in:\n{text}"))?;
+        number.trim().parse().with_context(|| format!("{name} {number}"))
+    }
+
     /// Puts a manifest into the folder whole, as a careful administrator does.
     pub fn place(&self, name: &str, text: &str) -> Result<()> {
         let hidden = self.manifests.join(format!(".{name}"));

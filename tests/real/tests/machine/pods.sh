@@ -14,7 +14,7 @@ child=77777777-8888-9999-0000-111111111111
 wait_for() {
     what=$1
     shift
-    until_second=$(($(date +%s) + 120))
+    until_second=$(($(date +%s) + 240))
     until "$@" > /run/waiting 2>&1; do
         if [ "$(date +%s)" -gt "$until_second" ]; then
             echo "gave up: $what"
@@ -29,6 +29,8 @@ wait_for() {
 }
 
 runs() { keelson ps | grep -q "$1.*$2"; }
+# Cheaper than asking, in a machine where every program is dear.
+has_process() { [ -n "$(process_of "$(group_of "$1" "$2")" 2> /dev/null)" ]; }
 asked() { keelson cri-client --runtime-endpoint "$endpoint" "$@"; }
 answers() { asked version; }
 is_gone() { ! [ -e "$1" ]; }
@@ -94,7 +96,7 @@ END
 
 # One pod of each class.
 place_classes() {
-    place sure $sure '[sleep, "100000"]' '{limits: {cpu: 500m, memory: 32Mi}}'
+    place sure $sure '[sleep, "100000"]' '{limits: {cpu: 500m, memory: 64Mi}}'
     place some $some '[sleep, "100000"]' '{requests: {cpu: 200m, memory: 200Mi}, limits: {cpu: 1500m}}'
     place none $none '[sleep, "100000"]' '{}'
 }
@@ -166,10 +168,13 @@ pods_with() {
     place_classes
     # Only a child of the container's first process takes too much: all of it is killed.
     place greedy $greedy '[sh, -c, "tail /dev/zero; echo survived; sleep 1000"]' \
-        '{requests: {memory: 8Mi}, limits: {memory: 16Mi}}' 'restartPolicy: Never'
+        '{requests: {memory: 8Mi}, limits: {memory: 40Mi}}' 'restartPolicy: Never'
+    wait_for "sure has begun" has_process '' $sure
+    wait_for "some has begun" has_process burstable $some
+    wait_for "none has begun" has_process besteffort $none
     for name in sure some none; do wait_for "$name runs" runs $name Running; done
     wait_for "greedy has ended" runs greedy OOMKilled
-    wait_for "the end of greedy is told" sh -c "keelson explain greedy | grep 'of a limit of 16777216 bytes'"
+    wait_for "the end of greedy is told" sh -c "keelson explain greedy | grep 'of a limit of 41943040 bytes'"
     table "$label" | tee "/run/table-$driver"
     before=$(containers)
     systemctl kill --signal=KILL "keelson-$driver"
@@ -180,10 +185,10 @@ pods_with() {
     for name in sure some none; do wait_for "$name runs again" runs $name Running; done
     # With the next pod the new agent has worked, not only looked.
     place child $child '[sh, -c, "tail /dev/zero; echo survived; exit 9"]' \
-        '{requests: {memory: 8Mi}, limits: {memory: 16Mi}}' 'restartPolicy: Never'
+        '{requests: {memory: 8Mi}, limits: {memory: 40Mi}}' 'restartPolicy: Never'
     # containerd calls such an end OOMKilled all the same; the code is the container's own.
     wait_for "child has ended" sh -c "keelson explain child | grep 'exited with 9 '"
-    wait_for "the killed child is told" sh -c "keelson explain child | grep 'OOMKilling.*process tail.*of a limit of 16777216 bytes'"
+    wait_for "the killed child is told" sh -c "keelson explain child | grep 'OOMKilling.*process tail.*of a limit of 41943040 bytes'"
     echo "$label killed child: $(keelson logs child)"
     [ "$(containers)" = "$before" ] && echo "$label killed agent: same containers"
     table again > /run/again

@@ -79,7 +79,7 @@ fn an_agent_killed_at_any_instant_loses_leaks_and_restarts_nothing() -> Result<(
         ensure_has(&seen, &["process: ", "mount: /run/bed/", "cgroup: ", "folder: /var/log/pods/"])?;
         ensure_has(&seen, &["link: veth", "network namespace: cni-"])?;
         churn.end(&containerd, &runtime, &steady)?;
-        let forgotten = Forgotten::read(bed)?;
+        let forgotten = Forgotten::ask(&containerd)?;
         let by_judge = judge.finds_nothing_but(|thing| forgotten.has(thing));
         by_judge.context("beside what was there before")?;
         let Kills { all, interrupting } = churn.kills;
@@ -274,18 +274,19 @@ impl Churn<'_> {
     }
 }
 
-/// Sandboxes and containers that containerd says it has removed. Where a call was cut off by a kill, it
-/// forgets a shim of such a one, and the mount of its files: nobody who speaks CRI hears of them again,
-/// so they are not the agent's to remove.
+/// Where a call was cut off by a kill, containerd forgets a shim that still runs, and the mount of its
+/// files: it lists no container of that name, nobody who speaks CRI hears of it again, and so it is not
+/// the agent's to remove. What runs under such a shim has a process and a cgroup of its own, which
+/// nothing excuses.
 struct Forgotten {
-    log: String,
+    known: String,
 }
 
 impl Forgotten {
-    fn read(bed: &Bed) -> Result<Self> {
-        let path = bed.logs().join("containerd.log");
-        let log = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        Ok(Self { log })
+    fn ask(containerd: &Containerd) -> Result<Self> {
+        let known =
+            containerd.run_ctr(&["--namespace", "k8s.io", "containers", "list", "--quiet"])?;
+        Ok(Self { known })
     }
 
     fn has(&self, thing: &str) -> bool {
@@ -294,13 +295,8 @@ impl Forgotten {
         });
         let files = thing
             .strip_prefix("mount: /run/bed/containerd/state/io.containerd.runtime.v2.task/k8s.io/");
-        let Some(id) = shim.or(files).and_then(|rest| rest.split([' ', '/']).next()) else {
-            return false;
-        };
-        let words = [format!("RemovePodSandbox \\\"{id}"), format!("RemoveContainer for \\\"{id}")];
-        let is_forgotten = self.log.lines().any(|line| {
-            line.contains("returns successfully") && words.iter().any(|word| line.contains(word))
-        });
+        let id = shim.or(files).and_then(|rest| rest.split([' ', '/']).next());
+        let is_forgotten = id.is_some_and(|id| !self.known.contains(id));
         if is_forgotten {
             eprintln!("containerd forgot: {thing}");
         }

@@ -191,6 +191,14 @@ fn a_lease_or_a_status_keeps_it_alive() {
         bench.pass(40, &OTHERS);
     }
     assert_eq!(bench.ready(9), Some(Truth::True), "by status alone");
+    for _ in 0..5 {
+        let renewed = Stamp::from_nanos(bench.now);
+        bench.controller.lease_read(at(bench.now), NodeId(9), renewed);
+        bench.pass(40, &OTHERS);
+    }
+    assert_eq!(bench.ready(9), Some(Truth::True), "by leases that were read");
+    bench.pass(20, &OTHERS);
+    assert_eq!(bench.ready(9), Some(Truth::Unknown), "and by nothing else");
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn what_a_kill_leaves_is_swept_and_what_does_not_read_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(".unfinished-1"), b"half").unwrap();
     fs::write(folder.path().join("foreign"), b"{}").unwrap();
+    fs::write(folder.path().join("empty"), b"").unwrap();
     fs::write(folder.path().join("torn"), b"keelson note 1\n\xff\xff").unwrap();
     fs::write(folder.path().join("old"), b"keelson note 1\n\x0a\x02hi").unwrap();
     let shelf = Shelf::open(folder.path()).unwrap();
@@ -51,6 +52,7 @@ fn what_a_kill_leaves_is_swept_and_what_does_not_read_is_set_aside() {
     assert_eq!(found.records, [("old".to_owned(), note("hi"))]);
     assert_eq!(found.spoiled.len(), 2, "{:?}", found.spoiled);
     assert!(folder.path().join(".spoiled-torn").exists());
+    assert!(!folder.path().join(".spoiled-empty").exists(), "nothing in it to keep");
     assert!(!folder.path().join(".unfinished-1").exists());
     assert!(shelf.all::<Note>().unwrap().spoiled.is_empty(), "told once");
 }

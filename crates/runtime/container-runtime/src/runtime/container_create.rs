@@ -224,7 +224,6 @@ fn namespaces_of(record: &crate::records::SandboxRecord) -> v1::NamespaceOption 
     security.and_then(|security| security.namespace_options.clone()).unwrap_or_default()
 }
 
-/// upstream: a log is written only where both parts of its path are given.
 /// A kubelet makes the folder of a pod's logs; other clients need not.
 /// upstream: containerd internal/cri/server/helpers_linux.go
 fn make_log_folder(log_path: &str) -> Result<()> {
@@ -235,6 +234,7 @@ fn make_log_folder(log_path: &str) -> Result<()> {
     }
 }
 
+/// upstream: a log is written only where both parts of its path are given.
 fn log_path(sandbox: &v1::PodSandboxConfig, config: &v1::ContainerConfig) -> String {
     if sandbox.log_directory.is_empty() || config.log_path.is_empty() {
         return String::new();

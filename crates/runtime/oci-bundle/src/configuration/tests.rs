@@ -59,7 +59,7 @@ fn a_plain_container_says_no_more_than_it_must() {
     assert_eq!(
         document(&plain()),
         json!({
-            "ociVersion": "1.2.0",
+            "ociVersion": "1.0.2",
             "process": {
                 "terminal": false, "user": {"uid": 0, "gid": 0}, "args": ["sh"], "env": [],
                 "cwd": "/", "noNewPrivileges": false

@@ -232,7 +232,8 @@ impl Supervisor {
         held.is_queued = false;
         held.restart_at = None;
         let is_first = !std::mem::replace(&mut held.has_begun, true);
-        if is_first {
+        // upstream: pod_workers.go: pods that are taken in, not those that only have to end.
+        if is_first && held.desired.borrow().wish == Wish::Run {
             let containers = held.desired.borrow().pod.spec.containers.iter().map(|_| 1.0).sum();
             let metrics = self.context.board.metrics();
             metrics.observe(&names::CONTAINERS_PER_POD, &[], containers);

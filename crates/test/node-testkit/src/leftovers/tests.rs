@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::marks::{
-    bed_in, is_foreign_cgroup, is_our_link, is_our_network_namespace, is_ours_in_temp, is_part,
+    bed_in, is_foreign_cgroup, is_of_a_pod, is_our_link, is_our_network_namespace, is_ours_in_temp,
+    is_part,
 };
 use super::{Snapshot, traces};
 
