@@ -69,7 +69,7 @@ impl Registry {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => all.note(format!("{}: {error}", folder.display())),
+                Err(error) => all.note(&format!("{}: {error}", folder.display())),
             }
         }
         all.index();
@@ -80,7 +80,7 @@ impl Registry {
         let yaml = path.extension().is_some_and(|extension| extension == "yaml");
         match text.and_then(|text| Document::parse(&text, yaml)) {
             Ok(document) => self.documents.push(Loaded { path, folder, document }),
-            Err(why) => self.note(format!("{}: {why}", path.display())),
+            Err(why) => self.note(&format!("{}: {why}", path.display())),
         }
     }
 
@@ -134,7 +134,7 @@ impl Registry {
     }
 
     /// One line, whatever a file's keys are made of.
-    fn note(&mut self, problem: String) {
+    fn note(&mut self, problem: &str) {
         let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
         self.problems.push(problem.chars().map(plain).collect());
     }
