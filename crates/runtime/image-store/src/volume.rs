@@ -179,15 +179,18 @@ fn mode(stat: &Stat) -> Mode {
 }
 
 fn copy_attributes(from: &OwnedFd, into: &OwnedFd) -> rustix::io::Result<()> {
-    // Most files have none; the buffers are for the others.
-    let mut nothing: [u8; 0] = [];
-    match flistxattr(from, &mut nothing[..]) {
+    // Most files have none or few names; the large buffer is for the others.
+    let mut few = [0; 256];
+    let list = match flistxattr(from, &mut few[..]) {
         Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
-        Ok(_) => {}
+        Ok(length) => few[..length].to_vec(),
+        Err(Errno::RANGE) => {
+            let mut list = Vec::with_capacity(LONGEST_ATTRIBUTES);
+            flistxattr(from, rustix::buffer::spare_capacity(&mut list))?;
+            list
+        }
         Err(error) => return Err(error),
-    }
-    let mut list = Vec::with_capacity(LONGEST_ATTRIBUTES);
-    flistxattr(from, rustix::buffer::spare_capacity(&mut list))?;
+    };
     for name in list.split(|byte| *byte == 0).filter(|name| allowed_attribute(name)) {
         let mut value = Vec::with_capacity(LONGEST_ATTRIBUTES);
         fgetxattr(from, name, rustix::buffer::spare_capacity(&mut value))?;

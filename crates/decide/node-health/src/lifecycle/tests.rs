@@ -202,6 +202,29 @@ fn a_lease_or_a_status_keeps_it_alive() {
 }
 
 #[test]
+fn only_one_that_was_given_up_spent_its_zones_turn() {
+    let rows = [
+        (TaintKey::Unreachable, TaintEffect::NoExecute, true),
+        (TaintKey::NotReady, TaintEffect::NoExecute, true),
+        (TaintKey::Unreachable, TaintEffect::NoSchedule, false),
+        (TaintKey::Other("example.com/busy".into()), TaintEffect::NoExecute, false),
+    ];
+    for (key, effect, waits) in rows {
+        let mut bench = Bench::new();
+        for node in OTHERS {
+            bench.see(node, facts(1, Truth::True, 1));
+        }
+        let just_now = Stamp::from_nanos(bench.now * 1_000_000_000);
+        let mut tainted = facts(1, Truth::True, 1);
+        tainted.taints = vec![Taint::new(key.clone(), effect, Some(just_now))];
+        bench.see(8, tainted);
+        bench.see(9, facts(1, Truth::False, 1));
+        bench.tick();
+        assert_eq!(bench.given_up(9), !waits, "{key:?} {effect:?}");
+    }
+}
+
+#[test]
 fn who_says_itself_that_it_is_not_ready_waits_for_a_turn_without_events() {
     let mut bench = four();
     bench.see(9, facts(2, Truth::False, 2));
