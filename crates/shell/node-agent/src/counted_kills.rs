@@ -7,6 +7,7 @@
 //! this agent began was told by the one before. Wakes only when pods change.
 
 use crate::branch::Branch;
+use crate::memory_kills::memory_limit;
 use crate::pods::PodContext;
 use crate::termination::TerminationMessages;
 use container_setup::cgroups;
@@ -162,9 +163,7 @@ fn note(
             if !is_of(group, &record.id) || record.started_at < since {
                 continue;
             }
-            let limit = record.resources.as_ref().map(|resources| resources.memory_limit);
-            let limit =
-                limit.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
+            let limit = memory_limit(record);
             warn!(
                 pod_uid = uid,
                 container = record.name,

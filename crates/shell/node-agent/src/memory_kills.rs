@@ -7,6 +7,7 @@ use crate::observed::Observed;
 use crate::termination::TerminationMessages;
 use pod_lifecycle::MemoryKillNote;
 use ports::pod_host::{MemoryKill, MemoryKills};
+use ports::runtime_objects::ContainerRecord;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 use tracing::warn;
@@ -27,6 +28,12 @@ pub(crate) async fn listen(
     }
 }
 
+/// What a container may use, as its runtime tells it; none where there is no limit.
+pub(crate) fn memory_limit(record: &ContainerRecord) -> Option<u64> {
+    let limit = record.resources.as_ref()?.memory_limit;
+    u64::try_from(limit).ok().filter(|bytes| *bytes > 0)
+}
+
 fn take(kill: &MemoryKill, messages: &TerminationMessages, observed: &Observed) {
     for (uid, pod) in observed.all() {
         for container in &pod.containers {
@@ -34,9 +41,7 @@ fn take(kill: &MemoryKill, messages: &TerminationMessages, observed: &Observed) 
             if record.id.len() < SHORTEST_ID || !kill.victim_cgroup.contains(&record.id) {
                 continue;
             }
-            let limit = record.resources.as_ref().map(|resources| resources.memory_limit);
-            let limit =
-                limit.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0);
+            let limit = memory_limit(record);
             warn!(
                 pod_uid = uid,
                 container = record.name,
