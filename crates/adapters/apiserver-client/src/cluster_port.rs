@@ -1,13 +1,14 @@
 //! The client as the rest of the project sees it: [`ClusterApi`].
 //!
 //! Rule: one call, one request. Leases are written by a merge patch that carries the version it was
-//! made from, so nobody's change is overwritten unseen.
+//! made from, so nobody's change is overwritten unseen. Nobody waits for an event's answer: events
+//! go over the connection that is read in strides, and wake nobody.
 
 use ports::cluster_api::{
     ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Resource, Selection,
     StoredObject, ToldEvent,
 };
-use ports::cluster_objects::{Lease, Node, Pod};
+use ports::cluster_objects::{Lease, Node, Pod, Renewal};
 use ports::{ApiTime, ClusterApi, ClusterApiError, ObjectFeed};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -37,7 +38,7 @@ impl ApiClient {
         Ok(StoredObject {
             uid: stored.metadata.uid,
             resource_version: stored.metadata.resource_version,
-            json: json.to_vec(),
+            json: json.into(),
         })
     }
 
@@ -66,7 +67,7 @@ impl ClusterApi for ApiClient {
         Box::new(Watch::start(self, selection))
     }
 
-    fn watch_leases(&self, selection: Selection) -> Box<dyn ObjectFeed<Lease>> {
+    fn watch_renewals(&self, selection: Selection) -> Box<dyn ObjectFeed<Renewal>> {
         Box::new(Watch::start_in_strides(self, selection))
     }
 
@@ -140,7 +141,8 @@ impl ClusterApi for ApiClient {
         Box::pin(async move {
             let (namespace, name, body) = event_body(event);
             let path = ObjectPath::namespaced(Resource::EVENTS, &namespace, &name);
-            self.create(&path, body).await?;
+            let request = ApiRequest::create(&path, body, &self.options().field_manager)?;
+            self.in_strides().ask(&request).await?;
             Ok(ToldEvent { namespace, name })
         })
     }
@@ -155,7 +157,8 @@ impl ClusterApi for ApiClient {
             let path = ObjectPath::namespaced(Resource::EVENTS, &told.namespace, &told.name);
             let body = repetition(count, last);
             let patch = Patch { kind: PatchKind::StrategicMerge, subresource: None, body };
-            self.patch(&path, patch).await?;
+            let request = ApiRequest::patch(&path, patch, &self.options().field_manager)?;
+            self.in_strides().ask(&request).await?;
             Ok(())
         })
     }

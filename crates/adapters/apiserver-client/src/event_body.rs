@@ -6,12 +6,65 @@
 
 use ports::ApiTime;
 use ports::cluster_api::{ClusterEvent, EventKind};
+use serde::Serialize;
 use serde_json::json;
 
 /// Events about objects without a namespace live here.
 const USUAL_NAMESPACE: &str = "default";
 /// How much of an object's name gets into the event's, which may have 253 characters.
 const LONGEST_NAME: usize = 200;
+
+/// An event's fields, written without a tree in between: after a start there are many.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    metadata: Metadata<'a>,
+    involved_object: Involved<'a>,
+    reason: &'a str,
+    message: &'a str,
+    source: Source<'a>,
+    first_timestamp: &'a str,
+    last_timestamp: &'a str,
+    count: u32,
+    #[serde(rename = "type")]
+    severity: &'a str,
+    reporting_component: &'a str,
+    reporting_instance: &'a str,
+}
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    namespace: &'a str,
+    name: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Involved<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    api_version: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    kind: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    resource_version: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    field_path: &'a str,
+}
+
+#[derive(Serialize)]
+struct Source<'a> {
+    component: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    host: &'a str,
+}
 
 /// Namespace, name and content of an event.
 pub(crate) fn event_body(event: &ClusterEvent) -> (String, String, Vec<u8>) {
@@ -20,44 +73,35 @@ pub(crate) fn event_body(event: &ClusterEvent) -> (String, String, Vec<u8>) {
         if about.namespace.is_empty() { USUAL_NAMESPACE } else { about.namespace.as_str() };
     let name = event_name(&about.name, event.at);
     let at = event.at.to_seconds_text();
-    let mut involved = serde_json::Map::new();
-    for (key, value) in [
-        ("apiVersion", &about.api_version),
-        ("kind", &about.kind),
-        ("namespace", &about.namespace),
-        ("name", &about.name),
-        ("uid", &about.uid),
-        ("resourceVersion", &about.resource_version),
-        ("fieldPath", &about.field_path),
-    ] {
-        if !value.is_empty() {
-            involved.insert(key.to_owned(), value.as_str().into());
-        }
-    }
-    let mut source = json!({"component": event.component});
-    if !event.host.is_empty() {
-        source["host"] = event.host.as_str().into();
-    }
-    let kind = match event.kind {
-        EventKind::Normal => "Normal",
-        EventKind::Warning => "Warning",
+    let document = Document {
+        api_version: "v1",
+        kind: "Event",
+        metadata: Metadata { namespace, name: &name },
+        involved_object: Involved {
+            api_version: &about.api_version,
+            kind: &about.kind,
+            namespace: &about.namespace,
+            name: &about.name,
+            uid: &about.uid,
+            resource_version: &about.resource_version,
+            field_path: &about.field_path,
+        },
+        reason: &event.reason,
+        message: &event.message,
+        source: Source { component: &event.component, host: &event.host },
+        first_timestamp: &at,
+        last_timestamp: &at,
+        count: 1,
+        severity: match event.kind {
+            EventKind::Normal => "Normal",
+            EventKind::Warning => "Warning",
+        },
+        reporting_component: &event.component,
+        reporting_instance: &event.host,
     };
-    let body = json!({
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"namespace": namespace, "name": name},
-        "involvedObject": involved,
-        "reason": event.reason,
-        "message": event.message,
-        "source": source,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-        "type": kind,
-        "reportingComponent": event.component,
-        "reportingInstance": event.host,
-    });
-    (namespace.to_owned(), name, body.to_string().into_bytes())
+    // Text in fixed fields can always be written.
+    let body = serde_json::to_vec(&document).unwrap_or_default();
+    (namespace.to_owned(), name, body)
 }
 
 /// A patch that says how often an event came by now, and when last.

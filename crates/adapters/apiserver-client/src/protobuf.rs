@@ -30,8 +30,8 @@ impl ProtobufObject for api::Pod {
     type Form = Pod;
 }
 
-impl ProtobufObject for api::Lease {
-    type Form = Lease;
+impl ProtobufObject for api::Renewal {
+    type Form = Renewal;
 }
 
 /// What is inside the envelope that objects come in.
@@ -52,8 +52,8 @@ struct Envelope {
 /// An event of a watch; its object is in an envelope of its own.
 #[derive(Message)]
 pub(crate) struct Event {
-    #[prost(string, tag = "1")]
-    pub(crate) kind: String,
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(crate) kind: Bytes,
     #[prost(message, optional, tag = "2")]
     object: Option<EventObject>,
 }
@@ -137,7 +137,7 @@ fn time(time: Option<Time>) -> Option<ApiTime> {
     (seconds != 0 || nanos != 0).then(|| ApiTime::from_nanos(whole.saturating_add(nanos.into())))
 }
 
-/// Metadata as the API keeps it of pods and leases: without labels and annotations.
+/// Metadata as the API keeps it of pods: without labels and annotations.
 #[derive(Message)]
 struct Meta {
     #[prost(string, tag = "1")]
@@ -195,40 +195,31 @@ impl From<Owner> for api::OwnerReference {
 }
 
 #[derive(Message)]
-pub struct Lease {
+pub struct Renewal {
     #[prost(message, optional, tag = "1")]
-    metadata: Option<Meta>,
+    metadata: Option<RenewalMeta>,
     #[prost(message, optional, tag = "2")]
-    spec: Option<LeaseSpec>,
+    spec: Option<RenewalSpec>,
 }
 
 #[derive(Message)]
-struct LeaseSpec {
-    #[prost(string, optional, tag = "1")]
-    holder_identity: Option<String>,
-    #[prost(int32, optional, tag = "2")]
-    lease_duration_seconds: Option<i32>,
-    #[prost(message, optional, tag = "3")]
-    acquire_time: Option<Time>,
-    #[prost(message, optional, tag = "4")]
-    renew_time: Option<Time>,
-    #[prost(int32, optional, tag = "5")]
-    lease_transitions: Option<i32>,
+struct RenewalMeta {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "6")]
+    resource_version: String,
 }
 
-impl From<Lease> for api::Lease {
-    fn from(lease: Lease) -> Self {
-        let spec = lease.spec.unwrap_or_default();
-        Self {
-            metadata: lease.metadata.unwrap_or_default().into(),
-            spec: api::LeaseSpec {
-                holder_identity: spec.holder_identity,
-                lease_duration_seconds: spec.lease_duration_seconds,
-                acquire_time: time(spec.acquire_time),
-                renew_time: time(spec.renew_time),
-                lease_transitions: spec.lease_transitions,
-            },
-        }
+#[derive(Message)]
+struct RenewalSpec {
+    #[prost(message, optional, tag = "4")]
+    renewed: Option<Time>,
+}
+
+impl From<Renewal> for api::Renewal {
+    fn from(renewal: Renewal) -> Self {
+        let RenewalMeta { name, resource_version } = renewal.metadata.unwrap_or_default();
+        Self { name, resource_version, renewed: time(renewal.spec.unwrap_or_default().renewed) }
     }
 }
 

@@ -7,7 +7,9 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http_body_util::BodyExt as _;
+use hyper::body::Frame;
 use ports::cluster_api::Selection;
 use ports::{ClusterApiError, FeedEvent, ObjectFeed, PortFuture};
 use tokio::sync::mpsc;
@@ -31,6 +33,12 @@ const MARGIN: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_secs(1);
 /// How often a watch sees to it that new certificates are noticed.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// How many frames of a stream are taken before its end and its connection's are thought of.
+const MOST_IN_A_ROW: u32 = 256;
+
+/// What a stream has next: a piece, its failure, or its end.
+type BodyFrame = Option<Result<Frame<Bytes>, hyper::Error>>;
 
 /// A feed of objects. Ends when it is dropped.
 #[derive(Debug)]
@@ -94,6 +102,10 @@ impl<T: ProtobufObject> ObjectFeed<T> for Watch<T> {
                 self.begin();
             }
         })
+    }
+
+    fn ready(&mut self) -> Option<FeedEvent<T>> {
+        self.events.try_recv().ok()
     }
 }
 
@@ -233,7 +245,7 @@ impl<T: ProtobufObject> Follower<T> {
         let mut lines = if answer.protobuf { Lines::framed(limit) } else { Lines::new(limit) };
         let mut look = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
         let mut silent_until = Instant::now() + client.options().watch_silence;
-        let mut heard = false;
+        let (mut heard, mut in_a_row) = (false, 0);
         loop {
             loop {
                 let line = lines.next().map_err(|_| ClusterApiError::TooLarge {
@@ -244,37 +256,62 @@ impl<T: ProtobufObject> Follower<T> {
                 let read = if answer.protobuf { read_frame(line) } else { read_line(&line) };
                 self.heard(request, read).await?;
             }
-            tokio::select! {
-                frame = timeout_at(until.min(silent_until), answer.body.frame()) => match frame {
-                    // The API server should have ended it, or said something.
-                    Err(_) => {
-                        client.retire(&answer.place);
-                        if !heard {
-                            self.progress.heard_nothing();
-                        }
-                        return Ok(());
-                    }
-                    Ok(None) => return Ok(()),
-                    Ok(Some(Err(error))) => {
-                        return Err(Stop::Failed(ClusterApiError::Unanswered {
-                            request: request.named.clone(),
-                            cause: causes(&error),
-                        }));
-                    }
-                    Ok(Some(Ok(frame))) => {
-                        if let Ok(data) = frame.into_data() {
-                            silent_until = Instant::now() + client.options().watch_silence;
-                            heard = true;
-                            lines.add(data);
+            let frame = match Self::frame_at_hand(&mut answer, &mut in_a_row).await {
+                Some(frame) => frame,
+                None => tokio::select! {
+                    frame = timeout_at(until.min(silent_until), answer.body.frame()) => {
+                        if let Ok(frame) = frame {
+                            frame
+                        } else {
+                            // The API server should have ended it, or said something.
+                            client.retire(&answer.place);
+                            if !heard {
+                                self.progress.heard_nothing();
+                            }
+                            return Ok(());
                         }
                     }
+                    () = replaced(&mut generations, answer.generation) => return Ok(()),
+                    _ = look.tick() => {
+                        // A plugin may be slow; the stream must be read meanwhile.
+                        drop(timeout(SHORT, client.refresh_credentials()).await);
+                        continue;
+                    }
+                    () = self.out.closed() => return Err(Stop::NobodyListens),
                 },
-                () = replaced(&mut generations, answer.generation) => return Ok(()),
-                _ = look.tick() => {
-                    // A plugin may be slow; the stream must be read meanwhile.
-                    drop(timeout(SHORT, client.refresh_credentials()).await);
+            };
+            let frame = match frame {
+                None => return Ok(()),
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => {
+                    return Err(Stop::Failed(ClusterApiError::Unanswered {
+                        request: request.named.clone(),
+                        cause: causes(&error),
+                    }));
                 }
-                () = self.out.closed() => return Err(Stop::NobodyListens),
+            };
+            if let Ok(data) = frame.into_data() {
+                silent_until = Instant::now() + client.options().watch_silence;
+                heard = true;
+                lines.add(data);
+            }
+        }
+    }
+
+    /// Heartbeats come many together, and all but the last need no wait with all that belongs to
+    /// it. Not too many in a row: a stream that never rests would never be looked after.
+    async fn frame_at_hand(answer: &mut Answer, in_a_row: &mut u32) -> Option<BodyFrame> {
+        *in_a_row += 1;
+        if *in_a_row > MOST_IN_A_ROW {
+            *in_a_row = 0;
+            return None;
+        }
+        tokio::select! {
+            biased;
+            frame = answer.body.frame() => Some(frame),
+            () = std::future::ready(()) => {
+                *in_a_row = 0;
+                None
             }
         }
     }

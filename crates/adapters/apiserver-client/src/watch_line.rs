@@ -14,6 +14,9 @@ use serde_json::value::RawValue;
 use crate::failure::Status;
 use crate::protobuf::{self, ProtobufObject};
 
+/// How an event says that its object is gone.
+const DELETED: &str = "DELETED";
+
 /// What a line says.
 #[derive(Debug)]
 pub(crate) enum WatchLine<T> {
@@ -96,7 +99,7 @@ pub(crate) fn read_line<T: ApiObject>(line: &[u8]) -> Result<WatchLine<T>, Strin
             Ok(WatchLine::Bookmark { version: envelope.metadata.resource_version })
         }
         "ERROR" => Ok(WatchLine::Failed(Status::parse(object.as_bytes()))),
-        kind => Ok(told(kind, read_object(object))),
+        kind => Ok(told(kind == DELETED, read_object(object))),
     }
 }
 
@@ -105,19 +108,19 @@ pub(crate) fn read_frame<T: ProtobufObject>(frame: Bytes) -> Result<WatchLine<T>
     let event = protobuf::Event::decode(frame).map_err(|error| error.to_string())?;
     let kind = event.kind.clone();
     let object = event.object()?;
-    match kind.as_str() {
-        "BOOKMARK" => {
+    match kind.as_ref() {
+        b"BOOKMARK" => {
             let envelope = Envelope::from_protobuf(object).map_err(|error| error.to_string())?;
             Ok(WatchLine::Bookmark { version: envelope.metadata.resource_version })
         }
-        "ERROR" => Ok(WatchLine::Failed(Status::from_protobuf(object)?)),
-        kind => Ok(told(kind, read_message(object))),
+        b"ERROR" => Ok(WatchLine::Failed(Status::from_protobuf(object)?)),
+        kind => Ok(told(kind == DELETED.as_bytes(), read_message(object))),
     }
 }
 
-fn told<T: ApiObject>(kind: &str, read: Result<T, (String, Envelope)>) -> WatchLine<T> {
+fn told<T: ApiObject>(deleted: bool, read: Result<T, (String, Envelope)>) -> WatchLine<T> {
     match read {
-        Ok(object) if kind == "DELETED" => WatchLine::Deleted(object),
+        Ok(object) if deleted => WatchLine::Deleted(object),
         Ok(object) => WatchLine::Applied(object),
         Err((cause, envelope)) => WatchLine::Unreadable {
             object: name_of::<T>(&envelope),

@@ -7,11 +7,12 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::PortFuture;
 use crate::api_time::ApiTime;
-use crate::cluster_objects::{Lease, Node, Pod};
+use crate::cluster_objects::{Lease, Node, Pod, Renewal};
 
 /// A kind of object, as the API's paths name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +103,14 @@ pub enum FeedEvent<T> {
 pub trait ObjectFeed<T>: Send {
     /// Waits for the next event. May be dropped and called again without losing one.
     fn next(&mut self) -> PortFuture<'_, FeedEvent<T>>;
+
+    /// What has already come, without waiting.
+    fn ready(&mut self) -> Option<FeedEvent<T>> {
+        match self.next().as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(event) => Some(event),
+            Poll::Pending => None,
+        }
+    }
 }
 
 /// How a patch is to be understood.
@@ -213,7 +222,7 @@ pub struct ToldEvent {
 pub trait ClusterApi: Send + Sync {
     fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>>;
     fn watch_pods(&self, selection: Selection) -> Box<dyn ObjectFeed<Pod>>;
-    fn watch_leases(&self, selection: Selection) -> Box<dyn ObjectFeed<Lease>>;
+    fn watch_renewals(&self, selection: Selection) -> Box<dyn ObjectFeed<Renewal>>;
 
     fn read<'a>(&'a self, object: &'a ObjectPath) -> ApiFuture<'a, StoredObject>;
     /// Makes an object; the body is its JSON, whose name and namespace must be those of the path.

@@ -220,6 +220,43 @@ pub struct LeaseSpec {
     pub lease_transitions: Option<i32>,
 }
 
+/// A lease as a heartbeat: whose it is, and when it was renewed. In a large cluster these come all
+/// the time, so nothing else of them is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "RenewalDocument")]
+pub struct Renewal {
+    pub name: String,
+    pub resource_version: String,
+    pub renewed: Option<ApiTime>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RenewalDocument {
+    metadata: RenewalMeta,
+    spec: RenewalSpec,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RenewalMeta {
+    name: String,
+    resource_version: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RenewalSpec {
+    renew_time: Option<ApiTime>,
+}
+
+impl From<RenewalDocument> for Renewal {
+    fn from(RenewalDocument { metadata, spec }: RenewalDocument) -> Self {
+        let RenewalMeta { name, resource_version } = metadata;
+        Self { name, resource_version, renewed: spec.renew_time }
+    }
+}
+
 impl ApiObject for Node {
     const RESOURCE: Resource = Resource::NODES;
     fn identity(&self) -> Identity<'_> {
@@ -239,10 +276,11 @@ impl ApiObject for Pod {
     }
 }
 
-impl ApiObject for Lease {
+impl ApiObject for Renewal {
     const RESOURCE: Resource = Resource::LEASES;
     fn identity(&self) -> Identity<'_> {
-        self.metadata.identity()
+        let Self { name, resource_version, .. } = self;
+        Identity { namespace: "", name, uid: "", resource_version }
     }
 }
 

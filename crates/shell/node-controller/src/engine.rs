@@ -15,7 +15,7 @@ use node_health::no_execute::Evictions;
 use node_health::pod_cleanup::PodCleanup;
 use node_health::{Moment, NodeId};
 use ports::cluster_api::Selection;
-use ports::cluster_objects::{Lease, Node, Pod};
+use ports::cluster_objects::{Node, Pod, Renewal};
 use ports::{FeedEvent, ObjectFeed};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
@@ -88,7 +88,7 @@ struct Listing {
 
 struct Feeds {
     nodes: Box<dyn ObjectFeed<Node>>,
-    leases: Box<dyn ObjectFeed<Lease>>,
+    leases: Box<dyn ObjectFeed<Renewal>>,
     pods: Box<dyn ObjectFeed<Pod>>,
 }
 
@@ -101,15 +101,15 @@ impl Feeds {
         }
     }
 
-    fn leases(shared: &Shared) -> Box<dyn ObjectFeed<Lease>> {
-        shared.clients.work.watch_leases(Selection::in_namespace(LEASES))
+    fn leases(shared: &Shared) -> Box<dyn ObjectFeed<Renewal>> {
+        shared.clients.work.watch_renewals(Selection::in_namespace(LEASES))
     }
 }
 
 /// Something that one of the feeds told.
 enum News {
     Node(FeedEvent<Node>),
-    Lease(FeedEvent<Lease>),
+    Lease(FeedEvent<Renewal>),
     Pod(FeedEvent<Pod>),
 }
 
@@ -241,16 +241,17 @@ impl Engine {
         }
     }
 
+    fn ready_news(feeds: &mut Feeds) -> Option<News> {
+        let lease = feeds.leases.ready().map(News::Lease);
+        let lease_or_node = lease.or_else(|| feeds.nodes.ready().map(News::Node));
+        lease_or_node.or_else(|| feeds.pods.ready().map(News::Pod))
+    }
+
     /// Takes what has already come, so that nobody is judged while his news waits at the door.
     async fn drain(&mut self, feeds: &mut Feeds) {
         let mut quiet = 0;
         for _ in 0..MOST_EVENTS {
-            let news = tokio::select! {
-                biased;
-                news = Self::next_news(feeds) => Some(news),
-                () = std::future::ready(()) => None,
-            };
-            match news {
+            match Self::ready_news(feeds) {
                 Some(news) => {
                     quiet = 0;
                     self.take(news);

@@ -14,7 +14,7 @@ use ports::cluster_api::{ClusterEvent, EventKind, ObjectReference, ToldEvent};
 use ports::{ApiTime, ClusterApi};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::warn;
 
 use crate::clock::Clock;
@@ -26,7 +26,7 @@ use crate::writes::{PodTarget, Target};
 const WAITING: usize = 1024;
 /// How many that were told are remembered, to be counted up when they come again.
 const REMEMBERED: usize = 512;
-/// Between some that are told together and the next.
+/// From some that are told together to the next.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How often telling is tried.
 const TRIES: u32 = 3;
@@ -119,10 +119,10 @@ impl Events {
         let mut told = Told::default();
         let mut together = Vec::new();
         while taken.recv_many(&mut together, writes.events_at_once.max(1)).await > 0 {
-            let many = together.len() > 1;
+            let (many, began) = (together.len() > 1, Instant::now());
             told.tell(&api, together.drain(..), writes.deadline).await;
             if many {
-                sleep(PAUSE).await;
+                sleep_until(began + PAUSE).await;
             }
         }
     }

@@ -8,7 +8,7 @@ use ports::cluster_api::{
     ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Selection, StoredObject,
     ToldEvent,
 };
-use ports::cluster_objects::{Lease, Node, Pod};
+use ports::cluster_objects::{Lease, Node, Pod, Renewal};
 use ports::{ApiTime, ClusterApi, ClusterApiError, ObjectFeed};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -223,7 +223,7 @@ impl ClusterApi for FakeClient {
         Box::new(Feed::new(self.cluster.clone(), self.faults.clone(), selection))
     }
 
-    fn watch_leases(&self, selection: Selection) -> Box<dyn ObjectFeed<Lease>> {
+    fn watch_renewals(&self, selection: Selection) -> Box<dyn ObjectFeed<Renewal>> {
         Box::new(Feed::new(self.cluster.clone(), self.faults.clone(), selection))
     }
 

@@ -2,7 +2,7 @@
 //! field, so that a wrong number of a field is found.
 
 use bytes::{BufMut as _, BytesMut};
-use ports::cluster_objects::{Lease, Node, Pod};
+use ports::cluster_objects::{Node, Pod, Renewal};
 
 use crate::watch_line::{Page, WatchLine, read_frame, read_line, read_page};
 
@@ -98,7 +98,7 @@ fn from_json<T: ProtobufObject>(object: &str) -> T {
 
 #[test]
 fn a_lease() {
-    let same: Lease = from_json(
+    let same: Renewal = from_json(
         r#"{"metadata":{"name":"n","namespace":"kube-node-lease","uid":"u","resourceVersion":"12",
             "generation":3,"creationTimestamp":"2026-11-15T23:40:25Z","labels":{"a":"b"},
             "ownerReferences":[{"kind":"Node","name":"n","uid":"nu","apiVersion":"v1",
@@ -107,9 +107,11 @@ fn a_lease() {
             "acquireTime":"2026-11-15T23:40:25.000000Z","renewTime":"2026-11-15T23:40:25.123456Z",
             "leaseTransitions":2,"strategy":"OldestEmulationVersion"}}"#,
     );
-    assert_eq!(applied::<Lease>(event("MODIFIED", lease())), same);
+    assert_eq!(applied::<Renewal>(event("MODIFIED", lease())), same);
+    assert_eq!((same.name.as_str(), same.resource_version.as_str()), ("n", "12"));
+    assert_eq!(same.renewed.map(ApiTime::to_micros_text).as_deref(), Some("2026-11-15T23:40:25.123456Z"));
     assert!(matches!(
-        read_frame::<Lease>(event("DELETED", lease())),
+        read_frame::<Renewal>(event("DELETED", lease())),
         Ok(WatchLine::Deleted(lease)) if lease == same
     ));
 }
@@ -207,11 +209,11 @@ fn a_pod() {
 fn what_is_no_object_and_what_cannot_be_read() {
     let bookmark = event("BOOKMARK", new().message(1, new().bytes(6, "99")));
     assert!(matches!(
-        read_frame::<Lease>(bookmark),
+        read_frame::<Renewal>(bookmark),
         Ok(WatchLine::Bookmark { version }) if version == "99"
     ));
     let status = new().bytes(2, "Failure").bytes(3, "old").bytes(4, "Expired").varint(6, 410);
-    let Ok(WatchLine::Failed(status)) = read_frame::<Lease>(event("ERROR", status)) else {
+    let Ok(WatchLine::Failed(status)) = read_frame::<Renewal>(event("ERROR", status)) else {
         panic!("no failure")
     };
     let error = status.into_error("WATCH", 410, None);
@@ -233,10 +235,10 @@ fn a_page() {
     let broken = new().message(1, new().bytes(1, "b")).varint(2, 7);
     let meta = new().bytes(2, "8").bytes(3, "t").varint(4, 10);
     let list = new().message(1, meta).message(2, lease()).message(2, broken).message(2, lease());
-    let page: Page<Lease> = read_page(enveloped(list)).expect("a page");
+    let page: Page<Renewal> = read_page(enveloped(list)).expect("a page");
     assert_eq!((page.version.as_str(), page.token.as_str()), ("8", "t"));
-    let names: Vec<&str> = page.objects.iter().map(|it| it.metadata.name.as_str()).collect();
+    let names: Vec<&str> = page.objects.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["n", "n"]);
     assert_eq!(page.unreadable[0].object, "leases/b");
-    assert!(read_page::<Lease>(Bytes::from_static(b"k8s\0\xff")).is_err());
+    assert!(read_page::<Renewal>(Bytes::from_static(b"k8s\0\xff")).is_err());
 }

@@ -1,6 +1,6 @@
 //! Lines and pages as an API server sends them, and as it should not.
 
-use ports::cluster_objects::{Lease, Node, Pod};
+use ports::cluster_objects::{Lease, Node, Pod, Renewal};
 
 use super::*;
 
@@ -58,12 +58,12 @@ fn an_object_of_a_strange_shape_costs_only_itself() {
     assert!(cause.contains("invalid type"), "{cause}");
     let page = br#"{"metadata":{"resourceVersion":"8","continue":"t"},"items":[
         {"metadata":{"name":"a"}},{"metadata":{"name":"b"},"spec":7},{"metadata":{"name":"c"}}]}"#;
-    let page = read_page::<Lease>(Bytes::from_static(page)).expect("a page");
-    let names: Vec<_> = page.objects.iter().map(|lease| lease.metadata.name.as_str()).collect();
+    let page = read_page::<Renewal>(Bytes::from_static(page)).expect("a page");
+    let names: Vec<_> = page.objects.iter().map(|lease| lease.name.as_str()).collect();
     assert_eq!(names, ["a", "c"]);
     assert_eq!(page.unreadable[0].object, "leases/b");
     assert_eq!((page.version.as_str(), page.token.as_str()), ("8", "t"));
-    let empty = read_page::<Lease>(Bytes::from_static(
+    let empty = read_page::<Renewal>(Bytes::from_static(
         br#"{"metadata":{"resourceVersion":"8"},"items":null}"#,
     ));
     assert_eq!(empty.expect("a page").objects.len(), 0);

@@ -7,7 +7,7 @@ use ports::PortFuture;
 use ports::cluster_api::{
     ApiFuture, ClusterEvent, Deletion, ObjectFeed, Patch, Selection, StoredObject, ToldEvent,
 };
-use ports::cluster_objects::{Lease, Node, Pod};
+use ports::cluster_objects::{Lease, Node, Pod, Renewal};
 use ports::{ApiTime, ClusterApiError};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, ServerName};
@@ -41,7 +41,7 @@ impl ClusterApi for Judge {
     fn watch_pods(&self, _: Selection) -> Box<dyn ObjectFeed<Pod>> {
         unreachable!("reviews watch nothing")
     }
-    fn watch_leases(&self, _: Selection) -> Box<dyn ObjectFeed<Lease>> {
+    fn watch_renewals(&self, _: Selection) -> Box<dyn ObjectFeed<Renewal>> {
         unreachable!("reviews watch nothing")
     }
     fn read<'a>(&'a self, object: &'a ObjectPath) -> ApiFuture<'a, StoredObject> {

@@ -6,7 +6,7 @@
 use node_health::lifecycle::Sight as Seen;
 use node_health::{Moment, NodeId, PodId, Stamp};
 use ports::FeedEvent;
-use ports::cluster_objects::{Lease, Node, Pod};
+use ports::cluster_objects::{Node, Pod, Renewal};
 use tracing::{info, warn};
 
 use super::Engine;
@@ -136,7 +136,7 @@ impl Engine {
         self.pod_actions(actions);
     }
 
-    pub(super) fn lease_event(&mut self, event: FeedEvent<Lease>) {
+    pub(super) fn lease_event(&mut self, event: FeedEvent<Renewal>) {
         let now = self.now();
         match event {
             FeedEvent::ListBegan => {
@@ -177,9 +177,9 @@ impl Engine {
         }
     }
 
-    fn lease_of(&self, lease: &Lease) -> Option<(NodeId, Stamp)> {
-        let node = self.names.find(&lease.metadata.name)?;
-        Some((node, Stamp::from_nanos(lease.spec.renew_time?.nanos())))
+    fn lease_of(&self, lease: &Renewal) -> Option<(NodeId, Stamp)> {
+        let node = self.names.find(&lease.name)?;
+        Some((node, Stamp::from_nanos(lease.renewed?.nanos())))
     }
 
     pub(super) fn pod_event(&mut self, event: FeedEvent<Pod>) {
