@@ -63,8 +63,8 @@ pub(super) fn main(
     }
 }
 
-/// No heartbeat is noticed later than this after it came.
-const LONGEST_STRIDE: Duration = Duration::from_millis(250);
+/// No change of a node or its lease is noticed later than this after it came.
+const LONGEST_STRIDE: Duration = Duration::from_millis(100);
 
 /// A client with so many requests per second and at once; none for no limit.
 /// Heartbeats are read together in a small part of the time that a node may be silent.

@@ -51,7 +51,7 @@ pub struct ClientOptions {
     /// How long a watch may say nothing, not even a bookmark, which come every minute.
     pub watch_silence: Duration,
     pub pings: Pings,
-    /// Renewals of leases that come within this time are read together.
+    /// Changes of nodes and their leases that come within this time are read together.
     pub heartbeat_stride: Duration,
     pub spread: Spread,
 }

@@ -60,7 +60,7 @@ fn lease_path(lease: &Lease) -> ObjectPath {
 
 impl ClusterApi for ApiClient {
     fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>> {
-        Box::new(Watch::start(self, selection))
+        Box::new(Watch::start_in_strides(self, selection))
     }
 
     fn watch_pods(&self, selection: Selection) -> Box<dyn ObjectFeed<Pod>> {

@@ -160,6 +160,7 @@ impl Connections {
             .map_err(|error| format!("{at}: {error}"))?;
         stream.set_nodelay(true).map_err(|error| format!("{at}: {error}"))?;
         let stream = PacedSocket::new(stream, self.stride);
+        let stream = stream.map_err(|error| format!("{at}: no timer: {error}"))?;
         let Some(tls) = &snapshot.tls else {
             return self.speak(stream, false, snapshot.generation).await;
         };

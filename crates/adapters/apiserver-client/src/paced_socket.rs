@@ -3,19 +3,27 @@
 //! Heartbeats of a large cluster come a few at a time all the time, and each would wake the process
 //! for a handful of bytes. Nobody needs one sooner than within a fraction of a second, so after each
 //! read the socket rests: it is not even registered with the kernel's event queue, and what comes
-//! waits in the kernel, which holds the sender up if there is too much.
+//! waits in the kernel, which holds the sender up if there is too much. The end of a rest is told by
+//! a timer of the kernel's: tokio's own would wake the process twice for each, once to move it from
+//! a coarse wheel to a fine one.
 //!
 //! Rule: costs at most one stride of latency; whoever comes after a quiet time is read at once. A
 //! connection is set up at full speed. Writing never waits for a rest.
 
 use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 /// For so long a new connection is read at full speed.
 const SET_UP: Duration = Duration::from_secs(1);
@@ -23,9 +31,9 @@ const SET_UP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct PacedSocket {
     state: State,
-    stride: Duration,
     rests_from: Instant,
-    rest: Pin<Box<Sleep>>,
+    /// None for a socket that never rests.
+    rest: Option<Rest>,
 }
 
 #[derive(Debug)]
@@ -36,25 +44,52 @@ enum State {
     Broken,
 }
 
+/// A timer that ends a rest.
+#[derive(Debug)]
+struct Rest {
+    timer: AsyncFd<OwnedFd>,
+    stride: Duration,
+}
+
+impl Rest {
+    #[expect(deprecated, reason = "what its unsafe successor asks, an owned descriptor keeps")]
+    fn new(stride: Duration) -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Ok(Self { timer: AsyncFd::with_interest(timer, Interest::READABLE)?, stride })
+    }
+
+    fn begin(&self) -> io::Result<()> {
+        let once = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec::try_from(self.stride).map_err(io::Error::other)?,
+        };
+        timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::empty(), &once)?;
+        Ok(())
+    }
+
+    fn poll_end(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Setting it anew clears it, so it is never read.
+        ready!(self.timer.poll_read_ready(context))?.clear_ready();
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl PacedSocket {
-    pub(crate) fn new(socket: TcpStream, stride: Duration) -> Self {
-        let now = Instant::now();
-        Self {
-            state: State::Awake(socket),
-            stride,
-            rests_from: now + SET_UP,
-            rest: Box::pin(sleep_until(now)),
-        }
+    /// # Errors
+    /// When the kernel has no timer to give.
+    pub(crate) fn new(socket: TcpStream, stride: Duration) -> io::Result<Self> {
+        let rest = if stride.is_zero() { None } else { Some(Rest::new(stride)?) };
+        Ok(Self { state: State::Awake(socket), rests_from: Instant::now() + SET_UP, rest })
     }
 
     fn rest(&mut self) -> io::Result<()> {
-        let now = Instant::now();
-        if self.stride.is_zero() || now < self.rests_from {
+        let Some(rest) = self.rest.as_ref().filter(|_| Instant::now() >= self.rests_from) else {
             return Ok(());
-        }
+        };
         if let State::Awake(socket) = std::mem::replace(&mut self.state, State::Broken) {
+            rest.begin()?;
             self.state = State::Resting(socket.into_std()?);
-            self.rest.as_mut().reset(now + self.stride);
         }
         Ok(())
     }
@@ -79,8 +114,8 @@ impl AsyncRead for PacedSocket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if matches!(self.state, State::Resting(_)) {
-            ready!(self.rest.as_mut().poll(context));
+        if let (State::Resting(_), Some(rest)) = (&self.state, &self.rest) {
+            ready!(rest.poll_end(context))?;
         }
         let before = buffer.filled().len();
         ready!(self.wake()?.poll_read(context, buffer))?;

@@ -231,6 +231,11 @@ impl Zones {
         self.changed = true;
     }
 
+    /// Whether a count changed since they were judged.
+    pub fn await_judgement(&self) -> bool {
+        self.changed
+    }
+
     /// Judges all zones anew if any count changed.
     pub fn evaluate(&mut self) -> ZoneChanges {
         let mut changes = ZoneChanges::default();

@@ -6,6 +6,7 @@
 //! `node-health` and carries.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use ports::cluster_api::Selection;
 use ports::cluster_objects::{Node, Pod, Renewal};
 use ports::{FeedEvent, ObjectFeed};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{error, info};
 
 use crate::controller::{Question, Shared};
@@ -59,7 +60,7 @@ const MOST_EVENTS: usize = 4096;
 pub(crate) async fn keep_running(shared: Arc<Shared>) {
     let mut pause = FIRST_RESTART;
     loop {
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         let mut tasks = JoinSet::new();
         let events = shared.events.clone();
         let (api, writes) = (shared.clients.work.clone(), shared.checked.config.writes);
@@ -207,9 +208,15 @@ impl Engine {
         let mut questions = shared.questions.lock().await;
         let mut feeds = Feeds::open(&shared);
         info!("The node controller begins; listing nodes, leases and pods");
+        let mut alarm = pin!(sleep_until(Instant::now()));
+        let mut set_to = None;
         loop {
             self.start_writes();
-            let wake = shared.clock.instant_of(self.next_wake());
+            // Mostly it stays as it is, and setting it anew has its price.
+            let wake = self.next_wake();
+            if set_to.replace(wake) != Some(wake) {
+                alarm.as_mut().reset(shared.clock.instant_of(wake));
+            }
             tokio::select! {
                 biased;
                 Some(done) = self.writes.join_next(), if !self.writes.is_empty() => {
@@ -220,7 +227,7 @@ impl Engine {
                 }
                 news = Self::next_news(&mut feeds) => self.take(news),
                 Some(question) = questions.recv() => self.answer(question),
-                () = sleep_until(wake) => {}
+                () = &mut alarm => set_to = None,
             }
             self.drain(&mut feeds).await;
             self.settle();
@@ -268,12 +275,18 @@ impl Engine {
 
     fn take(&mut self, news: News) {
         match news {
-            // A renewal alone changes nothing that is counted.
-            News::Lease(event) => return self.lease_event(event),
+            News::Lease(event) => self.lease_event(event),
             News::Node(event) => self.node_event(event),
-            News::Pod(event) => self.pod_event(event),
+            News::Pod(event) => {
+                self.pod_event(event);
+                self.published.changed();
+            }
         }
-        self.published.changed();
+    }
+
+    /// Whether something came that is judged with everything else.
+    fn is_unjudged(&self) -> bool {
+        self.changed || self.lifecycle.zones().await_judgement()
     }
 
     fn answer(&mut self, question: Question) {
@@ -309,7 +322,7 @@ impl Engine {
             wakes.push(self.hold_until);
         }
         if self.synced() {
-            if self.changed && self.sight.proven().is_some() {
+            if self.is_unjudged() && self.sight.proven().is_some() {
                 wakes.push(self.last_tick.after(BATCH));
             }
             let due = self.due();
@@ -363,7 +376,7 @@ impl Engine {
         let news = self.ticked_through.is_none_or(|through| proven.since(through) >= PROOF);
         let useful = news
             || (due && (advanced || waited >= BATCH))
-            || (self.changed && waited >= BATCH)
+            || (self.is_unjudged() && waited >= BATCH)
             || waited >= gap / 2;
         if !useful {
             return;

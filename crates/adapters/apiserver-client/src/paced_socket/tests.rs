@@ -9,7 +9,7 @@ async fn pair(stride: Duration) -> (PacedSocket, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
     let address = listener.local_addr().expect("its address");
     let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
-    let mut socket = PacedSocket::new(ours.expect("a connection"), stride);
+    let mut socket = PacedSocket::new(ours.expect("a connection"), stride).expect("a timer");
     socket.rests_from = Instant::now();
     (socket, theirs.expect("its other end").0)
 }

@@ -109,7 +109,10 @@ fn a_lease() {
     );
     assert_eq!(applied::<Renewal>(event("MODIFIED", lease())), same);
     assert_eq!((same.name.as_str(), same.resource_version.as_str()), ("n", "12"));
-    assert_eq!(same.renewed.map(ApiTime::to_micros_text).as_deref(), Some("2026-11-15T23:40:25.123456Z"));
+    assert_eq!(
+        same.renewed.map(ApiTime::to_micros_text).as_deref(),
+        Some("2026-11-15T23:40:25.123456Z")
+    );
     assert!(matches!(
         read_frame::<Renewal>(event("DELETED", lease())),
         Ok(WatchLine::Deleted(lease)) if lease == same

@@ -88,10 +88,10 @@ impl Engine {
         self.weigh_node(now, id);
         if arrives {
             self.regard_pods(id);
+            self.published.changed();
         }
         self.see_range(id, node);
         self.see_for_cloud(id);
-        self.changed = true;
         self.shared.counters.node_looked_at(self.now().since(now));
     }
 
@@ -118,7 +118,7 @@ impl Engine {
         for pod in pods {
             self.regard(pod);
         }
-        self.changed = true;
+        self.published.changed();
     }
 
     /// What a node's taints mean for its pods.
