@@ -196,3 +196,29 @@ async fn many_events_are_told_together_and_all_are_told() {
     stage.until("all told", 10, || told() == 45).await;
     running.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_says_nothing_new_is_not_judged_with_everything_else() {
+    let stage = Stage::with_nodes(5);
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    let looks = || {
+        let families = running.controller.metrics();
+        let name = "node_collector_update_all_nodes_health_duration_seconds";
+        let family = families.iter().find(|family| family.name == name).expect("the family");
+        let count = family.samples.iter().find(|sample| sample.suffix == "_count");
+        count.map(|sample| sample.value).expect("a count")
+    };
+    let before = looks();
+    for number in 0..200 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        stage.cluster.edit(&ObjectPath::node("node-0"), |node| {
+            node["metadata"]["annotations"] = json!({"beat": number.to_string()});
+        });
+    }
+    let looked = looks() - before;
+    assert!(looked <= 20.0, "{looked} looks at all nodes in 10 s of status alone");
+    stage.nodes.say_ready("node-3", false);
+    stage.until("a taint", 2, || !stage.taints("node-3").is_empty()).await;
+    running.end().await;
+}
