@@ -83,6 +83,7 @@ impl<T: ProtobufObject> Watch<T> {
             back_off: BackOff::new(),
             out,
             interrupted: false,
+            page_bytes: 0,
         };
         self.events = events;
         self.task.abort_all();
@@ -144,6 +145,8 @@ struct Follower<T> {
     back_off: BackOff,
     out: mpsc::Sender<FeedEvent<T>>,
     interrupted: bool,
+    /// How long a page is expected to be.
+    page_bytes: usize,
 }
 
 impl<T: ProtobufObject> Follower<T> {
@@ -194,8 +197,10 @@ impl<T: ProtobufObject> Follower<T> {
     async fn list(&mut self, token: Option<String>, limit: u32) -> Result<(), Stop> {
         let options = self.client.options();
         let request = ApiRequest::list(T::RESOURCE, &self.selection, limit, token.as_deref());
-        let body =
-            self.client.ask_within(&request, options.page_deadline, options.page_limit).await?;
+        let (deadline, limit) = (options.page_deadline, options.page_limit);
+        let body = self.client.ask_within(&request, deadline, limit, self.page_bytes).await?;
+        // The next page is about as long.
+        self.page_bytes = body.len() + body.len() / 8;
         let page = read_page(body).map_err(|cause| ClusterApiError::Unreadable {
             request: request.named.clone(),
             cause,

@@ -98,9 +98,18 @@ impl Events {
         Self { waiting, taken: Arc::new(Mutex::new(taken)), clock, counters }
     }
 
-    pub(crate) fn tell(&self, about: &About, said: Said) {
+    /// Whether there is room for another; one that would be dropped need not be written.
+    pub(crate) fn has_room(&self) -> bool {
+        let room = self.waiting.capacity() > 0;
+        if !room {
+            self.counters.event_dropped();
+        }
+        room
+    }
+
+    pub(crate) fn tell(&self, about: About, said: Said) {
         let event = ClusterEvent {
-            about: about.0.clone(),
+            about: about.0,
             kind: said.kind,
             reason: said.reason.to_owned(),
             message: said.message,

@@ -45,13 +45,14 @@ impl fmt::Display for Uid {
             Self::Other(text) => return out.write_str(text),
             Self::Usual(bytes) => bytes,
         };
-        for (at, byte) in bytes.iter().enumerate() {
-            if [4, 6, 8, 10].contains(&at) {
-                out.write_str("-")?;
-            }
-            write!(out, "{byte:02x}")?;
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [b'-'; 36];
+        let places = (0..text.len()).filter(|at| !DASHES.contains(at));
+        let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        for (at, digit) in places.zip(digits) {
+            text[at] = DIGITS[usize::from(digit)];
         }
-        Ok(())
+        out.write_str(&String::from_utf8_lossy(&text))
     }
 }
 

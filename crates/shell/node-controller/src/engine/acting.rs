@@ -57,13 +57,16 @@ impl Engine {
         let (Some(name), Some(known)) = (self.names.name(node), self.names.known(node)) else {
             return;
         };
+        if !self.shared.events.has_room() {
+            return;
+        }
         let about = About::node(name, &known.uid.to_string());
         let message = event.message(name);
         let component = match event {
             NodeEvent::CidrNotAvailable | NodeEvent::CidrAssignmentFailed => RANGES,
             _ => COMPONENT,
         };
-        self.shared.events.tell(&about, Said::normal(component, event.reason(), message));
+        self.shared.events.tell(about, Said::normal(component, event.reason(), message));
     }
 
     /// Takes what the decisions about nodes want.
@@ -87,7 +90,7 @@ impl Engine {
             let about = About::pod(&pod_target(pod, entry));
             let message = cancel_message(&entry.full_name());
             let said = Said::normal("taint-eviction-controller", EVENT_REASON, message);
-            self.shared.events.tell(&about, said);
+            self.shared.events.tell(about, said);
         }
     }
 

@@ -103,7 +103,7 @@ impl Engine {
         }
         warn!(node = &**name, problem = message, "A node's pod ranges are not as they should be");
         let about = About::node(name, &known.uid.to_string());
-        self.shared.events.tell(&about, Said::warning(RANGES, "CIDRConflict", message));
+        self.shared.events.tell(about, Said::warning(RANGES, "CIDRConflict", message));
     }
 
     pub(super) fn ranges_now(&self) -> Vec<RangeNow> {

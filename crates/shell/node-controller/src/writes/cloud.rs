@@ -201,7 +201,7 @@ async fn delete(gate: &Gate, target: &Target) -> Result<Outcome, Trouble> {
     let events = &gate.shared().events;
     let message = event.message(&target.name);
     info!(node = &*target.name, "Deleting a node that the cloud does not have");
-    events.tell(&about, Said::normal(component, event.reason(), message));
+    events.tell(about, Said::normal(component, event.reason(), message));
     let deletion = Deletion { uid: Some(target.uid.to_string()), ..Deletion::default() };
     let path = ObjectPath::node(&target.name);
     match gate.pass("nodes", gate.api().delete(&path, deletion)).await {
@@ -209,7 +209,7 @@ async fn delete(gate: &Gate, target: &Target) -> Result<Outcome, Trouble> {
         Err(failure) if failure.is_gone() || failure.is_conflict() => Ok(Outcome::Settled),
         Err(failure) => {
             let message = format!("Failed deleting node {}: {failure}", target.name);
-            events.tell(&about, Said::warning(component, "DeletingNodeFailed", message));
+            events.tell(about, Said::warning(component, "DeletingNodeFailed", message));
             Err(failure.into())
         }
     }
@@ -243,7 +243,7 @@ async fn describe_node(
     let event = NodeEvent::Synced;
     let message = event.message(&target.name);
     let said = Said::normal("cloud-node-controller", event.reason(), message);
-    gate.shared().events.tell(&About::target(target), said);
+    gate.shared().events.tell(About::target(target), said);
     Ok(Outcome::Changed)
 }
 

@@ -99,7 +99,7 @@ async fn mark_one(gate: &Gate, pod: &PodTarget) -> Result<(), Failure> {
     }
     let (reason, message) = POD_EVENT;
     let said = Said::warning("node-controller", reason, message.to_owned());
-    gate.shared().events.tell(&About::pod(pod), said);
+    gate.shared().events.tell(About::pod(pod), said);
     Ok(())
 }
 
@@ -225,7 +225,7 @@ async fn evict_one(gate: &Gate, pod: &PodTarget, due: Moment) -> Result<(), Fail
     info!(pod = pod.full_name(), "Deleting a pod that its node's taints send away");
     let message = deletion_message(&pod.full_name());
     let said = Said::normal("taint-eviction-controller", EVENT_REASON, message);
-    shared.events.tell(&About::pod(pod), said);
+    shared.events.tell(About::pod(pod), said);
     let wall = shared.clock.wall().to_seconds_text();
     if let Some(condition) = live.disruption(DELETION_BY_TAINT, wall) {
         let body = convert::pod_status_patch(&pod.uid, &json!({"conditions": [condition]}));
