@@ -201,7 +201,7 @@ async fn delete(gate: &Gate, target: &Target) -> Result<Outcome, Trouble> {
     let events = &gate.shared().events;
     let message = event.message(&target.name);
     info!(node = &*target.name, "Deleting a node that the cloud does not have");
-    events.tell(about, Said::normal(component, event.reason(), message));
+    events.tell(about.clone(), Said::normal(component, event.reason(), message));
     let deletion = Deletion { uid: Some(target.uid.to_string()), ..Deletion::default() };
     let path = ObjectPath::node(&target.name);
     match gate.pass("nodes", gate.api().delete(&path, deletion)).await {
