@@ -21,7 +21,7 @@ use ports::cluster_api::{
     ClusterEvent, Deletion, EventKind, ObjectPath, ObjectReference, Patch, PatchKind, Resource,
     Selection,
 };
-use ports::cluster_objects::{ApiObject, Lease, Node, Pod};
+use ports::cluster_objects::{ApiObject, Lease, Node, Pod, Renewal};
 use ports::{ApiTime, ClusterApi, ClusterApiError, FeedEvent, ObjectFeed as _};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -253,7 +253,7 @@ async fn many_in_pages(client: &ApiClient) -> Result<()> {
     while let Some(outcome) = work.join_next().await {
         outcome??;
     }
-    let mut feed: Watch<Lease> = Watch::start(client, Selection::in_namespace("many"));
+    let mut feed: Watch<Renewal> = Watch::start(client, Selection::in_namespace("many"));
     let (mut pages, mut names) = (0, BTreeSet::new());
     loop {
         match feed.next().await {
@@ -261,7 +261,7 @@ async fn many_in_pages(client: &ApiClient) -> Result<()> {
             FeedEvent::Listed(page) => {
                 ensure!(page.len() <= 500, "a page of {}", page.len());
                 pages += 1;
-                names.extend(page.into_iter().map(|lease| lease.metadata.name));
+                names.extend(page.into_iter().map(|lease| lease.name));
             }
             FeedEvent::ListEnded => break,
             other => bail!("{other:?}"),
@@ -325,7 +325,7 @@ async fn few_connections(plane: &ControlPlane, client: &ApiClient) -> Result<()>
     let port: u16 = plane.url().rsplit(':').next().context("a port")?.parse()?;
     let _nodes: Watch<Node> = Watch::start(client, Selection::default());
     let _pods: Watch<Pod> = Watch::start(client, Selection::default());
-    let mut leases: Watch<Lease> = Watch::start(client, Selection::in_namespace("default"));
+    let mut leases: Watch<Renewal> = Watch::start(client, Selection::in_namespace("default"));
     wait_for(&mut leases, "end of the list", |event| *event == FeedEvent::ListEnded).await?;
     let ours: BTreeSet<String> = fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
@@ -347,7 +347,7 @@ async fn few_connections(plane: &ControlPlane, client: &ApiClient) -> Result<()>
 }
 
 async fn comes_back(bed: &Bed, plane: &mut ControlPlane, client: &ApiClient) -> Result<()> {
-    let mut feed: Watch<Lease> = Watch::start(client, Selection::in_namespace("default"));
+    let mut feed: Watch<Renewal> = Watch::start(client, Selection::in_namespace("default"));
     wait_for(&mut feed, "end of the list", |event| *event == FeedEvent::ListEnded).await?;
     let process = plane.api_server().process_id();
     let line = fs::read(format!("/proc/{process}/cmdline"))?;

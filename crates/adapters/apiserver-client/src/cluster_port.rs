@@ -1,8 +1,9 @@
 //! The client as the rest of the project sees it: [`ClusterApi`].
 //!
 //! Rule: one call, one request. Leases are written by a merge patch that carries the version it was
-//! made from, so nobody's change is overwritten unseen. Nobody waits for an event's answer: events
-//! go over the connection that is read in strides, and wake nobody.
+//! made from, so nobody's change is overwritten unseen. Writes and events leave at once, over the
+//! connection that is read in strides: many answers come together. Lists, reads and the leases of
+//! leaders, which somebody waits for, go over another.
 
 use ports::cluster_api::{
     ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Resource, Selection,
@@ -78,20 +79,20 @@ impl ClusterApi for ApiClient {
     fn create<'a>(&'a self, object: &'a ObjectPath, body: Vec<u8>) -> ApiFuture<'a, StoredObject> {
         Box::pin(async move {
             let request = ApiRequest::create(object, body, &self.options().field_manager)?;
-            self.ask_stored(request).await
+            self.in_strides().ask_stored(request).await
         })
     }
 
     fn patch<'a>(&'a self, object: &'a ObjectPath, patch: Patch) -> ApiFuture<'a, StoredObject> {
         Box::pin(async move {
             let request = ApiRequest::patch(object, patch, &self.options().field_manager)?;
-            self.ask_stored(request).await
+            self.in_strides().ask_stored(request).await
         })
     }
 
     fn delete<'a>(&'a self, object: &'a ObjectPath, deletion: Deletion) -> ApiFuture<'a, ()> {
         Box::pin(async move {
-            self.ask(&ApiRequest::delete(object, &deletion)?).await?;
+            self.in_strides().ask(&ApiRequest::delete(object, &deletion)?).await?;
             Ok(())
         })
     }
