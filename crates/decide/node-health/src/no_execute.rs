@@ -273,16 +273,6 @@ impl Evictions {
     pub fn compares(&self) -> bool {
         self.comparisons
     }
-
-    /// How many pods have a deadline.
-    pub fn len(&self) -> usize {
-        self.scheduled.len()
-    }
-
-    /// Whether no pod has one.
-    pub fn is_empty(&self) -> bool {
-        self.scheduled.is_empty()
-    }
 }
 
 impl NodeThreats {

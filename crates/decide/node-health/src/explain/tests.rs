@@ -186,6 +186,31 @@ fn when_a_pod_goes() {
 }
 
 #[test]
+fn a_comparison_counts_only_where_it_is_on() {
+    let key = TaintKey::parse("example.com/load");
+    let larger = [Toleration {
+        key: Some(key.clone()),
+        operator: Operator::Gt,
+        value: "5".into(),
+        effect: None,
+        seconds: None,
+    }];
+    let pod = PodFacts { pod: PodId(1), tolerations: &larger, bound: None, terminating: false };
+    let mut node = facts(Truth::True);
+    let mut taint = Taint::new(key, TaintEffect::NoExecute, Some(at(0).stamp()));
+    taint.value = "7".into();
+    node.taints = vec![taint];
+    for (comparisons, said) in [
+        (true, "It stays: it tolerates its node's taints for ever."),
+        (false, "It goes now: it does not tolerate example.com/load."),
+    ] {
+        let mut evictions = Evictions::new(comparisons);
+        evictions.node_seen(at(0), NodeId(1), &node, []);
+        assert_eq!(when_it_goes(&evictions, NodeId(1), &pod, at(1)), said);
+    }
+}
+
+#[test]
 fn a_controller_that_has_only_just_come() {
     let mut controller = NodeLifecycle::new(Settings::default());
     controller.observe(at(0), NodeId(1), facts(Truth::False), Sight::List);

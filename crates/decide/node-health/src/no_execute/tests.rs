@@ -290,7 +290,7 @@ fn a_failed_deletion_has_one_new_deadline_at_most() {
     // While the deletion was on its way the pod was seen again, and has a deadline again.
     evictions.pod_seen(at(406), NODE, &pod(&bearing, None));
     evictions.delete_failed(NODE, POD, at(407));
-    assert_eq!(evictions.len(), 1);
+    assert_eq!(evictions.deadline(POD), Some(at(407)));
     assert_eq!(evictions.due(at(410), &proven(410)), [PodAction::Delete(POD)]);
     assert_eq!(evictions.next_wake(), None, "nothing is left behind");
     // And once nobody is sent away any more it has none.
@@ -319,9 +319,9 @@ fn cancelling_is_told_where_something_was_due() {
     let mut leaving = pod(&bearing, None);
     leaving.terminating = true;
     assert_eq!(evictions.pod_seen(at(100), NODE, &leaving), [], "being deleted is no cancelling");
-    assert!(evictions.is_empty());
+    assert_eq!(evictions.next_wake(), None);
     evictions.pod_seen(at(100), NODE, &pod(&bearing, None));
-    assert_eq!(evictions.len(), 1);
+    assert!(evictions.deadline(POD).is_some());
     let clean = evictions.node_seen(at(120), NODE, &node(&[]), [pod(&bearing, None)]);
     assert_eq!(clean, [PodAction::TellCancelled(POD)]);
     evictions.node_seen(at(130), NODE, &node(&[lost(130)]), [pod(&bearing, None)]);
@@ -347,7 +347,7 @@ fn the_gone_are_forgotten() {
         [],
         "no taints known, nothing due"
     );
-    assert!(evictions.is_empty());
+    assert_eq!(evictions.next_wake(), None);
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn only_no_execute_counts() {
     taint.effect = TaintEffect::NoSchedule;
     let mut evictions = Evictions::new(false);
     evictions.node_seen(at(100), NODE, &node(&[taint]), [pod(&[], None)]);
-    assert!(evictions.is_empty());
+    assert_eq!(evictions.next_wake(), None);
 }
 
 #[test]
