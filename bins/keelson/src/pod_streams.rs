@@ -1,8 +1,9 @@
 //! The verbs that open streams into pods: exec, attach, port-forward.
 //!
-//! Rule: the agent gives an address that works once, and the bytes go straight between this program
-//! and the runtime. A command's exit code becomes this program's. Every failure is one line that
-//! names the next step.
+//! Rule: the bytes go straight between this program and the runtime: on the connection to the agent
+//! where the runtime is in its process and takes it over, and otherwise at an address that works
+//! once. A command's exit code becomes this program's. Every failure is one line that names the next
+//! step.
 
 mod choose;
 mod command;
@@ -12,6 +13,7 @@ mod local_io;
 mod port_pair;
 mod raw_terminal;
 mod spdy_link;
+mod stream;
 
 use crate::node_pods::{Address, Agent, find_pod};
 use anyhow::{Result, bail};
@@ -22,6 +24,7 @@ use std::process::ExitCode;
 
 pub(crate) use choose::running;
 pub(crate) use command::{Has, join};
+pub(crate) use stream::Stream;
 
 /// Run a command in a container
 #[derive(Debug, Args)]
@@ -60,7 +63,7 @@ impl ExecCommand {
         let has = Has { stdin: self.stdin, stdout: true, stderr: !self.tty, tty: self.tty };
         let wanted = has.command(self.command);
         let stream = agent.exec(&container.id, &wanted).await?;
-        Ok(join(&stream, has).await?.ending.report())
+        Ok(join(stream, has).await?.ending.report())
     }
 }
 
@@ -107,7 +110,7 @@ impl AttachCommand {
         // A container's terminal carries both streams, whether this side has one or not.
         let has = Has { stdin: self.stdin, stdout: true, stderr: !wish.tty, tty: wish.tty };
         let stream = agent.attach(&container.id, &has.command(Vec::new())).await?;
-        Ok(join(&stream, has).await?.ending.report())
+        Ok(join(stream, has).await?.ending.report())
     }
 }
 

@@ -1,7 +1,8 @@
 //! The benchmark of a CRI runtime: the same calls for every runtime, and what they cost.
 //!
-//! Rule: times are of calls as a client sees them; memory is the kernel's own count by process. One
-//! runtime is measured after another on the same machine, never two at once.
+//! Rule: times are of calls as a client sees them; memory is the kernel's own count by process. Two
+//! runtimes are there at once and are measured by turns, never two at one time: what the machine does
+//! meanwhile happens to both. They share nothing: folders, control groups and networks are each its own.
 
 pub mod calls;
 pub mod images;

@@ -1,7 +1,9 @@
 //! The tables that benchmarks print, and the promises of SPECIFICATION.md that they hold.
 //!
-//! Rule: a promise is a ratio of two numbers of one run. One that is not kept is marked in the table
-//! and ends the benchmark with an error, after all of it was printed.
+//! Rule: a promise is a ratio of two numbers of one run; of what was measured by turns it is the
+//! median of each turn's own ratio, which a machine that changes its speed between turns leaves as it
+//! is. One that is not kept is marked in the table and ends the benchmark with an error, after all of
+//! it was printed.
 
 use anyhow::{Result, ensure};
 
@@ -42,6 +44,38 @@ pub struct Row {
     pub promise: Promise,
 }
 
+/// Numbers of both sides, each two measured one right after the other.
+#[derive(Debug, Clone, Default)]
+pub struct Turns {
+    ours: Vec<f64>,
+    theirs: Vec<f64>,
+}
+
+impl Turns {
+    pub fn push(&mut self, ours: f64, theirs: f64) {
+        self.ours.push(ours);
+        self.theirs.push(theirs);
+    }
+
+    /// The median of ours; no number where there were no turns.
+    pub fn ours(&self) -> f64 {
+        median(self.ours.clone())
+    }
+
+    pub fn theirs(&self) -> f64 {
+        median(self.theirs.clone())
+    }
+
+    pub fn ratio(&self) -> f64 {
+        median(self.ours.iter().zip(&self.theirs).map(|(ours, theirs)| ours / theirs).collect())
+    }
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 /// Prints lines as they come and remembers the promises that were not kept.
 #[derive(Debug, Default)]
 pub struct Table {
@@ -55,7 +89,16 @@ impl Table {
     }
 
     pub fn row(&mut self, row: &Row) {
-        let ratio = row.ours / row.theirs;
+        self.line(row, row.ours / row.theirs);
+    }
+
+    /// What was measured by turns: medians, and the median of the ratios.
+    pub fn turns(&mut self, name: &str, turns: &Turns, unit: &'static str, promise: Promise) {
+        let (name, ours, theirs) = (name.to_owned(), turns.ours(), turns.theirs());
+        self.line(&Row { name, ours, theirs, unit, promise }, turns.ratio());
+    }
+
+    fn line(&mut self, row: &Row, ratio: f64) {
         // Nothing beside nothing is no ratio, and breaks what is promised.
         let kept = row.promise.holds(ratio);
         println!(
@@ -88,6 +131,28 @@ mod tests {
         let mut table = Table::default();
         table.row(&Row { name: "it".to_owned(), ours, theirs, unit: "ms", promise });
         table.judge()
+    }
+
+    /// A machine that is slow for a while is slow for both.
+    #[test]
+    fn turns_are_compared_one_by_one() {
+        let mut turns = Turns::default();
+        for speed in [1.0, 1.0, 3.0, 3.0, 3.0] {
+            turns.push(10.0 * speed, 40.0 * speed);
+        }
+        assert_eq!((turns.ours(), turns.theirs(), turns.ratio()), (30.0, 120.0, 0.25));
+        // The medians alone would say 0.75 here, and 0.333 there.
+        let mut turns = Turns::default();
+        for (ours, theirs) in [(10.0, 40.0), (30.0, 120.0), (30.0, 40.0)] {
+            turns.push(ours, theirs);
+        }
+        assert_eq!(turns.ratio(), 0.25);
+        let mut table = Table::default();
+        table.turns("it", &turns, "ms", Promise::AtMost(0.2));
+        assert!(table.judge().unwrap_err().to_string().contains("it: 0.250"));
+        let mut table = Table::default();
+        table.turns("nothing", &Turns::default(), "ms", Promise::AtMost(1.0));
+        table.judge().unwrap_err();
     }
 
     #[test]

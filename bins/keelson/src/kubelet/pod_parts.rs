@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use cri_client::CriClient;
 use host_cgroups::{CgroupSetup, Driver, HostCgroups, KernelLog, Since};
 use host_files::{HostFolders, HostPullRecords, HostRecords};
+use host_process::process_metrics::ProcessMetrics;
 use host_volumes::{HostVolumes, StepProgram};
 use local_socket::LocalSocket;
 use network_probe::NetworkTries;
@@ -44,11 +45,11 @@ pub(crate) async fn pod_parts(
     let folders = HostFolders::new(root, Path::new(&settings.pod_logs_dir), Path::new(LOG_LINKS));
     let folders = Arc::new(folders);
     let cgroups = CgroupSetup::detect(configured_driver(settings));
-    let cgroups = cgroups.context("cgroups of this machine")?;
+    let cgroups = Arc::new(HostCgroups::new(cgroups.context("cgroups of this machine")?));
     let ports = PodPorts {
         runtime: runtime.clone(),
         folders: folders.clone(),
-        cgroups: Arc::new(HostCgroups::new(cgroups)),
+        cgroups: cgroups.clone(),
         volumes: Arc::new(HostVolumes::new(root, Some(step_program()))),
         records: Arc::new(HostRecords::new(root)),
         prober: Arc::new(NetworkTries::new()),
@@ -66,7 +67,7 @@ pub(crate) async fn pod_parts(
         sources: sources(settings, rest),
         memory_kills: memory_kills(),
         events: None,
-        metric_sources: vec![runtime.clone()],
+        metric_sources: vec![runtime.clone(), cgroups, Arc::new(ProcessMetrics::default())],
         local: Some(Arc::new(
             LocalSocket::new(PathBuf::from(LOCAL_SOCKET)).with_runtime(runtime.clone()),
         )),

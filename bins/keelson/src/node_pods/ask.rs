@@ -3,17 +3,20 @@
 //! Rule: one request per connection, a deadline on all of it and a cap on the answer. An agent that
 //! is not there, or may not be asked, is said in one line with the next step.
 
+use crate::pod_streams::Stream;
 use anyhow::{Context, Result, anyhow, bail};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::{Method, Request};
+use hyper::http::request::Builder;
+use hyper::upgrade::Upgraded;
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use ports::local_api::{
     LocalManifests, LocalPodDetail, LocalPods, LocalRefusal, LocalStopped, LocalTaken, LocalVersion,
 };
 use ports::local_runtime::{
-    LocalCommand, LocalImageName, LocalImages, LocalProcess, LocalStream, LocalUsages,
+    LocalCommand, LocalImageName, LocalImages, LocalProcess, LocalUsages, STREAM_UPGRADE,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -66,26 +69,16 @@ impl Agent {
         self.post("/v1/pods", manifests, DEADLINE).await
     }
 
-    pub(crate) async fn exec(
-        &self,
-        container: &str,
-        command: &LocalCommand,
-    ) -> Result<LocalStream> {
-        let path = format!("/v1/containers/{container}/exec");
-        self.post(&path, command, RUNTIME_DEADLINE).await
+    pub(crate) async fn exec(&self, container: &str, command: &LocalCommand) -> Result<Stream> {
+        self.stream(&format!("/v1/containers/{container}/exec"), command).await
     }
 
-    pub(crate) async fn attach(
-        &self,
-        container: &str,
-        command: &LocalCommand,
-    ) -> Result<LocalStream> {
-        let path = format!("/v1/containers/{container}/attach");
-        self.post(&path, command, RUNTIME_DEADLINE).await
+    pub(crate) async fn attach(&self, container: &str, command: &LocalCommand) -> Result<Stream> {
+        self.stream(&format!("/v1/containers/{container}/attach"), command).await
     }
 
-    pub(crate) async fn forward(&self, uid: &str) -> Result<LocalStream> {
-        self.post(&format!("/v1/pods/{uid}/forward"), &(), RUNTIME_DEADLINE).await
+    pub(crate) async fn forward(&self, uid: &str) -> Result<Stream> {
+        self.stream(&format!("/v1/pods/{uid}/forward"), &()).await
     }
 
     pub(crate) async fn process(&self, container: &str) -> Result<LocalProcess> {
@@ -135,6 +128,25 @@ impl Agent {
         path: &str,
         body: Bytes,
     ) -> Result<T> {
+        let request = Request::builder().method(method).uri(path);
+        match self.ask(request, body).await? {
+            Answered::Said(status, said) => understood(path, status, &said),
+            Answered::Upgraded(_) => bail!("the agent answers {path} with what nobody asked for"),
+        }
+    }
+
+    /// Offers the connection for it; an agent that declines gives an address.
+    async fn stream(&self, path: &str, body: &impl Serialize) -> Result<Stream> {
+        let body = Bytes::from(serde_json::to_vec(body)?);
+        let request =
+            Request::post(path).header("connection", "Upgrade").header("upgrade", STREAM_UPGRADE);
+        match self.within(RUNTIME_DEADLINE, self.ask(request, body)).await? {
+            Answered::Said(status, said) => understood(path, status, &said).map(Stream::Address),
+            Answered::Upgraded(upgraded) => Ok(Stream::Open(Box::new(TokioIo::new(upgraded)))),
+        }
+    }
+
+    async fn ask(&self, request: Builder, body: Bytes) -> Result<Answered> {
         let place = self.socket.display();
         let stream =
             UnixStream::connect(&self.socket).await.map_err(|error| match error.kind() {
@@ -145,27 +157,36 @@ impl Agent {
                 _ => anyhow!("cannot connect to {place}: {error}"),
             })?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "keelson")
-            .body(Full::new(body))?;
+        let request = request.header("host", "keelson").body(Full::new(body))?;
         let exchange = async {
             let answer = sender.send_request(request).await?;
             let status = answer.status();
+            if status == StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(Answered::Upgraded(hyper::upgrade::on(answer).await?));
+            }
             let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await;
             let body = body.map_err(|error| anyhow!("the agent's answer: {error}"))?.to_bytes();
             drop(sender);
-            anyhow::Ok((status, body))
+            anyhow::Ok(Answered::Said(status, body))
         };
-        let (exchanged, _) = tokio::join!(exchange, connection);
-        let (status, body) = exchanged.with_context(|| format!("ask the agent at {place}"))?;
-        if status.is_success() {
-            return serde_json::from_slice(&body).context("the agent's answer cannot be read");
-        }
-        match serde_json::from_slice::<LocalRefusal>(&body) {
-            Ok(refusal) => bail!("{refusal}"),
-            Err(_) => bail!("the agent refused {path}: {status}"),
-        }
+        let (exchanged, _) = tokio::join!(exchange, connection.with_upgrades());
+        exchanged.with_context(|| format!("ask the agent at {place}"))
+    }
+}
+
+/// What came of a request.
+enum Answered {
+    Said(StatusCode, Bytes),
+    /// The connection is no HTTP any more.
+    Upgraded(Upgraded),
+}
+
+fn understood<T: DeserializeOwned>(path: &str, status: StatusCode, said: &[u8]) -> Result<T> {
+    if status.is_success() {
+        return serde_json::from_slice(said).context("the agent's answer cannot be read");
+    }
+    match serde_json::from_slice::<LocalRefusal>(said) {
+        Ok(refusal) => bail!("{refusal}"),
+        Err(_) => bail!("the agent refused {path}: {status}"),
     }
 }

@@ -8,9 +8,10 @@ use super::ending::Ending;
 use super::local_io::{self, Channel, Input};
 use super::raw_terminal::{self, RawTerminal};
 use super::spdy_link::{self, COMMAND_PROTOCOL, Reader, Writer};
+use super::stream::Stream;
 use crate::terminal;
 use anyhow::{Context as _, Result};
-use ports::local_runtime::{LocalCommand, LocalStream};
+use ports::local_runtime::LocalCommand;
 use std::time::Duration;
 use stream_frames::spdy::Frame;
 use tokio::signal::unix::{SignalKind, signal};
@@ -52,7 +53,7 @@ pub(crate) struct Joined {
 }
 
 /// Carries the session to its end.
-pub(crate) async fn join(stream: &LocalStream, has: Has) -> Result<Joined> {
+pub(crate) async fn join(stream: Stream, has: Has) -> Result<Joined> {
     let (reader, mut writer) = spdy_link::connect(stream, COMMAND_PROTOCOL).await?;
     open(&mut writer, has).await?;
     let raw = if has.tty && has.stdin { RawTerminal::enter() } else { None };

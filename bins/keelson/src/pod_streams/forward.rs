@@ -1,6 +1,6 @@
 //! `port-forward`: local connections into a pod's network.
 //!
-//! Rule: each connection has a stream address and a link of its own, so that a slow or broken one
+//! Rule: each connection has a stream of its own, so that a slow or broken one
 //! hurts no other and an agent that was started anew is found again. Either side may end its
 //! direction and go on with the other.
 
@@ -86,7 +86,7 @@ async fn accept(listener: TcpListener, agent: Agent, pod: String, port: u16) {
 
 async fn carry(agent: &Agent, pod: &str, port: u16, socket: TcpStream) -> Result<()> {
     let stream = agent.forward(pod).await?;
-    let (mut reader, mut writer) = spdy_link::connect(&stream, FORWARD_PROTOCOL).await?;
+    let (mut reader, mut writer) = spdy_link::connect(stream, FORWARD_PROTOCOL).await?;
     let port = port.to_string();
     for (stream, kind) in [(ERROR, "error"), (DATA, "data")] {
         let headers = [("streamtype", kind), ("port", port.as_str()), ("requestid", "0")];

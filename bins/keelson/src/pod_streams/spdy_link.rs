@@ -1,18 +1,19 @@
-//! A connection to a stream address, upgraded to SPDY/3.1.
+//! A link that speaks SPDY/3.1: a connection to a stream's address, upgraded, or one that speaks it
+//! already.
 //!
 //! Rule: connecting and the handshake have a deadline; what the server says instead of agreeing is
 //! in the error, with the runtime's name. SPDY because every CRI runtime serves it, with streams that
 //! can be closed one by one in each direction; WebSocket's version 5, which can too, is younger than
 //! the runtimes that are out there.
 
+use super::stream::{Duplex, Stream};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::upgrade::Upgraded;
 use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use ports::local_runtime::LocalStream;
+use ports::local_runtime::{LocalStream, STREAM_UPGRADE};
 use std::time::Duration;
 use stream_frames::spdy::{Decoder, Encoder, Frame, Headers};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
@@ -25,7 +26,7 @@ const LONGEST_REFUSAL: usize = 64 * 1024;
 pub(super) const COMMAND_PROTOCOL: &str = "v4.channel.k8s.io";
 pub(super) const FORWARD_PROTOCOL: &str = "portforward.k8s.io";
 
-type Socket = TokioIo<Upgraded>;
+type Socket = Box<dyn Duplex>;
 
 pub(super) struct Reader {
     socket: ReadHalf<Socket>,
@@ -67,13 +68,15 @@ impl Writer {
     }
 }
 
-pub(super) async fn connect(stream: &LocalStream, protocol: &str) -> Result<(Reader, Writer)> {
-    let connecting = upgrade(stream, protocol);
-    let socket = tokio::time::timeout(DEADLINE, connecting)
-        .await
-        .map_err(|_| anyhow!("no answer within {DEADLINE:?}"))
-        .and_then(|connected| connected)
-        .with_context(|| format!("the stream of {}", stream.runtime))?;
+pub(super) async fn connect(stream: Stream, protocol: &str) -> Result<(Reader, Writer)> {
+    let socket = match stream {
+        Stream::Open(socket) => socket,
+        Stream::Address(address) => tokio::time::timeout(DEADLINE, upgrade(&address, protocol))
+            .await
+            .map_err(|_| anyhow!("no answer within {DEADLINE:?}"))
+            .and_then(|connected| connected)
+            .with_context(|| format!("the stream of {}", address.runtime))?,
+    };
     let (reader, writer) = tokio::io::split(socket);
     let reader = Reader { socket: reader, decoder: Decoder::default(), part: vec![0; 64 * 1024] };
     let writer = Writer { socket: writer, encoder: Encoder::default(), bytes: Vec::new() };
@@ -100,7 +103,7 @@ async fn upgrade(stream: &LocalStream, protocol: &str) -> Result<Socket> {
     let request = Request::post(path)
         .header("host", uri.authority().map_or(host, |authority| authority.as_str()))
         .header("connection", "Upgrade")
-        .header("upgrade", "SPDY/3.1")
+        .header("upgrade", STREAM_UPGRADE)
         .header("x-stream-protocol-version", protocol)
         .body(Empty::<Bytes>::new())?;
     let answer = sender.send_request(request).await?;
@@ -110,5 +113,5 @@ async fn upgrade(stream: &LocalStream, protocol: &str) -> Result<Socket> {
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         bail!("it refused: {status}: {}", String::from_utf8_lossy(&body).trim());
     }
-    Ok(TokioIo::new(hyper::upgrade::on(answer).await?))
+    Ok(Box::new(TokioIo::new(hyper::upgrade::on(answer).await?)))
 }

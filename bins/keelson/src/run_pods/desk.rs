@@ -47,6 +47,10 @@ impl LocalApi for Desk {
         self.api.metrics()
     }
 
+    fn probe_metrics(&self) -> String {
+        self.api.probe_metrics()
+    }
+
     fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
         Box::pin(async move {
             let Some(detail) = self.api.pod(uid) else {

@@ -4,13 +4,13 @@
 //! somebody looks; only a container with a terminal of its own is joined directly, because what is
 //! typed must be answered letter by letter.
 
-use crate::pod_streams::{Has, join};
+use crate::pod_streams::{Has, Stream, join};
 use crate::terminal;
 use container_logs::{Entry, Selection, follow};
 use cri_client::CriClient;
 use pod_model::log_line::LogStream;
 use ports::local_api::{LocalApi, LocalContainer, LocalPod};
-use ports::local_runtime::LocalRuntime;
+use ports::local_runtime::{LocalRuntime, StreamWish};
 use ports::{EventSink, PodOccurrence};
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -66,8 +66,9 @@ pub(super) async fn container(
 
 /// Answers whether anything came.
 async fn attach(client: &CriClient, container: &str, has: Has) -> anyhow::Result<bool> {
-    let stream = LocalRuntime::attach(client, container, has.command(Vec::new())).await?;
-    Ok(join(&stream, has).await?.had_output)
+    let (container, command) = (container.to_owned(), has.command(Vec::new()));
+    let offer = client.stream(StreamWish::Attach { container, command }).await?;
+    Ok(join(Stream::of(offer)?, has).await?.had_output)
 }
 
 async fn input_until_refused(client: &CriClient, container: &str, has: Has) {

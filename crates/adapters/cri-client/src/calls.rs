@@ -1,7 +1,7 @@
 //! Every call with one answer, each with its limit.
 //!
 //! Rule: one line per call; a method takes the request as the wire has it and gives the answer
-//! as the wire has it. Does not interpret either.
+//! as the wire has it. Does not interpret either. Those that open streams are in `open_streams`.
 
 use cri_wire::v1;
 use ports::container_runtime::ContainerRuntimeError;
@@ -47,9 +47,6 @@ calls! { runtime_service, runtime_call,
     update_container_resources(UpdateContainerResourcesRequest) -> UpdateContainerResourcesResponse "UpdateContainerResources" ordinary;
     reopen_container_log(ReopenContainerLogRequest) -> ReopenContainerLogResponse "ReopenContainerLog" ordinary;
     exec_sync(ExecSyncRequest) -> ExecSyncResponse "ExecSync" exec;
-    exec(ExecRequest) -> ExecResponse "Exec" ordinary;
-    attach(AttachRequest) -> AttachResponse "Attach" ordinary;
-    port_forward(PortForwardRequest) -> PortForwardResponse "PortForward" ordinary;
     container_stats(ContainerStatsRequest) -> ContainerStatsResponse "ContainerStats" ordinary;
     list_container_stats(ListContainerStatsRequest) -> ListContainerStatsResponse "ListContainerStats" ordinary;
     pod_sandbox_stats(PodSandboxStatsRequest) -> PodSandboxStatsResponse "PodSandboxStats" ordinary;

@@ -11,6 +11,7 @@ mod endpoint;
 mod failure;
 mod limits;
 mod local_port;
+mod open_streams;
 mod pod_port;
 mod runtime_port;
 mod streams;

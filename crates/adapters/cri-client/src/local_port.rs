@@ -1,17 +1,18 @@
 //! The client as the port that people at this machine ask through the agent.
 //!
-//! Rule: translation only. An address for a stream is the runtime's own and is passed on as it is;
-//! what the runtime refuses is told in its words, with its name before them.
+//! Rule: translation only. A stream is the runtime's own and is passed on as it is given, an address
+//! or open; what the runtime refuses is told in its words, with its name before them.
 
 use cri_wire::v1;
 use ports::container_runtime::ContainerRuntimeError;
 use ports::local_api::LocalRefusal;
 use ports::local_runtime::{
-    Answer, LocalCommand, LocalImage, LocalImageName, LocalImages, LocalProcess, LocalRuntime,
-    LocalStream, LocalUsage, LocalUsages,
+    Answer, LocalImage, LocalImageName, LocalImages, LocalProcess, LocalRuntime, LocalStream,
+    LocalUsage, LocalUsages, StreamOffer, StreamWish,
 };
 
 use crate::client::CriClient;
+use crate::open_streams::{Given, Manner};
 
 #[cfg(test)]
 mod tests;
@@ -21,56 +22,23 @@ const POD_NAME: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 
 impl LocalRuntime for CriClient {
-    fn exec<'a>(&'a self, container: &'a str, command: LocalCommand) -> Answer<'a, LocalStream> {
+    fn address(&self, wish: StreamWish) -> Answer<'_, LocalStream> {
         Box::pin(async move {
-            let request = v1::ExecRequest {
-                container_id: container.to_owned(),
-                cmd: command.command,
-                tty: command.tty,
-                stdin: command.stdin,
-                stdout: command.stdout,
-                stderr: command.stderr && !command.tty,
-            };
-            let answer = CriClient::exec(self, request).await;
-            self.stream(answer.map(|answer| answer.url))
+            let given = self.given(wish, Manner::ByAddress).await?;
+            Ok(LocalStream { url: given.url, runtime: self.runtime_name().to_owned() })
         })
     }
 
-    fn attach<'a>(&'a self, container: &'a str, command: LocalCommand) -> Answer<'a, LocalStream> {
+    fn stream(&self, wish: StreamWish) -> Answer<'_, StreamOffer> {
         Box::pin(async move {
-            let request = v1::AttachRequest {
-                container_id: container.to_owned(),
-                tty: command.tty,
-                stdin: command.stdin,
-                stdout: command.stdout,
-                stderr: command.stderr && !command.tty,
-            };
-            let answer = CriClient::attach(self, request).await;
-            self.stream(answer.map(|answer| answer.url))
-        })
-    }
-
-    fn forward<'a>(&'a self, pod: &'a str) -> Answer<'a, LocalStream> {
-        Box::pin(async move {
-            let filter = v1::PodSandboxFilter {
-                state: Some(v1::PodSandboxStateValue {
-                    state: v1::PodSandboxState::SandboxReady.into(),
-                }),
-                label_selector: [(POD_UID.to_owned(), pod.to_owned())].into(),
-                ..v1::PodSandboxFilter::default()
-            };
-            let request = v1::ListPodSandboxRequest { filter: Some(filter) };
-            let listed = self.list_pod_sandbox(request).await;
-            let listed = listed.map_err(|error| self.refusal(&error))?;
-            let newest = listed.items.into_iter().max_by_key(|sandbox| sandbox.created_at);
-            let Some(sandbox) = newest else {
-                let message = "the pod has no network yet, or not any more".to_owned();
-                return Err(LocalRefusal::NotNow { message });
-            };
-            let request =
-                v1::PortForwardRequest { pod_sandbox_id: sandbox.id, ..Default::default() };
-            let answer = CriClient::port_forward(self, request).await;
-            self.stream(answer.map(|answer| answer.url))
+            let given = self.given(wish, Manner::Open).await?;
+            Ok(match given.open.and_then(|open| open.take()) {
+                Some(carry) => StreamOffer::Here(carry),
+                None => {
+                    let runtime = self.runtime_name().to_owned();
+                    StreamOffer::Address(LocalStream { url: given.url, runtime })
+                }
+            })
         })
     }
 
@@ -135,12 +103,55 @@ impl LocalRuntime for CriClient {
 }
 
 impl CriClient {
-    fn stream(
-        &self,
-        url: Result<String, ContainerRuntimeError>,
-    ) -> Result<LocalStream, LocalRefusal> {
-        let url = url.map_err(|error| self.refusal(&error))?;
-        Ok(LocalStream { url, runtime: self.runtime_name().to_owned() })
+    /// What the runtime gives for that wish.
+    async fn given(&self, wish: StreamWish, manner: Manner) -> Result<Given, LocalRefusal> {
+        let given = match wish {
+            StreamWish::Exec { container, command } => {
+                let request = v1::ExecRequest {
+                    container_id: container,
+                    cmd: command.command,
+                    tty: command.tty,
+                    stdin: command.stdin,
+                    stdout: command.stdout,
+                    stderr: command.stderr && !command.tty,
+                };
+                self.exec_stream(request, manner).await
+            }
+            StreamWish::Attach { container, command } => {
+                let request = v1::AttachRequest {
+                    container_id: container,
+                    tty: command.tty,
+                    stdin: command.stdin,
+                    stdout: command.stdout,
+                    stderr: command.stderr && !command.tty,
+                };
+                self.attach_stream(request, manner).await
+            }
+            StreamWish::Forward { pod } => {
+                let pod_sandbox_id = self.sandbox_of(&pod).await?;
+                let request = v1::PortForwardRequest { pod_sandbox_id, ..Default::default() };
+                self.forward_stream(request, manner).await
+            }
+        };
+        given.map_err(|error| self.refusal(&error))
+    }
+
+    /// The sandbox whose network the pod with this UID has now.
+    async fn sandbox_of(&self, pod: &str) -> Result<String, LocalRefusal> {
+        let filter = v1::PodSandboxFilter {
+            state: Some(v1::PodSandboxStateValue {
+                state: v1::PodSandboxState::SandboxReady.into(),
+            }),
+            label_selector: [(POD_UID.to_owned(), pod.to_owned())].into(),
+            ..v1::PodSandboxFilter::default()
+        };
+        let request = v1::ListPodSandboxRequest { filter: Some(filter) };
+        let listed = self.list_pod_sandbox(request).await;
+        let listed = listed.map_err(|error| self.refusal(&error))?;
+        let newest = listed.items.into_iter().max_by_key(|sandbox| sandbox.created_at);
+        newest.map(|sandbox| sandbox.id).ok_or_else(|| LocalRefusal::NotNow {
+            message: "the pod has no network yet, or not any more".to_owned(),
+        })
     }
 
     fn cannot(&self, what: &str) -> LocalRefusal {

@@ -17,6 +17,7 @@ use systemd_units::{Address, UnitError};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use crate::operation_times::{Operation, OperationTimes};
 use crate::{slices, weight};
 
 #[cfg(test)]
@@ -60,6 +61,13 @@ impl CgroupSetup {
 
     fn unified(&self) -> bool {
         self.hierarchy.version() == Version::V2
+    }
+
+    /// What setting limits at a group amounts to.
+    fn making(&self, words: &[String]) -> Operation {
+        let group = Self::name(words).and_then(|name| self.group(&name));
+        let is_there = group.is_ok_and(|group| group.exists_somewhere());
+        if is_there { Operation::Update } else { Operation::Create }
     }
 
     fn apply(&self, words: &[String], limits: &CgroupLimits) -> Result<(), HostError> {
@@ -210,6 +218,7 @@ pub struct HostCgroups {
     /// None until the runtime has told its driver.
     setup: Arc<watch::Sender<Option<Arc<CgroupSetup>>>>,
     pub(crate) apart: Apart,
+    pub(crate) times: Arc<OperationTimes>,
 }
 
 impl HostCgroups {
@@ -219,6 +228,7 @@ impl HostCgroups {
             configured: Arc::new(configured),
             setup: Arc::new(watch::Sender::new(None)),
             apart: Apart::new("cgroups", MOST_CALLS, LIMIT),
+            times: Arc::default(),
         }
     }
 
@@ -282,17 +292,23 @@ impl PodCgroups for HostCgroups {
     }
 
     fn apply<'a>(&'a self, name: &'a [String], limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
-        let limits = limits.clone();
-        self.call(name, move |setup, name| setup.apply(name, &limits))
+        let (limits, times) = (limits.clone(), self.times.clone());
+        self.call(name, move |setup, name| {
+            let operation = setup.making(name);
+            times.of(operation, || setup.apply(name, &limits))
+        })
     }
 
     fn limit_existing<'a>(&'a self, path: &'a str, limits: &'a CgroupLimits) -> HostFuture<'a, ()> {
-        let (path, limits) = (path.to_owned(), limits.clone());
-        self.call(&[], move |setup, _| setup.limit_existing(&path, &limits))
+        let (path, limits, times) = (path.to_owned(), limits.clone(), self.times.clone());
+        self.call(&[], move |setup, _| {
+            times.of(Operation::Update, || setup.limit_existing(&path, &limits))
+        })
     }
 
     fn remove<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, ()> {
-        self.call(name, CgroupSetup::remove)
+        let times = self.times.clone();
+        self.call(name, move |setup, name| times.of(Operation::Destroy, || setup.remove(name)))
     }
 
     fn children<'a>(&'a self, name: &'a [String]) -> HostFuture<'a, Vec<String>> {

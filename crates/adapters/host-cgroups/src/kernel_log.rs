@@ -116,6 +116,7 @@ fn read_some(
         if let Some(kill) = kills.take(record.text) {
             ready.push_back(MemoryKill {
                 at: since_epoch(record.at),
+                order: record.number.saturating_add(1),
                 process: kill.process,
                 pid: kill.pid,
                 limited_cgroup: kill.limited,

@@ -8,6 +8,7 @@ mod groups;
 mod kernel_log;
 mod kill_counts;
 mod memory_kill;
+mod operation_times;
 mod slices;
 mod weight;
 

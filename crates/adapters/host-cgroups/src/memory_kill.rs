@@ -15,6 +15,8 @@ const MOST_PENDING: usize = 64;
 /// One record of `/dev/kmsg`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
+    /// The kernel's own count of its records, from zero.
+    pub(crate) number: u64,
     /// Microseconds of the kernel's clock.
     pub(crate) at: i64,
     pub(crate) text: &'a str,
@@ -27,9 +29,11 @@ impl<'a> Record<'a> {
         let (head, text) = record.split_once(';')?;
         let mut fields = head.split(',');
         let priority: u32 = fields.next()?.parse().ok()?;
-        let at: i64 = fields.nth(1)?.parse().ok()?;
+        let number: u64 = fields.next()?.parse().ok()?;
+        let at: i64 = fields.next()?.parse().ok()?;
+        let text = text.lines().next().unwrap_or_default();
         // The facility stands above the three bits of urgency; the kernel's is 0.
-        (priority >> 3 == 0).then(|| Self { at, text: text.lines().next().unwrap_or_default() })
+        (priority >> 3 == 0).then_some(Self { number, at, text })
     }
 }
 

@@ -7,6 +7,7 @@ pub mod end_signals;
 pub mod kernel_tunables;
 pub mod limits;
 pub mod lock_file;
+pub mod process_metrics;
 pub mod program_pages;
 pub mod root_lock;
 pub mod service_notification;

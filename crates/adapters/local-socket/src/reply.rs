@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use hyper::{Method, StatusCode};
 use ports::local_api::{LocalApi, LocalManifests, LocalRefusal, LocalVersion};
-use ports::local_runtime::{LocalCommand, LocalImageName, LocalRuntime};
+use ports::local_runtime::{
+    CarryStream, LocalCommand, LocalImageName, LocalRuntime, StreamOffer, StreamWish,
+};
 use ports::metrics;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,11 +39,8 @@ impl Desk {
         let reads = method == Method::GET || method == Method::HEAD;
         let writes = method == Method::POST;
         match parts.as_slice() {
-            ["metrics"] if reads => Some(Reply {
-                status: StatusCode::OK,
-                content_type: metrics::CONTENT_TYPE,
-                body: self.api.metrics().into_bytes(),
-            }),
+            ["metrics"] if reads => Some(counted(self.api.metrics())),
+            ["metrics", "probes"] if reads => Some(counted(self.api.probe_metrics())),
             ["v1", rest @ ..] if reads => self.read(rest, path).await,
             ["v1", rest @ ..] if writes => self.write(rest, path, body).await,
             _ => None,
@@ -94,27 +93,34 @@ impl Desk {
                 Err(reply) => reply,
             },
             ["pods", uid, "stop"] => accepted(self.api.stop(uid).await),
-            ["pods", uid, "forward"] => match self.runtime(path) {
-                Ok(runtime) => told(runtime.forward(uid).await),
-                Err(refused) => refused,
-            },
-            ["containers", id, "exec"] => {
-                match (self.runtime(path), parsed::<LocalCommand>(body)) {
-                    (Ok(runtime), Ok(command)) => told(runtime.exec(id, command).await),
-                    (Err(reply), _) | (_, Err(reply)) => reply,
-                }
-            }
-            ["containers", id, "attach"] => {
-                match (self.runtime(path), parsed::<LocalCommand>(body)) {
-                    (Ok(runtime), Ok(command)) => told(runtime.attach(id, command).await),
-                    (Err(reply), _) | (_, Err(reply)) => reply,
-                }
-            }
             ["images", "remove"] => match (self.runtime(path), parsed::<LocalImageName>(body)) {
                 (Ok(runtime), Ok(image)) => told(runtime.remove_image(&image.name).await),
                 (Err(reply), _) | (_, Err(reply)) => reply,
             },
-            _ => return None,
+            _ => match (self.runtime(path), stream_wish(parts, body)?) {
+                (Ok(runtime), Ok(wish)) => told(runtime.address(wish).await),
+                (Err(reply), _) | (_, Err(reply)) => reply,
+            },
+        })
+    }
+
+    /// What is had instead of an answer by who writes and offers its connection; None for what is no
+    /// stream.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+        body: &[u8],
+    ) -> Option<Result<CarryStream, Reply>> {
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        let ["v1", parts @ ..] = parts.as_slice() else { return None };
+        let (runtime, wish) = match (self.runtime(path), stream_wish(parts, body)?) {
+            (Ok(runtime), Ok(wish)) => (runtime, wish),
+            (Err(reply), _) | (_, Err(reply)) => return Some(Err(reply)),
+        };
+        Some(match runtime.stream(wish).await {
+            Ok(StreamOffer::Here(carry)) => Ok(carry),
+            Ok(StreamOffer::Address(stream)) => Err(json(StatusCode::OK, &stream)),
+            Err(refused) => Err(refusal(&refused)),
         })
     }
 
@@ -126,10 +132,31 @@ impl Desk {
     }
 }
 
+/// None for what is no stream.
+fn stream_wish(parts: &[&str], body: &[u8]) -> Option<Result<StreamWish, Reply>> {
+    let command = |id: &str| Ok((id.to_owned(), parsed::<LocalCommand>(body)?));
+    Some(match parts {
+        ["pods", uid, "forward"] => Ok(StreamWish::Forward { pod: (*uid).to_owned() }),
+        ["containers", id, "exec"] => {
+            command(id).map(|(container, command)| StreamWish::Exec { container, command })
+        }
+        ["containers", id, "attach"] => {
+            command(id).map(|(container, command)| StreamWish::Attach { container, command })
+        }
+        _ => return None,
+    })
+}
+
+/// Metrics as they are scraped.
+fn counted(text: String) -> Reply {
+    Reply { status: StatusCode::OK, content_type: metrics::CONTENT_TYPE, body: text.into_bytes() }
+}
+
 fn is_known(parts: &[&str]) -> bool {
     matches!(
         parts,
         ["metrics"]
+            | ["metrics", "probes"]
             | ["v1", "node" | "pods" | "usage" | "images"]
             | ["v1", "pods" | "changes", _]
             | ["v1", "pods", _, "stop" | "forward"]

@@ -1,4 +1,8 @@
 //! The socket itself: who may connect, how many, for how long.
+//!
+//! Rule: a connection is for questions, few at once and each for a short time, until it is handed to
+//! the runtime for a stream. From then on it is no question any more and lasts as long as the stream;
+//! how many of those there are is the runtime's to limit.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -7,20 +11,23 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, UPGRADE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ports::local_api::{LocalApi, LocalEndpoint};
+use ports::local_runtime::{CarryStream, STREAM_UPGRADE};
 use ports::{LocalRuntime, PortFuture};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::listener::listen;
 use crate::reply::{Desk, JSON, Reply};
 
-/// More than people and their scripts need; the next one waits in the kernel's queue.
+/// More than people and their scripts ask at once; the next one waits in the kernel's queue.
 const MOST_CONNECTIONS: usize = 16;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -80,20 +87,23 @@ impl LocalEndpoint for LocalSocket {
 /// Accepts for ever.
 async fn accept(listener: &UnixListener, desk: &Desk) -> String {
     let own = rustix::process::geteuid().as_raw();
-    let mut connections = JoinSet::new();
+    // Dropped with the rest, which ends them.
+    let (mut questions, mut streams) = (JoinSet::new(), JoinSet::new());
     loop {
-        while connections.len() >= MOST_CONNECTIONS {
-            connections.join_next().await;
-        }
         tokio::select! {
-            accepted = listener.accept() => match accepted {
+            accepted = listener.accept(), if questions.len() < MOST_CONNECTIONS => match accepted {
                 Ok((stream, _)) => {
                     let allowed = may_ask(&stream, own);
-                    connections.spawn(serve(stream, allowed, desk.clone()));
+                    questions.spawn(serve(stream, allowed, desk.clone()));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
-            Some(_) = connections.join_next() => {}
+            Some(answered) = questions.join_next() => {
+                if let Ok(Some(handed_over)) = answered {
+                    streams.spawn(handed_over.carried());
+                }
+            }
+            Some(_) = streams.join_next() => {}
         }
     }
 }
@@ -106,41 +116,102 @@ fn may_ask(stream: &UnixStream, own: u32) -> Result<(), String> {
     }
 }
 
-async fn serve(stream: UnixStream, allowed: Result<(), String>, desk: Desk) {
+/// A connection that becomes a stream.
+struct HandedOver {
+    upgrade: OnUpgrade,
+    carry: CarryStream,
+}
+
+impl HandedOver {
+    async fn carried(self) {
+        // Where it is not there any more, whoever asked has left, and so ends the stream.
+        let Ok(upgraded) = self.upgrade.await else { return };
+        let Ok(parts) = upgraded.downcast::<TokioIo<UnixStream>>() else { return };
+        let Ok(connection) = parts.io.into_inner().into_std() else { return };
+        (self.carry)(connection.into(), parts.read_buf.to_vec()).await;
+    }
+}
+
+/// Answers what is asked on one connection. Some: it is a stream from now on.
+async fn serve(stream: UnixStream, allowed: Result<(), String>, desk: Desk) -> Option<HandedOver> {
+    let (hand_over, mut handed_over) = mpsc::channel(1);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (desk, allowed) = (desk.clone(), allowed.clone());
-        async move { Ok::<_, Infallible>(reply(request, &allowed, &desk).await) }
+        let (desk, allowed, hand_over) = (desk.clone(), allowed.clone(), hand_over.clone());
+        async move { Ok::<_, Infallible>(reply(request, &allowed, &desk, &hand_over).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(16 * 1024)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     // A peer's broken request or its going away is its own business.
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+    handed_over.try_recv().ok()
 }
 
 async fn reply(
     request: Request<Incoming>,
     allowed: &Result<(), String>,
     desk: &Desk,
+    hand_over: &mpsc::Sender<HandedOver>,
 ) -> Response<String> {
-    let Reply { status, content_type, body } = match allowed {
-        Ok(()) => {
-            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            // Only what is written has a body; of readers nothing is taken.
-            let body = if method == Method::POST { whole(request).await } else { Ok(Vec::new()) };
-            match body {
-                Ok(body) => desk.answer(&method, &path, &body).await,
-                Err(why) => refused(StatusCode::PAYLOAD_TOO_LARGE, &why),
-            }
-        }
-        Err(why) => refused(StatusCode::FORBIDDEN, why),
+    let answered = match allowed {
+        Ok(()) => answer(request, desk, hand_over).await,
+        Err(why) => Some(refused(StatusCode::FORBIDDEN, why)),
+    };
+    let Some(Reply { status, content_type, body }) = answered else {
+        let mut response = Response::new(String::new());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        response.headers_mut().insert(UPGRADE, HeaderValue::from_static(STREAM_UPGRADE));
+        return response;
     };
     let mut response = Response::new(String::from_utf8(body).unwrap_or_default());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+/// None: the connection becomes a stream and is handed over.
+async fn answer(
+    mut request: Request<Incoming>,
+    desk: &Desk,
+    hand_over: &mpsc::Sender<HandedOver>,
+) -> Option<Reply> {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    // Only what is written has a body; of readers nothing is taken.
+    if method != Method::POST {
+        return Some(desk.answer(&method, &path, &[]).await);
+    }
+    let upgrade = offers_connection(&request).then(|| hyper::upgrade::on(&mut request));
+    let body = match whole(request).await {
+        Ok(body) => body,
+        Err(why) => return Some(refused(StatusCode::PAYLOAD_TOO_LARGE, &why)),
+    };
+    if let Some(upgrade) = upgrade
+        && let Some(streamed) = desk.stream(&path, &body).await
+    {
+        return match streamed {
+            Ok(carry) => {
+                // There is room: a connection is handed over once.
+                let _ = hand_over.try_send(HandedOver { upgrade, carry });
+                None
+            }
+            Err(reply) => Some(reply),
+        };
+    }
+    Some(desk.answer(&method, &path, &body).await)
+}
+
+/// Whoever asks can go on as a stream on the same connection.
+fn offers_connection(request: &Request<Incoming>) -> bool {
+    let named = |name: HeaderName, word: &str| {
+        let values = request.headers().get_all(name).into_iter();
+        let values = values.filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|it| it.trim().eq_ignore_ascii_case(word))
+    };
+    named(CONNECTION, "upgrade") && named(UPGRADE, STREAM_UPGRADE)
 }
 
 fn refused(status: StatusCode, why: &str) -> Reply {

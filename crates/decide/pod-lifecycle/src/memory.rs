@@ -64,6 +64,9 @@ pub(crate) struct Kept {
     /// Sandboxes that were stopped, network and all; a dead one may not have been.
     pub(crate) stopped_sandboxes: BTreeSet<String>,
     pub(crate) pod_ips: Vec<String>,
+    /// By container id: the kills for memory that events have told of.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) kills_told: BTreeMap<String, KillsTold>,
     /// Whether clean-up was done; the folders too where true.
     pub(crate) cleaned: Option<bool>,
 }
@@ -137,6 +140,17 @@ pub(crate) struct ContainerMemory {
     pub(crate) back_off: Option<BackOff>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) start_failure: Option<StartTrouble>,
+}
+
+/// Up to where the kills of a container were told; the same kills are heard of again by the next
+/// agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct KillsTold {
+    /// The last one that was named.
+    pub(crate) order: u64,
+    /// How many that nobody named.
+    pub(crate) unnamed: u64,
 }
 
 /// What of a container need not outlive the agent.

@@ -113,6 +113,9 @@ pub struct MemoryKillNote {
     /// How many of the container's processes were killed up to now, where nobody tells which; zero
     /// where one is named.
     pub unnamed: u64,
+    /// Of one that is named: rises from kill to kill, from one, and stays the same when it is heard
+    /// of again.
+    pub order: u64,
     pub process: String,
     pub pid: i32,
     /// What the process used, and the limit where it is known.

@@ -8,7 +8,8 @@
 //! `GET /v1/changes/VERSION` waits for something newer and answers [`LocalVersion`],
 //! `GET /v1/pods/UID` [`LocalPodDetail`], `POST /v1/pods/UID/stop` [`LocalStopped`],
 //! `POST /v1/pods` takes [`LocalManifests`] and answers [`LocalTaken`]; a refusal is a status of 4xx
-//! or 5xx and a [`LocalRefusal`]. `GET /metrics` answers with text for Prometheus. What is asked of the runtime itself is in `local_runtime`.
+//! or 5xx and a [`LocalRefusal`]. `GET /metrics` and `GET /metrics/probes` answer with text for
+//! Prometheus. What is asked of the runtime itself is in `local_runtime`.
 
 use serde::{Deserialize, Serialize};
 
@@ -197,6 +198,10 @@ pub trait LocalApi: Send + Sync {
     fn changed(&self, since: u64) -> PortFuture<'_, u64>;
     /// What was counted, as text in the form of [`crate::metrics`].
     fn metrics(&self) -> String {
+        String::new()
+    }
+    /// How probes went, in the same form; apart from the others, as upstream serves them.
+    fn probe_metrics(&self) -> String {
         String::new()
     }
     /// Runs more pods. Only an agent that people hand their pods to can.

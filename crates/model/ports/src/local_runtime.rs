@@ -1,14 +1,19 @@
 //! What people at this machine ask of the container runtime through the agent: streams into
 //! containers, what they use, images.
 //!
-//! Rule: plain values that read and write as JSON in camelCase; fields are only ever added. A stream
-//! is an address that works once: whoever asked connects to it, so that no byte of it passes the
-//! agent. Every call has a deadline of the implementation's.
+//! Rule: plain values that read and write as JSON in camelCase; fields are only ever added. No byte
+//! of a stream passes the agent: a runtime in the agent's own process takes over the connection of
+//! whoever asked; of another runtime there is an address that works once, and whoever asked connects
+//! to it. Every call has a deadline of the implementation's.
 //!
 //! Over the local socket: `POST /v1/containers/ID/exec` and `…/attach` take [`LocalCommand`],
-//! `POST /v1/pods/UID/forward` nothing; each answers [`LocalStream`]. `GET /v1/containers/ID/process`
-//! answers [`LocalProcess`], `GET /v1/usage` [`LocalUsages`], `GET /v1/images` [`LocalImages`],
-//! `POST /v1/images/remove` takes and answers [`LocalImageName`].
+//! `POST /v1/pods/UID/forward` nothing; each answers [`LocalStream`], or, where the request asks to
+//! upgrade to [`STREAM_UPGRADE`] and the runtime takes the connection, with that upgrade.
+//! `GET /v1/containers/ID/process` answers [`LocalProcess`], `GET /v1/usage` [`LocalUsages`],
+//! `GET /v1/images` [`LocalImages`], `POST /v1/images/remove` takes and answers [`LocalImageName`].
+
+use std::fmt;
+use std::os::fd::OwnedFd;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +30,48 @@ pub struct LocalCommand {
     /// Never together with a terminal: there it is one with the output.
     pub stderr: bool,
     pub tty: bool,
+}
+
+/// What a connection becomes that carries a stream: remote commands speak `v4.channel.k8s.io` on it,
+/// port-forward `portforward.k8s.io`.
+pub const STREAM_UPGRADE: &str = "SPDY/3.1";
+
+/// A stream that somebody wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamWish {
+    Exec {
+        container: String,
+        command: LocalCommand,
+    },
+    Attach {
+        container: String,
+        command: LocalCommand,
+    },
+    /// To the ports of the pod with this UID.
+    Forward {
+        pod: String,
+    },
+}
+
+/// Serves a stream on a connection (a unix stream socket), of which these bytes were read already.
+/// Dropping what it returns ends the stream.
+pub type CarryStream = Box<dyn FnOnce(OwnedFd, Vec<u8>) -> PortFuture<'static, ()> + Send>;
+
+/// How a stream is to be had. How many are open at once is limited by who offers them.
+pub enum StreamOffer {
+    /// By connecting elsewhere.
+    Address(LocalStream),
+    /// On a connection that is there already.
+    Here(CarryStream),
+}
+
+impl fmt::Debug for StreamOffer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(stream) => formatter.debug_tuple("Address").field(stream).finish(),
+            Self::Here(_) => formatter.write_str("Here"),
+        }
+    }
 }
 
 /// Where a stream is to be had, once.
@@ -91,10 +138,10 @@ pub struct LocalImageName {
 
 /// The runtime, as people at this machine see it through the agent.
 pub trait LocalRuntime: Send + Sync {
-    fn exec<'a>(&'a self, container: &'a str, command: LocalCommand) -> Answer<'a, LocalStream>;
-    fn attach<'a>(&'a self, container: &'a str, command: LocalCommand) -> Answer<'a, LocalStream>;
-    /// To the ports of the pod with this UID.
-    fn forward<'a>(&'a self, pod: &'a str) -> Answer<'a, LocalStream>;
+    /// For who can only connect elsewhere.
+    fn address(&self, wish: StreamWish) -> Answer<'_, LocalStream>;
+    /// For who has a connection to give.
+    fn stream(&self, wish: StreamWish) -> Answer<'_, StreamOffer>;
     fn process<'a>(&'a self, container: &'a str) -> Answer<'a, LocalProcess>;
     fn usage(&self) -> Answer<'_, LocalUsages>;
     fn images(&self) -> Answer<'_, LocalImages>;

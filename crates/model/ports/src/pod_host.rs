@@ -123,6 +123,9 @@ pub trait PodCgroups: Send + Sync {
 pub struct MemoryKill {
     /// Nanoseconds since the epoch, as near as the kernel's log tells.
     pub at: i64,
+    /// Rises from kill to kill as long as the machine runs, from one; whoever reads the log again
+    /// finds the same.
+    pub order: u64,
     pub process: String,
     pub pid: i32,
     /// The cgroup that ran out, and the one that the victim was in.

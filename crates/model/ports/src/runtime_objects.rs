@@ -403,8 +403,12 @@ pub enum RuntimeSignal {
     Event(RuntimeEvent),
     /// Heard (again) from now on; what happened before must be looked for.
     Connected,
-    /// Nothing is heard any more; it tries again by itself.
+    /// Nothing is heard any more; it tries again by itself. Most often there is nobody to ask
+    /// either; once there is, one of the others follows.
     Lost(String),
+    /// After [`Self::Lost`]: the runtime answers, but gives no stream for now. It tries again by
+    /// itself; until it is connected, only looking tells what happens.
+    Refused(String),
     /// This runtime has no such stream. Nothing will ever be heard.
     Unsupported,
 }

@@ -88,7 +88,6 @@ impl Runtime {
         let hierarchy = Hierarchy::detect()
             .map_err(|error| Failure::plain(format!("the machine's control groups: {error}")))?;
         let boot = Boot::look(&settings.state)?;
-        let (streams, listener) = Streams::bind(settings.streams).await?;
         let runtime = Self {
             machine: Arc::new(look_at_machine(&hierarchy, settings.cgroup_driver)?),
             book: Book::open(&settings.root.join("runtime"))?,
@@ -100,8 +99,8 @@ impl Runtime {
             network: Arc::new(network),
             hierarchy: Arc::new(hierarchy),
             rebooted: boot.is_another(),
+            streams: Streams::new(settings.streams),
             settings: Arc::new(settings),
-            streams,
             handlers: Arc::default(),
             _alone: Arc::new(alone),
         };
@@ -109,7 +108,6 @@ impl Runtime {
         // Not before: whoever comes after a crash in between must not believe old PIDs.
         boot.note()?;
         runtime.preload().await;
-        tokio::spawn(runtime.streams.clone().serve(runtime.clone(), listener));
         Ok(runtime)
     }
 

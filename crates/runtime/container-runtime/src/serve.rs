@@ -50,6 +50,8 @@ impl Runtime {
         work: watch::Sender<u64>,
         end: impl Future<Output = ()>,
     ) -> Result<()> {
+        // Before anybody can ask: an address that cannot be had is told now.
+        self.listen_for_streams().await?;
         let listener = listen(socket)?;
         let served = tonic::transport::Server::builder()
             .layer(CountWork(Arc::new(work)))

@@ -1,5 +1,6 @@
 //! The two services of CRI: each call handed to where it is done. Nothing is decided here.
 
+use cri_wire::TakesOpenStream;
 use cri_wire::v1;
 use cri_wire::v1::image_service_server::ImageService;
 use cri_wire::v1::runtime_service_server::RuntimeService;
@@ -10,6 +11,7 @@ use crate::events::in_parts;
 use crate::failure::Failure;
 use crate::images::PullRequest;
 use crate::runtime::Runtime;
+use crate::streams::Wanted;
 
 /// Items in one part of a streaming list.
 const PART: usize = 100;
@@ -24,6 +26,25 @@ fn answer<T, R>(outcome: Result<T, Failure>, wrap: impl FnOnce(T) -> R) -> Answe
             Err(failure.into())
         }
     }
+}
+
+/// A stream as whoever asks can take it: open to a client in this process that says so, by an
+/// address to all others.
+async fn streamed<Q, R>(
+    runtime: &Runtime,
+    request: Request<Q>,
+    wanted: impl FnOnce(Q) -> Wanted,
+    wrap: impl FnOnce(String) -> R,
+) -> Answer<R> {
+    let takes_open = request.extensions().get::<TakesOpenStream>().is_some();
+    let wanted = wanted(request.into_inner());
+    if !takes_open {
+        return answer(runtime.stream_address(wanted).await, wrap);
+    }
+    let open = answer(runtime.open_stream(wanted), |open| open)?.into_inner();
+    let mut response = Response::new(wrap(String::new()));
+    response.extensions_mut().insert(open);
+    Ok(response)
 }
 
 #[async_trait]
@@ -165,19 +186,18 @@ impl RuntimeService for Runtime {
     }
 
     async fn exec(&self, request: Request<v1::ExecRequest>) -> Answer<v1::ExecResponse> {
-        answer(Runtime::exec(self, request.into_inner()), |url| v1::ExecResponse { url })
+        streamed(self, request, Wanted::Exec, |url| v1::ExecResponse { url }).await
     }
 
     async fn attach(&self, request: Request<v1::AttachRequest>) -> Answer<v1::AttachResponse> {
-        answer(Runtime::attach(self, request.into_inner()), |url| v1::AttachResponse { url })
+        streamed(self, request, Wanted::Attach, |url| v1::AttachResponse { url }).await
     }
 
     async fn port_forward(
         &self,
         request: Request<v1::PortForwardRequest>,
     ) -> Answer<v1::PortForwardResponse> {
-        let outcome = Runtime::port_forward(self, request.into_inner());
-        answer(outcome, |url| v1::PortForwardResponse { url })
+        streamed(self, request, Wanted::PortForward, |url| v1::PortForwardResponse { url }).await
     }
 
     async fn container_stats(

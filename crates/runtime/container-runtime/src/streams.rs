@@ -1,12 +1,16 @@
-//! The streaming server: exec, attach and port-forward by one-time addresses on loopback.
+//! Exec, attach and port-forward: by one-time addresses on loopback, and on a connection that a
+//! client in this process gives.
 //!
 //! Rule: an address works once and for a minute; whoever has it may use it, so it is not guessable
 //! and goes only to who asked over CRI. A connection becomes SPDY/3.1 or WebSocket; what happens on
-//! it is the same for both. One slow or broken client hurts only itself.
+//! it is the same for both, and for one that was given, which is SPDY from its first byte. Both
+//! kinds together have a limit. One slow or broken client hurts only itself. Nothing listens before
+//! somebody may ask for an address: a runtime that serves no socket has no port.
 //!
 //! upstream: k8s.io/streaming, kubelet's pkg/cri/streaming
 
 mod commands;
+mod connection;
 mod forward;
 mod session;
 mod spdy_transport;
@@ -20,20 +24,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri_wire::v1;
+use cri_wire::{OpenStream, v1};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tonic::Code;
 
 use crate::failure::{Doing as _, Failure, Result};
 use crate::runtime::Runtime;
 
 use tokens::Tokens;
 
-/// Connections at once, those with a running stream included; more wait in the kernel.
+/// Connections at once, those with a running stream included. More wait in the kernel where there is
+/// an address, and are refused where there is none.
 const CONNECTIONS: usize = 512;
 /// How long a client may take to send its request.
 const REQUEST: Duration = Duration::from_secs(30);
@@ -56,33 +62,47 @@ impl Wanted {
     }
 }
 
-/// Where the server listens, and what its addresses stand for.
+/// Where the server listens, what its addresses stand for, and how many streams there may be.
 #[derive(Debug, Clone)]
 pub(crate) struct Streams {
-    address: SocketAddr,
+    /// As it is configured; its port may be for the kernel to choose.
+    wanted: SocketAddr,
+    /// Once somebody asked for it.
+    listens: Arc<OnceCell<SocketAddr>>,
     tokens: Arc<Tokens>,
+    places: Arc<Semaphore>,
 }
 
 impl Streams {
-    /// Listens; [`Streams::serve`] answers.
-    pub(crate) async fn bind(address: SocketAddr) -> Result<(Self, TcpListener)> {
-        let listener = TcpListener::bind(address)
-            .await
-            .doing(format!("listening for streams on {address}"))?;
-        let address = listener.local_addr().doing("asking for the streams' address")?;
-        Ok((Self { address, tokens: Arc::default() }, listener))
+    pub(crate) fn new(wanted: SocketAddr) -> Self {
+        Self {
+            wanted,
+            listens: Arc::default(),
+            tokens: Arc::default(),
+            places: Arc::new(Semaphore::new(CONNECTIONS)),
+        }
     }
 
-    /// A one-time address.
-    fn url(&self, wanted: Wanted) -> Result<String> {
-        let kind = wanted.kind();
-        let token = self.tokens.issue(wanted)?;
-        Ok(format!("http://{}/{kind}/{token}", self.address))
+    /// Where it listens: from now on, if it did not yet; then `serve` answers.
+    async fn address(&self, serve: impl FnOnce(TcpListener)) -> Result<SocketAddr> {
+        let listening = self.listens.get_or_try_init(async || {
+            let wanted = self.wanted;
+            let listener = TcpListener::bind(wanted)
+                .await
+                .doing(format!("listening for streams on {wanted}"))?;
+            let address = listener.local_addr().doing("asking for the streams' address")?;
+            serve(listener);
+            Ok(address)
+        });
+        listening.await.copied()
     }
 
-    pub(crate) async fn serve(self, runtime: Runtime, listener: TcpListener) {
-        let answer = move |request, place| self.answer(runtime.clone(), request, place);
-        accept(listener, CONNECTIONS, answer).await;
+    /// A place for a stream without an address.
+    fn place(&self) -> Result<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
+            let most = format!("as many streams as allowed are open ({CONNECTIONS})");
+            Failure::new(Code::ResourceExhausted, most)
+        })
     }
 
     fn answer(
@@ -116,14 +136,13 @@ impl Streams {
 type Place = Arc<OwnedSemaphorePermit>;
 
 /// Answers each connection, so many at once.
-async fn accept<A>(listener: TcpListener, most: usize, answer: A)
+async fn accept<A>(listener: TcpListener, places: Arc<Semaphore>, answer: A)
 where
     A: Fn(Request<Incoming>, Place) -> Response<upgrade::Body> + Clone + Send + 'static,
 {
-    let places = Arc::new(Semaphore::new(most));
     loop {
         if places.available_permits() == 0 {
-            tracing::warn!(most, "as many streams as allowed are open; others wait");
+            tracing::warn!("as many streams as allowed are open; others wait");
         }
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let place = Arc::new(place);
@@ -156,39 +175,70 @@ where
 }
 
 impl Runtime {
-    /// An address to run a command at.
-    pub fn exec(&self, request: v1::ExecRequest) -> Result<String> {
-        check_streams(request.tty, request.stdin, request.stdout, request.stderr)?;
-        self.running(&request.container_id)?;
-        self.streams.url(Wanted::Exec(request))
+    /// Listens for those who have an address, if it did not yet.
+    pub(crate) async fn listen_for_streams(&self) -> Result<SocketAddr> {
+        let serve = |listener| {
+            let (streams, runtime) = (self.streams.clone(), self.clone());
+            let places = Arc::clone(&streams.places);
+            let answer = move |request, place| streams.answer(runtime.clone(), request, place);
+            tokio::spawn(accept(listener, places, answer));
+        };
+        self.streams.address(serve).await
     }
 
-    /// An address to join a container at.
-    pub fn attach(&self, request: v1::AttachRequest) -> Result<String> {
-        check_streams(request.tty, request.stdin, request.stdout, request.stderr)?;
-        self.running(&request.container_id)?;
-        self.streams.url(Wanted::Attach(request))
+    /// A one-time address for what is wanted.
+    pub(crate) async fn stream_address(&self, wanted: Wanted) -> Result<String> {
+        self.check_wanted(&wanted)?;
+        let address = self.listen_for_streams().await?;
+        let kind = wanted.kind();
+        let token = self.streams.tokens.issue(wanted)?;
+        Ok(format!("http://{address}/{kind}/{token}"))
     }
 
-    /// An address to reach a pod's ports at.
-    pub fn port_forward(&self, request: v1::PortForwardRequest) -> Result<String> {
-        let sandbox = self
-            .book
-            .sandbox(&request.pod_sandbox_id)
-            .doing(format!("failed to find sandbox {:?}", request.pod_sandbox_id))?;
-        if sandbox.record().stage() != crate::records::SandboxStage::Ready {
-            return Err(Failure::plain("sandbox container is not running"));
+    /// What is wanted, for a connection that a client in this process gives.
+    pub(crate) fn open_stream(&self, wanted: Wanted) -> Result<OpenStream> {
+        self.check_wanted(&wanted)?;
+        let (place, runtime) = (self.streams.place()?, self.clone());
+        Ok(OpenStream::new(Box::new(move |connection, early| {
+            Box::pin(async move {
+                match upgrade::Socket::given(connection, early) {
+                    Ok(socket) => {
+                        upgrade::go_on(runtime, wanted, upgrade::Carrier::of_given(), socket).await;
+                    }
+                    Err(error) => tracing::error!(%error, "a connection that was given"),
+                }
+                drop(place);
+            })
+        })))
+    }
+
+    fn check_wanted(&self, wanted: &Wanted) -> Result<()> {
+        match wanted {
+            Wanted::Exec(v1::ExecRequest { container_id, .. })
+            | Wanted::Attach(v1::AttachRequest { container_id, .. }) => {
+                check_streams(commands::streams_of(wanted))?;
+                self.running(container_id).map(drop)
+            }
+            Wanted::PortForward(request) => {
+                let sandbox = self
+                    .book
+                    .sandbox(&request.pod_sandbox_id)
+                    .doing(format!("failed to find sandbox {:?}", request.pod_sandbox_id))?;
+                if sandbox.record().stage() != crate::records::SandboxStage::Ready {
+                    return Err(Failure::plain("sandbox container is not running"));
+                }
+                Ok(())
+            }
         }
-        self.streams.url(Wanted::PortForward(request))
     }
 }
 
 /// upstream: k8s.io/streaming validateExecRequest
-fn check_streams(tty: bool, stdin: bool, stdout: bool, stderr: bool) -> Result<()> {
-    if tty && stderr {
+fn check_streams(has: session::Has) -> Result<()> {
+    if has.tty && has.stderr {
         return Err(Failure::invalid("tty and stderr cannot both be true"));
     }
-    if !(stdin || stdout || stderr) {
+    if !(has.stdin || has.stdout || has.stderr) {
         return Err(Failure::invalid("one of stdin, stdout, or stderr must be set"));
     }
     Ok(())

@@ -6,6 +6,7 @@
 
 use crate::metrics::{Metrics, names};
 use pod_lifecycle::{EventKind, Mark, PodEvent, PodPlan, Stage, Waiting};
+use pod_manifest::static_pod::CONFIG_SEEN_ANNOTATION;
 use pod_model::pod::Pod;
 use pod_model::pod::spec::PodPhase;
 use pod_model::pod::status::PodStatus;
@@ -341,10 +342,17 @@ impl PodEntry {
         if !was_pending || status.phase != PodPhase::Running {
             return None;
         }
-        let (seen, _) = self.marks.iter().find(|(_, mark)| *mark == Mark::Seen)?;
+        // Without the mark an earlier agent has begun to start it.
+        let (marked, _) = self.marks.iter().find(|(_, mark)| *mark == Mark::Seen)?;
+        let seen = first_seen(&self.pod).unwrap_or(*marked);
         let nanos = now.nanos().saturating_sub(seen.nanos());
         Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or_default()))
     }
+}
+
+/// When a source first told of the pod.
+pub(crate) fn first_seen(pod: &Pod) -> Option<ApiTime> {
+    ApiTime::parse(pod.metadata.annotations.get(CONFIG_SEEN_ANNOTATION)?)
 }
 
 /// What is shown in place of a UID that a pod does not have yet.

@@ -3,8 +3,8 @@
 //! Rules: each pod with running containers is watched in its cgroup, as one wait that ends when a
 //! count has grown; what was counted is noted for the container whose id is in the group's name, and
 //! its pod is looked at again. Which process it was nobody knows, and that is said. Pods that nobody
-//! wants are not watched: where their cgroup is, is not known. What was counted of a container before
-//! this agent began was told by the one before. Wakes only when pods change.
+//! wants are not watched: where their cgroup is, is not known. How much of it was told before is
+//! known to each pod's memory. Wakes only when pods change.
 
 use crate::branch::Branch;
 use crate::memory_kills::memory_limit;
@@ -33,8 +33,6 @@ struct Watched {
     /// Its running containers: with others, other groups are to be watched.
     running: BTreeSet<String>,
     known: Counts,
-    /// Whether they were counted before.
-    counted: bool,
 }
 
 /// Watches for ever.
@@ -42,7 +40,6 @@ pub(crate) async fn watch(context: Arc<PodContext>, messages: TerminationMessage
     let mut watched: BTreeMap<String, Watched> = BTreeMap::new();
     let mut waits: Branch<String, Result<Counts, HostError>> = Branch::default();
     let mut version = 0;
-    let began = context.clock.now().nanos();
     loop {
         follow(&context, &mut watched, &mut waits);
         tokio::select! {
@@ -53,9 +50,7 @@ pub(crate) async fn watch(context: Arc<PodContext>, messages: TerminationMessage
             (uid, outcome) = waits.next() => match outcome {
                 Ok(Ok(counts)) => {
                     let Some(pod) = watched.get_mut(&uid) else { continue };
-                    let first = !std::mem::replace(&mut pod.counted, true);
-                    let since = if first { began } else { i64::MIN };
-                    note(&context, &messages, &uid, (&pod.known, &counts, since));
+                    note(&context, &messages, &uid, (&pod.known, &counts));
                     pod.known = counts;
                     if !wait(&context, &mut waits, &uid, pod.known.clone()) {
                         watched.remove(&uid);
@@ -148,30 +143,29 @@ fn is_of(group: &str, id: &str) -> bool {
         })
 }
 
-/// Notes what was killed in the containers of a pod that were started since then.
+/// Notes what was killed in the containers of a pod.
 fn note(
     context: &PodContext,
     messages: &TerminationMessages,
     uid: &str,
-    (known, counts, since): (&Counts, &Counts, i64),
+    (known, counts): (&Counts, &Counts),
 ) {
     let Some(pod) = context.observed.latest(uid) else { return };
     let grown = counts.iter().filter(|(group, count)| known.get(*group).is_none_or(|k| k < *count));
     for (group, count) in grown {
         for container in &pod.containers {
             let record = &container.record;
-            if !is_of(group, &record.id) || record.started_at < since {
+            if !is_of(group, &record.id) {
                 continue;
             }
-            let limit = memory_limit(record);
             warn!(
                 pod_uid = uid,
                 container = record.name,
                 kills = count,
-                limit,
+                limit = memory_limit(record),
                 "The kernel killed a process of a container for memory; which is not known"
             );
-            let note = MemoryKillNote { unnamed: *count, limit, ..MemoryKillNote::default() };
+            let note = MemoryKillNote { unnamed: *count, ..MemoryKillNote::default() };
             messages.note_kill(&record.id, note);
         }
     }

@@ -2,7 +2,8 @@
 //! (folders, cgroups, logs, links, records).
 //!
 //! Rules: nothing before every source has spoken and the runtime was listed. What is dead is chosen
-//! in `node-policy`; the newest dead instance of a container always stays while its pod is here, so
+//! in `node-policy`; whether a pod is gone is asked when something of it goes, and never of what was
+//! known when the round began. The newest dead instance of a container always stays while its pod is here, so
 //! its exit code is known, and none goes before its end is on disk. A pod that the runtime still has
 //! is never gone. One thing that cannot be removed is told and left for the next round; the node's
 //! event says what of containers, sandboxes and their logs a round could not remove.
@@ -34,7 +35,7 @@ pub(crate) async fn collect(context: Arc<PodContext>, mut active: watch::Receive
         let pods = active.borrow_and_update().clone();
         if pods.is_whole {
             let mut failures = remove_dead(&context, &pods.uids).await;
-            failures.extend(remove_remains(&context, &pods.uids).await);
+            failures.extend(remove_remains(&context, &active).await);
             tell(&context, &failures);
         }
         tokio::select! {
@@ -115,16 +116,24 @@ async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) -> Vec<Str
 
 /// What lies about of pods that are neither wanted nor in the runtime; what of their logs could not
 /// be removed.
-async fn remove_remains(context: &PodContext, active: &BTreeSet<String>) -> Vec<String> {
+async fn remove_remains(context: &PodContext, active: &watch::Receiver<ActivePods>) -> Vec<String> {
     let mut failures = Vec::new();
-    let Some(listed) = context.observed.inventory().borrow().clone() else { return failures };
-    let is_gone = |uid: &str| !active.contains(uid) && !listed.contains_key(uid);
+    let inventory = context.observed.inventory();
+    // Asked anew of each thing: a round may take long, and pods come meanwhile.
+    let is_gone = |uid: &str| {
+        let is_active = {
+            let pods = active.borrow();
+            !pods.is_whole || pods.uids.contains(uid)
+        };
+        let is_there = inventory.borrow().as_ref().is_none_or(|listed| listed.contains_key(uid));
+        !is_active && !is_there
+    };
     let ports = &context.ports;
     for uid in
         found("folders of pods", ports.folders.pods().await).iter().filter(|uid| is_gone(uid))
     {
         info!(pod_uid = uid, "Removing the folder of a pod that is gone");
-        if told("volumes of pod", uid, &ports.volumes.tear_down(uid).await) {
+        if told("volumes of pod", uid, &ports.volumes.tear_down(uid).await) && is_gone(uid) {
             told("folder of pod", uid, &ports.folders.remove_pod(uid).await);
         }
     }
@@ -143,7 +152,8 @@ async fn remove_remains(context: &PodContext, active: &BTreeSet<String>) -> Vec<
         }
     }
     told("dead links of logs", "", &ports.folders.remove_dead_links().await);
-    for uid in context.saved.others_than(active).iter().filter(|uid| is_gone(uid)) {
+    let active = active.borrow().uids.clone();
+    for uid in context.saved.others_than(&active).iter().filter(|uid| is_gone(uid)) {
         context.saved.forget(uid).await;
     }
     failures

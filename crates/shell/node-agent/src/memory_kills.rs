@@ -1,7 +1,10 @@
 //! Who the kernel killed for memory: kernel messages, matched to containers.
 //!
-//! Rule: a note is kept for a container whose id is in the victim's cgroup name, and its pod is
-//! looked at again, so that a note which comes after the exit is told all the same.
+//! Rules: a note is kept for each container whose id is in the victim's cgroup name, and its pod is
+//! looked at again, so that a note which comes after the exit is told all the same, and one of a
+//! container that was not seen yet when it is seen. The log is read from its beginning once the
+//! runtime was listed: what was killed while no agent was there is told by this one, and what was
+//! told before is known to each pod's memory.
 
 use crate::observed::Observed;
 use crate::termination::TerminationMessages;
@@ -21,6 +24,10 @@ pub(crate) async fn listen(
     messages: TerminationMessages,
     observed: Observed,
 ) {
+    // Before that nothing is known of which pod a container is.
+    if observed.inventory().wait_for(Option::is_some).await.is_err() {
+        return;
+    }
     let mut kills = kills.lock().await;
     loop {
         let kill = kills.next().await;
@@ -34,32 +41,44 @@ pub(crate) fn memory_limit(record: &ContainerRecord) -> Option<u64> {
     u64::try_from(limit).ok().filter(|bytes| *bytes > 0)
 }
 
+/// Ids of containers in a cgroup's name; one may run in another.
+fn ids(cgroup: &str) -> impl Iterator<Item = &str> {
+    let words = cgroup.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.filter(|word| {
+        word.len() >= SHORTEST_ID && word.bytes().all(|letter| letter.is_ascii_hexdigit())
+    })
+}
+
 fn take(kill: &MemoryKill, messages: &TerminationMessages, observed: &Observed) {
-    for (uid, pod) in observed.all() {
-        for container in &pod.containers {
-            let record = &container.record;
-            if record.id.len() < SHORTEST_ID || !kill.victim_cgroup.contains(&record.id) {
-                continue;
-            }
-            let limit = memory_limit(record);
-            warn!(
-                pod_uid = uid,
-                container = record.name,
-                process = kill.process,
-                pid = kill.pid,
-                anonymous_bytes = kill.anonymous_bytes,
-                limit,
-                "The kernel killed a process of a container for memory"
-            );
-            let note = MemoryKillNote {
-                unnamed: 0,
-                process: kill.process.clone(),
-                pid: kill.pid,
-                bytes: kill.anonymous_bytes,
-                limit,
-            };
-            messages.note_kill(&record.id, note);
-            observed.look_at(&uid);
-        }
+    let pods = observed.all();
+    for id in ids(&kill.victim_cgroup) {
+        let note = MemoryKillNote {
+            unnamed: 0,
+            order: kill.order,
+            process: kill.process.clone(),
+            pid: kill.pid,
+            bytes: kill.anonymous_bytes,
+            limit: None,
+        };
+        messages.note_kill(id, note);
+        let containers = pods.iter().flat_map(|(uid, pod)| {
+            pod.containers.iter().map(move |container| (uid, &container.record))
+        });
+        let Some((uid, record)) = containers.into_iter().find(|(_, record)| record.id == id) else {
+            continue;
+        };
+        warn!(
+            pod_uid = uid,
+            container = record.name,
+            process = kill.process,
+            pid = kill.pid,
+            anonymous_bytes = kill.anonymous_bytes,
+            limit = memory_limit(record),
+            "The kernel killed a process of a container for memory"
+        );
+        observed.look_at(uid);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! What the agent counts, under upstream's names.
 //!
-//! Rules: counting is quick and never waits for anything but a lock. A metric is one of `names`, so
+//! Rules: counting is quick, never waits for anything but a lock, and takes no memory but for the first
+//! of its kind. A metric is one of `names`, so
 //! that nothing is counted under a name that upstream does not have; one without labels is told from
 //! the start, one with labels once it was counted. Decides nothing; nothing is decided on it.
 //!
@@ -34,8 +35,8 @@ enum Counted {
     Histogram(Histogram),
 }
 
-/// By metric and the values of its labels.
-type Series = BTreeMap<(&'static str, Vec<String>), Counted>;
+/// By metric; of each in the order of the values of its labels, of which there are few.
+type Series = BTreeMap<&'static str, Vec<(Vec<String>, Counted)>>;
 
 /// Cheap to clone; all clones count together.
 #[derive(Debug, Clone, Default)]
@@ -75,19 +76,29 @@ impl Metrics {
 
     fn change(&self, metric: &Metric, labels: &[&str], change: impl FnOnce(&mut Counted)) {
         debug_assert_eq!(labels.len(), metric.labels.len(), "{}", metric.name);
-        let labels = labels.iter().map(|value| (*value).to_owned()).collect();
         let mut series = self.lock();
-        change(series.entry((metric.name, labels)).or_insert_with(|| nothing(metric)));
+        let of_metric = series.entry(metric.name).or_default();
+        let place = of_metric.binary_search_by(|(values, _)| {
+            values.iter().map(String::as_str).cmp(labels.iter().copied())
+        });
+        let place = place.unwrap_or_else(|place| {
+            let values = labels.iter().map(|value| (*value).to_owned()).collect();
+            of_metric.reserve_exact(1);
+            of_metric.insert(place, (values, nothing(metric)));
+            place
+        });
+        if let Some((_, counted)) = of_metric.get_mut(place) {
+            change(counted);
+        }
     }
 
     /// All of `metrics`, as they are now.
     pub(crate) fn families(&self, metrics: &[&'static Metric]) -> Vec<MetricFamily> {
         let series = self.lock().clone();
         let family = |metric: &&'static Metric| {
-            let first = (metric.name, Vec::new());
-            let counted = series.range(first..).take_while(|((name, _), _)| *name == metric.name);
+            let counted = series.get(metric.name).into_iter().flatten();
             let mut samples: Vec<Sample> =
-                counted.flat_map(|((_, values), counted)| lines(metric, values, counted)).collect();
+                counted.flat_map(|(values, counted)| lines(metric, values, counted)).collect();
             if samples.is_empty() && metric.labels.is_empty() {
                 samples = lines(metric, &[], &nothing(metric));
             }

@@ -4,6 +4,7 @@ pub(crate) mod context;
 mod facts;
 mod saved;
 pub(crate) mod supervisor;
+mod turn;
 mod worker;
 
 pub use context::{CgroupSettings, PodPorts, PodSettings, ReservedCgroup};

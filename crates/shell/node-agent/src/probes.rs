@@ -6,14 +6,16 @@
 //! not take in time are lost; the next one comes.
 
 mod attempt;
+mod counts;
 
 use crate::branch::{Branch, Panicked};
 use attempt::Probing;
+use counts::{ProbeCount, ProbeCounts};
 use pod_lifecycle::{ProbeKind, ProbeResult, ProbeWant};
 use pod_model::pod::Pod;
 use pod_model::pod::handler::Probe;
 use ports::probing::NetworkProber;
-use ports::{ApiTime, PodRuntime};
+use ports::{ApiTime, MetricFamily, PodRuntime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,6 +38,7 @@ struct Scheduled {
     probing: Arc<Probing>,
     period: Duration,
     news: mpsc::Sender<Box<ProbeNews>>,
+    count: Arc<ProbeCount>,
     due: Instant,
 }
 
@@ -44,6 +47,7 @@ struct Wheel {
     probes: BTreeMap<Key, Scheduled>,
     /// In the order in which they are due. A probe that is being tried is not here.
     turns: BTreeSet<(Instant, Key)>,
+    counts: ProbeCounts,
 }
 
 /// Cheap to clone; all clones are one wheel.
@@ -62,6 +66,7 @@ pub(crate) struct ProbeOrder<'a> {
     pub(crate) pod_ip: Option<&'a str>,
     pub(crate) now: ApiTime,
     pub(crate) news: &'a mpsc::Sender<Box<ProbeNews>>,
+    pub(crate) is_ending: bool,
 }
 
 /// The probe of a kind that a container has.
@@ -98,12 +103,15 @@ impl Probes {
         }
         let mut wheel = self.wheel();
         wheel.keep(&uid, |key| wanted.contains_key(key));
+        if order.is_ending {
+            wheel.counts.keep(&uid, |kind| kind == ProbeKind::Readiness);
+        }
         let mut changed = false;
         for (key, want) in wanted {
             if wheel.probes.contains_key(&key) {
                 continue;
             }
-            if let Some(scheduled) = schedule(order, want) {
+            if let Some(scheduled) = schedule(order, want, &mut wheel.counts) {
                 wheel.turns.insert((scheduled.due, key.clone()));
                 wheel.probes.insert(key, scheduled);
                 changed = true;
@@ -117,7 +125,14 @@ impl Probes {
 
     /// The pod has no probes any more.
     pub(crate) fn clear(&self, uid: &str) {
-        self.wheel().keep(uid, |_| false);
+        let mut wheel = self.wheel();
+        wheel.keep(uid, |_| false);
+        wheel.counts.keep(uid, |_| false);
+    }
+
+    /// How all probes went up to now.
+    pub(crate) fn families(&self) -> Vec<MetricFamily> {
+        self.wheel().counts.families()
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -138,7 +153,7 @@ impl Probes {
         due
     }
 
-    fn tried(&self, key: Key, result: ProbeResult) {
+    fn tried(&self, key: Key, (result, took): (ProbeResult, Duration)) {
         let now = Instant::now();
         let mut wheel = self.wheel();
         let Some(scheduled) = wheel.probes.get_mut(&key) else { return };
@@ -147,6 +162,7 @@ impl Probes {
             scheduled.due += scheduled.period;
         }
         let due = scheduled.due;
+        scheduled.count.add(&result, took);
         let news = ProbeNews {
             container: scheduled.probing.container_name().to_owned(),
             container_id: key.1.clone(),
@@ -167,7 +183,11 @@ impl Wheel {
     }
 }
 
-fn schedule(order: &ProbeOrder<'_>, want: &ProbeWant) -> Option<Scheduled> {
+fn schedule(
+    order: &ProbeOrder<'_>,
+    want: &ProbeWant,
+    counts: &mut ProbeCounts,
+) -> Option<Scheduled> {
     let (container, probe) = specification(order.pod, &want.container, want.kind)?;
     let seconds = |number: i32| Duration::from_secs(u64::try_from(number.max(0)).unwrap_or(0));
     let period = seconds(probe.period_seconds.max(1));
@@ -188,6 +208,7 @@ fn schedule(order: &ProbeOrder<'_>, want: &ProbeWant) -> Option<Scheduled> {
         probing: Arc::new(probing),
         period,
         news: order.news.clone(),
+        count: counts.of(order.pod, &want.container, want.kind),
         due: Instant::now() + wait,
     })
 }
@@ -203,18 +224,22 @@ fn spread(container_id: &str, period: Duration) -> Duration {
 
 /// Turns the wheel for ever.
 pub(crate) async fn turn_wheel(probes: Probes) {
-    let mut tries: Branch<Key, ProbeResult> = Branch::default();
+    let mut tries: Branch<Key, (ProbeResult, Duration)> = Branch::default();
     loop {
         for (key, probing) in probes.take_due() {
             let (runtime, prober) = (probes.runtime.clone(), probes.prober.clone());
-            let attempt = async move { probing.attempt(&*runtime, &*prober).await };
+            let attempt = async move {
+                let began = Instant::now();
+                let result = probing.attempt(&*runtime, &*prober).await;
+                (result, began.elapsed())
+            };
             tries.start(key, "probe", attempt);
         }
         let due = probes.next_due();
         tokio::select! {
             (key, outcome) = tries.next() => {
-                let result = outcome.unwrap_or_else(|Panicked(why)| ProbeResult::Unknown(why));
-                probes.tried(key, result);
+                let panicked = |Panicked(why)| (ProbeResult::Unknown(why), Duration::ZERO);
+                probes.tried(key, outcome.unwrap_or_else(panicked));
             }
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             () = probes.changed.notified() => {}

@@ -79,7 +79,7 @@ fn start_with_clock(
     let (images, orders) = images::images(
         ports.runtime.clone(),
         clock.clone(),
-        NodeLogins::new(ports.texts.clone(), &settings.root, programs),
+        NodeLogins::new(ports.texts.clone(), &settings.root, programs, board.metrics()),
         (pulled.clone(), board.metrics().clone()),
     );
     let (node_sender, node) = watch::channel(node_state::unknown(&settings.lifecycle));

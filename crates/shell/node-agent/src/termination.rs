@@ -4,6 +4,7 @@
 //! a log that is rotated or a file that is changed later says nothing new. Where and how much is
 //! decided in `container-setup`.
 
+use crate::memory_kills::memory_limit;
 use container_setup::termination::{FILE_CAP, LOG_TAIL, Readings, Sources, message, sources};
 use pod_lifecycle::{MemoryKillNote, ObservedPod};
 use ports::pod_host::PodFolders;
@@ -13,6 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 const LONGEST_READ: Duration = Duration::from_secs(10);
+/// Containers with a note; more than a node has.
+const MOST_KILLS: usize = 4096;
 
 /// Cheap to clone; all clones share what was read.
 #[derive(Clone)]
@@ -32,7 +35,7 @@ impl TerminationMessages {
     pub(crate) async fn fill_in(&self, pod: &mut ObservedPod) {
         for container in &mut pod.containers {
             let id = container.record.id.clone();
-            container.memory_kill = self.kill(&id);
+            container.memory_kill = self.kill(&container.record);
             if container.record.state != ContainerState::Exited {
                 continue;
             }
@@ -49,13 +52,18 @@ impl TerminationMessages {
         }
     }
 
-    /// A process of this container was killed for memory.
+    /// A process of this container was killed for memory. It need not be known yet.
     pub(crate) fn note_kill(&self, container_id: &str, note: MemoryKillNote) {
-        self.lock(&self.kills).insert(container_id.to_owned(), note);
+        let mut kills = self.lock(&self.kills);
+        // Cgroups of others have such names too; they are forgotten with the next listing.
+        if kills.len() < MOST_KILLS || kills.contains_key(container_id) {
+            kills.insert(container_id.to_owned(), note);
+        }
     }
 
-    fn kill(&self, id: &str) -> Option<MemoryKillNote> {
-        self.lock(&self.kills).get(id).cloned()
+    fn kill(&self, record: &ContainerRecord) -> Option<MemoryKillNote> {
+        let note = self.lock(&self.kills).get(&record.id).cloned()?;
+        Some(MemoryKillNote { limit: memory_limit(record), ..note })
     }
 
     /// Forgets containers that the runtime does not have any more.

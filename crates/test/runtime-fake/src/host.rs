@@ -46,6 +46,7 @@ struct Disk {
     records: BTreeMap<(String, String), Vec<u8>>,
     is_full: bool,
     refuses_cgroups: bool,
+    listing_takes: Duration,
     /// How many of the next looks at log numbers of a pod panic, and how many did.
     panics_to_come: BTreeMap<String, u32>,
     panics: u32,
@@ -71,6 +72,11 @@ impl FakeHost {
     /// Whether no cgroup can be made or limited.
     pub fn refuse_cgroups(&self, refuse: bool) {
         self.disk().refuses_cgroups = refuse;
+    }
+
+    /// How long it takes to list the folders of pods.
+    pub fn list_slowly(&self, takes: Duration) {
+        self.disk().listing_takes = takes;
     }
 
     /// A process in a group of this last name is killed for memory, and nobody says which.
@@ -227,7 +233,11 @@ impl PodFolders for FakeHost {
         })
     }
     fn pods(&self) -> HostFuture<'_, Vec<String>> {
-        self.done(|disk| disk.pods.iter().cloned().collect())
+        Box::pin(async move {
+            let takes = self.disk().listing_takes;
+            tokio::time::sleep(takes).await;
+            Ok(self.disk().pods.iter().cloned().collect())
+        })
     }
     fn remove_pod<'a>(&'a self, uid: &'a str) -> HostFuture<'a, ()> {
         Box::pin(async move {

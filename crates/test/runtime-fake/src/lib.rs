@@ -9,10 +9,12 @@ mod behaviour;
 mod controls;
 mod events;
 mod host;
+mod kernel_log;
 mod programs;
 mod runtime;
 
 pub use behaviour::{Behaviour, Fault};
 pub use host::{FakeHost, Script};
+pub use kernel_log::FakeKernelLog;
 pub use programs::FakePrograms;
 pub use runtime::FakeRuntime;

@@ -327,7 +327,8 @@ impl PodRuntime for FakeRuntime {
                 return Err(refused("create_container", "the name is reserved"));
             }
             state.made += 1;
-            let id = format!("container-{}", state.made);
+            // As long as containerd's.
+            let id = format!("{:064x}", state.made);
             let record = ContainerRecord {
                 id: id.clone(),
                 sandbox_id: sandbox_id.to_owned(),

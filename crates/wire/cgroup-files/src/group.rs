@@ -4,6 +4,7 @@
 //! misses nobody, whatever the processes do meanwhile. Does not touch groups beside or above its
 //! own, except that version 2 passes controllers down from the parents on creation.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -181,31 +182,38 @@ impl Cgroup {
     /// Processes in the group and in every group beneath.
     pub fn processes_beneath(&self) -> Result<Vec<u32>> {
         let mut all = self.processes()?;
-        for child in self.children()? {
+        // A process that is somewhere is in the hierarchy by which groups are followed, too.
+        for child in self.children_in(&[self.listing_folder()])? {
             all.extend(child.processes_beneath()?);
         }
         Ok(all)
     }
 
-    /// The groups directly beneath.
+    /// The groups directly beneath, in any hierarchy: whoever is killed while making or removing one
+    /// leaves it in some of them.
     pub fn children(&self) -> Result<Vec<Self>> {
-        let folder = self.listing_folder();
-        let failed = |source| CgroupError::Read { path: folder.clone(), source };
-        let entries = match std::fs::read_dir(&folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
-        };
-        let mut children = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(failed)?;
-            if entry.file_type().is_ok_and(|kind| kind.is_dir())
-                && let Some(name) = entry.file_name().to_str()
-            {
-                children.push(self.child(name)?);
+        self.children_in(&self.folders())
+    }
+
+    fn children_in(&self, folders: &[PathBuf]) -> Result<Vec<Self>> {
+        let mut names = BTreeSet::new();
+        for folder in folders {
+            let failed = |source| CgroupError::Read { path: folder.clone(), source };
+            let entries = match std::fs::read_dir(folder) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(error)),
+            };
+            for entry in entries {
+                let entry = entry.map_err(failed)?;
+                if entry.file_type().is_ok_and(|kind| kind.is_dir())
+                    && let Ok(name) = entry.file_name().into_string()
+                {
+                    names.insert(name);
+                }
             }
         }
-        Ok(children)
+        names.iter().map(|name| self.child(name)).collect()
     }
 
     /// Version 1: the hierarchy by which groups are followed. The freezer, because that is what a

@@ -1,21 +1,22 @@
 //! `cargo xtask bench cri`: `keelson cri` beside containerd and runc, by the same CRI calls in one
-//! bed, one after the other. A table with ratios, since absolute times of one run mean nothing
+//! bed, both up at once and measured by turns. A table with ratios, since absolute times mean nothing
 //! elsewhere. A promise of SPECIFICATION.md that is not kept is an error.
 //!
 //! Runs inside a bed (`bed run -- cri-bench KEELSON [small]`).
 
 use std::path::Path;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use node_testkit::bed::{self, Bed};
 use node_testkit::start::{
     BRIDGE, Containerd, ContainerdOptions, Mirror, Registry, RegistryOptions,
 };
 use node_testkit::{images, parts};
 use real_tests::cold_program;
+use real_tests::cri_bench::calls::Runtime;
 use real_tests::cri_bench::images::{large, lines};
-use real_tests::cri_bench::measure::{self, Measured, Names, Size, Times};
+use real_tests::cri_bench::measure::{self, Both, Measured, Names, Side, Size, Times};
+use real_tests::cri_bench::memory::Memory;
 use real_tests::embedded::{Embedded, EmbeddedOptions, Programs};
 use real_tests::promises::{Promise, Row, Table};
 
@@ -34,14 +35,29 @@ fn main() -> Result<()> {
     let mirrors = vec![Mirror { of: "registry.test".to_owned(), at: registry.url() }];
     let tasks =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let theirs = tasks.block_on(containerd(&bed, &mirrors, size))?;
-    let ours = tasks.block_on(embedded(&bed, Path::new(keelson), &mirrors, size))?;
+    // Both are up from the beginning to the end.
+    let containerd = containerd(&bed, &mirrors)?;
+    let server = embedded(&bed, Path::new(keelson), &mirrors)?;
+    let measured = tasks.block_on(async {
+        let ours = side(&bed, &server.socket(), OURS).await?;
+        let theirs = side(&bed, &containerd.socket(), THEIRS).await?;
+        measure::both(&Both { ours, theirs }, size).await
+    })?;
     let mut table = Table::default();
-    print(&mut table, &ours, &theirs);
+    print(&mut table, &measured);
     table.judge()
 }
 
-async fn containerd(bed: &Bed, mirrors: &[Mirror], size: Size) -> Result<Measured> {
+const OURS: Names = Names { server: "keelson", per_pod: "keelson-pod", group: "/bench-keelson" };
+const THEIRS: Names =
+    Names { server: "containerd", per_pod: "containerd-shim", group: "/bench-containerd" };
+
+async fn side(bed: &Bed, socket: &Path, names: Names) -> Result<Side> {
+    let logs = bed.make_folder(&format!("logs-{}", names.server))?;
+    Ok(Side { runtime: Runtime::connect(socket, &logs, names.group).await?, names })
+}
+
+fn containerd(bed: &Bed, mirrors: &[Mirror]) -> Result<Containerd> {
     let options = ContainerdOptions {
         mirrors: mirrors.to_vec(),
         sandbox_image: Some(images::PAUSE.to_owned()),
@@ -51,14 +67,12 @@ async fn containerd(bed: &Bed, mirrors: &[Mirror], size: Size) -> Result<Measure
     for image in [images::pause()?, images::busybox()?, lines()?] {
         containerd.import(&image.oci_archive()?)?;
     }
-    let names = Names { server: "containerd", per_pod: "containerd-shim" };
-    let logs = bed.make_folder("logs-containerd")?;
-    measure::runtime(&containerd.socket(), &logs, names, size).await
+    Ok(containerd)
 }
 
-async fn embedded(bed: &Bed, keelson: &Path, mirrors: &[Mirror], size: Size) -> Result<Measured> {
+fn embedded(bed: &Bed, keelson: &Path, mirrors: &[Mirror]) -> Result<Embedded> {
     let options = EmbeddedOptions {
-        cni: Some(BRIDGE.to_owned()),
+        cni: Some(own_network()?),
         mirrors: mirrors.to_vec(),
         quiet: true,
         ..EmbeddedOptions::default()
@@ -67,73 +81,68 @@ async fn embedded(bed: &Bed, keelson: &Path, mirrors: &[Mirror], size: Size) -> 
     for image in [images::pause()?, images::busybox()?, lines()?] {
         server.import(&image.oci_archive()?)?;
     }
-    let names = Names { server: "keelson", per_pod: "keelson-pod" };
-    let logs = bed.make_folder("logs-keelson")?;
-    measure::runtime(&server.socket(), &logs, names, size).await
+    Ok(server)
 }
 
-fn print(table: &mut Table, ours: &Measured, theirs: &Measured) {
+/// The network that containerd has, with another name, bridge and range: the same work, and nothing
+/// shared.
+fn own_network() -> Result<String> {
+    let mut text = BRIDGE.to_owned();
+    for (theirs, ours) in
+        [("\"bed\"", "\"bed-keelson\""), ("pods0", "pods1"), ("10.88.0.0/16", "10.89.0.0/16")]
+    {
+        ensure!(text.contains(theirs), "the bed's network has no {theirs}");
+        text = text.replace(theirs, ours);
+    }
+    Ok(text)
+}
+
+fn print(table: &mut Table, measured: &Measured) {
     table.heading("", "containerd");
     let third = Promise::AtMost(1.0 / 3.0);
-    print_times(table, ("host network", third), &ours.host, &theirs.host);
+    print_times(table, ("host network", third), &measured.host);
     // Most of this is the plugins' own time, the same for both: shown, and promised without it.
-    print_times(table, ("plugins", Promise::None), &ours.plugins, &theirs.plugins);
-    let share =
-        |measured: &Measured| millis(measured.plugins.sandbox) - millis(measured.host.sandbox);
-    let mut row = |name: &str, ours: f64, theirs: f64, unit, promise| {
+    print_times(table, ("plugins", Promise::None), &measured.plugins);
+    let (with, without) = (&measured.plugins.sandbox, &measured.host.sandbox);
+    let share = (with.ours() - without.ours(), with.theirs() - without.theirs());
+    let mut row = |name: &str, (ours, theirs): (f64, f64), unit, promise| {
         table.row(&Row { name: name.to_owned(), ours, theirs, unit, promise });
     };
-    row("the plugins' share of a sandbox", share(ours), share(theirs), "ms", Promise::None);
+    row("the plugins' share of a sandbox", share, "ms", Promise::None);
+    let pss = |both: Both<Memory>| (both.ours.pss as f64, both.theirs.pss as f64);
+    let dirty =
+        |both: Both<Memory>| (both.ours.private_dirty as f64, both.theirs.private_dirty as f64);
     let server = Promise::AtMost(1.0 / 6.0);
-    for (name, mine, other) in [
-        ("server, no pods", ours.server_idle, theirs.server_idle),
-        ("server, with pods", ours.server, theirs.server),
-    ] {
-        row(&format!("PSS, {name}"), mine.pss as f64, other.pss as f64, "KiB", server);
-        let (mine, other) = (mine.private_dirty as f64, other.private_dirty as f64);
-        row(&format!("Private_Dirty, {name}"), mine, other, "KiB", server);
+    for (name, memory) in
+        [("server, no pods", measured.server_idle), ("server, with pods", measured.server)]
+    {
+        row(&format!("PSS, {name}"), pss(memory), "KiB", server);
+        row(&format!("Private_Dirty, {name}"), dirty(memory), "KiB", server);
     }
-    let each = |measured: &Measured, sum: u64| sum as f64 / measured.pods as f64;
     let per_pod = Promise::AtMost(1.0 / 4.0);
-    for (name, mine, other, promise) in [
-        ("PSS of supervisor or shim", ours.per_pod.pss, theirs.per_pod.pss, per_pod),
-        (
-            "Private_Dirty of the same",
-            ours.per_pod.private_dirty,
-            theirs.per_pod.private_dirty,
-            per_pod,
-        ),
-        ("PSS of pause programs", ours.pauses.pss, theirs.pauses.pss, Promise::None),
+    let pods = measured.pods as f64;
+    for (name, (ours, theirs), promise) in [
+        ("PSS of supervisor or shim", pss(measured.per_pod), per_pod),
+        ("Private_Dirty of the same", dirty(measured.per_pod), per_pod),
+        ("PSS of pause programs", pss(measured.pauses), Promise::None),
     ] {
-        let name = format!("{name}, each of {}", ours.pods);
-        row(&name, each(ours, mine), each(theirs, other), "KiB", promise);
+        let name = format!("{name}, each of {pods}");
+        row(&name, (ours / pods, theirs / pods), "KiB", promise);
     }
-    row("exec of true, median", millis(ours.exec), millis(theirs.exec), "ms", third);
-    let thrice = Promise::AtLeast(3.0);
-    row("log of one container", ours.log_rate / 1e6, theirs.log_rate / 1e6, "MB/s", thrice);
-    let no_slower = Promise::AtMost(1.0);
-    row("pull and unpack, median", millis(ours.pull), millis(theirs.pull), "ms", no_slower);
+    table.turns("exec of true, median", &measured.exec, "ms", third);
+    table.turns("log of one container", &measured.log_rate, "MB/s", Promise::AtLeast(3.0));
+    table.turns("pull and unpack, median", &measured.pull, "ms", Promise::AtMost(1.0));
 }
 
-fn print_times(
-    table: &mut Table,
-    (network, promise): (&str, Promise),
-    mine: &Times,
-    other: &Times,
-) {
-    for (name, mine, other, promise) in [
-        ("sandbox+create+start, median", mine.whole, other.whole, promise),
-        ("  sandbox", mine.sandbox, other.sandbox, Promise::None),
-        ("  create", mine.create, other.create, Promise::None),
-        ("  start", mine.start, other.start, Promise::None),
-        ("eight at once", mine.eight, other.eight, promise),
-        ("stop+remove, median", mine.removal, other.removal, Promise::None),
+fn print_times(table: &mut Table, (network, promise): (&str, Promise), times: &Times) {
+    for (name, turns, promise) in [
+        ("sandbox+create+start, median", &times.whole, promise),
+        ("  sandbox", &times.sandbox, Promise::None),
+        ("  create", &times.create, Promise::None),
+        ("  start", &times.start, Promise::None),
+        ("eight at once", &times.eight, promise),
+        ("stop+remove, median", &times.removal, Promise::None),
     ] {
-        let name = format!("{network}: {name}");
-        table.row(&Row { name, ours: millis(mine), theirs: millis(other), unit: "ms", promise });
+        table.turns(&format!("{network}: {name}"), turns, "ms", promise);
     }
-}
-
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1000.0
 }

@@ -17,6 +17,7 @@ pub struct Runtime {
     client: RuntimeServiceClient<Channel>,
     images: ImageServiceClient<Channel>,
     logs: PathBuf,
+    group: String,
 }
 
 /// Which network a pod gets.
@@ -50,7 +51,8 @@ pub struct Pod {
 }
 
 impl Runtime {
-    pub async fn connect(socket: &Path, logs: &Path) -> Result<Self> {
+    /// Its pods have their logs in that folder and the control group `group` above them.
+    pub async fn connect(socket: &Path, logs: &Path, group: &str) -> Result<Self> {
         let path = socket.to_owned();
         let connector = tower::service_fn(move |_| {
             let path = path.clone();
@@ -62,7 +64,8 @@ impl Runtime {
             .with_context(|| socket.display().to_string())?;
         let client = RuntimeServiceClient::new(channel.clone())
             .max_decoding_message_size(cri_wire::MESSAGE_SIZE_LIMIT);
-        Ok(Self { client, images: ImageServiceClient::new(channel), logs: logs.to_owned() })
+        let images = ImageServiceClient::new(channel);
+        Ok(Self { client, images, logs: logs.to_owned(), group: group.to_owned() })
     }
 
     /// Sandbox, create, start: the calls of any agent for a pod of one container.
@@ -73,7 +76,7 @@ impl Runtime {
         (image, command): (&str, &[&str]),
     ) -> Result<Pod> {
         let mut client = self.client.clone();
-        let sandbox_config = sandbox(name, network, &self.logs);
+        let sandbox_config = self.sandbox(name, network);
         // As a kubelet does before its first call.
         std::fs::create_dir_all(&sandbox_config.log_directory)?;
         let begun = Instant::now();
@@ -149,32 +152,34 @@ impl Runtime {
     }
 }
 
-fn sandbox(name: &str, network: Network, logs: &Path) -> v1::PodSandboxConfig {
-    let network = match network {
-        Network::Host => v1::NamespaceMode::Node,
-        Network::Plugins => v1::NamespaceMode::Pod,
-    };
-    v1::PodSandboxConfig {
-        metadata: Some(v1::PodSandboxMetadata {
-            name: name.to_owned(),
-            uid: format!("uid-{name}"),
-            namespace: "default".to_owned(),
-            attempt: 0,
-        }),
-        log_directory: logs.join(name).display().to_string(),
-        linux: Some(v1::LinuxPodSandboxConfig {
-            cgroup_parent: "/bench".to_owned(),
-            security_context: Some(v1::LinuxSandboxSecurityContext {
-                namespace_options: Some(v1::NamespaceOption {
-                    network: network.into(),
-                    pid: v1::NamespaceMode::Container.into(),
+impl Runtime {
+    fn sandbox(&self, name: &str, network: Network) -> v1::PodSandboxConfig {
+        let network = match network {
+            Network::Host => v1::NamespaceMode::Node,
+            Network::Plugins => v1::NamespaceMode::Pod,
+        };
+        v1::PodSandboxConfig {
+            metadata: Some(v1::PodSandboxMetadata {
+                name: name.to_owned(),
+                uid: format!("uid-{name}"),
+                namespace: "default".to_owned(),
+                attempt: 0,
+            }),
+            log_directory: self.logs.join(name).display().to_string(),
+            linux: Some(v1::LinuxPodSandboxConfig {
+                cgroup_parent: self.group.clone(),
+                security_context: Some(v1::LinuxSandboxSecurityContext {
+                    namespace_options: Some(v1::NamespaceOption {
+                        network: network.into(),
+                        pid: v1::NamespaceMode::Container.into(),
+                        ..Default::default()
+                    }),
                     ..Default::default()
                 }),
                 ..Default::default()
             }),
             ..Default::default()
-        }),
-        ..Default::default()
+        }
     }
 }
 

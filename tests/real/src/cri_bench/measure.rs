@@ -1,6 +1,8 @@
-//! What is measured of one runtime, and in which order.
+//! What is measured of two runtimes, by turns, and in which order.
+//!
+//! Rule: within a turn one runtime does a thing and then the other does the same; who is first changes
+//! from turn to turn. Memory is looked at when both are at rest.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -9,6 +11,7 @@ use node_testkit::images as known;
 use super::calls::{Network, Pod, Runtime};
 use super::images::{LARGE, LINES, LINES_BYTES};
 use super::memory::{self, Memory};
+use crate::promises::Turns;
 
 /// How much is done; a small run only shows that it works.
 #[derive(Debug, Clone, Copy)]
@@ -17,10 +20,13 @@ pub struct Size {
     pub batches: usize,
     pub pods: usize,
     pub execs: usize,
+    pub logs: usize,
     pub log_files: usize,
     pub pulls: usize,
     pub layers: usize,
     pub layer_mebibytes: usize,
+    /// Until both are at rest.
+    pub settle: Duration,
 }
 
 impl Size {
@@ -29,171 +35,239 @@ impl Size {
         batches: 6,
         pods: 30,
         execs: 100,
+        logs: 3,
         log_files: 64,
         pulls: 3,
         layers: 5,
         layer_mebibytes: 100,
+        settle: Duration::from_secs(40),
     };
     pub const SMALL: Self = Self {
         singles: 3,
         batches: 1,
         pods: 3,
         execs: 5,
+        logs: 1,
         log_files: 2,
         pulls: 1,
         layers: 2,
         layer_mebibytes: 2,
+        settle: Duration::from_secs(5),
     };
 }
 
-/// Names of its processes.
+/// Names of a runtime's processes.
 #[derive(Debug, Clone, Copy)]
 pub struct Names {
     pub server: &'static str,
     pub per_pod: &'static str,
+    /// The control group that its pods are in.
+    pub group: &'static str,
 }
 
-/// Medians of one kind of network.
-#[derive(Debug, Clone, Copy)]
+/// A runtime that is measured.
+#[derive(Debug)]
+pub struct Side {
+    pub runtime: Runtime,
+    pub names: Names,
+}
+
+/// Something of each side.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Both<T> {
+    pub ours: T,
+    pub theirs: T,
+}
+
+/// Milliseconds with one kind of network.
+#[derive(Debug, Default)]
 pub struct Times {
-    pub sandbox: Duration,
-    pub create: Duration,
-    pub start: Duration,
-    pub whole: Duration,
+    pub sandbox: Turns,
+    pub create: Turns,
+    pub start: Turns,
+    pub whole: Turns,
     /// From the first call to the last answer of eight pods at once.
-    pub eight: Duration,
-    pub removal: Duration,
+    pub eight: Turns,
+    pub removal: Turns,
 }
 
-/// One runtime's numbers.
 #[derive(Debug)]
 pub struct Measured {
     pub host: Times,
     pub plugins: Times,
-    pub server_idle: Memory,
-    pub server: Memory,
+    pub server_idle: Both<Memory>,
+    pub server: Both<Memory>,
     /// Sums over all pods.
-    pub per_pod: Memory,
+    pub per_pod: Both<Memory>,
     /// What else runs for each pod and is no container: the pause programs.
-    pub pauses: Memory,
+    pub pauses: Both<Memory>,
     pub pods: usize,
-    pub exec: Duration,
-    /// Bytes of a container's own in a second.
-    pub log_rate: f64,
-    pub pull: Duration,
+    /// Milliseconds.
+    pub exec: Turns,
+    /// Megabytes of a container's own in a second.
+    pub log_rate: Turns,
+    /// Milliseconds.
+    pub pull: Turns,
 }
 
 const PAUSE: (&str, &[&str]) = (known::PAUSE, &[]);
 const SLEEP: (&str, &[&str]) = (known::BUSYBOX, &["sleep", "10000"]);
 const AT_ONCE: usize = 8;
-/// Until a runtime is at rest.
-const SETTLE: Duration = Duration::from_secs(40);
+/// Before each measurement.
+const BREATH: Duration = Duration::from_millis(100);
 
-pub async fn runtime(socket: &Path, logs: &Path, names: Names, size: Size) -> Result<Measured> {
-    let runtime = Runtime::connect(socket, logs).await?;
-    let say = |what: &str| eprintln!("{}: {what}", names.server);
-    say("pods on the host's network");
-    let host = times(&runtime, Network::Host, size).await?;
-    say("pods on the plugins' network");
-    let plugins = times(&runtime, Network::Plugins, size).await?;
-    say("memory");
-    tokio::time::sleep(SETTLE).await;
-    let server_idle = memory::of(names.server)?;
-    let pods = many(&runtime, size.pods).await?;
-    tokio::time::sleep(SETTLE).await;
-    let (server, per_pod) = (memory::of(names.server)?, memory::of(names.per_pod)?);
-    ensure!(server.processes == 1, "{} processes named {}", server.processes, names.server);
-    ensure!(per_pod.processes > 0, "no process named {}", names.per_pod);
+pub async fn both(sides: &Both<Side>, size: Size) -> Result<Measured> {
+    eprintln!("pods on the host's network");
+    let host = times(sides, Network::Host, size).await?;
+    eprintln!("pods on the plugins' network");
+    let plugins = times(sides, Network::Plugins, size).await?;
+    eprintln!("memory");
+    tokio::time::sleep(size.settle).await;
+    let server_idle = sides.each(|side| memory::of(side.names.server))?;
+    let pods = many(sides, size.pods).await?;
+    tokio::time::sleep(size.settle).await;
+    let server = sides.each(|side| memory::of(side.names.server))?;
+    let per_pod = sides.each(|side| memory::of(side.names.per_pod))?;
     // Each pod's own program is the shell's here, so what is called pause belongs to the runtime.
-    let pauses = memory::of("pause")?;
+    let pauses = sides.each(|side| memory::of_group("pause", side.names.group))?;
+    for (side, server, per_pod) in
+        [(&sides.ours, server.ours, per_pod.ours), (&sides.theirs, server.theirs, per_pod.theirs)]
+    {
+        let Names { server: name, per_pod: each, .. } = side.names;
+        ensure!(server.processes == 1, "{} processes named {name}", server.processes);
+        ensure!(per_pod.processes > 0, "no process named {each}");
+    }
+    for pod in pods {
+        sides.ours.runtime.remove(&pod.ours).await?;
+        sides.theirs.runtime.remove(&pod.theirs).await?;
+    }
+    eprintln!("exec");
+    let exec = execs(sides, size.execs).await?;
+    eprintln!("log");
+    let mut log_rate = Turns::default();
+    for turn in 0..size.logs {
+        let rate = sides.turn(turn, async |side| logged(&side.runtime, turn, size.log_files).await);
+        let Both { ours, theirs } = rate.await?;
+        log_rate.push(ours, theirs);
+    }
+    eprintln!("pull");
+    let mut pull = Turns::default();
+    for turn in 0..size.pulls {
+        let took = sides.turn(turn, async |side| side.runtime.pull(LARGE).await).await?;
+        pull.push(millis(took.ours), millis(took.theirs));
+    }
+    let pods = size.pods;
+    Ok(Measured { host, plugins, server_idle, server, per_pod, pauses, pods, exec, log_rate, pull })
+}
+
+impl Both<Side> {
+    /// The same of each, one right after the other.
+    async fn turn<T>(
+        &self,
+        turn: usize,
+        mut measure: impl AsyncFnMut(&Side) -> Result<T>,
+    ) -> Result<Both<T>> {
+        let mut measure = async |side| {
+            // What the other one still does after its answer is not this one's.
+            tokio::time::sleep(BREATH).await;
+            measure(side).await
+        };
+        if turn.is_multiple_of(2) {
+            let ours = measure(&self.ours).await?;
+            Ok(Both { ours, theirs: measure(&self.theirs).await? })
+        } else {
+            let theirs = measure(&self.theirs).await?;
+            Ok(Both { ours: measure(&self.ours).await?, theirs })
+        }
+    }
+
+    fn each<T>(&self, look: impl Fn(&Side) -> Result<T>) -> Result<Both<T>> {
+        Ok(Both { ours: look(&self.ours)?, theirs: look(&self.theirs)? })
+    }
+}
+
+async fn times(sides: &Both<Side>, network: Network, size: Size) -> Result<Times> {
+    let mut times = Times::default();
+    for turn in 0..=size.singles {
+        let name = format!("single-{network:?}-{turn}");
+        let single = async |side: &Side| {
+            let pod = side.runtime.pod(&name, network, PAUSE).await?;
+            Ok((pod.took, side.runtime.remove(&pod).await?))
+        };
+        let Both { ours, theirs } = sides.turn(turn, single).await?;
+        // The first warms up the runtimes.
+        if turn == 0 {
+            continue;
+        }
+        let (mine, other) = (ours.0, theirs.0);
+        times.sandbox.push(millis(mine.sandbox), millis(other.sandbox));
+        times.create.push(millis(mine.create), millis(other.create));
+        times.start.push(millis(mine.start), millis(other.start));
+        times.whole.push(millis(mine.whole()), millis(other.whole()));
+        times.removal.push(millis(ours.1), millis(theirs.1));
+    }
+    for turn in 0..size.batches {
+        let batch = async |side: &Side| eight(&side.runtime, network, turn).await;
+        let took = sides.turn(turn, batch).await?;
+        times.eight.push(millis(took.ours), millis(took.theirs));
+    }
+    Ok(times)
+}
+
+/// Eight pods at once, and how long until all of them run.
+async fn eight(runtime: &Runtime, network: Network, batch: usize) -> Result<Duration> {
+    let begun = Instant::now();
+    let mut tasks = Vec::new();
+    for number in 0..AT_ONCE {
+        let (runtime, name) = (runtime.clone(), format!("batch-{network:?}-{batch}-{number}"));
+        tasks.push(tokio::spawn(async move { runtime.pod(&name, network, PAUSE).await }));
+    }
+    let mut pods = Vec::new();
+    for task in tasks {
+        pods.push(task.await??);
+    }
+    let took = begun.elapsed();
     for pod in &pods {
         runtime.remove(pod).await?;
     }
-    say("exec");
-    let exec = execs(&runtime, size.execs).await?;
-    say("log");
-    let log_rate = logged(&runtime, size.log_files).await?;
-    say("pull");
-    let mut pulls = Vec::new();
-    for _ in 0..size.pulls {
-        pulls.push(runtime.pull(LARGE).await?);
-    }
-    let pull = median(pulls)?;
-    Ok(Measured {
-        host,
-        plugins,
-        server_idle,
-        server,
-        per_pod,
-        pauses,
-        pods: size.pods,
-        exec,
-        log_rate,
-        pull,
-    })
+    Ok(took)
 }
 
-async fn times(runtime: &Runtime, network: Network, size: Size) -> Result<Times> {
-    let (mut taken, mut removals, mut batches) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..=size.singles {
-        let pod = runtime.pod(&format!("single-{network:?}-{round}"), network, PAUSE).await?;
-        let removal = runtime.remove(&pod).await?;
-        // The first warms up the runtime.
-        if round > 0 {
-            taken.push(pod.took);
-            removals.push(removal);
-        }
-    }
-    for batch in 0..size.batches {
-        let begun = Instant::now();
-        let mut tasks = Vec::new();
-        for number in 0..AT_ONCE {
-            let (runtime, name) = (runtime.clone(), format!("batch-{network:?}-{batch}-{number}"));
-            tasks.push(tokio::spawn(async move { runtime.pod(&name, network, PAUSE).await }));
-        }
-        let mut pods = Vec::new();
-        for task in tasks {
-            pods.push(task.await??);
-        }
-        batches.push(begun.elapsed());
-        for pod in &pods {
-            runtime.remove(pod).await?;
-        }
-    }
-    Ok(Times {
-        sandbox: median(taken.iter().map(|took| took.sandbox).collect())?,
-        create: median(taken.iter().map(|took| took.create).collect())?,
-        start: median(taken.iter().map(|took| took.start).collect())?,
-        whole: median(taken.iter().map(super::calls::Started::whole).collect())?,
-        eight: median(batches)?,
-        removal: median(removals)?,
-    })
-}
-
-async fn many(runtime: &Runtime, count: usize) -> Result<Vec<Pod>> {
+async fn many(sides: &Both<Side>, count: usize) -> Result<Vec<Both<Pod>>> {
     let mut pods = Vec::new();
-    for number in 0..count {
-        pods.push(runtime.pod(&format!("many-{number}"), Network::Host, SLEEP).await?);
+    for turn in 0..count {
+        let name = format!("many-{turn}");
+        let pod = async |side: &Side| side.runtime.pod(&name, Network::Host, SLEEP).await;
+        pods.push(sides.turn(turn, pod).await?);
     }
     Ok(pods)
 }
 
-async fn execs(runtime: &Runtime, count: usize) -> Result<Duration> {
-    let pod = runtime.pod("exec", Network::Host, SLEEP).await?;
-    runtime.exec(&pod).await?;
-    let mut taken = Vec::new();
-    for _ in 0..count {
-        taken.push(runtime.exec(&pod).await?);
+async fn execs(sides: &Both<Side>, count: usize) -> Result<Turns> {
+    let Both { ours, theirs } = sides
+        .turn(0, async |side| {
+            let pod = side.runtime.pod("exec", Network::Host, SLEEP).await?;
+            side.runtime.exec(&pod).await?;
+            Ok(pod)
+        })
+        .await?;
+    let pod =
+        |side: &Side| if side.names.server == sides.ours.names.server { &ours } else { &theirs };
+    let mut taken = Turns::default();
+    for turn in 0..count {
+        let took = sides.turn(turn, async |side| side.runtime.exec(pod(side)).await).await?;
+        taken.push(millis(took.ours), millis(took.theirs));
     }
-    runtime.remove(&pod).await?;
-    median(taken)
+    sides.turn(0, async |side| side.runtime.remove(pod(side)).await).await?;
+    Ok(taken)
 }
 
-/// Bytes in a second from the container's start until all is in its log.
-async fn logged(runtime: &Runtime, files: usize) -> Result<f64> {
+/// Megabytes in a second from the container's start until all is in its log.
+async fn logged(runtime: &Runtime, turn: usize, files: usize) -> Result<f64> {
     let script = format!("for i in $(seq {files}); do cat /lines; done");
+    let name = format!("logs-{turn}");
     let begun = Instant::now();
-    let pod = runtime.pod("logs", Network::Host, (LINES, &["sh", "-c", &script])).await?;
+    let pod = runtime.pod(&name, Network::Host, (LINES, &["sh", "-c", &script])).await?;
     runtime.until_exited(&pod).await?;
     let took = begun.elapsed() - pod.took.sandbox - pod.took.create;
     let text = std::fs::read(&pod.log).with_context(|| pod.log.display().to_string())?;
@@ -201,10 +275,10 @@ async fn logged(runtime: &Runtime, files: usize) -> Result<f64> {
     let expected = LINES_BYTES / 100 * files;
     ensure!(lines == expected, "{lines} of {expected} lines are in the log");
     runtime.remove(&pod).await?;
-    Ok((expected * 100) as f64 / took.as_secs_f64())
+    std::fs::remove_file(&pod.log).with_context(|| pod.log.display().to_string())?;
+    Ok((expected * 100) as f64 / 1e6 / took.as_secs_f64())
 }
 
-fn median(mut times: Vec<Duration>) -> Result<Duration> {
-    times.sort();
-    times.get(times.len() / 2).copied().context("at least one time")
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }

@@ -15,6 +15,11 @@ pub struct Memory {
 
 /// The sum over the processes of this name.
 pub fn of(name: &str) -> Result<Memory> {
+    of_group(name, "")
+}
+
+/// The same, of those in this control group and below it.
+pub fn of_group(name: &str, group: &str) -> Result<Memory> {
     let mut sum = Memory::default();
     for entry in fs::read_dir("/proc").context("/proc")? {
         let entry = entry?;
@@ -24,7 +29,8 @@ pub fn of(name: &str) -> Result<Memory> {
         let read = |file: &str| fs::read_to_string(entry.path().join(file));
         // A process may end between two looks.
         let (Ok(comm), Ok(rollup)) = (read("comm"), read("smaps_rollup")) else { continue };
-        if comm.trim_end() != name {
+        let is_of_group = || read("cgroup").is_ok_and(|groups| groups.contains(group));
+        if comm.trim_end() != name || !is_of_group() {
             continue;
         }
         sum.processes += 1;

@@ -176,14 +176,22 @@ impl Agent {
 
     /// One number of what our agent counts, as it tells at its socket.
     pub fn metric(&self, name: &str) -> Result<f64> {
-        let mut stream = UnixStream::connect(SOCKET).context(SOCKET)?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: agent\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
+        let text = self.scrape("/metrics")?;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let number = line.with_context(|| format!("no {name} in:\n{text}"))?;
         number.trim().parse().with_context(|| format!("{name} {number}"))
+    }
+
+    /// What our agent answers at its socket.
+    pub fn scrape(&self, path: &str) -> Result<String> {
+        let mut stream = UnixStream::connect(SOCKET).context(SOCKET)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: agent\r\n\r\n").as_bytes())?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let (head, body) = text.split_once("\r\n\r\n").with_context(|| text.clone())?;
+        ensure!(head.contains(" 200 "), "{path}: {head}");
+        Ok(body.to_owned())
     }
 
     /// Puts a manifest into the folder whole, as a careful administrator does.

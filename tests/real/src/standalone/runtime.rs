@@ -107,6 +107,18 @@ impl Runtime {
         })
     }
 
+    /// All sandboxes that it lists, ready or not.
+    pub fn sandboxes(&self) -> Result<Vec<String>> {
+        self.tasks.block_on(async {
+            let listed = self.client.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?;
+            let name = |sandbox: v1::PodSandbox| {
+                let name = sandbox.metadata.unwrap_or_default().name;
+                format!("sandbox {} of {name}", sandbox.id)
+            };
+            Ok(listed.items.into_iter().map(name).collect())
+        })
+    }
+
     /// Waits until no sandbox of these pods is ready any more.
     pub fn wait_gone(&self, prefix: &str) -> Result<()> {
         let begun = Instant::now();
@@ -132,11 +144,16 @@ impl Runtime {
     pub fn remove_all(&self) -> Result<()> {
         self.tasks.block_on(async {
             let listed = self.client.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?;
+            let mut failed = None;
             for sandbox in listed.items {
                 let stop = v1::StopPodSandboxRequest { pod_sandbox_id: sandbox.id.clone() };
-                self.client.stop_pod_sandbox(stop).await?;
+                let stopped = self.client.stop_pod_sandbox(stop).await;
                 let remove = v1::RemovePodSandboxRequest { pod_sandbox_id: sandbox.id };
-                self.client.remove_pod_sandbox(remove).await?;
+                let removed = self.client.remove_pod_sandbox(remove).await;
+                failed = failed.or(stopped.err()).or(removed.err());
+            }
+            if let Some(error) = failed {
+                return Err(error.into());
             }
             Ok(())
         })

@@ -22,6 +22,7 @@ use real_tests::standalone::runtime::{Runtime, Seen, now};
 use serde_json::Value;
 
 use crate::clean_up::remains;
+use crate::forgotten::Forgotten;
 use crate::node::{
     STEADY, archives, by_pod, containerd, ensure_has, is_ready, keelson, pod, wait_for,
 };
@@ -79,7 +80,7 @@ fn an_agent_killed_at_any_instant_loses_leaks_and_restarts_nothing() -> Result<(
         ensure_has(&seen, &["process: ", "mount: /run/bed/", "cgroup: ", "folder: /var/log/pods/"])?;
         ensure_has(&seen, &["link: veth", "network namespace: cni-"])?;
         churn.end(&containerd, &runtime, &steady)?;
-        let forgotten = Forgotten::ask(&containerd)?;
+        let forgotten = Forgotten::of(bed)?;
         let by_judge = judge.finds_nothing_but(|thing| forgotten.has(thing));
         by_judge.context("beside what was there before")?;
         let Kills { all, interrupting } = churn.kills;
@@ -268,39 +269,10 @@ impl Churn<'_> {
             let seen = runtime.containers("")?;
             look(&seen);
             left.extend(seen.into_iter().map(|one| format!("{one:?}")));
+            left.extend(runtime.sandboxes()?);
             Ok(left.is_empty())
         })
         .with_context(|| format!("left: {left:#?}"))
-    }
-}
-
-/// Where a call was cut off by a kill, containerd forgets a shim that still runs, and the mount of its
-/// files: it lists no container of that name, nobody who speaks CRI hears of it again, and so it is not
-/// the agent's to remove. What runs under such a shim has a process and a cgroup of its own, which
-/// nothing excuses.
-struct Forgotten {
-    known: String,
-}
-
-impl Forgotten {
-    fn ask(containerd: &Containerd) -> Result<Self> {
-        let known =
-            containerd.run_ctr(&["--namespace", "k8s.io", "containers", "list", "--quiet"])?;
-        Ok(Self { known })
-    }
-
-    fn has(&self, thing: &str) -> bool {
-        let shim = thing.strip_prefix("process: ").and_then(|line| {
-            line.contains("/containerd-shim-runc-v2 ").then(|| line.split(" -id ").nth(1))?
-        });
-        let files = thing
-            .strip_prefix("mount: /run/bed/containerd/state/io.containerd.runtime.v2.task/k8s.io/");
-        let id = shim.or(files).and_then(|rest| rest.split([' ', '/']).next());
-        let is_forgotten = id.is_some_and(|id| !self.known.contains(id));
-        if is_forgotten {
-            eprintln!("containerd forgot: {thing}");
-        }
-        is_forgotten
     }
 }
 

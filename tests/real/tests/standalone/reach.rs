@@ -51,7 +51,7 @@ impl Verbs {
     }
 
     /// A verb that goes on until its input or its other end does.
-    fn talk(&self, arguments: &[&str]) -> Result<Talk> {
+    pub(crate) fn talk(&self, arguments: &[&str]) -> Result<Talk> {
         let mut command = self.verb(arguments);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut running = Running(child.spawn()?);
@@ -80,30 +80,34 @@ impl Drop for Running {
     }
 }
 
-struct Talk {
+pub(crate) struct Talk {
     running: Running,
     output: BufReader<std::process::ChildStdout>,
 }
 
 impl Talk {
-    fn say(&mut self, words: &str) -> Result<()> {
+    pub(crate) fn process(&self) -> u32 {
+        self.running.0.id()
+    }
+
+    pub(crate) fn say(&mut self, words: &str) -> Result<()> {
         let input = self.running.0.stdin.as_mut().context("its input")?;
         Ok(input.write_all(words.as_bytes())?)
     }
 
     /// No more input; what comes out is still to be had.
-    fn end_input(&mut self) {
+    pub(crate) fn end_input(&mut self) {
         drop(self.running.0.stdin.take());
     }
 
-    fn line(&mut self) -> Result<String> {
+    pub(crate) fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         Ok(line)
     }
 
     /// What it still says, and its exit code.
-    fn end(mut self) -> Result<(Option<i32>, String)> {
+    pub(crate) fn end(mut self) -> Result<(Option<i32>, String)> {
         let mut rest = String::new();
         self.output.read_to_string(&mut rest)?;
         Ok((self.running.0.wait()?.code(), rest))

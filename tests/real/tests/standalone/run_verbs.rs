@@ -13,6 +13,7 @@ use node_testkit::programs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::node::{STEADY, wait_for};
+use crate::open_streams;
 use crate::reach::{self, Verbs, good};
 use crate::terminal::OnTerminal;
 
@@ -73,6 +74,14 @@ impl Home {
     /// The background agents of this root.
     fn agents(&self) -> Result<Vec<i32>> {
         self.processes("run-agent")
+    }
+
+    /// The only one.
+    fn agent(&self) -> Result<u32> {
+        match self.agents()?[..] {
+            [agent] => Ok(u32::try_from(agent)?),
+            ref others => bail!("{others:?} agents"),
+        }
     }
 
     /// Processes whose command line has this word and this home.
@@ -161,6 +170,8 @@ fn verbs_work_on_pods_in_the_background() -> Result<()> {
         has_address_of_the_settings(&home, "web")?;
 
         let verbs = home.verbs();
+        open_streams::are_not_tcp(&verbs, "web", home.agent()?).context("open streams")?;
+        open_streams::end_with_who_asked(&verbs, "web").context("whoever leaves")?;
         reach::commands(&verbs, "web")?;
         reach::command_on_a_terminal(&verbs, "web")?;
         reach::large_streams(&verbs, "web", 64)?;
@@ -168,6 +179,9 @@ fn verbs_work_on_pods_in_the_background() -> Result<()> {
         reach::ports(&verbs, "web", 64)?;
         usage_and_images(&home)?;
         attach(&home)?;
+        // However many streams there were: none of them left a port behind.
+        open_streams::has_no_tcp(home.agent()?).context("after all streams")?;
+        open_streams::have_addresses_too(&home.state().join("agent.sock"), home.agent()?)?;
         more_pods(&home, &web)?;
 
         ensure!(home.ask(&["stop", "web"])?.contains("has ended"), "stop");

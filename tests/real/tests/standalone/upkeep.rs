@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::Test;
 use node_testkit::start::Containerd;
+use real_tests::standalone::agent::{Agent, Home};
 
 use crate::clean_up::cgroup_tops;
-use crate::node::{Node, PATIENCE, archives, keelson, uid, wait_for};
+use crate::node::{Node, PATIENCE, archives, containerd, ensure_has, keelson, uid, wait_for};
 
 /// As often as may be asked for.
 const SMALL_LOGS: &str = "containerLogMaxSize: 8Ki\ncontainerLogMaxFiles: 3\n\
@@ -129,3 +130,55 @@ const ASKING: &str = r#"
   securityContext: {sysctls: [{name: kernel.msgmax, value: "1"}]}
   containers: [{name: main, image: BUSYBOX, command: [sleep, "1000"]}]
 "#;
+
+/// How easily the kernel kills a process for memory.
+fn score(process: u32) -> Result<i32> {
+    let path = format!("/proc/{process}/oom_score_adj");
+    Ok(fs::read_to_string(&path).with_context(|| path.clone())?.trim().parse()?)
+}
+
+/// Whether this very process, and so its children, may make itself harder to kill.
+fn may_lower_score() -> Result<bool> {
+    const SYS_RESOURCE: u32 = 24;
+    let status = fs::read_to_string("/proc/self/status")?;
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:")).context("CapEff")?;
+    Ok(u64::from_str_radix(held.trim(), 16)? >> SYS_RESOURCE & 1 == 1)
+}
+
+#[test]
+fn the_agent_is_as_hard_to_kill_as_it_is_told_and_no_container_is() -> Result<()> {
+    const REFUSED: &str = "Running with another OOM score than configured";
+    let (keelson, archives) = (keelson()?, archives()?);
+    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
+        let (containerd, runtime) = containerd(bed, &archives)?;
+        let home = Home::new(bed, "score", &containerd.endpoint())?;
+        let agent = Agent::start(bed, &keelson, &home)?;
+        let log = || fs::read_to_string(Agent::log(bed, &keelson));
+        if may_lower_score()? {
+            ensure!(score(agent.process_id())? == -999, "{}", score(agent.process_id())?);
+            ensure!(!log()?.contains(REFUSED), "{}", log()?);
+        } else {
+            // As near as it may come, and said so with what is missing.
+            let (own, parent) = (score(agent.process_id())?, score(std::process::id())?);
+            ensure!(own == parent, "{own}, whoever started it has {parent}");
+            let said = log()?.lines().find(|line| line.contains(REFUSED)).map(str::to_owned);
+            let said = said.context("a warning")?;
+            ensure_has(&said, &["oom_score_adj to -999", "CAP_SYS_RESOURCE"])?;
+        }
+        agent.end()?;
+        fs::remove_file(Agent::log(bed, &keelson))?;
+        // Easier to kill one may always become.
+        let node =
+            Node::of_parts(bed, &keelson, (containerd, runtime), home.with("oomScoreAdj: 321\n"))?;
+        ensure!(score(node.agent.process_id())? == 321, "{}", score(node.agent.process_id())?);
+        ensure!(!log()?.contains(REFUSED), "{}", log()?);
+        let sleeps =
+            "  containers:\n  - {name: main, image: BUSYBOX, command: [sleep, \"1000\"]}\n";
+        node.place("plain", sleeps)?;
+        let pod = node.until_ready("plain")?;
+        let inside =
+            node.shell(&pod, "main", "cat /proc/1/oom_score_adj /proc/self/oom_score_adj")?;
+        ensure!(inside == "1000\n1000\n", "what its class says, for all in it: {inside}");
+        node.end()
+    })
+}

@@ -2,7 +2,9 @@
 //!
 //! Rule: `Connected` is told when the runtime answers after the stream was asked for, so that one
 //! look at everything after it misses nothing; `Lost` is told once for each time that the stream
-//! ends; in between there is silence and another try after a back-off. Every part of a wait is kept
+//! ends; in between there is silence and another try after a back-off. Where the runtime answers and
+//! gives no stream twice in a row, `Refused` is told once: a runtime that is just starting may answer
+//! right after it has refused, and need not be looked at twice for that. Every part of a wait is kept
 //! in the value, so that a wait that is dropped loses nothing. Does not look at pods.
 
 use std::future::Future;
@@ -26,6 +28,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A stream that lived this long was a good one: the next wait is the first again.
 const GOOD_LIFE: Duration = Duration::from_secs(5);
 
+/// Refusals in a row until they are told.
+const TOLD_REFUSAL: u32 = 2;
+
 /// A runtime without the stream is asked for it again after this long, or when whoever listens asks
 /// for signals anew.
 const ASK_FOR_STREAM: Duration = Duration::from_secs(300);
@@ -41,6 +46,11 @@ enum State {
     Opening {
         events: ContainerEvents,
         answer: Answer,
+    },
+    /// The stream was refused; whether anybody answers at all is awaited.
+    Refused {
+        answer: Answer,
+        why: String,
     },
     Open {
         events: ContainerEvents,
@@ -61,6 +71,8 @@ pub(super) struct Signals {
     told_lost: bool,
     /// Whether the caller knows that there is no stream.
     told_unsupported: bool,
+    /// How often in a row the runtime answered and gave no stream.
+    refusals: u32,
     /// An event that came before `Connected` was told.
     held: Option<RuntimeEvent>,
 }
@@ -86,6 +98,7 @@ impl Signals {
             wait: FIRST_WAIT,
             told_lost: false,
             told_unsupported: false,
+            refusals: 0,
             held: None,
         }
     }
@@ -111,9 +124,18 @@ impl Signals {
                         self.opened();
                         Some(RuntimeSignal::Connected)
                     }
-                    Ok(Err(error)) | Err(Err(error)) => self.failed(&error),
-                    Err(Ok(None)) => self.apart(ENDED.to_owned()),
+                    Ok(Err(error)) => {
+                        self.refusals = 0;
+                        self.failed(&error)
+                    }
+                    Err(Err(error)) if is_unsupported(&error) => self.failed(&error),
+                    Err(Err(error)) => self.refused(error.to_string()),
+                    Err(Ok(None)) => self.refused(ENDED.to_owned()),
                 }
+            }
+            State::Refused { answer, .. } => {
+                let answered = answer.await.is_ok();
+                self.after_refusal(answered)
             }
             State::Open { events, .. } => {
                 if let Some(event) = self.held.take() {
@@ -142,10 +164,29 @@ impl Signals {
         }
         self.told_lost = false;
         self.told_unsupported = false;
+        self.refusals = 0;
+    }
+
+    /// No stream came; tells at once that nothing is heard.
+    fn refused(&mut self, why: String) -> Option<RuntimeSignal> {
+        let old = std::mem::replace(&mut self.state, State::Apart { again: Instant::now() });
+        if let State::Opening { answer, .. } = old {
+            self.state = State::Refused { answer, why: why.clone() };
+        }
+        self.lost(why)
+    }
+
+    fn after_refusal(&mut self, answered: bool) -> Option<RuntimeSignal> {
+        let old = std::mem::replace(&mut self.state, State::Apart { again: Instant::now() });
+        self.pause();
+        let State::Refused { why, .. } = old else { return None };
+        self.refusals = if answered { self.refusals.saturating_add(1) } else { 0 };
+        let news = self.refusals == TOLD_REFUSAL && !self.told_unsupported;
+        news.then_some(RuntimeSignal::Refused(why))
     }
 
     fn failed(&mut self, error: &ContainerRuntimeError) -> Option<RuntimeSignal> {
-        if let ContainerRuntimeError::Unimplemented { call: EVENTS, .. } = error {
+        if is_unsupported(error) {
             self.state = State::Unsupported { again: Instant::now() + ASK_FOR_STREAM };
             return None;
         }
@@ -159,12 +200,24 @@ impl Signals {
         {
             self.wait = FIRST_WAIT;
         }
+        self.pause();
+        self.lost(why)
+    }
+
+    fn pause(&mut self) {
         self.state = State::Apart { again: Instant::now() + self.wait };
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
+    }
+
+    fn lost(&mut self, why: String) -> Option<RuntimeSignal> {
         // Who lists instead of listening has nothing to lose.
         let news = !std::mem::replace(&mut self.told_lost, true) && !self.told_unsupported;
         news.then_some(RuntimeSignal::Lost(why))
     }
+}
+
+fn is_unsupported(error: &ContainerRuntimeError) -> bool {
+    matches!(error, ContainerRuntimeError::Unimplemented { call: EVENTS, .. })
 }
 
 const EVENTS: &str = "GetContainerEvents";

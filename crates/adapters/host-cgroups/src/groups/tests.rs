@@ -96,6 +96,13 @@ async fn a_group_is_made_limited_listed_and_removed() {
         assert_eq!(bed.host.memory_kills(&bed.name(&pod)).await.unwrap(), None);
         bed.host.remove(&bed.top).await.unwrap();
         assert!(!bed.group(&[]).exists_somewhere());
+        let told = ports::metrics::text(ports::MetricSource::families(&bed.host));
+        for (operation, count) in [("create", 2), ("update", 1), ("destroy", 3)] {
+            let line = format!(
+                "kubelet_cgroup_manager_duration_seconds_count{{operation_type=\"{operation}\"}} {count}"
+            );
+            assert!(told.lines().any(|told| told == line), "{line}\nin\n{told}");
+        }
     }
 }
 

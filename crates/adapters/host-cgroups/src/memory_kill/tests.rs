@@ -136,11 +136,11 @@ fn a_name_forges_nothing() {
 fn only_the_kernels_own_records_count() {
     let record = "6,339,5140900,-;Killed process\n SUBSYSTEM=x\n";
     let read = Record::parse(record).unwrap();
-    assert_eq!((read.at, read.text), (5_140_900, "Killed process"));
+    assert_eq!((read.number, read.at, read.text), (339, 5_140_900, "Killed process"));
     assert_eq!(Record::parse("3,1,2,c,caller=T1;text").unwrap().text, "text");
     // Written by a program: facility user.
     assert_eq!(Record::parse("12,340,5140901,-;Killed process 1 (x)"), None);
-    for bad in ["", ";", "a,b,c;d", "6;x", "6,1;x", "6,1,x,-;y"] {
+    for bad in ["", ";", "a,b,c;d", "6;x", "6,1;x", "6,1,x,-;y", "6,x,1,-;y"] {
         assert_eq!(Record::parse(bad), None, "{bad}");
     }
 }

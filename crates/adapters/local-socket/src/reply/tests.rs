@@ -5,6 +5,9 @@ use ports::PortFuture;
 use ports::local_api::{LocalNode, LocalPod, LocalPodDetail, LocalPods, LocalStopped};
 use ports::local_runtime::{Answer, LocalImages, LocalProcess, LocalStream, LocalUsages};
 use serde_json::{Value, json};
+use std::os::fd::OwnedFd;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
 
 pub(crate) struct OnePod;
 
@@ -29,6 +32,9 @@ impl LocalApi for OnePod {
     fn metrics(&self) -> String {
         "counted 1\n".to_owned()
     }
+    fn probe_metrics(&self) -> String {
+        "tried 2\n".to_owned()
+    }
 
     fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
         Box::pin(async move {
@@ -43,20 +49,23 @@ impl LocalApi for OnePod {
     }
 }
 
-struct OneRuntime;
+pub(crate) struct OneRuntime;
 
 impl LocalRuntime for OneRuntime {
-    fn exec<'a>(&'a self, container: &'a str, command: LocalCommand) -> Answer<'a, LocalStream> {
-        let url = format!("exec {container} {} {}", command.command.join(" "), command.tty);
-        Box::pin(async { Ok(LocalStream { url, runtime: "r".to_owned() }) })
+    fn address(&self, wish: StreamWish) -> Answer<'_, LocalStream> {
+        Box::pin(async { Ok(LocalStream { url: words(wish)?, runtime: "r".to_owned() }) })
     }
-    fn attach<'a>(&'a self, _: &'a str, _: LocalCommand) -> Answer<'a, LocalStream> {
-        let message = "it does not run".to_owned();
-        Box::pin(async { Err(LocalRefusal::NotNow { message }) })
-    }
-    fn forward<'a>(&'a self, pod: &'a str) -> Answer<'a, LocalStream> {
-        let url = format!("forward {pod}");
-        Box::pin(async { Ok(LocalStream { url, runtime: "r".to_owned() }) })
+    /// Ports have an address; a command says its words and then what it hears, to the end of that.
+    fn stream(&self, wish: StreamWish) -> Answer<'_, StreamOffer> {
+        Box::pin(async {
+            if let StreamWish::Forward { .. } = wish {
+                return Ok(StreamOffer::Address(self.address(wish).await?));
+            }
+            let words = words(wish)?;
+            Ok(StreamOffer::Here(Box::new(move |connection, early| {
+                Box::pin(echo(connection, format!("{words}: ").into_bytes(), early))
+            })))
+        })
     }
     fn process<'a>(&'a self, _: &'a str) -> Answer<'a, LocalProcess> {
         Box::pin(async { Ok(LocalProcess { pid: 7 }) })
@@ -70,6 +79,27 @@ impl LocalRuntime for OneRuntime {
     fn remove_image<'a>(&'a self, name: &'a str) -> Answer<'a, LocalImageName> {
         Box::pin(async move { Ok(LocalImageName { name: name.to_owned() }) })
     }
+}
+
+fn words(wish: StreamWish) -> Result<String, LocalRefusal> {
+    match wish {
+        StreamWish::Exec { container, command } => {
+            Ok(format!("exec {container} {} {}", command.command.join(" "), command.tty))
+        }
+        StreamWish::Attach { .. } => {
+            Err(LocalRefusal::NotNow { message: "it does not run".to_owned() })
+        }
+        StreamWish::Forward { pod } => Ok(format!("forward {pod}")),
+    }
+}
+
+async fn echo(connection: OwnedFd, words: Vec<u8>, early: Vec<u8>) {
+    let connection = std::os::unix::net::UnixStream::from(connection);
+    let mut connection = UnixStream::from_std(connection).unwrap();
+    let (mut reading, mut writing) = connection.split();
+    writing.write_all(&words).await.unwrap();
+    writing.write_all(&early).await.unwrap();
+    let _ = tokio::io::copy(&mut reading, &mut writing).await;
 }
 
 #[tokio::test]
@@ -123,6 +153,12 @@ async fn metrics_are_text_and_only_read() {
         body: b"counted 1\n".to_vec(),
     };
     assert_eq!(told, text);
-    let refused = desk.answer(&Method::POST, "/metrics", &[]).await;
-    assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED);
+    let told = desk.answer(&Method::GET, "/metrics/probes", &[]).await;
+    assert_eq!(told, Reply { body: b"tried 2\n".to_vec(), ..text });
+    for path in ["/metrics", "/metrics/probes"] {
+        let refused = desk.answer(&Method::POST, path, &[]).await;
+        assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
+    }
+    let nothing = desk.answer(&Method::GET, "/metrics/cadvisor", &[]).await;
+    assert_eq!(nothing.status, StatusCode::NOT_FOUND);
 }

@@ -1,7 +1,7 @@
 //! A socket in a folder of its own, asked over the wire.
 
 use super::*;
-use crate::reply::tests::OnePod;
+use crate::reply::tests::{OnePod, OneRuntime};
 use std::os::unix::fs::PermissionsExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -68,4 +68,130 @@ fn only_root_and_the_own_user_may_ask() {
         assert!(may_ask(&one, own).is_ok());
         assert_eq!(may_ask(&one, own + 1).is_ok(), own == 0);
     });
+}
+
+/// Asks for what is at `path`, offers the connection, and says more at once.
+async fn offer(socket: &std::path::Path, path: &str, more: &str) -> UnixStream {
+    let mut stream = loop {
+        match UnixStream::connect(socket).await {
+            Ok(stream) => break stream,
+            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    };
+    let body = r#"{"command": ["a"]}"#;
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: spdy/3.1\r\n\
+         content-length: {}\r\n\r\n{body}{more}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Reads until these words have come.
+async fn until(stream: &mut UnixStream, words: &str) -> String {
+    let mut said = Vec::new();
+    while !said.ends_with(words.as_bytes()) {
+        let byte = stream.read_u8().await;
+        said.push(byte.unwrap_or_else(|error| panic!("{error} after {said:?}")));
+    }
+    String::from_utf8(said).unwrap()
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_where_it_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.sock");
+    let socket = LocalSocket::new(path.clone()).with_runtime(Arc::new(OneRuntime));
+    let asking = async {
+        let mut stream = offer(&path, "/v1/containers/c/exec", "early").await;
+        let head = until(&mut stream, "\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+        assert!(head.to_lowercase().contains("upgrade: spdy/3.1"), "{head}");
+        until(&mut stream, "exec c a false: early").await;
+        stream.write_all(b"later").await.unwrap();
+        until(&mut stream, "later").await;
+        // The end of one side is not the other's.
+        let (mut reading, mut writing) = stream.into_split();
+        let sending = async {
+            writing.write_all(&vec![b'x'; 3 << 20]).await.unwrap();
+            writing.shutdown().await.unwrap();
+        };
+        let mut rest = Vec::new();
+        let ((), read) = tokio::join!(sending, reading.read_to_end(&mut rest));
+        assert_eq!(read.unwrap(), 3 << 20);
+    };
+    tokio::select! {
+        why = socket.serve(Arc::new(OnePod)) => panic!("{why}"),
+        () = asking => {}
+    }
+}
+
+/// Streams are no questions: however many there are, others are answered.
+#[tokio::test]
+async fn streams_take_no_place_of_questions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.sock");
+    let socket = LocalSocket::new(path.clone()).with_runtime(Arc::new(OneRuntime));
+    let asking = async {
+        let mut streams = Vec::new();
+        for _ in 0..2 * MOST_CONNECTIONS {
+            let mut stream = offer(&path, "/v1/containers/c/exec", "").await;
+            until(&mut stream, "exec c a false: ").await;
+            streams.push(stream);
+        }
+        let text = ask(&path).await.unwrap();
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        for mut stream in streams {
+            stream.write_all(b"still here").await.unwrap();
+            until(&mut stream, "still here").await;
+        }
+    };
+    tokio::select! {
+        why = socket.serve(Arc::new(OnePod)) => panic!("{why}"),
+        () = asking => {}
+    }
+}
+
+/// Where there is no stream to be had on the connection, the answer is the usual one.
+#[tokio::test]
+async fn an_offered_connection_may_be_declined() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.sock");
+    let socket = LocalSocket::new(path.clone()).with_runtime(Arc::new(OneRuntime));
+    let asking = async {
+        for (asked, status, words) in [
+            ("/v1/pods/u/forward", "200", r#""url":"forward u""#),
+            ("/v1/containers/c/attach", "503", "it does not run"),
+            ("/v1/pods/u/stop", "202", r#""uid":"u""#),
+            ("/v1/containers/c/other", "404", "there is no"),
+        ] {
+            let mut stream = offer(&path, asked, "").await;
+            let text = until(&mut stream, "}").await;
+            assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{asked}: {text}");
+            assert!(text.contains(words), "{asked}: {text}");
+        }
+    };
+    tokio::select! {
+        why = socket.serve(Arc::new(OnePod)) => panic!("{why}"),
+        () = asking => {}
+    }
+}
+
+/// Who may not ask gets no stream either.
+#[tokio::test]
+async fn strangers_get_no_stream() {
+    let (mut near, far) = UnixStream::pair().unwrap();
+    let desk = Desk { api: Arc::new(OnePod), runtime: Some(Arc::new(OneRuntime)) };
+    let serving = tokio::spawn(serve(far, Err("user 7 may not".to_owned()), desk));
+    near.write_all(
+        b"POST /v1/containers/c/exec HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\n\
+          upgrade: SPDY/3.1\r\ncontent-length: 2\r\n\r\n{}",
+    )
+    .await
+    .unwrap();
+    let text = until(&mut near, "}").await;
+    assert!(text.starts_with("HTTP/1.1 403") && text.contains("user 7 may not"), "{text}");
+    drop(near);
+    assert!(serving.await.unwrap().is_none());
 }

@@ -6,7 +6,7 @@ use ports::runtime_objects::ContainerState;
 use crate::action::{Action, ActionKey};
 use crate::happening::{EventKind, Happening, Mark, Save, Told};
 use crate::time::plus;
-use crate::view::{DesiredPod, ObservedPod, Wish};
+use crate::view::{DesiredPod, MemoryKillNote, ObservedPod, Wish};
 
 use super::events::about_container;
 use super::probes::Tried;
@@ -127,16 +127,13 @@ impl PodMemory {
         self.kept
             .stopped_sandboxes
             .retain(|id| observed.sandboxes.iter().any(|sandbox| sandbox.id == *id));
+        self.kept
+            .kills_told
+            .retain(|id, _| observed.containers.iter().any(|container| container.record.id == *id));
         for container in &observed.containers {
             let record = &container.record;
             if let Some(kill) = &container.memory_kill
-                && self.is_news(
-                    format!("memory/{}", record.name),
-                    &match kill.unnamed {
-                        0 => format!("{}/{}", record.id, kill.pid),
-                        count => format!("{}/{count} unnamed", record.id),
-                    },
-                )
+                && self.is_new_kill(&record.id, kill)
             {
                 let text = crate::status::memory_kill_sentence(kill);
                 let event = about_container(
@@ -155,6 +152,18 @@ impl PodMemory {
                 self.tell_started(moment, &record.name, &record.id);
             }
         }
+    }
+
+    /// Whether no agent has told of this kill yet; from now on one has.
+    fn is_new_kill(&mut self, container_id: &str, kill: &MemoryKillNote) -> bool {
+        let told = self.kept.kills_told.entry(container_id.to_owned()).or_default();
+        let (told, now) = match kill.unnamed {
+            0 => (&mut told.order, kill.order),
+            count => (&mut told.unnamed, count),
+        };
+        let is_new = now > *told;
+        *told = now.max(*told);
+        is_new
     }
 
     /// Says once that a container was created and started.

@@ -130,16 +130,16 @@ fn container(pod: &Pod, name: &str, count: u32, words: &[&str]) -> ObservedConta
             }
             "oom" => {
                 seen.memory_kill = Some(MemoryKillNote {
-                    unnamed: 0,
+                    order: 7,
                     process: "eater".to_owned(),
                     pid: 7,
                     bytes: 100,
                     limit: value.parse().ok(),
+                    ..MemoryKillNote::default()
                 });
             }
             "ooms" => {
-                let unnamed = value.parse().expect("a count");
-                let limit = Some(200);
+                let (unnamed, limit) = (value.parse().expect("a count"), Some(200));
                 seen.memory_kill =
                     Some(MemoryKillNote { unnamed, limit, ..MemoryKillNote::default() });
             }

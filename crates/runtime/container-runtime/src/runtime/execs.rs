@@ -16,6 +16,7 @@ use cri_wire::{MESSAGE_SIZE_LIMIT, v1};
 use pod_supervisor::protocol::Exit;
 use pod_supervisor::{ExecRequest, Stdio};
 use prost::Message as _;
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
@@ -29,13 +30,16 @@ use crate::book::Container;
 use crate::failure::{Doing as _, Failure, Result};
 use crate::identity;
 use crate::supervision::Supervisor;
+use left_behind::LeftBehind;
 
+mod left_behind;
 #[cfg(test)]
 mod tests;
 
 /// What is kept of each stream.
 const MOST_OUTPUT: usize = 16 << 20;
-/// After the command's end, a child that holds its output is waited for this long without a word.
+/// After the command's end, a child that holds its output is waited for this long without a word,
+/// counted from when it last had a turn.
 const SILENCE: Duration = Duration::from_millis(500);
 /// How much later than its deadline a command's end may be told by who keeps the deadline.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
@@ -176,7 +180,10 @@ impl Runtime {
             guard.disarm();
             return Err(error.into());
         }
-        let Some(ended) = until_over(exited, (output, errors), deadline).await else {
+        let group = self.hierarchy.group(&running.container.record().cgroup).ok();
+        let left = LeftBehind::of(group, &exec);
+        let goes_on = || left.clone().goes_on();
+        let Some(ended) = until_over(exited, (output, errors), deadline, goes_on).await else {
             guard.kill().await;
             return Err(too_late(limit));
         };
@@ -220,10 +227,11 @@ struct Ended {
 }
 
 /// Waits for the command and the end of its output. None: that was not before the deadline.
-async fn until_over(
+async fn until_over<F: Future<Output = bool>>(
     exited: oneshot::Receiver<Exit>,
     (output, errors): (pipe::Receiver, pipe::Receiver),
     deadline: Option<Instant>,
+    goes_on: impl Fn() -> F,
 ) -> Option<Ended> {
     let (over_sender, over) = watch::channel(false);
     let mut is_over = over.clone();
@@ -233,8 +241,11 @@ async fn until_over(
         exit
     };
     let all = async {
-        let (exit, stdout, stderr) =
-            tokio::join!(ending, collect(output, over.clone()), collect(errors, over));
+        let (exit, stdout, stderr) = tokio::join!(
+            ending,
+            collect(output, over.clone(), &goes_on),
+            collect(errors, over, &goes_on)
+        );
         Ended { exit, stdout, stderr }
     };
     let late = async {
@@ -260,15 +271,25 @@ pub(crate) fn pipe_pair() -> Result<(pipe::Receiver, OwnedFd)> {
     Ok((reader, writer))
 }
 
-/// Reads to the end, keeping at most the limit. Once the command is over, silence ends it too.
-async fn collect(mut stream: pipe::Receiver, mut over: watch::Receiver<bool>) -> Result<Vec<u8>> {
+/// Reads to the end, keeping at most the limit. Once the command is over, silence ends it too, unless
+/// what is left behind only waits for its turn.
+async fn collect<F: Future<Output = bool>>(
+    mut stream: pipe::Receiver,
+    mut over: watch::Receiver<bool>,
+    goes_on: impl Fn() -> F,
+) -> Result<Vec<u8>> {
     let mut kept = Vec::new();
     let mut part = vec![0; 64 * 1024];
     loop {
         let read = if *over.borrow_and_update() {
             match tokio::time::timeout(SILENCE, stream.read(&mut part)).await {
                 Ok(read) => read,
-                Err(_) => return Ok(kept),
+                Err(_) if goes_on().await => continue,
+                // What it said just before it fell silent is there by now.
+                Err(_) => match rustix::io::read(&stream, &mut part) {
+                    Err(Errno::AGAIN) => return Ok(kept),
+                    read => read.map_err(Into::into),
+                },
             }
         } else {
             tokio::select! {

@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use stream_frames::spdy::{Decoder, Encoder, Frame, Headers};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
+use super::connection::Writing;
 use super::session::{HELD, Held, PART, QUEUE, Room, hung_up};
 use super::upgrade::Socket;
 
@@ -31,7 +31,7 @@ const MOST_STREAMS: usize = 1024;
 const REFUSED: u32 = 3;
 
 struct Writer {
-    socket: OwnedWriteHalf,
+    socket: Writing,
     encoder: Encoder,
 }
 

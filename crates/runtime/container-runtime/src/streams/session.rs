@@ -11,10 +11,10 @@ use bytes::Bytes;
 use container_create::spec::TerminalSize;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::io::Interest;
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
+
+use super::connection::Reading;
 
 #[cfg(test)]
 mod tests;
@@ -204,9 +204,8 @@ impl Inbox {
 
 /// The peer has closed its side or is lost, and what it sent before was not taken for a while. Seen
 /// without reading: a reader that waits for room does not read.
-pub(super) async fn hung_up(reader: &OwnedReadHalf) {
-    // No urgent data is ever asked of the kernel, so what this tells is the end.
-    if reader.ready(Interest::PRIORITY).await.is_ok() {
+pub(super) async fn hung_up(reader: &Reading) {
+    if reader.closed().await.is_ok() {
         tokio::time::sleep(SILENCE).await;
     }
 }

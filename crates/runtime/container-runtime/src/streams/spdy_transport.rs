@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use stream_frames::spdy::{Decoder, Encoder, Frame, Headers};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
+use super::connection::{Reading, Writing};
 use super::session::{Channel, HELD, Has, Inbox, Input, Output, QUEUE, Session, Tasks, hung_up};
 use super::upgrade::Socket;
 use super::websocket_transport::{Taken, discard};
@@ -51,8 +51,8 @@ enum Urgent {
 }
 
 struct Opened {
-    reader: OwnedReadHalf,
-    writer: OwnedWriteHalf,
+    reader: Reading,
+    writer: Writing,
     decoder: Decoder,
     encoder: Encoder,
     roles: HashMap<Role, u32>,
@@ -135,7 +135,7 @@ async fn open(socket: Socket, has: Has, version: u8) -> Result<Opened, String> {
 }
 
 async fn read(
-    mut reader: OwnedReadHalf,
+    mut reader: Reading,
     mut decoder: Decoder,
     (roles, early): (HashMap<Role, u32>, Vec<Frame>),
     (inbox, urgent): (Inbox, mpsc::Sender<Urgent>),
@@ -206,7 +206,7 @@ async fn take(
 }
 
 async fn write(
-    mut writer: OwnedWriteHalf,
+    mut writer: Writing,
     mut encoder: Encoder,
     (roles, version): (HashMap<Role, u32>, u8),
     (mut output, mut urgent): (mpsc::Receiver<Output>, mpsc::Receiver<Urgent>),

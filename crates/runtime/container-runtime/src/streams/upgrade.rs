@@ -1,5 +1,7 @@
 //! From an HTTP request to SPDY or WebSocket: which was asked for, and what is agreed on.
 
+use std::os::fd::OwnedFd;
+
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -11,6 +13,7 @@ use stream_frames::channels::{self, Protocol, SPDY_PROTOCOLS};
 use stream_frames::websocket::accept_key;
 use tokio::net::TcpStream;
 
+use super::connection::Connection;
 use super::{Place, Wanted, commands, forward, spdy_transport, websocket_transport};
 use crate::runtime::Runtime;
 
@@ -19,26 +22,40 @@ pub(super) type Body = Full<Bytes>;
 /// A connection that is no HTTP any more, and what came on it already.
 #[derive(Debug)]
 pub(super) struct Socket {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Connection,
     pub(super) early: Bytes,
 }
 
 impl Socket {
     fn of(upgraded: Upgraded) -> Option<Self> {
         let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
-        Some(Self { stream: parts.io.into_inner(), early: parts.read_buf })
+        Some(Self { stream: Connection::Tcp(parts.io.into_inner()), early: parts.read_buf })
+    }
+
+    /// One that was never HTTP.
+    pub(super) fn given(connection: OwnedFd, early: Vec<u8>) -> std::io::Result<Self> {
+        Ok(Self { stream: Connection::of_descriptor(connection)?, early: early.into() })
     }
 }
 
 const SPDY: &str = "SPDY/3.1";
 const STREAM_PROTOCOL: &str = "x-stream-protocol-version";
 const FORWARD_PROTOCOL: &str = "portforward.k8s.io";
+/// Of commands; as [`cri_wire::OpenStream`] says.
+const GIVEN_PROTOCOL: &str = "v4.channel.k8s.io";
 
 /// What carries the channels.
 #[derive(Debug, Clone)]
 pub(super) enum Carrier {
     Spdy { protocol: String },
     WebSocket { protocol: Protocol },
+}
+
+impl Carrier {
+    /// Of a connection that was given: there nothing is left to be agreed on.
+    pub(super) fn of_given() -> Self {
+        Self::Spdy { protocol: GIVEN_PROTOCOL.to_owned() }
+    }
 }
 
 pub(super) fn refusal(status: u16, text: &str) -> Response<Body> {

@@ -6,9 +6,9 @@
 use stream_frames::channels::{self, Coding, Protocol};
 use stream_frames::websocket::{self, Decoder, Message, Reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
+use super::connection::{Reading, Writing};
 use super::session::{Channel, Has, Inbox, Input, Output, QUEUE, Session, Tasks, hung_up};
 use super::upgrade::Socket;
 
@@ -36,7 +36,7 @@ pub(super) fn begin(socket: Socket, protocol: Protocol, has: Has) -> Session {
 }
 
 async fn read(
-    mut reader: OwnedReadHalf,
+    mut reader: Reading,
     mut decoder: Decoder,
     (protocol, has): (Protocol, Has),
     (inbox, urgent): (Inbox, mpsc::Sender<Urgent>),
@@ -78,7 +78,7 @@ async fn read(
 }
 
 /// Reads what nobody wants any more, until the client closes or is cut off.
-pub(super) async fn discard(mut reader: OwnedReadHalf, mut part: Vec<u8>) {
+pub(super) async fn discard(mut reader: Reading, mut part: Vec<u8>) {
     while reader.read(&mut part).await.is_ok_and(|read| read > 0) {}
 }
 
@@ -130,7 +130,7 @@ async fn take(
 }
 
 async fn write(
-    mut writer: OwnedWriteHalf,
+    mut writer: Writing,
     protocol: Protocol,
     has: Has,
     (mut output, mut urgent): (mpsc::Receiver<Output>, mpsc::Receiver<Urgent>),

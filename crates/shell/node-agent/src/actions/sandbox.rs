@@ -8,10 +8,17 @@ use tokio::time::Instant;
 
 pub(super) async fn run(world: &ActionWorld, attempt: u32) -> Result<String, String> {
     let metrics = world.context.board.metrics();
+    let has_own_users = world.pod.spec.has_own_users();
     metrics.count(&names::STARTED_PODS, &[]);
+    if has_own_users {
+        metrics.count(&names::STARTED_PODS_WITH_USERS, &[]);
+    }
     let ran = set_up_and_run(world, attempt).await;
     if ran.is_err() {
         metrics.count(&names::STARTED_POD_ERRORS, &[]);
+    }
+    if ran.is_err() && has_own_users {
+        metrics.count(&names::STARTED_PODS_WITH_USERS_ERRORS, &[]);
     }
     ran
 }

@@ -269,6 +269,7 @@ async fn post_start(
     };
     let end = hooks::run(hook, &place).await;
     if let Some(event) = end.event {
+        world.context.board.metrics().count(&names::HTTP_FALLBACKS, &[]);
         world.tell(event).await;
     }
     end.result.map_err(|why| {

@@ -5,6 +5,7 @@
 use super::ActionWorld;
 use super::sandbox::gone_is_fine;
 use crate::hooks::{self, HookPlace};
+use crate::metrics::names;
 use crate::reach::pod_ip;
 use pod_lifecycle::Outcome;
 use std::time::Duration;
@@ -66,6 +67,7 @@ async fn run_hook(world: &ActionWorld, id: &str, name: &str, limit: Duration) ->
         return true;
     };
     if let Some(event) = end.event {
+        world.context.board.metrics().count(&names::HTTP_FALLBACKS, &[]);
         world.tell(event).await;
     }
     match end.result {

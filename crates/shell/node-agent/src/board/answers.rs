@@ -80,6 +80,10 @@ impl LocalApi for LocalStatus {
         ports::metrics::text(families)
     }
 
+    fn probe_metrics(&self) -> String {
+        ports::metrics::text(self.context.probes.families())
+    }
+
     fn stop<'a>(&'a self, uid: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
         Box::pin(async move {
             let entry = self.context.board.entry(uid);

@@ -9,6 +9,7 @@
 //! looked at: a service has neither)
 
 use super::providers::ProviderLogins;
+use crate::metrics::Metrics;
 use node_policy::credential_providers::CredentialProvider;
 use node_policy::registry_logins::RegistryLogins;
 use ports::runtime_objects::RegistryLogin;
@@ -41,6 +42,7 @@ impl NodeLogins {
         texts: Arc<dyn HostTexts>,
         root: &str,
         (programs, providers): (Arc<dyn CredentialPrograms>, Vec<CredentialProvider>),
+        metrics: &Metrics,
     ) -> Self {
         let root = root.trim_end_matches('/');
         let files = vec![
@@ -49,7 +51,7 @@ impl NodeLogins {
             (format!("{root}/{OLD_NAME}"), true),
             (format!("/{OLD_NAME}"), true),
         ];
-        let providers = ProviderLogins::new(programs, providers);
+        let providers = ProviderLogins::new(programs, providers, metrics.clone());
         Self { texts, files: Arc::new(files), providers }
     }
 

@@ -6,6 +6,7 @@
 //! program that fails is told by name and image; the pull goes on without it. Which program is asked
 //! and what an answer means is decided in `node-policy`.
 
+use crate::metrics::{Metrics, names};
 use node_policy::credential_providers::{AnswerCache, CredentialProvider};
 use node_policy::registry_logins::{RegistryLogins, repository};
 use ports::CredentialPrograms;
@@ -31,6 +32,7 @@ pub(super) struct ProviderLogins {
     programs: Arc<dyn CredentialPrograms>,
     providers: Arc<Vec<Provider>>,
     cache: Arc<Mutex<AnswerCache>>,
+    metrics: Metrics,
     began: Instant,
 }
 
@@ -53,6 +55,7 @@ impl ProviderLogins {
     pub(super) fn new(
         programs: Arc<dyn CredentialPrograms>,
         providers: Vec<CredentialProvider>,
+        metrics: Metrics,
     ) -> Self {
         let providers = providers.into_iter().map(|about| Provider {
             about,
@@ -63,6 +66,7 @@ impl ProviderLogins {
             programs,
             providers: Arc::new(providers.collect()),
             cache: Arc::default(),
+            metrics,
             began: Instant::now(),
         }
     }
@@ -116,7 +120,14 @@ impl ProviderLogins {
                 return Ok(known);
             }
             info!(v = 5, provider = about.name, image, "Asking a credential provider");
+            let began = Instant::now();
             let answer = self.programs.ask(&about.name, about.request(image)).await;
+            // upstream: pkg/credentialprovider/plugin/plugin.go (runPlugin)
+            let name = [about.name.as_str()];
+            self.metrics.took(&names::CREDENTIAL_PROGRAM_DURATION, &name, began.elapsed());
+            if answer.is_err() {
+                self.metrics.count(&names::CREDENTIAL_PROGRAM_ERRORS, &name);
+            }
             let answer = about.read_answer(&answer.map_err(|error| error.to_string())?)?;
             self.cache().keep(about, image, &answer, self.began.elapsed());
             Ok(answer.logins)

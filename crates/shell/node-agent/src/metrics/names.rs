@@ -7,7 +7,7 @@ use super::Metric;
 use ports::metrics::MetricKind::{Counter, Gauge, Histogram};
 
 /// What most histograms of time have.
-const USUAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+pub(crate) const USUAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const OF_PULLS: &[f64] = &[
     1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 480.0, 600.0, 900.0,
     1200.0, 1800.0, 2700.0, 3600.0,
@@ -42,10 +42,18 @@ metrics! {
         "Version of the machine's cgroups.";
     CONTAINERS_PER_POD = Histogram "kubelet_containers_per_pod_count" [] &[1.0, 2.0, 4.0, 8.0, 16.0],
         "How many containers pods have.";
+    CREDENTIAL_PROGRAM_DURATION = Histogram "kubelet_credential_provider_plugin_duration"
+        ["plugin_name"] USUAL,
+        "Seconds that runs of credential provider programs took, by program.";
+    CREDENTIAL_PROGRAM_ERRORS = Counter "kubelet_credential_provider_plugin_errors_total"
+        ["plugin_name"] &[],
+        "Runs of credential provider programs that failed, by program.";
     DESIRED_PODS = Gauge "kubelet_desired_pods" ["static"] &[],
         "Pods that should run here. static is true for pods that come from no API server.";
     EVENTED_ERRORS = Counter "kubelet_evented_pleg_connection_error_count" [] &[],
         "How often the runtime's event stream was lost or refused.";
+    EVENTED_LATENCY = Histogram "kubelet_evented_pleg_connection_latency_seconds" [] USUAL,
+        "Seconds from an event's being made by the runtime to its being heard here.";
     EVENTED_SUCCESSES = Counter "kubelet_evented_pleg_connection_success_count" [] &[],
         "How often the runtime's event stream was opened.";
     ENSURE_IMAGE_REQUESTS = Counter "kubelet_image_manager_ensure_image_requests_total"
@@ -54,6 +62,8 @@ metrics! {
     IMAGE_PULL_DURATION = Histogram "kubelet_image_pull_duration_seconds"
         ["image_size_in_bytes"] OF_PULLS,
         "Seconds that successful pulls took, waiting included, by size of the image.";
+    HTTP_FALLBACKS = Counter "kubelet_lifecycle_handler_http_fallbacks_total" [] &[],
+        "Hooks that asked over HTTPS, were answered in plain HTTP, and were asked again so.";
     MIRROR_PODS = Gauge "kubelet_mirror_pods" [] &[],
         "Pods that stand for static pods at the API server.";
     NODE_NAME = Gauge "kubelet_node_name" ["node"] &[],
@@ -72,6 +82,10 @@ metrics! {
         "Seconds between listings of the whole runtime.";
     POD_START_DURATION = Histogram "kubelet_pod_start_duration_seconds" [] OF_POD_STARTS,
         "Seconds from a pod's first being seen to its running.";
+    POD_WORKER_DURATION = Histogram "kubelet_pod_worker_duration_seconds" ["operation_type"] USUAL,
+        "Seconds that it took to bring a pod in line, actions included, by what it was done for: create, update, sync, kill or terminated.";
+    POD_WORKER_START_DURATION = Histogram "kubelet_pod_worker_start_duration_seconds" [] USUAL,
+        "Seconds from a pod's first being seen to its being worked on.";
     PREEMPTIONS = Counter "kubelet_preemptions" ["preemption_signal"] &[],
         "Pods that had to go for a critical one, by the resource that was lacking.";
     RESTARTED_PODS = Counter "kubelet_restarted_pods_total" ["static"] &[],
@@ -94,6 +108,11 @@ metrics! {
         "Starts of sandboxes, also those that failed.";
     STARTED_POD_ERRORS = Counter "kubelet_started_pods_errors_total" [] &[],
         "Starts of sandboxes that failed.";
+    STARTED_PODS_WITH_USERS = Counter "kubelet_started_user_namespaced_pods_total" [] &[],
+        "Starts of sandboxes with users of their own, also those that failed.";
+    STARTED_PODS_WITH_USERS_ERRORS = Counter "kubelet_started_user_namespaced_pods_errors_total"
+        [] &[],
+        "Starts of sandboxes with users of their own that failed.";
     WORKING_PODS = Gauge "kubelet_working_pods" ["config", "lifecycle", "static"] &[],
         "Pods that are being worked on, by what becomes of them and whether anybody wants them.";
 }

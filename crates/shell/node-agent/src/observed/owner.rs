@@ -1,7 +1,8 @@
 //! The task that owns the cache: it hears the runtime's events and decides what to look at when.
 //!
 //! Rules: one look per pod at a time, and only so many at once; one that is not answered soon gives
-//! up its place to others and goes on apart. Where there is no event stream, listings alone tell
+//! up its place to others and goes on apart. A runtime that was away is looked at whole once, when its
+//! events are heard again. Where there is no event stream, listings alone tell
 //! which pods to look at. A clock that is set back makes every stamp of before worthless: looks begin
 //! anew, and whoever watches a pod is told.
 
@@ -15,7 +16,7 @@ use crate::loop_beats::LoopBeats;
 use crate::metrics::{Metrics, names};
 use pod_lifecycle::ObservedPod;
 use ports::ApiTime;
-use ports::runtime_objects::{ListedPods, RuntimeSignal};
+use ports::runtime_objects::{ListedPods, RuntimeEvent, RuntimeSignal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ use tracing::{error, info, warn};
 const SLOW_LISTING: Duration = Duration::from_secs(300);
 /// In place of a stream that the runtime does not have.
 const QUICK_LISTING: Duration = Duration::from_secs(1);
-/// While the stream is lost: the runtime may answer calls all the same.
+/// While the runtime gives no stream and answers calls all the same.
 const LOST_LISTING: Duration = Duration::from_secs(5);
 /// Looks at single pods that may run side by side.
 const MOST_LOOKS: usize = 8;
@@ -102,6 +103,8 @@ struct Owner {
     quick: Option<(ListedPods, Instant)>,
     /// The runtime was away: another may have come that has a stream.
     asks_for_events: bool,
+    /// Nobody is heard, nor known to answer.
+    is_lost: bool,
     knows_jumps: u64,
 }
 
@@ -123,6 +126,7 @@ impl Owner {
             unread: BTreeMap::new(),
             quick: None,
             asks_for_events: false,
+            is_lost: false,
             knows_jumps,
         }
     }
@@ -149,34 +153,79 @@ impl Owner {
     }
 
     fn hear(&mut self, signal: RuntimeSignal) {
+        if let RuntimeSignal::Event(event) = &signal
+            && event.created_at > 0
+        {
+            let nanos = self.shared.clock.now().nanos().saturating_sub(event.created_at);
+            let took = Duration::from_nanos(u64::try_from(nanos).unwrap_or_default());
+            self.metrics().took(&names::EVENTED_LATENCY, &[], took);
+        }
         match signal {
-            RuntimeSignal::Event(event) if event.pod_uid.is_empty() => self.waiting.all = true,
-            RuntimeSignal::Event(event) => {
-                self.waiting.pods.insert(event.pod_uid);
-            }
+            RuntimeSignal::Event(event) => match self.pod_of(event) {
+                Some(uid) => {
+                    self.waiting.pods.insert(uid);
+                }
+                None => self.waiting.all = true,
+            },
             RuntimeSignal::Connected => {
                 info!(v = 2, "Hearing the container runtime's events");
                 self.metrics().count(&names::EVENTED_SUCCESSES, &[]);
                 self.shared.is_back.notify_one();
                 self.listing_pause = SLOW_LISTING;
+                self.is_lost = false;
                 self.quick = None;
                 self.waiting.all = true;
             }
             RuntimeSignal::Lost(why) => {
                 warn!(err = why, "The container runtime's events are not heard any more");
                 self.metrics().count(&names::EVENTED_ERRORS, &[]);
-                self.listing_pause = LOST_LISTING;
+                self.shared.trouble.send_replace(Some(why));
+                self.listing_pause = SLOW_LISTING;
+                self.is_lost = true;
                 self.quick = None;
+                self.list_once_heard_of();
+            }
+            RuntimeSignal::Refused(why) => {
+                warn!(
+                    err = why,
+                    seconds = LOST_LISTING.as_secs(),
+                    "The container runtime answers but gives no events; it is listed now and then"
+                );
+                self.listing_pause = LOST_LISTING;
+                self.is_lost = false;
                 self.waiting.all = true;
             }
             RuntimeSignal::Unsupported => {
                 warn!("This container runtime has no event stream; it is listed every second");
                 self.listing_pause = SLOW_LISTING;
+                self.is_lost = false;
                 self.quick = Some((ListedPods::new(), Instant::now() + QUICK_LISTING));
                 self.waiting.all = true;
             }
         }
         self.next_listing = self.next_listing.min(Instant::now() + self.listing_pause);
+    }
+
+    /// Whose event it is. A runtime may not tell, of a sandbox that is going, say.
+    fn pod_of(&self, event: RuntimeEvent) -> Option<String> {
+        if !event.pod_uid.is_empty() {
+            return Some(event.pod_uid);
+        }
+        let pods = self.shared.pods();
+        let mut known =
+            pods.iter().filter_map(|(uid, sender)| Some((uid, sender.borrow().clone()?)));
+        let found = known.find(|(_, pod)| {
+            let sandboxes = pod.sandboxes.iter().map(|sandbox| &sandbox.id);
+            let containers = pod.containers.iter().map(|container| &container.record.id);
+            sandboxes.chain(containers).any(|id| *id == event.id)
+        });
+        found.map(|(uid, _)| uid.clone())
+    }
+
+    /// Nobody answers for now, and whoever comes back is looked at whole then: not once more before.
+    fn list_once_heard_of(&mut self) {
+        self.waiting.all = false;
+        self.next_listing = Instant::now() + self.listing_pause;
     }
 
     fn on_time(&mut self) {
@@ -274,8 +323,12 @@ impl Owner {
             (Target::Listing, Err(failure)) => self.is_troubled(&failure.why),
             (Target::All, Err(failure)) => {
                 self.is_troubled(&failure.why);
-                let pause = self.listing_retry.pause();
-                self.next_listing = Instant::now() + pause.min(self.listing_pause);
+                if self.is_lost {
+                    self.list_once_heard_of();
+                } else {
+                    let pause = self.listing_retry.pause();
+                    self.next_listing = Instant::now() + pause.min(self.listing_pause);
+                }
             }
             (Target::Pod(uid), Ok(seen)) => {
                 let Seen { mut pods, unread, .. } = seen;

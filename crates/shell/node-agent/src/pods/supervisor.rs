@@ -108,6 +108,8 @@ impl Supervisor {
     /// Brings workers in line with what is wanted and what runs.
     fn follow(&mut self, wanted: &WantedPods, listed: Option<&Inventory>) {
         let uids: BTreeSet<&str> = wanted.pods.iter().map(|each| &*each.pod.metadata.uid).collect();
+        // Before anything of a new pod is made: what lies about and is nobody's is removed.
+        self.tell_active(&uids, wanted.is_whole && listed.is_some());
         if wanted.is_whole {
             let gone: Vec<String> =
                 self.held.keys().filter(|uid| !uids.contains(uid.as_str())).cloned().collect();
@@ -137,10 +139,13 @@ impl Supervisor {
         }
         let shown = |uid: &str| self.held.contains_key(uid) || uids.contains(uid);
         self.context.board.keep_only(shown);
-        let active = ActivePods {
-            uids: self.held.keys().cloned().chain(uids.iter().map(ToString::to_string)).collect(),
-            is_whole: wanted.is_whole && listed.is_some(),
-        };
+        self.tell_active(&uids, wanted.is_whole && listed.is_some());
+    }
+
+    fn tell_active(&self, wanted: &BTreeSet<&str>, is_whole: bool) {
+        let wanted = wanted.iter().map(ToString::to_string);
+        let active =
+            ActivePods { uids: self.held.keys().cloned().chain(wanted).collect(), is_whole };
         self.active.send_if_modified(|known| {
             let changed = *known != active;
             if changed {

@@ -6,17 +6,20 @@
 //! but time: the next one recovers. Decides nothing itself.
 
 use super::facts::PodFactBook;
+use super::turn::{Cause, Turn};
 use super::{NodeState, PodContext};
 use crate::actions::{ActionWorld, deadline, describe, perform};
+use crate::board::first_seen;
 use crate::branch::{Branch, Panicked};
 use crate::images::{ImageNews, ImageRequest, obtain};
+use crate::metrics::names;
 use crate::observed::Observation;
 use crate::probes::{ProbeNews, ProbeOrder};
 use crate::reach::pod_ip;
 use crate::volumes::{self, VolumeNews};
 use pod_lifecycle::{
     Action, ActionKey, Admission, DesiredPod, Happening, ImageWant, ObservedPod, Outcome, PodEvent,
-    PodMemory, PodPlan, Save, Stage, Told, View, Wants, plan,
+    PodMemory, PodPlan, Save, Stage, Told, View, Wants, Wish, plan,
 };
 use pod_model::pod::Pod;
 use pod_model::pod::spec::ContainerList;
@@ -67,6 +70,7 @@ pub(super) async fn run(
     let Some((mut worker, mut ears)) = open(context, uid, desired, is_first).await else {
         return WorkerEnd::Finished;
     };
+    worker.count_start(is_first);
     worker.told_at_start().await;
     loop {
         worker.book.admission(ears.admission.borrow_and_update().clone());
@@ -90,6 +94,7 @@ pub(super) async fn run(
             Some(event) = ears.events.recv() => worker.tell_event(*event),
             (chore, end) = worker.chores.next() => chore_ended(&chore, end),
         }
+        worker.turn.begins(Cause::Sync);
         worker.save_if_due().await;
     }
 }
@@ -116,6 +121,7 @@ async fn open(
     let (event_sender, events) = mpsc::channel(NEWS);
     let admission = context.admissions.watch(&uid);
     let node = context.node.clone();
+    let turn = Turn::new(context.board.metrics().clone());
     let worker = Worker {
         context,
         uid,
@@ -135,6 +141,7 @@ async fn open(
         },
         save_at: None,
         shown_ready: None,
+        turn,
     };
     let ears = Ears { observed, desired, admission, node, jumps, images, volumes, probes, events };
     Some((worker, ears))
@@ -219,11 +226,28 @@ struct Worker {
     save_at: Option<Instant>,
     /// The condition of readiness that was told last.
     shown_ready: Option<PodCondition>,
+    turn: Turn,
 }
 
 impl Worker {
     fn pod(&self) -> &Arc<Pod> {
         &self.desired.pod
+    }
+
+    /// The first turn. A pod that an earlier agent has worked on was seen long ago.
+    fn count_start(&mut self, is_first: bool) {
+        let is_wanted = self.desired.wish == Wish::Run;
+        self.turn.begins(match (is_wanted, is_first) {
+            (false, _) => Cause::Kill,
+            (true, true) => Cause::Create,
+            (true, false) => Cause::Sync,
+        });
+        let is_new = is_first && is_wanted && self.context.saved.get(&self.uid).is_none();
+        if let Some(seen) = first_seen(self.pod()).filter(|_| is_new) {
+            let nanos = self.context.clock.now().nanos().saturating_sub(seen.nanos());
+            let took = Duration::from_nanos(u64::try_from(nanos).unwrap_or_default());
+            self.context.board.metrics().took(&names::POD_WORKER_START_DURATION, &[], took);
+        }
     }
 
     async fn told_at_start(&mut self) {
@@ -298,6 +322,9 @@ impl Worker {
         self.tell_recorded();
         let doing = self.doing.values().cloned().collect();
         self.context.board.show(&self.uid, &plan, doing, self.context.clock.now());
+        if self.actions.is_empty() && !self.is_over(&plan) {
+            self.turn.ends();
+        }
         plan
     }
 
@@ -376,6 +403,8 @@ impl Worker {
             return;
         }
         self.desired = wish;
+        let ends = matches!(self.desired.wish, Wish::End(_));
+        self.turn.begins(if ends { Cause::Kill } else { Cause::Update });
         if self.desired.is_wished_away() {
             self.context.saved.keep_ending(&self.desired.pod).await;
         }
@@ -435,6 +464,7 @@ impl Worker {
             pod_ip: pod_ip.as_deref(),
             now: self.context.clock.now(),
             news: &self.senders.probes,
+            is_ending: matches!(self.desired.wish, Wish::End(_)),
         });
     }
 
@@ -472,6 +502,7 @@ impl Worker {
     async fn leave(&mut self) {
         self.context.probes.clear(&self.uid);
         self.context.saved.forget(&self.uid).await;
+        self.turn.is_last();
         info!(pod = self.pod().full_name(), pod_uid = self.uid, "Nothing is left of the pod");
     }
 }

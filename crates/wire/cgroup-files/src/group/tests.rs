@@ -89,3 +89,17 @@ fn a_group_without_controllers_below_takes_processes_itself() {
         assert_eq!(group.open_to_processes(std::process::id()), group, "{passed:?}");
     }
 }
+
+/// Whoever makes or removes a group on version 1 does so folder by folder, and may be killed between.
+#[test]
+fn a_group_that_is_only_in_some_hierarchies_is_listed_and_goes() {
+    let Some(scratch) = Scratch::new("partial") else { return };
+    let left = scratch.0.child("left").expect("a path");
+    for folder in left.folders() {
+        std::fs::create_dir(&folder).expect("made");
+        let children = scratch.0.children().expect("listed");
+        assert_eq!(children, std::slice::from_ref(&left), "{}", folder.display());
+        left.remove().expect("removed");
+        assert!(scratch.0.children().expect("listed").is_empty(), "{}", folder.display());
+    }
+}

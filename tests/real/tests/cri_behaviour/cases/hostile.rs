@@ -14,6 +14,7 @@ use super::cases;
 use crate::support::{Cri, VOLUMES, code, security, texts};
 
 cases![
+    hostile_child_that_gets_no_turn_is_no_silent_one,
     hostile_child_that_prints_for_ever_ends_with_the_exec,
     hostile_command_that_never_reads_ends_with_its_client,
     hostile_pod_cannot_reach_the_hosts_loopback,
@@ -52,6 +53,31 @@ async fn hostile_child_that_prints_for_ever_ends_with_the_exec(cri: &Cri) -> Res
     ensure!(answer.stdout == b"said\n" && answer.exit_code == 0, "{answer:?}");
     ensure!(count(cri, &running.id, "6161").await? == 1);
     Ok(())
+}
+
+/// Give and take the container's share of a processor.
+async fn give(cri: &Cri, id: &str, cpu_quota: i64) -> Result<()> {
+    let linux =
+        v1::LinuxContainerResources { cpu_period: 1_000_000, cpu_quota, ..Default::default() };
+    let request = v1::UpdateContainerResourcesRequest {
+        container_id: id.to_owned(),
+        linux: Some(linux),
+        ..Default::default()
+    };
+    cri.rt().update_container_resources(request).await?;
+    Ok(())
+}
+
+/// One that would print for ever has a turn of a few milliseconds in each second. The silence between
+/// two turns is longer than a child is waited for, and is none.
+async fn hostile_child_that_gets_no_turn_is_no_silent_one(cri: &Cri) -> Result<()> {
+    let running = cri.running("sleep 1000").await?;
+    give(cri, &running.id, 10_000).await?;
+    let script = "while :; do echo 8181; done & exit 0";
+    let answered = cri.exec(&running.id, &["sh", "-c", script], 4).await;
+    give(cri, &running.id, 1_000_000).await?;
+    ensure!(code(answered)? == Code::DeadlineExceeded);
+    until_gone(cri, &running.id, "8181").await
 }
 
 /// The client sends more than the command takes, and leaves.

@@ -59,6 +59,8 @@ enum Stream {
     Mute,
     EndsAtOnce,
     NotThere,
+    /// It is there, and not for us.
+    Refuses,
     /// Nobody answers at all.
     Dead,
 }
@@ -86,6 +88,7 @@ impl RuntimeService for Stream {
                 Ok(Response::new(Box::pin(nothing)))
             }
             Self::NotThere => Err(Status::unimplemented("no events here")),
+            Self::Refuses => Err(Status::resource_exhausted("too many listen")),
         }
     }
 }
@@ -107,6 +110,17 @@ async fn a_silent_stream_is_connected_once_the_runtime_answers() {
 async fn a_runtime_without_the_stream_is_told_once_and_left_alone() {
     let mut signals = listening_to(Stream::NotThere, SOON);
     assert_eq!(next(&mut signals).await, RuntimeSignal::Unsupported);
+    expect_silence(&mut signals).await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_answers_and_gives_no_stream_is_told_once() {
+    let mut signals = listening_to(Stream::Refuses, SOON);
+    let lost = next(&mut signals).await;
+    assert!(matches!(&lost, RuntimeSignal::Lost(why) if why.contains("too many")), "{lost:?}");
+    let refused = next(&mut signals).await;
+    let words = |why: &str| why.contains("too many listen");
+    assert!(matches!(&refused, RuntimeSignal::Refused(why) if words(why)), "{refused:?}");
     expect_silence(&mut signals).await;
 }
 

@@ -1,8 +1,9 @@
 //! An agent that starts: with what was saved, with nothing, with nonsense.
 
-use crate::happening::{Happening, ProbeKind, ProbeResult};
+use crate::happening::{Happening, ProbeKind, ProbeResult, Save};
 use crate::memory::PodMemory;
 use crate::testing::{Case, at};
+use crate::view::MemoryKillNote;
 
 /// The case as a new agent sees it, with what the old one saved.
 fn restarted(case: &Case, saved: Option<&[u8]>) -> Case {
@@ -182,4 +183,56 @@ fn times_that_lie_ahead_are_brought_back() {
     case.now = at(3605);
     let later = restarted(&case, Some(&case.memory.to_saved())).memory.kept.ending.unwrap();
     assert_eq!(later.since, at(3600).nanos(), "what lies behind stays");
+}
+
+/// What is told of these kills of one container, named by their order or counted.
+fn kills_told(case: &mut Case, seen: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let desired = case.desired.clone();
+    let mut told = Vec::new();
+    for (order, unnamed) in seen {
+        let mut observed = case.observed.clone();
+        for container in &mut observed.containers {
+            let note = MemoryKillNote { order: *order, unnamed: *unnamed, ..Default::default() };
+            container.memory_kill = Some(note);
+        }
+        let news = case.memory.absorb(&desired, &Happening::Observed(&observed), case.now);
+        told.extend(news.events.iter().map(|_| (*order, *unnamed)));
+        assert_eq!(news.save == Save::Not, news.events.is_empty(), "what is told is remembered");
+    }
+    told
+}
+
+#[test]
+fn a_kill_for_memory_that_was_told_is_not_told_by_the_next_agent() {
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
+    assert_eq!(kills_told(&mut case, &[(3, 0), (8, 0), (8, 0)]), [(3, 0), (8, 0)]);
+    // The log is read from its beginning, and goes on.
+    let mut again = restarted(&case, Some(&case.memory.to_saved()));
+    assert_eq!(kills_told(&mut again, &[(3, 0), (8, 0), (9, 0)]), [(9, 0)]);
+    // Without the log they are counted, and the counts apart from what was named.
+    let mut counted = restarted(&again, Some(&again.memory.to_saved()));
+    assert_eq!(kills_told(&mut counted, &[(0, 2), (0, 2), (0, 3)]), [(0, 2), (0, 3)]);
+    let mut last = restarted(&counted, Some(&counted.memory.to_saved()));
+    assert_eq!(kills_told(&mut last, &[(0, 3), (9, 0), (0, 4)]), [(0, 4)]);
+    // Of which nothing was saved, nothing was told for all that is known.
+    let mut lost = restarted(&case, None);
+    assert_eq!(kills_told(&mut lost, &[(8, 0)]), [(8, 0)]);
+}
+
+#[test]
+fn kills_of_two_lives_of_a_container_are_not_told_by_turns() {
+    let text = "pod: Always app:web\nseen: s0; web#1 running oom=200; web#0 exited 137 oom=200";
+    let mut case = Case::read(text);
+    let (desired, observed) = (case.desired.clone(), case.observed.clone());
+    for wanted in [2, 0, 0] {
+        let told = case.memory.absorb(&desired, &Happening::Observed(&observed), case.now);
+        assert_eq!(told.events.len(), wanted);
+    }
+    // What the runtime has forgotten is not remembered either.
+    let saved = String::from_utf8(case.memory.to_saved()).unwrap();
+    assert!(saved.contains("killsTold"), "{saved}");
+    let gone = Case::read("pod: Always app:web\nseen: s0").observed;
+    case.memory.absorb(&desired, &Happening::Observed(&gone), case.now);
+    let saved = String::from_utf8(case.memory.to_saved()).unwrap();
+    assert!(!saved.contains("killsTold"), "{saved}");
 }

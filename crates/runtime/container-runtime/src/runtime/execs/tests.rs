@@ -1,5 +1,6 @@
 //! What is kept of a command's output, and until when it is waited for.
 
+use std::future::ready;
 use std::io::Write as _;
 
 use super::*;
@@ -15,7 +16,7 @@ async fn output_is_kept_up_to_the_limit_and_read_to_its_end() {
         }
     });
     let (_keep, over) = watch::channel(false);
-    assert_eq!(collect(reader, over).await.unwrap().len(), MOST_OUTPUT);
+    assert_eq!(collect(reader, over, || ready(false)).await.unwrap().len(), MOST_OUTPUT);
     writing.join().unwrap();
 }
 
@@ -25,7 +26,7 @@ async fn a_held_pipe_does_not_keep_the_answer_for_ever() {
     let mut writer = std::fs::File::from(writer);
     writer.write_all(b"said").unwrap();
     let (_keep, over) = watch::channel(true);
-    assert_eq!(collect(reader, over).await.unwrap(), b"said");
+    assert_eq!(collect(reader, over, || ready(false)).await.unwrap(), b"said");
     drop(writer);
 }
 
@@ -44,7 +45,7 @@ async fn a_child_that_prints_for_ever_does_not_outlive_the_deadline() {
     let (exited, exit_receiver) = oneshot::channel();
     exited.send(exit(0)).unwrap();
     let deadline = Instant::now() + Duration::from_millis(800);
-    let waiting = until_over(exit_receiver, (reader, errors), Some(deadline));
+    let waiting = until_over(exit_receiver, (reader, errors), Some(deadline), || ready(true));
     let ended = tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("an end");
     assert!(ended.is_none() && Instant::now() >= deadline);
     printing.join().unwrap();
@@ -62,7 +63,9 @@ async fn the_supervisors_word_and_silence_end_it_before() {
     let (exited, exit_receiver) = oneshot::channel();
     exited.send(exit(3)).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let ended = until_over(exit_receiver, (reader, errors), Some(deadline)).await.expect("an end");
+    let ended = until_over(exit_receiver, (reader, errors), Some(deadline), || ready(false))
+        .await
+        .expect("an end");
     assert_eq!((ended.exit.unwrap().code, ended.stdout.unwrap()), (3, b"said".to_vec()));
     assert!(Instant::now() < deadline);
     drop((writer, held));
@@ -75,4 +78,36 @@ fn an_answer_beyond_the_limit_is_refused() {
     let refused = fitting(answer(MOST_OUTPUT)).unwrap_err();
     assert_eq!(refused.code, Code::ResourceExhausted);
     assert!(refused.text.contains("larger than max (16777221 vs. 16777216)"), "{refused}");
+}
+
+/// A child that gets no turn for a while is not silent; one that has fallen silent has said all.
+#[tokio::test]
+async fn who_waits_for_a_turn_is_waited_for() {
+    let (reader, writer) = pipe_pair().unwrap();
+    let writer = std::cell::RefCell::new(std::fs::File::from(writer));
+    let turns = std::cell::Cell::new(0);
+    let (_keep, over) = watch::channel(true);
+    let goes_on = || {
+        turns.set(turns.get() + 1);
+        // Its last word, and it sleeps.
+        if turns.get() == 3 {
+            writer.borrow_mut().write_all(b"late").unwrap();
+        }
+        ready(turns.get() < 3)
+    };
+    assert_eq!(collect(reader, over, goes_on).await.unwrap(), b"late");
+    assert_eq!(turns.get(), 4);
+}
+
+/// The deadline is for a child that only computes, too.
+#[tokio::test]
+async fn a_child_that_goes_on_in_silence_does_not_outlive_the_deadline() {
+    let (reader, _held) = pipe_pair().unwrap();
+    let (errors, _held_too) = pipe_pair().unwrap();
+    let (exited, exit_receiver) = oneshot::channel();
+    exited.send(exit(0)).unwrap();
+    let deadline = Instant::now() + Duration::from_millis(1200);
+    let waiting = until_over(exit_receiver, (reader, errors), Some(deadline), || ready(true));
+    let ended = tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("an end");
+    assert!(ended.is_none() && Instant::now() >= deadline);
 }

@@ -5,11 +5,11 @@
 use stream_frames::channels::{self, Coding, Protocol};
 use stream_frames::websocket::{self, Decoder, Message, Reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::Door;
+use crate::streams::connection::{Reading, Writing};
 use crate::streams::session::{HELD, Held, PART, QUEUE, Room, hung_up};
 use crate::streams::upgrade::Socket;
 
@@ -55,7 +55,7 @@ pub(in crate::streams) async fn over_websocket(
     }
 }
 
-async fn write(mut writer: OwnedWriteHalf, protocol: Protocol, mut said: mpsc::Receiver<Said>) {
+async fn write(mut writer: Writing, protocol: Protocol, mut said: mpsc::Receiver<Said>) {
     let mut over = false;
     while !over {
         let mut bytes = Vec::new();
@@ -82,7 +82,7 @@ async fn write(mut writer: OwnedWriteHalf, protocol: Protocol, mut said: mpsc::R
 }
 
 async fn read(
-    mut reader: OwnedReadHalf,
+    mut reader: Reading,
     mut decoder: Decoder,
     protocol: Protocol,
     (inputs, answers): (Vec<mpsc::Sender<Held>>, mpsc::WeakSender<Said>),

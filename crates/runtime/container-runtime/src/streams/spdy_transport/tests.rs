@@ -4,7 +4,8 @@ use tokio::io::AsyncReadExt as _;
 
 use super::*;
 use crate::streams::session::Ending;
-use crate::streams::tests::pair;
+use crate::streams::session::PART;
+use crate::streams::tests::{given_pair, pair};
 
 const LONG: Duration = Duration::from_secs(20);
 const BOTH: Has = Has { stdin: true, stdout: true, stderr: false, tty: false };
@@ -76,4 +77,65 @@ async fn what_comes_early_within_the_limit_is_input() {
     client.read_to_end(&mut said).await.unwrap();
     drop(client);
     tokio::time::timeout(LONG, finishing).await.expect("an end").unwrap();
+}
+
+/// On a connection that was given: input and output, the end of the command, the end of both sides.
+#[tokio::test]
+async fn a_given_connection_carries_a_command_to_its_end() {
+    let (socket, mut client) = given_pair();
+    let mut encoder = Encoder::default();
+    let mut bytes = opened(&mut encoder, &["stdin", "stdout", "error"]);
+    bytes.extend(data(&mut encoder, 1, 100_000));
+    let end = Frame::Data { stream: 1, bytes: Vec::new(), end: true };
+    encoder.write(&end, &mut bytes).unwrap();
+    let sending = tokio::spawn(async move {
+        client.write_all(&bytes).await.unwrap();
+        client
+    });
+    let begun = tokio::time::timeout(LONG, begin(socket, "v4.channel.k8s.io", BOTH)).await;
+    let Session { mut input, output, mut gone, tasks } = begun.expect("in time").expect("begun");
+    let mut taken = 0;
+    loop {
+        match input.recv().await {
+            Some(Input::Stdin(held)) => taken += held.bytes.len(),
+            Some(Input::StdinEnd) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(taken, 100_000);
+    let early = tokio::time::timeout(Duration::from_millis(50), gone.left()).await;
+    assert!(early.is_err(), "the end of its input is not its own");
+    let said = bytes::Bytes::from_static(b"said");
+    output.send(Output::Data(Channel::Stdout, said)).await.unwrap();
+    output.send(Output::Status(Ending::ExitCode(7))).await.unwrap();
+    drop((input, output));
+    let finishing = tokio::spawn(tasks.finish());
+    let mut client = sending.await.unwrap();
+    let mut said = Vec::new();
+    client.read_to_end(&mut said).await.unwrap();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(said.contains("said") && said.contains("NonZeroExitCode"), "{said:?}");
+    drop(client);
+    tokio::time::timeout(LONG, finishing).await.expect("an end").unwrap();
+}
+
+/// The end of a client is seen on a given connection too, beyond input that nobody takes.
+#[tokio::test]
+async fn who_leaves_a_given_connection_while_its_input_is_stuck_is_missed() {
+    let (socket, mut client) = given_pair();
+    let mut encoder = Encoder::default();
+    let mut bytes = opened(&mut encoder, &["stdin", "stdout", "error"]);
+    bytes.extend(data(&mut encoder, 1, HELD + 10 * PART));
+    let sending = tokio::spawn(async move {
+        client.write_all(&bytes).await.unwrap();
+        client
+    });
+    let begun = tokio::time::timeout(LONG, begin(socket, "v4.channel.k8s.io", BOTH)).await;
+    let Session { mut gone, input, output, tasks } = begun.expect("in time").expect("begun");
+    let client = sending.await.unwrap();
+    let early = tokio::time::timeout(Duration::from_millis(200), gone.left()).await;
+    assert!(early.is_err(), "it is still there");
+    drop(client);
+    tokio::time::timeout(LONG, gone.left()).await.expect("it has left");
+    drop((input, output, tasks));
 }

@@ -18,7 +18,7 @@ use pod_lifecycle::Settings;
 use pod_manifest::PodGates;
 use ports::local_api::{LocalApi, LocalEndpoint, LocalPod, LocalPodDetail};
 use ports::{ApiTime, PortFuture};
-use runtime_fake::{FakeHost, FakePrograms, FakeRuntime, Script};
+use runtime_fake::{FakeHost, FakeKernelLog, FakePrograms, FakeRuntime, Script};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -43,6 +43,8 @@ impl LocalEndpoint for Window {
 pub(super) struct Bench {
     pub(super) runtime: FakeRuntime,
     pub(super) host: FakeHost,
+    /// None where it cannot be read.
+    pub(super) kernel_log: Option<FakeKernelLog>,
     pub(super) script: Script,
     pub(super) limits: PullLimits,
     pub(super) programs: FakePrograms,
@@ -67,6 +69,7 @@ impl Bench {
         Self {
             runtime,
             host: FakeHost::default(),
+            kernel_log: None,
             script: Script::default(),
             limits: PullLimits { side_by_side: Some(1), per_second: 5, burst: 10 },
             programs: FakePrograms::default(),
@@ -126,7 +129,7 @@ impl Bench {
             ports,
             settings,
             sources: vec![self.script.source("file")],
-            memory_kills: None,
+            memory_kills: self.kernel_log.as_ref().map(FakeKernelLog::read),
             events: None,
             metric_sources: Vec::new(),
             local: Some(Arc::new(self.window.clone())),

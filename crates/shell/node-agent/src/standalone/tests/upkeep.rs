@@ -163,3 +163,26 @@ async fn addresses_of_the_machine_may_come_and_change_while_the_agent_runs() {
     bench.until("its address", |bench| bench.status("/hostIP") == "192.0.2.7").await;
     assert_eq!(bench.status("/podIP"), "192.0.2.7");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_comes_while_others_are_cleaned_up_loses_nothing() {
+    let mut bench = Bench::new();
+    let (old, new) = (pod("old", ""), pod("new", ""));
+    bench.script.tell(&[("/m/old", &old)]);
+    bench.begin();
+    bench.until_running().await;
+    bench.host.list_slowly(Duration::from_secs(20));
+    bench.script.tell(&[]);
+    bench.until("it is gone", |bench| bench.pods().is_empty()).await;
+    // The round that follows has begun, and finds what the new pod makes meanwhile.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    bench.script.tell(&[("/m/new", &new)]);
+    bench.until_running().await;
+    let uid = bench.pod().unwrap().uid;
+    let cgroup = format!("pod{uid}");
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    assert_eq!(bench.host.pod_folders(), std::slice::from_ref(&uid));
+    assert_eq!(bench.host.record_names("pods"), std::slice::from_ref(&uid));
+    let cgroups = bench.host.cgroup_names();
+    assert!(cgroups.iter().any(|name| name.ends_with(&cgroup)), "{cgroup} in {cgroups:?}");
+}

@@ -1,0 +1,50 @@
+//! A stream into a pod, as it is to be had: at an address, or on a connection that is there already.
+//!
+//! Rule: SPDY/3.1 either way; whoever uses it sees no difference but in how it begins.
+
+use anyhow::{Context as _, Result};
+use ports::local_runtime::{LocalStream, StreamOffer};
+use std::fmt;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
+
+/// Both directions of a connection.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+pub(crate) enum Stream {
+    /// To be connected to, once.
+    Address(LocalStream),
+    Open(Box<dyn Duplex>),
+}
+
+impl Stream {
+    /// What a runtime in this very process offers. Must be called inside a tokio runtime.
+    pub(crate) fn of(offer: StreamOffer) -> Result<Self> {
+        match offer {
+            StreamOffer::Address(address) => Ok(Self::Address(address)),
+            StreamOffer::Here(carry) => {
+                let (near, far) =
+                    std::os::unix::net::UnixStream::pair().context("a socket pair")?;
+                near.set_nonblocking(true).context("a socket pair")?;
+                let near = UnixStream::from_std(near).context("a socket pair")?;
+                // Ends with our end of the pair.
+                tokio::spawn(carry(far.into(), Vec::new()));
+                Ok(Self::Open(Box::new(near)))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => formatter.debug_tuple("Address").field(address).finish(),
+            Self::Open(_) => formatter.write_str("Open"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! The calls that open a stream, asked in either manner: for an address, or for the stream itself.
+//!
+//! Rule: what is asked for and what is given travel beside the messages ([`cri_wire::OpenStream`]),
+//! so they reach only a runtime in this process; any other gives an address, whatever was asked.
+
+use cri_wire::{OpenStream, TakesOpenStream, v1};
+use ports::container_runtime::ContainerRuntimeError;
+use tonic::{Request, Response};
+
+use crate::client::CriClient;
+use crate::limits;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    ByAddress,
+    Open,
+}
+
+/// What a runtime gave.
+#[derive(Debug)]
+pub(crate) struct Given {
+    /// Empty where the stream is open.
+    pub(crate) url: String,
+    pub(crate) open: Option<OpenStream>,
+}
+
+impl Manner {
+    fn put_on<T>(self, mut request: Request<T>) -> Request<T> {
+        if self == Self::Open {
+            request.extensions_mut().insert(TakesOpenStream);
+        }
+        request
+    }
+}
+
+impl Given {
+    fn of<T>(response: Response<T>, url: impl FnOnce(T) -> String) -> Self {
+        let open = response.extensions().get::<OpenStream>().cloned();
+        Self { url: url(response.into_inner()), open }
+    }
+}
+
+macro_rules! streams {
+    ($($method:ident: $call:ident($request:ident) $name:literal;)*) => {
+        impl CriClient {
+            $(
+                pub(crate) async fn $method(
+                    &self,
+                    request: v1::$request,
+                    manner: Manner,
+                ) -> Result<Given, ContainerRuntimeError> {
+                    let limit = limits::ordinary(&request, &self.limits);
+                    let mut service = self.runtime_service();
+                    let send = |request| async move {
+                        let response = service.$call(manner.put_on(request)).await?;
+                        Ok(Given::of(response, |answer| answer.url))
+                    };
+                    // Boxed: the future of a generated call is large, and callers nest it.
+                    Box::pin(self.runtime_call($name, limit).make(request, send)).await
+                }
+            )*
+        }
+    };
+}
+
+streams! {
+    exec_stream: exec(ExecRequest) "Exec";
+    attach_stream: attach(AttachRequest) "Attach";
+    forward_stream: port_forward(PortForwardRequest) "PortForward";
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! One runtime that offers open streams, in this process and behind a socket.
+
+use std::os::fd::OwnedFd;
+
+use cri_wire::v1::runtime_service_server::{RuntimeService, RuntimeServiceServer};
+use ports::LocalRuntime;
+use ports::local_api::LocalRefusal;
+use ports::local_runtime::{LocalCommand, StreamOffer, StreamWish};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
+use tonic::Status;
+
+use super::*;
+use crate::tests::scripted::SocketFolder;
+use crate::{CallLimits, Transport};
+
+/// Says what was wanted: on the connection where one can be given, and in the address otherwise.
+struct Offering;
+
+fn offered<A>(
+    is_open: bool,
+    words: String,
+    answer: impl FnOnce(String) -> A,
+) -> Result<Response<A>, Status> {
+    if !is_open {
+        return Ok(Response::new(answer(format!("http://127.0.0.1:1/{words}"))));
+    }
+    let mut response = Response::new(answer(String::new()));
+    let carry = move |connection: OwnedFd, early: Vec<u8>| {
+        let stream = std::os::unix::net::UnixStream::from(connection);
+        stream.set_nonblocking(true).expect("a socket");
+        let mut stream = UnixStream::from_std(stream).expect("inside tokio");
+        let carried: std::pin::Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+            stream.write_all(words.as_bytes()).await.expect("it is read");
+            stream.write_all(&early).await.expect("it is read");
+        });
+        carried
+    };
+    response.extensions_mut().insert(OpenStream::new(Box::new(carry)));
+    Ok(response)
+}
+
+#[tonic::async_trait]
+impl RuntimeService for Offering {
+    async fn exec(
+        &self,
+        request: Request<v1::ExecRequest>,
+    ) -> Result<Response<v1::ExecResponse>, Status> {
+        let is_open = request.extensions().get::<TakesOpenStream>().is_some();
+        let v1::ExecRequest { container_id, cmd, tty, stderr, .. } = request.into_inner();
+        let words = format!("exec-{container_id}-{}-{tty}-{stderr}", cmd.join("+"));
+        offered(is_open, words, |url| v1::ExecResponse { url })
+    }
+
+    async fn attach(
+        &self,
+        request: Request<v1::AttachRequest>,
+    ) -> Result<Response<v1::AttachResponse>, Status> {
+        let is_open = request.extensions().get::<TakesOpenStream>().is_some();
+        let words = format!("attach-{}", request.into_inner().container_id);
+        offered(is_open, words, |url| v1::AttachResponse { url })
+    }
+
+    async fn list_pod_sandbox(
+        &self,
+        request: Request<v1::ListPodSandboxRequest>,
+    ) -> Result<Response<v1::ListPodSandboxResponse>, Status> {
+        let wanted = request.into_inner().filter.unwrap_or_default().label_selector;
+        let sandbox = |id: &str, created_at| v1::PodSandbox {
+            id: id.to_owned(),
+            created_at,
+            ..Default::default()
+        };
+        let items = match wanted["io.kubernetes.pod.uid"].as_str() {
+            "u" => vec![sandbox("older", 1), sandbox("newest", 3), sandbox("old", 2)],
+            _ => Vec::new(),
+        };
+        Ok(Response::new(v1::ListPodSandboxResponse { items }))
+    }
+
+    async fn port_forward(
+        &self,
+        request: Request<v1::PortForwardRequest>,
+    ) -> Result<Response<v1::PortForwardResponse>, Status> {
+        let is_open = request.extensions().get::<TakesOpenStream>().is_some();
+        let words = format!("forward-{}", request.into_inner().pod_sandbox_id);
+        offered(is_open, words, |url| v1::PortForwardResponse { url })
+    }
+}
+
+/// Each wish, and what the runtime makes of it.
+fn wishes() -> [(StreamWish, &'static str); 3] {
+    let container = || "c".to_owned();
+    let command = vec!["a".to_owned(), "b".to_owned()];
+    let command = LocalCommand { command, stdout: true, stderr: true, tty: true, stdin: false };
+    [
+        // A terminal has no second output.
+        (
+            StreamWish::Exec { container: container(), command: command.clone() },
+            "exec-c-a+b-true-false",
+        ),
+        (StreamWish::Attach { container: container(), command }, "attach-c"),
+        (StreamWish::Forward { pod: "u".to_owned() }, "forward-newest"),
+    ]
+}
+
+#[tokio::test]
+async fn a_runtime_in_this_process_serves_a_stream_on_the_connection_that_it_is_given() {
+    let transport = Transport::in_process("embedded", RuntimeServiceServer::new(Offering));
+    let client = CriClient::over(transport.clone(), transport, CallLimits::default());
+    for (wish, words) in wishes() {
+        let offer = client.stream(wish.clone()).await.expect("an offer");
+        let StreamOffer::Here(carry) = offer else { panic!("{offer:?}") };
+        let (mut near, far) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        carry(far.into(), b" and early".to_vec()).await;
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut near, &mut said).expect("all of it");
+        assert_eq!(said, format!("{words} and early"));
+        // Whoever has no connection to give gets an address of the same runtime.
+        let stream = client.address(wish).await.expect("an address");
+        assert_eq!(stream.url, format!("http://127.0.0.1:1/{words}"));
+        assert_eq!(stream.runtime, "embedded");
+    }
+    let none = client.stream(StreamWish::Forward { pod: "x".to_owned() }).await;
+    assert!(matches!(none, Err(LocalRefusal::NotNow { .. })), "{none:?}");
+}
+
+#[tokio::test]
+async fn behind_a_socket_the_same_runtime_gives_an_address() {
+    let folder = SocketFolder::new();
+    let _server = folder.serve(Offering);
+    let client = CriClient::connect(&folder.endpoint(), None, CallLimits::default());
+    for (wish, words) in wishes() {
+        let offer = client.stream(wish).await.expect("an offer");
+        let StreamOffer::Address(stream) = offer else { panic!("{offer:?}") };
+        assert_eq!(stream.url, format!("http://127.0.0.1:1/{words}"));
+        assert_eq!(stream.runtime, folder.endpoint().to_string());
+    }
+}
+
+#[test]
+fn an_open_stream_is_taken_once() {
+    let open = OpenStream::new(Box::new(|_, _| Box::pin(async {})));
+    let same = open.clone();
+    assert!(same.take().is_some());
+    assert!(open.take().is_none());
+}

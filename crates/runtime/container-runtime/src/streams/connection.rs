@@ -1,0 +1,106 @@
+//! What a stream's bytes come and go on: a connection to the streaming server, or a socket that a
+//! client in this process gave.
+//!
+//! Rule: both are kernel sockets whose other end may be half closed, closed or lost, and the kernel
+//! tells which; whoever serves a stream sees no difference.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream, tcp, unix};
+
+#[derive(Debug)]
+pub(super) enum Connection {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Connection {
+    /// Of a unix stream socket. Must be called inside a tokio runtime.
+    pub(super) fn of_descriptor(socket: OwnedFd) -> io::Result<Self> {
+        let socket = std::os::unix::net::UnixStream::from(socket);
+        socket.set_nonblocking(true)?;
+        UnixStream::from_std(socket).map(Self::Unix)
+    }
+
+    pub(super) fn into_split(self) -> (Reading, Writing) {
+        match self {
+            Self::Tcp(stream) => {
+                let (reading, writing) = stream.into_split();
+                (Reading::Tcp(reading), Writing::Tcp(writing))
+            }
+            Self::Unix(stream) => {
+                let (reading, writing) = stream.into_split();
+                (Reading::Unix(reading), Writing::Unix(writing))
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Reading {
+    Tcp(tcp::OwnedReadHalf),
+    Unix(unix::OwnedReadHalf),
+}
+
+impl Reading {
+    /// The peer has closed its side or is lost. Seen without reading.
+    pub(super) async fn closed(&self) -> io::Result<()> {
+        // No urgent data is ever asked of the kernel, so what this tells is the end.
+        let ready = match self {
+            Self::Tcp(half) => half.ready(Interest::PRIORITY).await,
+            Self::Unix(half) => half.ready(Interest::PRIORITY).await,
+        };
+        ready.map(drop)
+    }
+}
+
+impl AsyncRead for Reading {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(half) => Pin::new(half).poll_read(context, buffer),
+            Self::Unix(half) => Pin::new(half).poll_read(context, buffer),
+        }
+    }
+}
+
+/// Dropped, it tells the peer that nothing more comes.
+#[derive(Debug)]
+pub(super) enum Writing {
+    Tcp(tcp::OwnedWriteHalf),
+    Unix(unix::OwnedWriteHalf),
+}
+
+impl AsyncWrite for Writing {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(half) => Pin::new(half).poll_write(context, bytes),
+            Self::Unix(half) => Pin::new(half).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(half) => Pin::new(half).poll_flush(context),
+            Self::Unix(half) => Pin::new(half).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(half) => Pin::new(half).poll_shutdown(context),
+            Self::Unix(half) => Pin::new(half).poll_shutdown(context),
+        }
+    }
+}

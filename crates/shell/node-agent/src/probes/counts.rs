@@ -1,0 +1,130 @@
+//! How probes went, under upstream's names: by container and kind, over all lives of a container.
+//!
+//! Rules: what a probe counts goes with its pod; liveness and startup probes stop for good when their
+//! pod ends, and are told no more. A try that went wrong in itself is thrown away, as upstream does,
+//! and how long a failure took is not told. Counting takes no memory.
+//!
+//! upstream: pkg/kubelet/prober/prober_manager.go, pkg/kubelet/prober/worker.go
+
+use crate::metrics::names::USUAL;
+use pod_lifecycle::{ProbeKind, ProbeResult};
+use pod_model::pod::Pod;
+use ports::metrics::{Histogram, MetricFamily, MetricKind, Sample};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Which probe: pod, name of the container, kind.
+type Whose = (String, String, ProbeKind);
+
+/// The counts of all probes.
+#[derive(Debug, Default)]
+pub(super) struct ProbeCounts(BTreeMap<Whose, Arc<ProbeCount>>);
+
+/// The counts of one.
+#[derive(Debug)]
+pub(super) struct ProbeCount {
+    namespace: String,
+    pod: String,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Debug)]
+struct Counted {
+    successful: u64,
+    failed: u64,
+    times: Histogram,
+}
+
+impl ProbeCount {
+    pub(super) fn add(&self, result: &ProbeResult, took: Duration) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        match result {
+            ProbeResult::Success | ProbeResult::Warning(_) => {
+                counted.successful += 1;
+                counted.times.observe(took.as_secs_f64());
+            }
+            ProbeResult::Failure(_) => counted.failed += 1,
+            ProbeResult::Unknown(_) => {}
+        }
+    }
+}
+
+impl ProbeCounts {
+    /// What this probe has counted so far; nothing where it is new.
+    pub(super) fn of(&mut self, pod: &Pod, container: &str, kind: ProbeKind) -> Arc<ProbeCount> {
+        let meta = &pod.metadata;
+        let new = || {
+            let times = Histogram::new(USUAL);
+            Arc::new(ProbeCount {
+                namespace: meta.namespace.to_string(),
+                pod: meta.name.to_string(),
+                counted: Mutex::new(Counted { successful: 0, failed: 0, times }),
+            })
+        };
+        let whose = (meta.uid.to_string(), container.to_owned(), kind);
+        self.0.entry(whose).or_insert_with(new).clone()
+    }
+
+    /// Of a pod, only the counts of these kinds stay.
+    pub(super) fn keep(&mut self, uid: &str, stays: impl Fn(ProbeKind) -> bool) {
+        self.0.retain(|(of, _, kind), _| of != uid || stays(*kind));
+    }
+
+    pub(super) fn families(&self) -> Vec<MetricFamily> {
+        let (mut tries, mut times) = (Vec::new(), Vec::new());
+        for ((uid, container, kind), count) in &self.0 {
+            let counted = count.counted.lock().unwrap_or_else(PoisonError::into_inner);
+            let of = |name, value: &str| (name, value.to_owned());
+            let kind = match kind {
+                ProbeKind::Liveness => "Liveness",
+                ProbeKind::Readiness => "Readiness",
+                ProbeKind::Startup => "Startup",
+            };
+            let place = [
+                of("container", container),
+                of("namespace", &count.namespace),
+                of("pod", &count.pod),
+            ];
+            for (result, value) in [("failed", counted.failed), ("successful", counted.successful)]
+            {
+                if value > 0 {
+                    let mut labels = place.to_vec();
+                    labels.extend([
+                        of("pod_uid", uid),
+                        of("probe_type", kind),
+                        of("result", result),
+                    ]);
+                    tries.push(Sample { suffix: "", labels, value: as_float(value) });
+                }
+            }
+            if counted.successful > 0 {
+                let mut labels = place.to_vec();
+                labels.push(of("probe_type", kind));
+                times.extend(counted.times.samples(&labels));
+            }
+        }
+        vec![
+            MetricFamily {
+                name: "prober_probe_duration_seconds",
+                help: "Seconds that successful tries of probes took.",
+                kind: MetricKind::Histogram,
+                samples: times,
+            },
+            MetricFamily {
+                name: "prober_probe_total",
+                help: "Tries of probes, by how they went.",
+                kind: MetricKind::Counter,
+                samples: tries,
+            },
+        ]
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+fn as_float(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! A kernel's log in memory: it outlives every agent, and each reads it from its beginning.
+
+use ports::PortFuture;
+use ports::pod_host::{MemoryKill, MemoryKills};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// Cheap to clone; all clones are one log.
+#[derive(Debug, Clone)]
+pub struct FakeKernelLog(Arc<watch::Sender<Vec<MemoryKill>>>);
+
+impl Default for FakeKernelLog {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(Vec::new())))
+    }
+}
+
+impl FakeKernelLog {
+    /// A process in that cgroup was killed for memory.
+    pub fn tell(&self, victim_cgroup: &str, process: &str, pid: i32) {
+        self.0.send_modify(|kills| {
+            kills.push(MemoryKill {
+                at: 0,
+                order: kills.len() as u64 + 1,
+                process: process.to_owned(),
+                pid,
+                limited_cgroup: victim_cgroup.to_owned(),
+                victim_cgroup: victim_cgroup.to_owned(),
+                anonymous_bytes: 4096,
+            });
+        });
+    }
+
+    /// A reader that begins with the oldest.
+    pub fn read(&self) -> Box<dyn MemoryKills> {
+        Box::new(Reader { log: self.0.subscribe(), next: 0 })
+    }
+}
+
+struct Reader {
+    log: watch::Receiver<Vec<MemoryKill>>,
+    next: usize,
+}
+
+impl MemoryKills for Reader {
+    fn next(&mut self) -> PortFuture<'_, MemoryKill> {
+        Box::pin(async move {
+            let next = self.next;
+            let more = self.log.wait_for(|kills| kills.len() > next).await;
+            let kill = more.ok().and_then(|kills| kills.get(next).cloned());
+            match kill {
+                Some(kill) => {
+                    self.next += 1;
+                    kill
+                }
+                None => std::future::pending().await,
+            }
+        })
+    }
+}

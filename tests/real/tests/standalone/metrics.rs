@@ -1,0 +1,175 @@
+//! What is counted, beside what the reference counts: of every metric that both tell, kind, labels and
+//! bounds are the same, and ours has those that people watch a node by.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use node_testkit::bed::{Bed, Test};
+use node_testkit::start::{Containerd, get};
+use real_tests::standalone::agent::{Agent, Home, Kind};
+use real_tests::standalone::runtime::Runtime;
+
+use crate::node::{archives, containerd, keelson, manifest, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const READ_ONLY: ([u8; 4], u16) = ([127, 0, 0, 1], 10255);
+
+/// Probes of every kind, and one that fails.
+const PROBED: &str = r#"
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: BUSYBOX
+    imagePullPolicy: IfNotPresent
+    command: [sh, -c, "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done"]
+    startupProbe: {exec: {command: ["true"]}, periodSeconds: 1}
+    livenessProbe: {exec: {command: ["true"]}, periodSeconds: 1}
+    readinessProbe: {exec: {command: ["false"]}, periodSeconds: 1}
+"#;
+
+/// What this issue's node must tell, at least.
+const TOLD: &[&str] = &[
+    "kubelet_cgroup_manager_duration_seconds",
+    "kubelet_evented_pleg_connection_latency_seconds",
+    "kubelet_pleg_relist_duration_seconds",
+    "kubelet_pod_start_duration_seconds",
+    "kubelet_pod_worker_duration_seconds",
+    "kubelet_pod_worker_start_duration_seconds",
+    "kubelet_run_podsandbox_duration_seconds",
+    "kubelet_running_pods",
+    "kubelet_runtime_operations_duration_seconds",
+    "kubelet_runtime_operations_total",
+    "kubelet_started_containers_total",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "prober_probe_duration_seconds",
+    "prober_probe_total",
+];
+
+#[test]
+fn metrics_are_named_and_measured_as_the_reference_does() -> Result<()> {
+    let (keelson, archives, reference) = (keelson()?, archives()?, Kind::reference()?);
+    let needs = [Containerd::NEEDS, &["kubelet"]].concat();
+    Test::new().needs(&needs).deadline(Duration::from_secs(240)).run(move |bed| {
+        let (containerd, runtime) = containerd(bed, &archives)?;
+        let home =
+            Home::new(bed, "reference", &containerd.endpoint())?.with("readOnlyPort: 10255\n");
+        let theirs = told(bed, &runtime, (&reference, &home), |_, path| {
+            Ok(get(READ_ONLY.into(), path)?.body)
+        })?;
+        let home = Home::new(bed, "own", &containerd.endpoint())?;
+        let ours = told(bed, &runtime, (&keelson, &home), Agent::scrape)?;
+        ensure!(theirs.len() > 50, "the reference tells more: {:?}", theirs.keys());
+        for name in TOLD {
+            ensure!(ours.contains_key(*name), "{name} is not told: {:?}", ours.keys());
+        }
+        let mut wrong = Vec::new();
+        for (name, family) in &ours {
+            match theirs.get(name) {
+                Some(same) if same == family => {}
+                Some(other) => wrong.push(format!("{name}: {family:?}, the reference's {other:?}")),
+                None => wrong.push(format!("{name}: the reference has none")),
+            }
+        }
+        let missing = theirs.keys().filter(|name| !ours.contains_key(*name));
+        let missing = missing.filter(|name| name.starts_with("kubelet_"));
+        let missing: Vec<&str> = missing.map(String::as_str).collect();
+        println!("{} families the same; of the reference alone: {missing:?}", ours.len());
+        ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+        Ok(())
+    })
+}
+
+/// Runs the pod under an agent and asks it for its metrics.
+fn told(
+    bed: &Bed,
+    runtime: &Runtime,
+    (kind, home): (&Kind, &Home),
+    ask: impl Fn(&Agent, &str) -> Result<String>,
+) -> Result<BTreeMap<String, Family>> {
+    let agent = Agent::start(bed, kind, home)?;
+    agent.place("probed", &manifest("probed", PROBED))?;
+    runtime.wait_started("probed", 1, 0)?;
+    let mut probes = String::new();
+    wait_for("every probe was tried", PATIENCE, || {
+        // The reference serves a moment after it calls itself healthy.
+        probes = ask(&agent, "/metrics/probes").unwrap_or_default();
+        let tried = |kind: &str, result: &str| {
+            probes.lines().any(|line| {
+                line.starts_with("prober_probe_total")
+                    && line.contains(kind)
+                    && line.contains(result)
+            })
+        };
+        Ok(tried("Startup", "successful")
+            && tried("Liveness", "succ")
+            && tried("Readiness", "failed"))
+    })
+    .with_context(|| format!("{}:\n{probes}", kind.name))?;
+    let mut text = String::new();
+    wait_for("all was counted", PATIENCE, || {
+        text = ask(&agent, "/metrics")?;
+        // The reference counts pods when it keeps house, every two seconds.
+        Ok(text.contains("\nkubelet_working_pods{"))
+    })?;
+    let mut families = families(&text)?;
+    families.extend(self::families(&probes)?);
+    // The agent first: two who stop one sandbox at once are in each other's way.
+    agent.end()?;
+    runtime.remove_all()?;
+    Ok(families)
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Family {
+    kind: String,
+    labels: BTreeSet<String>,
+    /// Of a histogram, as they are written.
+    bounds: BTreeSet<String>,
+}
+
+fn families(text: &str) -> Result<BTreeMap<String, Family>> {
+    let mut families: BTreeMap<String, Family> = BTreeMap::new();
+    let mut name = String::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (family, kind) = rest.split_once(' ').with_context(|| line.to_owned())?;
+            family.clone_into(&mut name);
+            families.entry(name.clone()).or_default().kind = kind.to_owned();
+        }
+        if line.starts_with('#') {
+            continue;
+        }
+        let family = families.get_mut(&name).with_context(|| format!("no kind before {line}"))?;
+        ensure!(line.starts_with(&name), "{line} does not belong to {name}");
+        let Some((_, rest)) = line.split_once('{') else { continue };
+        let (labels, _) = rest.rsplit_once('}').with_context(|| line.to_owned())?;
+        for label in split_labels(labels) {
+            let (label, value) = label.split_once('=').with_context(|| line.to_owned())?;
+            match label {
+                "le" => family.bounds.insert(value.to_owned()),
+                label => family.labels.insert(label.to_owned()),
+            };
+        }
+    }
+    Ok(families)
+}
+
+/// A value may have a comma in it.
+fn split_labels(labels: &str) -> Vec<String> {
+    let (mut all, mut one, mut quoted, mut escaped) = (Vec::new(), String::new(), false, false);
+    for letter in labels.chars() {
+        match letter {
+            ',' if !quoted => all.push(std::mem::take(&mut one)),
+            _ => {
+                quoted ^= letter == '"' && !escaped;
+                one.push(letter);
+            }
+        }
+        escaped = letter == '\\' && !escaped;
+    }
+    all.push(one);
+    all.retain(|label| !label.is_empty());
+    all
+}
