@@ -293,7 +293,9 @@ impl ApiClient {
                 return Ok(Answer { body, generation, place, protobuf });
             }
             asked += 1;
-            match self.refusal(request, response, until, asked <= ASKED_AGAIN).await {
+            // Rare and large, as connecting is.
+            let refusal = self.refusal(request, response, until, asked <= ASKED_AGAIN);
+            match Box::pin(refusal).await {
                 Next::Again => {}
                 Next::GiveUp(error) => return Err(error),
             }

@@ -128,7 +128,8 @@ impl Connections {
         if let Some(place) = self.free_place(snapshot.generation) {
             return Ok(place);
         }
-        tokio::time::timeout(CONNECT_WITHIN, self.connect(snapshot))
+        // Rare and large: every request that waits here would otherwise carry its room.
+        tokio::time::timeout(CONNECT_WITHIN, Box::pin(self.connect(snapshot)))
             .await
             .map_err(|_| format!("{}: no connection in 10s", self.server.authority()))?
     }

@@ -1,7 +1,8 @@
 //! How many requests a second we allow ourselves.
 //!
 //! Rule: a plain value; the time is given and the wait is returned. Whoever takes a token has it,
-//! and waits as long as was said: so waiters keep their order.
+//! and waits as long as was said: so waiters keep their order. Those whose turns are close have it
+//! together, at the last one's, so that a long line wakes the process once for a few of them.
 
 use std::time::Duration;
 
@@ -22,6 +23,10 @@ impl RateLimit {
         (per_second.is_finite() && per_second > 0.0).then_some(Self { per_second, burst })
     }
 }
+
+/// So many have their turn together, unless that takes longer than [`LONGEST_STEP`].
+const TOGETHER: f64 = 4.0;
+const LONGEST_STEP: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(crate) struct TokenBucket {
@@ -46,7 +51,17 @@ impl TokenBucket {
         if self.tokens >= 0.0 {
             return Duration::ZERO;
         }
-        Duration::try_from_secs_f64(-self.tokens / self.rate.per_second).unwrap_or(Duration::MAX)
+        let wait = Duration::try_from_secs_f64(-self.tokens / self.rate.per_second);
+        wait.map_or(Duration::MAX, |wait| self.next_step(now.saturating_add(wait)) - now)
+    }
+
+    /// The first moment for turns that is not before this one.
+    fn next_step(&self, turn: Duration) -> Duration {
+        let step = Duration::try_from_secs_f64(TOGETHER / self.rate.per_second);
+        let step = step.map_or(LONGEST_STEP, |step| step.min(LONGEST_STEP)).as_nanos().max(1);
+        let late = turn.as_nanos() % step;
+        let rest = if late == 0 { 0 } else { step - late };
+        turn.saturating_add(Duration::from_nanos(u64::try_from(rest).unwrap_or(u64::MAX)))
     }
 
     /// Gives a token back that was not used.

@@ -14,7 +14,7 @@ use ports::cluster_api::Selection;
 use ports::{ClusterApiError, FeedEvent, ObjectFeed, PortFuture};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::back_off::BackOff;
 use crate::client::{Answer, ApiClient};
@@ -49,6 +49,9 @@ pub struct Watch<T> {
     /// Over which changes come.
     stream: ApiClient,
     selection: Selection,
+    /// When it begins anew, after its task has panicked; kept here, since whoever waits may be
+    /// called away again and again.
+    begins_at: Option<Instant>,
 }
 
 impl<T: ProtobufObject> Watch<T> {
@@ -68,7 +71,8 @@ impl<T: ProtobufObject> Watch<T> {
         // Replaced at once; a closed channel is a watch that has yet to begin.
         let (_, events) = mpsc::channel(1);
         let client = client.clone();
-        let mut watch = Self { events, task: JoinSet::new(), client, stream, selection };
+        let task = JoinSet::new();
+        let mut watch = Self { events, task, client, stream, selection, begins_at: None };
         watch.begin();
         watch
     }
@@ -99,7 +103,10 @@ impl<T: ProtobufObject> ObjectFeed<T> for Watch<T> {
                     return event;
                 }
                 // Only a panic ends the task; what it knew is gone, so it lists again.
-                sleep(SHORT).await;
+                let at = *self.begins_at.get_or_insert_with(|| Instant::now() + SHORT);
+                sleep_until(at).await;
+                tracing::error!(kind = T::RESOURCE.plural, "a watch panicked; it begins anew");
+                self.begins_at = None;
                 self.begin();
             }
         })

@@ -272,3 +272,13 @@ async fn a_credential_plugin_may_take_longer_than_the_request_that_asked_for_it(
     assert!(matches!(error, ClusterApiError::NoCredentials { .. }), "{error:?}");
     client.read(&node()).await.expect("the plugin went on");
 }
+
+#[tokio::test]
+async fn a_request_that_waits_takes_little_room() {
+    let peer = Peer::plain(|_, _| json(200, NODE)).await;
+    let client = ApiClient::new(peer.access(), options()).expect("a client");
+    let (path, body) = (node(), Vec::new());
+    let patch = Patch { kind: PatchKind::Merge, subresource: None, body };
+    let room = size_of_val(&*client.patch(&path, patch));
+    assert!(room <= 2048, "{room} bytes: what is rare and large belongs into a box of its own");
+}

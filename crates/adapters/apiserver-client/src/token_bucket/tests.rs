@@ -42,3 +42,17 @@ fn zero_and_less_are_no_limit() {
     }
     assert_eq!(RateLimit::new(5.0, 0), Some(RateLimit { per_second: 5.0, burst: 1 }));
 }
+
+#[test]
+fn turns_that_are_close_come_together() {
+    let mut line = bucket(20.0, 1);
+    let waits: Vec<u128> = (0..10).map(|_| line.take(Duration::ZERO).as_millis()).collect();
+    assert_eq!(waits, [0, 200, 200, 200, 200, 400, 400, 400, 400, 600]);
+    // Whoever comes between two steps waits for the next, and never for less than its turn.
+    let mut line = bucket(20.0, 1);
+    line.take(Duration::from_millis(90));
+    assert_eq!(line.take(Duration::from_millis(90)).as_millis(), 110);
+    let mut line = bucket(1000.0, 1);
+    let waits: Vec<u128> = (0..6).map(|_| line.take(Duration::ZERO).as_millis()).collect();
+    assert_eq!(waits, [0, 4, 4, 4, 4, 8]);
+}
