@@ -141,7 +141,7 @@ mod tests {
             turns.push(10.0 * speed, 40.0 * speed);
         }
         assert_eq!((turns.ours(), turns.theirs(), turns.ratio()), (30.0, 120.0, 0.25));
-        // The medians alone would say 0.75 here, and 0.333 there.
+        // The medians alone would say 0.75 here.
         let mut turns = Turns::default();
         for (ours, theirs) in [(10.0, 40.0), (30.0, 120.0), (30.0, 40.0)] {
             turns.push(ours, theirs);

@@ -127,7 +127,8 @@ fn watch_below(group: &Cgroup) -> Result<Vec<(MemoryWatch, Cgroup)>, HostError> 
     for child in below(group)? {
         match MemoryWatch::new(&child) {
             Ok(watch) => all.push((watch, child)),
-            Err(_) if !child.exists_somewhere() => {}
+            // Half of a group, as somebody who was killed leaves it, is not worth the others' news.
+            Err(error) if error.is_missing() || !child.exists_somewhere() => {}
             Err(error) => return Err(of_cgroup(&error)),
         }
     }

@@ -117,6 +117,14 @@ impl Histogram {
         self.sum += value;
     }
 
+    /// Adds what another of the same bounds has seen.
+    pub fn add(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.sum += other.sum;
+    }
+
     /// The lines of a family, each with these labels.
     pub fn samples(&self, labels: &[(&'static str, String)]) -> Vec<Sample> {
         let mut samples = Vec::with_capacity(self.counts.len() + 2);

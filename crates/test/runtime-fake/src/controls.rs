@@ -61,6 +61,16 @@ impl FakeRuntime {
         self.shared.changed.notify_one();
     }
 
+    /// It goes on answering and gives no events any more.
+    pub fn refuse_events(&self) {
+        let mut state = self.shared.state();
+        state.events.unkindness.loses_events = true;
+        state.events.queue.push_back(RuntimeSignal::Lost("refused".to_owned()));
+        state.events.queue.push_back(RuntimeSignal::Refused("refused again".to_owned()));
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
     pub fn lose_events(&self, lose: bool) {
         self.shared.state().events.unkindness.loses_events = lose;
     }

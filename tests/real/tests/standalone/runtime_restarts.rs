@@ -56,8 +56,9 @@ fn a_runtime_killed_under_pods_costs_no_container() -> Result<()> {
             ensure!(!agent.has_ended()?, "the agent ended in round {round}");
             caught_up(&agent, &format!("falls-{round}-node"))?;
             let listings = agent.metric(LISTINGS)? - listings;
-            // Once for each time, when its events are heard again.
-            ensure!(listings == 1.0, "caught up with {listings} listings");
+            // Once for each time, when its events are heard again; an event of a container that
+            // nobody knows any more asks for a second.
+            ensure!((1.0..=2.0).contains(&listings), "caught up with {listings} listings");
         }
         all_run(&agent, pods() + 2 * RESTARTS)?;
         let after = by_pod(runtime.containers("steady-")?);

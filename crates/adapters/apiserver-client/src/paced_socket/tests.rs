@@ -60,3 +60,23 @@ async fn a_resting_socket_is_written_to_and_nothing_is_lost_either_way() {
     echo.await.expect("echoed");
     assert!(back == sent, "{} of {} bytes", back.len(), sent.len());
 }
+
+#[tokio::test]
+async fn who_comes_after_a_quiet_time_is_read_at_once() {
+    let stride = Duration::from_secs(2);
+    let (mut socket, mut theirs) = pair(stride).await;
+    let mut buffer = [0; 16];
+    theirs.write_all(b"one").await.expect("a write");
+    assert_eq!(socket.read(&mut buffer).await.expect("a read"), 3);
+    // It rests now, and then waits for more.
+    let reader = tokio::spawn(async move {
+        let count = socket.read(&mut buffer).await.expect("a read");
+        (count, Instant::now())
+    });
+    tokio::time::sleep(stride + Duration::from_millis(200)).await;
+    let said = Instant::now();
+    theirs.write_all(b"two").await.expect("a write");
+    let (count, read) = reader.await.expect("the reader");
+    assert_eq!(count, 3);
+    assert!(read >= said && read - said < stride, "read {:?} later", read - said);
+}

@@ -219,9 +219,14 @@ async fn a_kill_that_nobody_names_is_counted_as_it_comes() {
     let none = BTreeMap::new();
     let early = bed.host.more_memory_kills(&pod, &none).await;
     assert!(matches!(early, Err(HostError::Lasting(_))), "nothing is there: {early:?}");
-    for container in ["quiet", "eater"] {
+    for container in ["quiet", "eater", "half"] {
         let name = bed.name(&["pod1", container]);
         bed.host.apply(&name, &CgroupLimits::default()).await.unwrap();
+    }
+    // As somebody who was killed on the way leaves it; where there are no two halves, it is whole.
+    let half = format!("/sys/fs/cgroup/memory{}", bed.group(&["pod1", "half"]).path());
+    if std::path::Path::new("/sys/fs/cgroup/memory").exists() {
+        std::fs::remove_dir(half).unwrap();
     }
     bed.host.apply(&pod, &limits()).await.unwrap();
     let (host, asked) = (bed.host.clone(), pod.clone());

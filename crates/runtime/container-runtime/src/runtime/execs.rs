@@ -180,7 +180,9 @@ impl Runtime {
             guard.disarm();
             return Err(error.into());
         }
-        let group = self.hierarchy.group(&running.container.record().cgroup).ok();
+        // Without a deadline it has no group of its own, and there is nothing to look for.
+        let group =
+            limit.and_then(|_| self.hierarchy.group(&running.container.record().cgroup).ok());
         let left = LeftBehind::of(group, &exec);
         let goes_on = || left.clone().goes_on();
         let Some(ended) = until_over(exited, (output, errors), deadline, goes_on).await else {

@@ -30,6 +30,8 @@ const SLOW_LISTING: Duration = Duration::from_secs(300);
 const QUICK_LISTING: Duration = Duration::from_secs(1);
 /// While the runtime gives no stream and answers calls all the same.
 const LOST_LISTING: Duration = Duration::from_secs(5);
+/// While nobody is known to answer: in case somebody does and it is not noticed otherwise.
+const UNHEARD_LISTING: Duration = Duration::from_secs(30);
 /// Looks at single pods that may run side by side.
 const MOST_LOOKS: usize = 8;
 /// How long a look that is not answered keeps others waiting.
@@ -180,7 +182,7 @@ impl Owner {
                 warn!(err = why, "The container runtime's events are not heard any more");
                 self.metrics().count(&names::EVENTED_ERRORS, &[]);
                 self.shared.trouble.send_replace(Some(why));
-                self.listing_pause = SLOW_LISTING;
+                self.listing_pause = UNHEARD_LISTING;
                 self.is_lost = true;
                 self.quick = None;
                 self.list_once_heard_of();
@@ -191,6 +193,7 @@ impl Owner {
                     seconds = LOST_LISTING.as_secs(),
                     "The container runtime answers but gives no events; it is listed now and then"
                 );
+                self.metrics().count(&names::EVENTED_ERRORS, &[]);
                 self.listing_pause = LOST_LISTING;
                 self.is_lost = false;
                 self.waiting.all = true;

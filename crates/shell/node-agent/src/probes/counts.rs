@@ -72,7 +72,8 @@ impl ProbeCounts {
     }
 
     pub(super) fn families(&self) -> Vec<MetricFamily> {
-        let (mut tries, mut times) = (Vec::new(), Vec::new());
+        // Times do not tell one pod from the next of its name: theirs are one line.
+        let (mut tries, mut times) = (Vec::new(), BTreeMap::<_, Histogram>::new());
         for ((uid, container, kind), count) in &self.0 {
             let counted = count.counted.lock().unwrap_or_else(PoisonError::into_inner);
             let of = |name, value: &str| (name, value.to_owned());
@@ -101,9 +102,13 @@ impl ProbeCounts {
             if counted.successful > 0 {
                 let mut labels = place.to_vec();
                 labels.push(of("probe_type", kind));
-                times.extend(counted.times.samples(&labels));
+                let known = times.entry(labels);
+                known
+                    .and_modify(|it| it.add(&counted.times))
+                    .or_insert_with(|| counted.times.clone());
             }
         }
+        let times = times.iter().flat_map(|(labels, times)| times.samples(labels)).collect();
         vec![
             MetricFamily {
                 name: "prober_probe_duration_seconds",

@@ -73,10 +73,12 @@ async fn give(cri: &Cri, id: &str, cpu_quota: i64) -> Result<()> {
 async fn hostile_child_that_gets_no_turn_is_no_silent_one(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 1000").await?;
     give(cri, &running.id, 10_000).await?;
-    let script = "while :; do echo 8181; done & exit 0";
+    let script = "while :; do echo 8181; done & : > /tmp/over; exit 0";
     let answered = cri.exec(&running.id, &["sh", "-c", script], 4).await;
     give(cri, &running.id, 1_000_000).await?;
     ensure!(code(answered)? == Code::DeadlineExceeded);
+    let over = cri.exec(&running.id, &["test", "-e", "/tmp/over"], 30).await?;
+    ensure!(over.exit_code == 0, "the command itself was not over: nothing is shown");
     until_gone(cri, &running.id, "8181").await
 }
 

@@ -24,6 +24,9 @@ impl LeftBehind {
 
     /// Whether one of them runs, or would if it had a processor.
     pub(super) async fn goes_on(self) -> bool {
+        if self.container.is_none() {
+            return false;
+        }
         tokio::task::spawn_blocking(move || self.look()).await.unwrap_or(false)
     }
 

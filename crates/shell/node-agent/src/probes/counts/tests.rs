@@ -64,3 +64,17 @@ fn counts_go_with_their_pod() {
     counts.keep("u", |_| false);
     assert_eq!(lines(&counts), (0, 2));
 }
+
+#[test]
+fn times_of_two_pods_of_one_name_are_one_line() {
+    let mut counts = ProbeCounts::default();
+    for uid in ["old", "new"] {
+        let count = counts.of(&pod(uid), "main", ProbeKind::Readiness);
+        count.add(&ProbeResult::Success, Duration::from_millis(7));
+    }
+    let told = text(counts.families());
+    let lines = told.lines().filter(|line| line.starts_with("prober_probe_duration_seconds_count"));
+    let lines: Vec<&str> = lines.collect();
+    assert!(matches!(lines.as_slice(), [line] if line.ends_with(" 2")), "{lines:?}");
+    assert_eq!(told.lines().filter(|line| line.starts_with("prober_probe_total")).count(), 2);
+}

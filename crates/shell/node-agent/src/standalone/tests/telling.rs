@@ -214,6 +214,20 @@ async fn full_listings_are_countable_and_few() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_runtime_that_refuses_its_events_is_listed_every_few_seconds() {
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    bench.runtime.refuse_events();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    bench.runtime.crash("main", 1);
+    let started = |bench: &Bench| bench.calls_of("start_container").len();
+    let took = bench.until("it is started again", |bench| started(bench) == 2).await;
+    assert!(took <= Duration::from_secs(6), "after {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kill_for_memory_that_nobody_names_is_told() {
     let mut bench = Bench::new();
     bench.script.tell(&[("/m/a", &pod("a", ""))]);
