@@ -412,3 +412,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn only_taints_of_lost_nodes_are_each_others_twins() {
+    let bearing = [bears(None, Some(300))];
+    let foreign = taint(TaintKey::parse("a"), Some(100));
+    for (first, second) in
+        [(foreign.clone(), lost(500)), (lost(100), taint(TaintKey::parse("a"), Some(500)))]
+    {
+        let mut evictions = Evictions::new(false);
+        evictions.node_seen(at(100), NODE, &node(&[first]), [pod(&bearing, None)]);
+        // The one is gone and the other has come: its own time counts.
+        evictions.node_seen(at(500), NODE, &node(&[second]), [pod(&bearing, None)]);
+        assert_eq!(evictions.threats(NODE)[0].since, at(500));
+    }
+}

@@ -131,3 +131,28 @@ fn words() {
     assert_eq!(DELETION_BY_CLEANUP.reason, "DeletionByPodGC");
     assert_eq!(DELETION_BY_CLEANUP.message, "PodGC: node no longer exists");
 }
+
+#[test]
+fn phases_are_read() {
+    for (text, phase) in [
+        ("Pending", Phase::Pending),
+        ("Running", Phase::Running),
+        ("Succeeded", Phase::Succeeded),
+        ("Failed", Phase::Failed),
+        ("Unknown", Phase::Unknown),
+        ("", Phase::Other),
+        ("succeeded", Phase::Other),
+    ] {
+        assert_eq!(Phase::parse(text), phase, "{text}");
+    }
+}
+
+#[test]
+fn the_quarantine_is_what_was_said() {
+    let pods = [pod(1, "gone", Phase::Running)];
+    let all = nodes(&[]);
+    let mut cleanup = PodCleanup::new(0).with_quarantine(Duration::from_secs(5));
+    assert!(cleanup.pass(at(0), &pods, &all).look_for.is_empty());
+    assert!(cleanup.pass(at(4), &pods, &all).look_for.is_empty());
+    assert_eq!(cleanup.pass(at(6), &pods, &all).look_for.len(), 1);
+}
