@@ -227,22 +227,23 @@ impl ApiClient {
 
     /// Asks about one object.
     pub(crate) async fn ask(&self, request: &ApiRequest) -> Result<Bytes, ClusterApiError> {
-        self.ask_within(request, self.deadline, self.shared.options.object_limit, 0).await
+        let limit = self.shared.options.object_limit;
+        self.ask_within(request, self.deadline, limit, BytesMut::new()).await
     }
 
-    /// Asks for an answer of limited length within limited time. Room for what is expected is made
-    /// at once, so that a long answer is not copied again and again as it grows.
+    /// Asks for an answer of limited length within limited time. It is read into a buffer, so that
+    /// many long answers after each other need not each find room.
     pub(crate) async fn ask_within(
         &self,
         request: &ApiRequest,
         deadline: Duration,
         limit: usize,
-        expected: usize,
+        buffer: BytesMut,
     ) -> Result<Bytes, ClusterApiError> {
         let until = Instant::now() + deadline;
         self.wait_for_turn(request, until).await?;
         let mut answer = self.open(request, until).await?;
-        match collect(&mut answer.body, limit, expected, until).await {
+        match collect(&mut answer.body, limit, buffer, until).await {
             Ok(bytes) => Ok(bytes),
             Err(Incomplete::TooLarge) => {
                 Err(ClusterApiError::TooLarge { request: request.named.clone(), limit })
@@ -396,7 +397,8 @@ impl ApiClient {
         let pause =
             retry_after(response.headers().get(header::RETRY_AFTER).map(HeaderValue::as_bytes));
         let mut body = response.into_body();
-        let body = collect(&mut body, LONGEST_FAILURE, 0, until).await.unwrap_or_default();
+        let body =
+            collect(&mut body, LONGEST_FAILURE, BytesMut::new(), until).await.unwrap_or_default();
         let error = Status::parse(&body).into_error(&request.named, code, pause);
         let pause = match &error {
             ClusterApiError::Unauthenticated { .. } => {
@@ -446,10 +448,9 @@ enum Incomplete {
 async fn collect(
     body: &mut Incoming,
     limit: usize,
-    expected: usize,
+    mut whole: BytesMut,
     until: Instant,
 ) -> Result<Bytes, Incomplete> {
-    let mut whole = BytesMut::with_capacity(expected.min(limit));
     loop {
         match timeout_at(until, body.frame()).await {
             Err(_) => return Err(Incomplete::Cut("the answer did not end in time".to_owned())),

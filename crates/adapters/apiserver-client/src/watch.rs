@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::Frame;
 use ports::cluster_api::Selection;
@@ -87,7 +87,7 @@ impl<T: ProtobufObject> Watch<T> {
             back_off: BackOff::new(),
             out,
             interrupted: false,
-            page_bytes: 0,
+            page_buffer: BytesMut::new(),
         };
         self.events = events;
         self.task.abort_all();
@@ -152,8 +152,8 @@ struct Follower<T> {
     back_off: BackOff,
     out: mpsc::Sender<FeedEvent<T>>,
     interrupted: bool,
-    /// How long a page is expected to be.
-    page_bytes: usize,
+    /// Room for the next page of a list.
+    page_buffer: BytesMut,
 }
 
 impl<T: ProtobufObject> Follower<T> {
@@ -205,13 +205,18 @@ impl<T: ProtobufObject> Follower<T> {
         let options = self.client.options();
         let request = ApiRequest::list(T::RESOURCE, &self.selection, limit, token.as_deref());
         let (deadline, limit) = (options.page_deadline, options.page_limit);
-        let body = self.client.ask_within(&request, deadline, limit, self.page_bytes).await?;
-        // The next page is about as long.
-        self.page_bytes = body.len() + body.len() / 8;
+        let buffer = std::mem::take(&mut self.page_buffer);
+        let body = self.client.ask_within(&request, deadline, limit, buffer).await?;
+        let room = body.clone();
         let page = read_page(body).map_err(|cause| ClusterApiError::Unreadable {
             request: request.named.clone(),
             cause,
         })?;
+        // What was read was copied out of it; the next page is about as long.
+        if let (Ok(mut room), false) = (room.try_into_mut(), page.token.is_empty()) {
+            room.clear();
+            self.page_buffer = room;
+        }
         if token.is_none() {
             self.tell(FeedEvent::ListBegan).await?;
         }
