@@ -3,9 +3,9 @@
 //!
 //! Rules: nothing before every source has spoken and the runtime was listed. What is dead is chosen
 //! in `node-policy`; whether a pod is gone is asked when something of it goes, and never of what was
-//! known when the round began. The newest dead instance of a container always stays while its pod is here, so
-//! its exit code is known, and none goes before its end is on disk. A pod that the runtime still has
-//! is never gone. One thing that cannot be removed is told and left for the next round; the node's
+//! known when the round began. The newest dead instance of a container always stays while its pod is
+//! here, so its exit code is known, and none goes before its end is on disk. A pod that the runtime
+//! still has is never gone. One thing that cannot be removed is told and left for the next round; the node's
 //! event says what of containers, sandboxes and their logs a round could not remove.
 
 use crate::pods::PodContext;
