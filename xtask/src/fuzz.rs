@@ -25,6 +25,7 @@ const TARGETS: &[&str] = &[
     "seccomp",
     "challenge",
     "reference",
+    "manifest",
 ];
 
 /// What makes the compiler count edges for libFuzzer; the sanitizers would need a nightly one.

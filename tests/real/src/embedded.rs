@@ -189,3 +189,37 @@ fn launch(bed: &Bed, programs: &Programs, folder: &Path, quiet: bool) -> Result<
         .arg(folder.join("cri.json"));
     Running::start(bed, "keelson-cri", &mut command)
 }
+
+#[cfg(test)]
+mod tests {
+    use container_runtime::Settings;
+    use serde_json::Value;
+
+    const DOCUMENT: &str = include_str!("../../../docs/runtime-settings.md");
+
+    fn settings() -> Settings {
+        Settings::new("/root".into(), "/state".into())
+    }
+
+    /// What people copy works, every field of it is explained, and the defaults are as told.
+    #[test]
+    fn the_documented_settings_are_read() {
+        let example = DOCUMENT.split("```json\n").nth(1).and_then(|rest| rest.split("```").next());
+        let example = example.unwrap();
+        let read = settings().with_file("the example", example.as_bytes()).unwrap();
+        let fields: Value = serde_json::from_str(example).unwrap();
+        for field in fields.as_object().unwrap().keys() {
+            assert!(DOCUMENT.contains(&format!("| `{field}` |")), "{field} is not explained");
+        }
+        let usual = settings();
+        assert_eq!(read.cni.configurations, usual.cni.configurations);
+        assert_eq!(read.cni.plugins, usual.cni.plugins);
+        assert_eq!(read.cni.results, usual.cni.results);
+        assert_eq!(read.cni.deadline, usual.cni.deadline);
+        assert_eq!(read.cni.collect_garbage, usual.cni.collect_garbage);
+        assert_eq!(read.built_in_network.bridge, usual.built_in_network.bridge);
+        assert_eq!(read.built_in_network.subnets[..1], usual.built_in_network.subnets[..]);
+        assert_eq!(read.device_specifications, usual.device_specifications);
+        assert_eq!(read.streams, usual.streams);
+    }
+}

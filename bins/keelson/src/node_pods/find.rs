@@ -1,7 +1,8 @@
 //! Which pod a person means.
 //!
 //! Rule: a whole name wins over a part of one; what could be two pods is refused with both names.
-//! A static pod may be named as its manifest names it, without the node's name at the end.
+//! A static pod may be named as its manifest names it, without the node's name at the end. Where there
+//! is no such pod, what is wrong with manifests that may be meant is said.
 
 use anyhow::{Result, bail};
 use ports::local_api::{LocalPod, LocalPods};
@@ -36,8 +37,26 @@ pub(crate) fn pod<'a>(pods: &'a LocalPods, wanted: &str) -> Result<&'a LocalPod>
     }
     let names: Vec<String> =
         pods.pods.iter().take(10).map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+    let troubles = troubles(pods, name);
     if names.is_empty() {
-        bail!("no pod named {wanted}: there are no pods on this machine");
+        bail!("no pod named {wanted}: there are no pods on this machine{troubles}");
     }
-    bail!("no pod named {wanted} here; there are {}", names.join(", "))
+    bail!("no pod named {wanted} here; there are {}{troubles}", names.join(", "))
+}
+
+/// A line for each manifest that may be meant and is not run; a manifest that cannot be read at all
+/// may be any, and is pointed to.
+fn troubles(pods: &LocalPods, name: &str) -> String {
+    const SHOWN: usize = 5;
+    let all = &pods.node.troubles;
+    let about: Vec<&String> = all.iter().filter(|trouble| trouble.contains(name)).collect();
+    let mut text = String::new();
+    for trouble in about.iter().take(SHOWN) {
+        text.push_str(&format!("\nwarning: {trouble}"));
+    }
+    let others = all.len() - about.len().min(SHOWN);
+    if others > 0 {
+        text.push_str(&format!("\n`keelson ps` tells of {others} more that cannot be used"));
+    }
+    text
 }

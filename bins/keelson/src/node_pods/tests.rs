@@ -83,6 +83,28 @@ fn a_pod_is_found_by_any_name_that_means_only_it() {
 }
 
 #[test]
+fn a_pod_whose_manifest_was_never_good_is_not_passed_over_in_silence() {
+    let mut pods = pods();
+    let broken = "manifest /m/x.yaml: x.yaml:3: spec.containers: a value is required; not run: \
+                  pod shop-node1_default";
+    pods.node.troubles = vec![broken.to_owned(), "manifest /m/y.yaml: no YAML".to_owned()];
+    let refused = |pods: &LocalPods, wanted: &str| {
+        find::pod(pods, wanted).map(|_| ()).expect_err(wanted).to_string()
+    };
+    let told = refused(&pods, "default/shop");
+    assert!(told.starts_with("no pod named default/shop here; there are "), "{told}");
+    assert!(told.contains(&format!("\nwarning: {broken}\n")), "{told}");
+    assert!(told.ends_with("`keelson ps` tells of 1 more that cannot be used"), "{told}");
+    let told = refused(&pods, "y.yaml");
+    assert!(told.contains("warning: manifest /m/y.yaml: no YAML"), "{told}");
+    let told = refused(&pods, "other");
+    assert!(!told.contains("warning: ") && told.contains("tells of 2 more"), "{told}");
+    pods.pods.clear();
+    pods.node.troubles.clear();
+    assert!(refused(&pods, "shop").ends_with("there are no pods on this machine"));
+}
+
+#[test]
 fn an_explanation_begins_with_the_reason_and_the_next_step() {
     let mut detail = LocalPodDetail { pod: pods().pods.remove(1), ..LocalPodDetail::default() };
     detail.pod.waiting_on = Some(LocalWaiting {

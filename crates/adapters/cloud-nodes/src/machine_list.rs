@@ -42,7 +42,8 @@ impl MachineList {
     }
 }
 
-/// Reads a `MachineList`.
+/// Reads a `MachineList`. Where nothing but its end shows that it is whole, the word for that stands
+/// behind the machines: a file that was cut at the end of a line must not still say it.
 pub(crate) fn read_list(bytes: &[u8], origin: &Origin) -> Result<MachineList, String> {
     let root = root(bytes, origin, "MachineList")?;
     let fields = Fields::of(&root, "", &["apiVersion", "kind", "machines", "complete"])?;
@@ -56,6 +57,13 @@ pub(crate) fn read_list(bytes: &[u8], origin: &Origin) -> Result<MachineList, St
         return Err(at(machines, "machines", &format!("expected at most {MOST_MACHINES}")));
     }
     let mut list = MachineList { complete: fields.flag("complete")?, machines: Vec::new() };
+    // In JSON the last brace says as much, and its keys have no order.
+    let closes_itself = bytes.trim_ascii_start().starts_with(b"{");
+    if let Some(complete) = fields.get("complete").filter(|_| list.complete && !closes_itself)
+        && line(complete) < line(machines)
+    {
+        return Err(at(complete, "complete", "expected behind the machines, as the last line"));
+    }
     let mut names = BTreeSet::new();
     for (number, item) in items.iter().enumerate() {
         let path = item_path("machines", number);
@@ -213,6 +221,14 @@ impl<'a> Fields<'a> {
             Some((Value::Bool(value), _)) => Ok(*value),
             Some((_, node)) => Err(at(node, &self.path(field), "expected true or false")),
         }
+    }
+}
+
+/// The line on which it stands; none for what is from no file.
+fn line(node: &Node) -> Option<u32> {
+    match node.origin {
+        Origin::File { line, .. } | Origin::DropIn { line, .. } => Some(line),
+        Origin::Default | Origin::Flag { .. } => None,
     }
 }
 

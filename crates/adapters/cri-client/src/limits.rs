@@ -13,12 +13,13 @@ use cri_wire::v1::{CheckpointContainerRequest, ExecSyncRequest, StopContainerReq
 #[cfg(test)]
 mod tests;
 
-/// A pull. Upstream sets none and leaves it to the runtime, which gives up when no more bytes
-/// arrive; the largest images over a slow line take tens of minutes.
+/// A pull, from its beginning to its end. Upstream sets none and leaves it to the runtime, which gives
+/// up when no more bytes arrive; the largest images over a slow line take tens of minutes.
 pub const PULL_LIMIT: Duration = Duration::from_mins(60);
 
-/// A command without a time of its own. Upstream waits for ever; hooks and probes have times, so
-/// this holds only what people run by hand, and nobody waits longer than half a day's work.
+/// A command without a time of its own. Upstream waits for ever. Probes have times, and a preStop hook
+/// has no more than its pod's grace; so this holds postStart hooks and what people run by hand, and
+/// nobody waits longer than half a day's work.
 pub const EXEC_LIMIT: Duration = Duration::from_hours(4);
 
 /// The limits that configuration sets.

@@ -1,7 +1,9 @@
 //! Follows the kernel's log and tells of processes killed for memory.
 //!
-//! Rule: event-driven: one descriptor that wakes when the kernel writes. Records that were
-//! overwritten before they were read are skipped; the count in a group's own files stays true.
+//! Rules: event-driven: one descriptor that wakes when the kernel writes. Records that were
+//! overwritten before they were read are skipped; the count in a group's own files stays true. What
+//! comes while the log is followed has happened now; only what was there before is dated by the
+//! kernel's stamps, which drift from every other clock by seconds in a day.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -48,6 +50,8 @@ pub struct KernelLog {
     descriptor: AsyncFd<OwnedFd>,
     kills: Kills,
     ready: VecDeque<MemoryKill>,
+    /// All that was there has been read.
+    has_caught_up: bool,
 }
 
 impl KernelLog {
@@ -67,7 +71,8 @@ impl KernelLog {
         }
         #[expect(deprecated, reason = "what its unsafe successor asks, an owned descriptor keeps")]
         let descriptor = AsyncFd::new(descriptor).map_err(failed)?;
-        Ok(Self { descriptor, kills: Kills::default(), ready: VecDeque::new() })
+        let has_caught_up = since == Since::Now;
+        Ok(Self { descriptor, kills: Kills::default(), ready: VecDeque::new(), has_caught_up })
     }
 
     async fn follow(&mut self) -> MemoryKill {
@@ -77,10 +82,13 @@ impl KernelLog {
             }
             match self.descriptor.readable().await {
                 Ok(mut guard) => {
-                    let read = read_some(guard.get_inner(), &mut self.kills, &mut self.ready);
-                    match read {
+                    let into = (&mut self.kills, &mut self.ready);
+                    match read_some(guard.get_inner(), into, self.has_caught_up) {
                         Ok(()) => {}
-                        Err(Errno::AGAIN) => guard.clear_ready(),
+                        Err(Errno::AGAIN) => {
+                            guard.clear_ready();
+                            self.has_caught_up = true;
+                        }
                         Err(errno) => give_up(errno.into()).await,
                     }
                 }
@@ -99,8 +107,8 @@ async fn give_up(error: std::io::Error) {
 
 fn read_some(
     descriptor: &OwnedFd,
-    kills: &mut Kills,
-    ready: &mut VecDeque<MemoryKill>,
+    (kills, ready): (&mut Kills, &mut VecDeque<MemoryKill>),
+    is_new: bool,
 ) -> Result<(), Errno> {
     let mut buffer = [0; LONGEST_RECORD];
     for _ in 0..BATCH {
@@ -115,13 +123,14 @@ fn read_some(
         let Some(record) = Record::parse(&text) else { continue };
         if let Some(kill) = kills.take(record.text) {
             ready.push_back(MemoryKill {
-                at: since_epoch(record.at),
+                at: if is_new { now(ClockId::Realtime) } else { since_epoch(record.at) },
                 order: record.number.saturating_add(1),
                 process: kill.process,
                 pid: kill.pid,
                 limited_cgroup: kill.limited,
                 victim_cgroup: kill.victim,
                 anonymous_bytes: kill.anonymous_bytes,
+                with_its_group: kill.with_its_group,
             });
         }
     }
@@ -130,9 +139,13 @@ fn read_some(
 
 /// The log counts from boot; what o'clock that was is said by how long ago it is.
 fn since_epoch(microseconds: i64) -> i64 {
-    let nanoseconds = |time: Timespec| time.tv_sec * NANOSECONDS + time.tv_nsec;
-    let ago = nanoseconds(clock_gettime(ClockId::Monotonic)) - microseconds * 1000;
-    nanoseconds(clock_gettime(ClockId::Realtime)) - ago
+    let ago = now(ClockId::Monotonic).saturating_sub(microseconds.saturating_mul(1000));
+    now(ClockId::Realtime).saturating_sub(ago.max(0))
+}
+
+fn now(clock: ClockId) -> i64 {
+    let time: Timespec = clock_gettime(clock);
+    time.tv_sec * NANOSECONDS + time.tv_nsec
 }
 
 impl MemoryKills for KernelLog {

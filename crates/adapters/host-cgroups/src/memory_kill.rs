@@ -44,6 +44,8 @@ pub(crate) struct Kill {
     pub(crate) limited: String,
     pub(crate) victim: String,
     pub(crate) anonymous_bytes: u64,
+    /// It had to go because another of its group did; that one came before it.
+    pub(crate) with_its_group: bool,
 }
 
 /// Puts the lines of a kill together.
@@ -90,7 +92,9 @@ impl Kills {
         let anonymous = sizes.split_once("anon-rss:")?.1.split_once("kB")?.0;
         let anonymous_bytes = anonymous.parse::<u64>().ok()?.saturating_mul(1024);
         let known = self.announced.iter().position(|kill| kill.pid == pid);
-        let (limited, victim) = match known.and_then(|place| self.announced.remove(place)) {
+        let announced = known.and_then(|place| self.announced.remove(place));
+        let with_its_group = announced.is_none() && self.whole_group.is_some();
+        let (limited, victim) = match announced {
             Some(kill) => (kill.limited, kill.victim),
             None => match (&self.whole_group, self.groups.take()) {
                 (Some(group), _) => (group.clone(), group.clone()),
@@ -100,7 +104,7 @@ impl Kills {
                 (None, None) => (String::new(), String::new()),
             },
         };
-        Some(Kill { pid, process, limited, victim, anonymous_bytes })
+        Some(Kill { pid, process, limited, victim, anonymous_bytes, with_its_group })
     }
 }
 
@@ -120,7 +124,7 @@ fn announcement(text: &str) -> Option<Kill> {
         process: unescaped(process),
         limited,
         victim: unescaped(victim),
-        anonymous_bytes: 0,
+        ..Kill::default()
     })
 }
 

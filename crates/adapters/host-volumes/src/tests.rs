@@ -207,7 +207,13 @@ async fn host_paths_are_checked_with_upstreams_words() {
         let socket = bed.path("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let null = PathBuf::from("/dev/null");
-        let rows: [(&PathBuf, &str, &str); 20] = [
+        // Made, never opened: it need not be there.
+        let block = bed.path("block");
+        let (mode_of_it, loop_0) =
+            (rustix::fs::Mode::from_raw_mode(0o600), rustix::fs::makedev(7, 0));
+        let kind = rustix::fs::FileType::BlockDevice;
+        rustix::fs::mknodat(rustix::fs::CWD, &block, kind, mode_of_it, loop_0).unwrap();
+        let rows: [(&PathBuf, &str, &str); 22] = [
             (&gone, "", ""),
             (&file, "File", ""),
             (&folder, "File", "a file"),
@@ -220,6 +226,8 @@ async fn host_paths_are_checked_with_upstreams_words() {
             (&gone, "Socket", "a socket file"),
             (&null, "CharDevice", ""),
             (&file, "CharDevice", "a character device"),
+            (&block, "CharDevice", "a character device"),
+            (&block, "BlockDevice", ""),
             (&null, "BlockDevice", "a block device"),
             (&gone, "BlockDevice", "a block device"),
             (&folder, "FileOrCreate", "a file"),

@@ -113,6 +113,9 @@ impl Ranges {
             for block in &blocks {
                 self.hold(node, block, &mut problems);
             }
+        } else {
+            // Told when it was first seen so; a node says the same with every heartbeat.
+            problems.clear();
         }
         // Even one whose ranges we cannot read has ranges: it gets no others.
         self.holdings.insert(node, Holding { blocks, settled: true });
@@ -120,16 +123,17 @@ impl Ranges {
     }
 
     fn locate(&self, number: usize, text: &str) -> Result<Block, Problem> {
-        let text = || text.to_owned();
-        let cidr = parse_cidr(&text()).map_err(|_| Problem::Malformed { text: text() })?;
+        let owned = || text.to_owned();
+        let cidr = parse_cidr(text).map_err(|_| Problem::Malformed { text: owned() })?;
         let pool = self.pools.get(number).ok_or_else(|| Problem::TooMany {
-            text: text(),
+            text: owned(),
             number: number + 1,
             pools: self.pools.len(),
         })?;
-        let (first, last) = pool
-            .blocks_of(&cidr)
-            .ok_or_else(|| Problem::Outside { text: text(), cluster: pool.cluster().to_owned() })?;
+        let (first, last) = pool.blocks_of(&cidr).ok_or_else(|| Problem::Outside {
+            text: owned(),
+            cluster: pool.cluster().to_owned(),
+        })?;
         Ok(Block { pool: number, first, last })
     }
 

@@ -178,6 +178,17 @@ impl EvictionQueue {
         })
     }
 
+    /// Whether nobody of the zone waits and its turn is in hand: as if it were new.
+    pub fn is_idle(&self, zone: ZoneId, now: Moment) -> bool {
+        let idle = |queue: &ZoneQueue| queue.waiting.is_empty() && queue.turn.is_ready(now);
+        self.zones.get(&zone).is_none_or(idle)
+    }
+
+    /// The zone is no more; another may get its handle.
+    pub fn forget_zone(&mut self, zone: ZoneId) {
+        self.zones.remove(&zone);
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.places.len()

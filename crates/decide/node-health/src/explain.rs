@@ -133,7 +133,7 @@ pub fn when_it_goes(
     if threats.is_empty() {
         return "It stays: no taint on its node sends pods away.".to_owned();
     }
-    match judge(threats, pod, evictions.compares(), now) {
+    match judge(threats, pod, evictions.compares()) {
         Verdict::Stays => "It stays: it tolerates its node's taints for ever.".to_owned(),
         Verdict::GoesNow => {
             let bears = |key: &Taint| {

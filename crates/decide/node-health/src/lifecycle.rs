@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use crate::attention::{Attended, Attention};
 use crate::eviction_queue::EvictionQueue;
-use crate::facts::{ConditionKind, NodeFacts, NodeId};
+use crate::facts::{ConditionKind, NodeFacts, NodeId, Truth};
 use crate::health::{ConditionWrite, Grace, LifeSigns, NodeEvent, assess};
 use crate::taints::{NoExecute, TaintPatch, no_execute, no_schedule, take_turn};
 use crate::time::{Moment, Stamp};
-use crate::zones::{ZoneId, ZoneSettings, Zones};
+use crate::zones::{ZoneId, ZoneKey, ZoneSettings, Zones};
 
 mod record;
 use record::{PodMarks, Record, Roster, Slot};
@@ -148,21 +148,26 @@ impl NodeLifecycle {
                 return actions;
             }
             record.signs.status_seen(&facts.conditions, at);
+            let changed = record.facts.version != facts.version;
             record.facts = facts;
+            // The answer to the write that made it fall may be lost, or still on its way.
+            if changed && record.settle_fall(is_unknown(&record.facts)) {
+                actions.push(Action::Tell { node, event: NodeEvent::NotReady });
+            }
             // The first status shortens the patience, and the heap only ever finds out late.
             if !record.silent && record.signs.patience_ends(&self.settings.grace) < record.deadline
             {
                 self.watch(node);
             }
         }
-        self.settle_zone(node);
+        self.settle_zone(node, now);
         self.recount(node, at);
         self.decide(now, node, &mut actions);
         actions
     }
 
     fn meet(&mut self, now: Moment, node: NodeId, facts: NodeFacts, at: Attended) {
-        let zone = self.zones.handle(&facts.zone);
+        let zone = self.zone(&facts.zone, now);
         let signs = LifeSigns::first_sight(&facts.conditions, None, at);
         // Whoever was the controller before us spent the zone's turn when it gave this node up.
         if let Some(given_up) =
@@ -222,8 +227,7 @@ impl NodeLifecycle {
                     slot.apply_to(&mut record.facts);
                     record.facts.version = version;
                 }
-                if let Slot::Conditions { falls: true, .. } = slot {
-                    record.pods = PodMarks::Wanted;
+                if kind == WriteKind::Conditions && record.settle_fall(true) {
                     actions.push(Action::Tell { node, event: NodeEvent::NotReady });
                 }
                 self.recount(node, self.attention.attended());
@@ -251,7 +255,10 @@ impl NodeLifecycle {
     /// Whether marking the pods of a node went through; if not, it is tried again.
     pub fn pods_marked(&mut self, now: Moment, node: NodeId, through: bool) {
         if let Some(record) = self.roster.get_mut(node) {
-            record.pods = if through { PodMarks::Settled } else { PodMarks::Wanted };
+            // One that fell anew meanwhile has marks of its own to come.
+            if record.pods == PodMarks::InFlight {
+                record.pods = if through { PodMarks::Settled } else { PodMarks::Wanted };
+            }
             if !through {
                 self.retries.insert((now.after(self.settings.retry), node));
             }
@@ -360,14 +367,31 @@ impl NodeLifecycle {
     }
 
     /// Labels may move a node to another zone.
-    fn settle_zone(&mut self, node: NodeId) {
-        let Some(record) = self.roster.get_mut(node) else { return };
-        let zone = self.zones.handle(&record.facts.zone);
-        if zone != record.zone {
-            self.zones.recount(record.zone, record.counted, None);
-            record.zone = zone;
-            record.counted = None;
+    fn settle_zone(&mut self, node: NodeId, now: Moment) {
+        let Some(record) = self.roster.get(node) else { return };
+        if self.zones.get(record.zone).is_some_and(|zone| *zone.key() == record.facts.zone) {
+            return;
         }
+        let key = record.facts.zone.clone();
+        let zone = self.zone(&key, now);
+        let Some(record) = self.roster.get_mut(node) else { return };
+        self.zones.recount(record.zone, record.counted, None);
+        record.zone = zone;
+        record.counted = None;
+    }
+
+    /// A zone's handle. Where very many came and went, those that nobody is in make room first; one
+    /// whose turn is spent is kept until it would have it again.
+    fn zone(&mut self, key: &ZoneKey, now: Moment) -> ZoneId {
+        if self.zones.is_crowded(key) {
+            let used: BTreeSet<ZoneId> = self.roster.zones().collect();
+            let queue = &self.queue;
+            let swept = self.zones.sweep(|zone| used.contains(&zone) || !queue.is_idle(zone, now));
+            for zone in swept {
+                self.queue.forget_zone(zone);
+            }
+        }
+        self.zones.handle(key)
     }
 
     fn judge_zones(&mut self, now: Moment, at: Attended, actions: &mut Vec<Action>) {
@@ -407,8 +431,10 @@ impl NodeLifecycle {
                     version,
                     writes: found.writes.clone(),
                 });
-                record.conditions_write =
-                    Slot::Conditions { writes: found.writes, falls: found.falls };
+                record.conditions_write = Slot::Conditions(found.writes);
+                if found.falls {
+                    record.pods = PodMarks::Unsure;
+                }
             }
         }
         if record.pods == PodMarks::Wanted {
@@ -526,9 +552,13 @@ impl NodeLifecycle {
     }
 
     /// Whether a pod that was bound to this node has to be marked as not ready.
-    pub fn node_ready(&self, node: NodeId) -> Option<crate::facts::Truth> {
+    pub fn node_ready(&self, node: NodeId) -> Option<Truth> {
         self.facts(node)?.conditions.status(ConditionKind::Ready)
     }
+}
+
+fn is_unknown(facts: &NodeFacts) -> bool {
+    facts.conditions.status(ConditionKind::Ready) == Some(Truth::Unknown)
 }
 
 fn is_lost(taint: &crate::facts::Taint) -> bool {

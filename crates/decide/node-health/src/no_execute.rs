@@ -57,10 +57,18 @@ pub struct PodFacts<'a> {
     pub pod: PodId,
     /// Its tolerations, in their order: for each taint the first that matches counts.
     pub tolerations: &'a [Toleration],
-    /// When it was bound, on the API server's clock.
-    pub bound: Option<Stamp>,
+    /// When it was bound, as [`bound_at`] takes it.
+    pub bound: Option<Moment>,
     /// Whether it is being deleted already; then there is nothing left to decide.
     pub terminating: bool,
+}
+
+/// When a pod was bound, on our own clock. What it claims is from another, which may lie far ahead
+/// of ours for good: then it was bound when we first saw it so, and that is `known` from then on.
+/// Were it cut to the present each time, its deadline would move on as we go and never come.
+pub fn bound_at(claimed: Option<Stamp>, known: Option<Moment>, now: Moment) -> Option<Moment> {
+    let latest = known.unwrap_or(now);
+    claimed.map_or(known, |claimed| Some(claimed.taken_as_ours().min(latest)))
 }
 
 /// A NoExecute taint and since when it counts.
@@ -83,16 +91,15 @@ pub enum Verdict {
     GoesNow,
 }
 
-/// Judges one pod. A binding that claims to lie ahead of us is taken to be now.
-pub fn judge(threats: &[Threat], pod: &PodFacts<'_>, comparisons: bool, now: Moment) -> Verdict {
+/// Judges one pod. The same facts give the same answer, whenever it is asked for.
+pub fn judge(threats: &[Threat], pod: &PodFacts<'_>, comparisons: bool) -> Verdict {
     let mut first: Option<Moment> = None;
     for threat in threats {
         let found = pod.tolerations.iter().find(|it| it.tolerates(&threat.taint, comparisons));
         let Some(toleration) = found else { return Verdict::GoesNow };
         let Some(seconds) = toleration.seconds else { continue };
-        let bound = pod.bound.map_or(threat.since, Stamp::taken_as_ours).min(now);
-        let ends =
-            threat.since.max(bound).after(Duration::from_secs(seconds.max(0).unsigned_abs()));
+        let from = pod.bound.map_or(threat.since, |bound| bound.max(threat.since));
+        let ends = from.after(Duration::from_secs(seconds.max(0).unsigned_abs()));
         first = Some(first.map_or(ends, |first| first.min(ends)));
     }
     first.map_or(Verdict::Stays, Verdict::Goes)
@@ -168,17 +175,14 @@ impl Evictions {
         }
     }
 
-    /// A node is gone; what is due on it is left to the clean-up of orphans.
-    pub fn node_gone(&mut self, node: NodeId) {
+    /// A node is gone, on which these pods were; what is due there is left to the clean-up of
+    /// orphans.
+    pub fn node_gone(&mut self, node: NodeId, pods: impl IntoIterator<Item = PodId>) {
         self.nodes.remove(&node);
-        let theirs: Vec<PodId> = self
-            .scheduled
-            .iter()
-            .filter(|(_, (_, where_it_is))| *where_it_is == node)
-            .map(|(pod, _)| *pod)
-            .collect();
-        for pod in theirs {
-            self.drop_schedule(pod);
+        for pod in pods {
+            if self.scheduled.get(&pod).is_some_and(|(_, on)| *on == node) {
+                self.drop_schedule(pod);
+            }
         }
     }
 
@@ -204,7 +208,7 @@ impl Evictions {
         let threats = self.nodes.get(&node).map_or(&[][..], |known| &known.threats);
         let verdict = match pod.terminating {
             true => Verdict::Stays,
-            false => judge(threats, pod, self.comparisons, now),
+            false => judge(threats, pod, self.comparisons),
         };
         let had = self.drop_schedule(pod.pod);
         match verdict {

@@ -228,6 +228,18 @@ impl PodCleanup {
         }
     }
 
+    /// A node of this name is there: if it goes again, its pods' quarantine is a new one.
+    pub fn node_came(&mut self, node: &str) {
+        self.missing.remove(node);
+        self.gone.remove(node);
+    }
+
+    /// No pod is left that names a missing node, so none is missed; a pass would find the same.
+    pub fn nobody_is_missed(&mut self) {
+        self.missing.clear();
+        self.gone.clear();
+    }
+
     /// When a quarantine is over, if nothing else happens.
     pub fn next_wake(&self) -> Option<Moment> {
         self.missing.values().map(|since| since.after(self.quarantine)).min()

@@ -1,8 +1,9 @@
 //! Two kinds of time: moments on our own clock, and stamps that others wrote.
 //!
 //! A [`Moment`] may be compared and added to. A [`Stamp`] may only be compared with another stamp
-//! for sameness, since the clock it came from may be years off; the one place that reads one as a
-//! moment (a taint's `timeAdded`) bounds it from both sides. All arithmetic saturates.
+//! for sameness, since the clock it came from may be years off; where one is read as a moment (a
+//! taint's `timeAdded`, a pod's binding) it is bounded by what we saw, once and for all. All
+//! arithmetic saturates.
 
 use std::time::Duration;
 

@@ -167,6 +167,9 @@ impl Zone {
     }
 }
 
+/// More zones than any cluster has; beyond this the empty are looked for now and then.
+const MANY: usize = 256;
+
 /// What an evaluation changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneChanges {
@@ -178,12 +181,15 @@ pub struct ZoneChanges {
     pub rates: Vec<(ZoneId, Rate)>,
 }
 
-/// All zones. A zone, once seen, keeps its handle; one without nodes is judged Initial.
+/// All zones. A zone keeps its handle for as long as it has nodes; one without is judged Initial,
+/// and makes room when there are many such.
 #[derive(Clone, Debug)]
 pub struct Zones {
     settings: ZoneSettings,
     zones: Vec<Zone>,
     handles: BTreeMap<ZoneKey, ZoneId>,
+    /// Handles of zones that were swept away.
+    free: Vec<ZoneId>,
     blackout: bool,
     changed: bool,
 }
@@ -195,6 +201,7 @@ impl Zones {
             settings,
             zones: Vec::new(),
             handles: BTreeMap::new(),
+            free: Vec::new(),
             blackout: false,
             changed: false,
         }
@@ -205,11 +212,38 @@ impl Zones {
         if let Some(id) = self.handles.get(key) {
             return *id;
         }
-        let id = ZoneId(u32::try_from(self.zones.len()).unwrap_or(u32::MAX));
         let zone = Zone { key: key.clone(), state: ZoneState::Initial, ready: 0, not_ready: 0 };
-        self.zones.push(zone);
+        let next = u32::try_from(self.zones.len()).unwrap_or(u32::MAX);
+        let id = self.free.pop().unwrap_or(ZoneId(next));
+        match self.zones.get_mut(index(id)) {
+            Some(place) => *place = zone,
+            None => self.zones.push(zone),
+        }
         self.handles.insert(key.clone(), id);
         id
+    }
+
+    /// Whether this zone would be a new one and there are so many that the empty should go first.
+    pub fn is_crowded(&self, key: &ZoneKey) -> bool {
+        let count = self.zones.len();
+        let full = count >= MANY && count.is_power_of_two() && self.free.is_empty();
+        full && !self.handles.contains_key(key)
+    }
+
+    /// Forgets zones that count nobody, but for those to be kept; their handles will be given anew.
+    pub fn sweep(&mut self, keep: impl Fn(ZoneId) -> bool) -> Vec<ZoneId> {
+        let zones = &self.zones;
+        let empty = |id: ZoneId| zones.get(index(id)).is_none_or(|zone| zone.size() == 0);
+        let mut swept = Vec::new();
+        self.handles.retain(|_, id| {
+            let goes = empty(*id) && !keep(*id);
+            if goes {
+                swept.push(*id);
+            }
+            !goes
+        });
+        self.free.extend(&swept);
+        swept
     }
 
     /// One node is counted differently from before; absent means not counted.

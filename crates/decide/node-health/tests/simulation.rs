@@ -20,6 +20,7 @@ fn small_zones() {
     assert!(report.outages_noticed > 500, "{report:?}");
     assert!(report.given_up > 100, "{report:?}");
     assert!(report.pods_deleted > 50, "{report:?}");
+    assert!(report.pods_marked > 1_000, "{report:?}");
     assert!(report.restarts > 20 && report.blind > 20 && report.stalls > 20, "{report:?}");
     assert!(report.blackouts > 5 && report.dark_seconds > 200, "{report:?}");
 }

@@ -94,6 +94,17 @@ impl Identities {
             || self.known.get(&offer.pod.full_name()).is_some_and(|each| is_same(each, offer))
     }
 
+    /// The pod under the UID that it was given before; none where it would get one only now.
+    pub fn remembered(&self, offer: &Offer) -> Option<Arc<Pod>> {
+        let known = self.known.get(&offer.pod.full_name())?;
+        let is_its_own = match &*offer.pod.metadata.uid {
+            "" => is_same(known, offer),
+            stated => stated == known.uid,
+        };
+        let is_held = is_its_own && known.manifest == offer.manifest;
+        is_held.then(|| under_uid(offer, &known.uid, &known.seen))
+    }
+
     /// Gives the offered pod its UID.
     pub fn identify(&mut self, offer: &Offer, at: &WhenAndWhere<'_>) -> Identified {
         let full_name = offer.pod.full_name();
@@ -128,10 +139,8 @@ impl Identities {
             content: serde_json::to_vec(&identity).ok(),
         });
         self.known.insert(full_name, identity);
-        let mut pod = Pod::clone(&offer.pod);
-        identify(&mut pod, &uid, &seen);
         Identified {
-            pod: Arc::new(pod),
+            pod: under_uid(offer, &uid, &seen),
             manifest: offer.manifest.clone(),
             source: offer.source,
             record,
@@ -152,6 +161,12 @@ impl Identities {
         });
         gone
     }
+}
+
+fn under_uid(offer: &Offer, uid: &str, seen: &str) -> Arc<Pod> {
+    let mut pod = Pod::clone(&offer.pod);
+    identify(&mut pod, uid, seen);
+    Arc::new(pod)
 }
 
 fn is_same(identity: &Identity, offer: &Offer) -> bool {

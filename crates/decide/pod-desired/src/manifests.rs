@@ -196,7 +196,10 @@ impl Manifests {
             let kept = unreplaced(&file.offers, &offers);
             let why = join(&errors);
             let doing = match kept.as_slice() {
-                [] => "no pod runs from it".to_owned(),
+                [] => match read.refused.as_slice() {
+                    [] => "no pod runs from it".to_owned(),
+                    refused => format!("not run: pod {}", refused.join(", ")),
+                },
                 kept => format!("{} kept as its last good version said", names(kept)),
             };
             let text = format!("manifest {}: {why}; {doing}", told.name);
@@ -222,6 +225,12 @@ impl Manifests {
     /// Whether every source has told what it has. Nothing may be removed before.
     pub fn all_have_spoken(&self) -> bool {
         self.sources.iter().all(|source| source.has_spoken)
+    }
+
+    /// Every pod that a manifest has, also of sources that were not heard yet; some names twice.
+    pub fn all(&self) -> impl Iterator<Item = &Offer> {
+        let files = self.sources.iter().flat_map(|source| source.files.values());
+        files.flat_map(|file| &file.offers)
     }
 
     /// What is wrong with sources and manifests at the moment.

@@ -21,13 +21,15 @@ use crate::words::{DEADLINE_MESSAGE, DEADLINE_REASON, LOST_AT_THE_END, STATUS_UN
 
 mod conditions;
 mod containers;
+mod memory_kills;
 mod phase;
 mod resources;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use containers::{has_succeeded, memory_kill_sentence};
+pub(crate) use containers::has_succeeded;
+pub(crate) use memory_kills::sentence as memory_kill_sentence;
 
 /// All termination messages of a pod together.
 const MESSAGES_BYTES: usize = 12 * 1024;

@@ -116,6 +116,9 @@ pub struct MemoryKillNote {
     /// Of one that is named: rises from kill to kill, from one, and stays the same when it is heard
     /// of again.
     pub order: u64,
+    /// Of one that is named: when it was killed, in nanoseconds since the epoch; zero where that is
+    /// not known.
+    pub at: i64,
     pub process: String,
     pub pid: i32,
     /// What the process used, and the limit where it is known.

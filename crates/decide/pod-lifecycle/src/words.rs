@@ -8,6 +8,8 @@ pub(crate) const CRASH_LOOP: &str = "CrashLoopBackOff";
 pub(crate) const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
 pub(crate) const RESTARTING_ALL: &str = "RestartingAllContainers";
 pub(crate) const OUT_OF_MEMORY: &str = "OOMKilled";
+pub(crate) const NOT_THE_FIRST_KILLED: &str =
+    "the kernel killed a process of it for want of memory, not the first one";
 
 pub(crate) const RESTARTING_ALL_MESSAGE: &str =
     "The container is removed because RestartAllContainers in place";

@@ -11,6 +11,9 @@ use crate::decode::{ListPolicy, ManifestPod, Strictness, decode};
 use crate::static_pod::{self, SourceKind};
 use crate::{PodGates, apply_defaults, validate};
 
+/// A UUID has 36.
+const LONGEST_UID: usize = 128;
+
 /// Who reads, and how.
 #[derive(Debug, Clone, Copy)]
 pub struct StaticPodSource<'node> {
@@ -63,10 +66,28 @@ fn judge(manifest: &ManifestPod, source: &StaticPodSource<'_>) -> (Pod, Vec<Prob
     }
     static_pod::apply(&mut pod, source.node_name, source.kind);
     let mut problems = validate(&pod, &source.gates);
+    problems.extend(unfit_uid(&pod));
     if problems.is_empty() {
         problems.extend(forbidden_reference(&pod, &source.gates));
     }
     (pod, problems)
+}
+
+/// An API server makes UIDs and never judges them; a manifest may state any. Cgroups, log folders and
+/// pod folders have it in their names, and are found again by it: `_` parts it from what stands
+/// before, and a systemd slice writes `-` as `_`.
+fn unfit_uid(pod: &Pod) -> Option<Problem> {
+    let uid = &*pod.metadata.uid;
+    let is_fit = uid.len() <= LONGEST_UID
+        && !uid.starts_with(['-', '.'])
+        && uid.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.'));
+    (!is_fit).then(|| {
+        let expected = format!(
+            "expected at most {LONGEST_UID} letters, digits, '-' and '.', beginning with a letter \
+             or digit"
+        );
+        Problem::error("metadata.uid", expected).with_value(uid)
+    })
 }
 
 fn forbidden_reference(pod: &Pod, gates: &PodGates) -> Option<Problem> {

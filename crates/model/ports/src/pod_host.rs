@@ -132,6 +132,9 @@ pub struct MemoryKill {
     pub limited_cgroup: String,
     pub victim_cgroup: String,
     pub anonymous_bytes: u64,
+    /// It took no memory that was not there: all of its cgroup were killed with the one that did,
+    /// which was told of before.
+    pub with_its_group: bool,
 }
 
 /// Kernel messages of processes killed for memory.

@@ -112,7 +112,7 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
         _ => None,
     };
     let group = make_group(&creation)?;
-    let door = group.as_ref().map(Cgroup::door).transpose()?;
+    let way_in = way_in(group.as_ref())?;
     let around = Surroundings {
         user_namespace: user,
         group: group.as_ref(),
@@ -134,6 +134,7 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
     let root = overlay::prepare_root(root, user, owner)?;
     let (new, seen_in) = enter_namespaces(&creation, &namespaces, user)?;
     let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
+    admit(way_in.for_caller.as_ref(), 0)?;
     match clone_sibling(new | NEW_MOUNT).during("starting the container's process")? {
         Sibling::Self_ => {
             drop(ours);
@@ -165,11 +166,26 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
                 }
                 pid = u32::from_ne_bytes(bytes);
             }
-            admit(door.as_ref(), pid)?;
+            admit(way_in.for_others.as_ref(), pid)?;
             (&ours).write_all(&[1]).during("letting the container go on")?;
             Ok(Role::Helper)
         }
     }
+}
+
+/// One of the two, or none without a group.
+#[derive(Default)]
+struct WayIn {
+    /// What this process then starts is born in the group, as it is in one that systemd made.
+    for_caller: Option<Door>,
+    for_others: Option<Door>,
+}
+
+fn way_in(group: Option<&Cgroup>) -> Result<WayIn> {
+    let Some(group) = group else { return Ok(WayIn::default()) };
+    let for_caller = group.door_of_caller(None)?;
+    let for_others = if for_caller.is_none() { Some(group.door()?) } else { None };
+    Ok(WayIn { for_caller, for_others })
 }
 
 pub(crate) fn admit(door: Option<&Door>, pid: u32) -> Result<()> {

@@ -1,8 +1,9 @@
 //! A further process in a container that runs: the same namespaces, group, user, capabilities, filter.
 //!
 //! Rule: the namespaces are those of the container's first process, taken by its pidfd all at once;
-//! the new process is made outside the group and let in afterwards, so a container that has used up
-//! its processes cannot keep us out. Whoever is in the container can kill the new process. Looking
+//! a container that has used up its processes cannot keep us out. So a helper goes into the group and
+//! starts the new process there, which is quick; where that fails, the process is made outside and let
+//! in afterwards. Whoever is in the container can kill the new process. Looking
 //! into it takes the right to trace any process, and then nothing of the machine is found open: what
 //! is needed for its making stays with a helper that the container never sees.
 
@@ -10,7 +11,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use cgroup_files::Cgroup;
+use cgroup_files::{Cgroup, Door};
 
 use crate::create::{admit, give_streams};
 use crate::error::{During, Result, Trouble, TroubleKind};
@@ -90,38 +91,50 @@ fn help<'a>(entry: Entry<'a>, reporter: &Reporter) -> Result<Option<Launch<'a>>>
     identity::set_labels(entry.files, entry.security)?;
     identity::set_oom_score(entry.files, entry.security)?;
     identity::set_limits(&entry.security.limits)?;
-    let door = entry.group.map(|group| groups::exec_door(group, entry.exec_group)).transpose()?;
+    let doors = entry.group.map(|group| groups::exec_doors(group, entry.exec_group)).transpose()?;
     let user = entry.mappings.is_some();
     let kinds = kinds(entry.namespaces, user)?;
     let in_user = kinds & NEW_USER != 0;
     if let Some(streams) = &entry.streams {
         give_streams(streams, entry.security, entry.mappings.filter(|_| in_user))?;
     }
-    let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
-    match clone_sibling(0).during("starting a second helper")? {
-        Sibling::Self_ => {
+    let (door, mut door_of_second) = match doors {
+        Some(doors) => (Some(doors.for_others), doors.for_caller),
+        None => (None, None),
+    };
+    loop {
+        let goes_in = door_of_second.take();
+        let is_inside = goes_in.is_some();
+        let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
+        if let Sibling::Self_ = clone_sibling(0).during("starting a second helper")? {
             drop((ours, door));
-            approach(entry, kinds, reporter, theirs)
+            return approach(entry, kinds, goes_in, reporter, theirs);
         }
-        Sibling::Other { .. } => {
-            drop(theirs);
-            let mut pid = [0; 4];
-            if (&ours).read_exact(&mut pid).is_err() {
-                // The second helper has said why there is none.
-                return Ok(None);
-            }
-            admit(door.as_ref(), u32::from_ne_bytes(pid))?;
-            (&ours).write_all(&[1]).during("letting the process go on")?;
-            Ok(None)
+        drop(theirs);
+        let mut pid = [0; 4];
+        if (&ours).read_exact(&mut pid).is_err() {
+            // The second helper has said why there is none.
+            return Ok(None);
         }
+        match u32::from_ne_bytes(pid) {
+            NO_ROOM if is_inside => continue,
+            pid if !is_inside => admit(door.as_ref(), pid)?,
+            _ => {}
+        }
+        (&ours).write_all(&[1]).during("letting the process go on")?;
+        return Ok(None);
     }
 }
+
+/// In place of a process: none can be started in the group, which has as many as it may.
+const NO_ROOM: u32 = 0;
 
 /// From the machine into the container, with empty hands: whatever is open here is open in the new
 /// process too, from its first moment on.
 fn approach<'a>(
     entry: Entry<'a>,
     kinds: u64,
+    door: Option<Door>,
     reporter: &Reporter,
     go: UnixStream,
 ) -> Result<Option<Launch<'a>>> {
@@ -136,11 +149,21 @@ fn approach<'a>(
         },
         _ => Trouble::other(format!("entering the container's namespaces: {error}")),
     })?;
+    let is_inside = door.is_some();
+    if let Some(door) = door {
+        door.admit(0)?;
+    }
     close_all_but(&keep).during("closing descriptors")?;
     if kinds & NEW_USER != 0 {
         become_namespace_root()?;
     }
-    match clone_sibling(0).during("starting a process in the container")? {
+    let process = clone_sibling(0);
+    if is_inside && process.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EAGAIN))
+    {
+        (&go).write_all(&NO_ROOM.to_ne_bytes()).during("telling the first helper")?;
+        return Ok(None);
+    }
+    match process.during("starting a process in the container")? {
         Sibling::Self_ => inside(entry, reporter, go).map(Some),
         Sibling::Other { pid, pidfd } => {
             let pid = u32::try_from(pid).unwrap_or_default();

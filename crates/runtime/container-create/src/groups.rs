@@ -144,21 +144,27 @@ pub(crate) fn limit(group: &Cgroup, spec: &CgroupSpec) -> Result<()> {
     }
 }
 
-/// The way into a group for an exec with a deadline: the container's own group for every controller,
-/// and a group beneath by which the whole tree of the exec can be found and killed.
-pub(crate) fn exec_door(group: &Cgroup, exec: Option<&Cgroup>) -> Result<Door> {
-    let door = group.door()?;
-    let Some(exec) = exec else { return Ok(door) };
-    match group.hierarchy().version() {
-        Version::V2 => {
-            make_plain(exec)?;
-            Ok(exec.door()?)
-        }
-        Version::V1 => {
-            make_plain(exec)?;
-            Ok(door.and(exec.door_of(Controller::Freezer)?))
-        }
+/// The ways into a container's group for an exec.
+pub(crate) struct ExecDoors {
+    /// For somebody else; always open.
+    pub for_others: Door,
+    /// For the caller itself, where the machine has one. Not open when the group has all the
+    /// processes that it may have: then nothing can be started inside.
+    pub for_caller: Option<Door>,
+}
+
+/// An exec with a deadline is in the container's own group for every controller, and in a group
+/// beneath by which its whole tree can be found and killed.
+pub(crate) fn exec_doors(group: &Cgroup, exec: Option<&Cgroup>) -> Result<ExecDoors> {
+    if let Some(exec) = exec {
+        make_plain(exec)?;
     }
+    let for_others = match (exec, group.hierarchy().version()) {
+        (None, _) => group.door()?,
+        (Some(exec), Version::V2) => exec.door()?,
+        (Some(exec), Version::V1) => group.door()?.and(exec.door_of(Controller::Freezer)?),
+    };
+    Ok(ExecDoors { for_others, for_caller: group.door_of_caller(exec)? })
 }
 
 /// Only a folder: no controllers are passed down, so the container's group may keep its processes

@@ -1,23 +1,32 @@
 //! Every sandbox and container, in memory and on the disk.
 //!
-//! Rule: what memory says is on the disk already: a change is written first and seen afterwards.
-//! Names are reserved before anything is made, so that two requests for the same pod do not make
-//! two. Looking never waits for a disk.
+//! Rule: what memory says is on the disk already: a change is written first and seen afterwards. What
+//! has happened is the exception: that is so whether or not it can be written, so on a full disk it is
+//! seen, and written as soon as there is room. Names are reserved before anything is made, so that two
+//! requests for the same pod do not make two. Looking never waits for a disk.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pod_supervisor::protocol::ContainerState;
 use tokio::sync::watch;
 
-use crate::durable::Shelf;
+use crate::durable::{Kept, Shelf};
 use crate::failure::{Failure, Result, blocking};
 use crate::identity;
 use crate::records::{ContainerRecord, ContainerStage, SandboxRecord};
-use crate::supervision::Supervisor;
+use crate::supervision::{Execs, Supervisor};
+
+#[cfg(test)]
+mod tests;
+
+/// Between two tries to write what could not be written.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// One pod sandbox.
 #[derive(Debug)]
@@ -27,6 +36,9 @@ pub(crate) struct Sandbox {
     /// One change at a time: making, stopping, removing.
     pub(crate) turn: tokio::sync::Mutex<()>,
     supervisor: Mutex<Option<Arc<Supervisor>>>,
+    pub(crate) execs: Execs,
+    /// The disk knows less than memory does.
+    unwritten: watch::Sender<bool>,
 }
 
 /// What is being done to a container right now.
@@ -44,8 +56,10 @@ pub(crate) struct Container {
     pub(crate) sandbox_id: String,
     record: Mutex<ContainerRecord>,
     activity: Mutex<Activity>,
-    /// True once its exit is on the disk.
+    /// True once its exit is known to all who look, and on the disk if that has room.
     ended: watch::Sender<bool>,
+    /// The disk knows less than memory does.
+    unwritten: watch::Sender<bool>,
     /// The stop signal goes out once, however often a stop is asked for.
     pub(crate) stop_signalled: AtomicBool,
     /// A hold on the first process, so that the kernel can tell how it ended.
@@ -65,6 +79,8 @@ impl Sandbox {
             record: Mutex::new(record),
             turn: tokio::sync::Mutex::default(),
             supervisor: Mutex::default(),
+            execs: Execs::default(),
+            unwritten: watch::Sender::new(false),
         }
     }
 
@@ -74,7 +90,7 @@ impl Sandbox {
 
     /// The supervisor, while there is a connection to one.
     pub(crate) fn supervisor(&self) -> Option<Arc<Supervisor>> {
-        locked(&self.supervisor).clone()
+        locked(&self.supervisor).clone().filter(|supervisor| !supervisor.client.is_ended())
     }
 
     pub(crate) fn set_supervisor(&self, supervisor: Option<Arc<Supervisor>>) {
@@ -101,6 +117,7 @@ impl Container {
             record: Mutex::new(record),
             activity: Mutex::new(Activity::None),
             ended: watch::Sender::new(over),
+            unwritten: watch::Sender::new(false),
             stop_signalled: AtomicBool::new(false),
             held: Mutex::default(),
             writing: tokio::sync::Mutex::default(),
@@ -122,6 +139,24 @@ impl Container {
 
     pub(crate) fn ended(&self) -> watch::Receiver<bool> {
         self.ended.subscribe()
+    }
+
+    /// What memory says of it is not on the disk.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        *self.unwritten.borrow()
+    }
+
+    /// Until it is, or the container is removed.
+    pub(crate) async fn written(&self) {
+        let _ = self.unwritten.subscribe().wait_for(|unwritten| !unwritten).await;
+    }
+
+    fn take_in(&self, record: &ContainerRecord) {
+        locked(&self.record).clone_from(record);
+        if matches!(record.stage(), ContainerStage::Exited | ContainerStage::Unknown) {
+            self.take_hold();
+            self.ended.send_replace(true);
+        }
     }
 }
 
@@ -249,21 +284,45 @@ impl Book {
     /// Changes a sandbox; whoever calls holds its turn.
     pub(crate) async fn change_sandbox(
         &self,
-        sandbox: &Sandbox,
+        sandbox: &Arc<Sandbox>,
         change: impl FnOnce(&mut SandboxRecord),
     ) -> Result<SandboxRecord> {
         let mut record = sandbox.record();
         change(&mut record);
-        let (shelf, written) = (self.sandboxes.clone(), record.clone());
-        blocking(move || shelf.put(&written.id, &written)).await?;
+        let outcome = put(&self.sandboxes, &record.id, record.clone()).await;
+        let happened = record.has_happened();
+        if let (Err(failure), false) = (&outcome, happened) {
+            return Err(failure.clone());
+        }
         locked(&sandbox.record).clone_from(&record);
+        if is_first_failure(&sandbox.unwritten, &sandbox.id, outcome) {
+            self.write_sandbox_later(sandbox);
+        }
         Ok(record)
+    }
+
+    fn write_sandbox_later(&self, sandbox: &Arc<Sandbox>) {
+        let (shelf, sandbox) = (self.sandboxes.clone(), Arc::clone(sandbox));
+        tokio::spawn(async move {
+            for pause in pauses() {
+                tokio::time::sleep(pause).await;
+                let _turn = sandbox.turn.lock().await;
+                // Written by a later change, or removed.
+                if !*sandbox.unwritten.borrow() {
+                    return;
+                }
+                if put(&shelf, &sandbox.id, sandbox.record()).await.is_ok() {
+                    sandbox.unwritten.send_replace(false);
+                    return;
+                }
+            }
+        });
     }
 
     /// Changes a container, unless `change` says that there is nothing to change.
     pub(crate) async fn change_container(
         &self,
-        container: &Container,
+        container: &Arc<Container>,
         change: impl FnOnce(&mut ContainerRecord) -> bool,
     ) -> Result<Option<ContainerRecord>> {
         let _turn = container.writing.lock().await;
@@ -271,31 +330,80 @@ impl Book {
         if !change(&mut record) {
             return Ok(None);
         }
-        let (shelf, written) = (self.containers.clone(), record.clone());
-        blocking(move || shelf.put(&written.id, &written)).await?;
-        locked(&container.record).clone_from(&record);
-        if matches!(record.stage(), ContainerStage::Exited | ContainerStage::Unknown) {
-            container.take_hold();
-            container.ended.send_replace(true);
+        let outcome = put(&self.containers, &record.id, record.clone()).await;
+        let happened = record.has_happened();
+        if let (Err(failure), false) = (&outcome, happened) {
+            return Err(failure.clone());
+        }
+        let first = is_first_failure(&container.unwritten, &container.id, outcome);
+        container.take_in(&record);
+        if first {
+            self.write_container_later(container);
         }
         Ok(Some(record))
+    }
+
+    fn write_container_later(&self, container: &Arc<Container>) {
+        let (shelf, container) = (self.containers.clone(), Arc::clone(container));
+        tokio::spawn(async move {
+            for pause in pauses() {
+                tokio::time::sleep(pause).await;
+                let _turn = container.writing.lock().await;
+                // Written by a later change, or removed.
+                if !container.is_unwritten() {
+                    return;
+                }
+                if put(&shelf, &container.id, container.record()).await.is_ok() {
+                    container.unwritten.send_replace(false);
+                    return;
+                }
+            }
+        });
     }
 
     pub(crate) async fn remove_sandbox(&self, id: &str) -> Result<()> {
         let (shelf, name) = (self.sandboxes.clone(), id.to_owned());
         blocking(move || shelf.take_away(&name)).await?;
-        locked(&self.entries).sandboxes.remove(id);
+        if let Some(sandbox) = locked(&self.entries).sandboxes.remove(id) {
+            sandbox.unwritten.send_replace(false);
+        }
         self.release(id);
         Ok(())
     }
 
     pub(crate) async fn remove_container(&self, id: &str) -> Result<()> {
         let (shelf, name) = (self.containers.clone(), id.to_owned());
+        let container = locked(&self.entries).containers.get(id).cloned();
+        let _turn = match &container {
+            Some(container) => Some(container.writing.lock().await),
+            None => None,
+        };
         blocking(move || shelf.take_away(&name)).await?;
-        locked(&self.entries).containers.remove(id);
+        if let Some(container) = locked(&self.entries).containers.remove(id) {
+            container.unwritten.send_replace(false);
+        }
         self.release(id);
         Ok(())
     }
+}
+
+async fn put<T: Kept + Send + 'static>(shelf: &Shelf, id: &str, record: T) -> Result<()> {
+    let (shelf, id) = (shelf.clone(), id.to_owned());
+    blocking(move || shelf.put(&id, &record)).await
+}
+
+/// Notes whether what memory says is on the disk; true when it is not, and nobody tries yet.
+fn is_first_failure(unwritten: &watch::Sender<bool>, id: &str, outcome: Result<()>) -> bool {
+    let Err(failure) = outcome else {
+        unwritten.send_replace(false);
+        return false;
+    };
+    tracing::error!(id, %failure, "what has happened cannot be written; it is tried again");
+    !unwritten.send_replace(true)
+}
+
+fn pauses() -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(FIRST_PAUSE), |pause| Some((*pause * 2).min(LONGEST_PAUSE)))
 }
 
 /// upstream: containerd internal/cri/server/helpers.go (makeSandboxName)

@@ -1,8 +1,8 @@
 //! The image half of the server: what the store has, in the words of CRI.
 //!
 //! Rule: every call that touches the disk runs where it may block. Reading never takes part in a
-//! pull. The sums of the image file system are remembered until the store changes, because they
-//! are asked for every few seconds.
+//! pull. What a layer takes is counted once, when it is unpacked; the sum over all that the store has
+//! is made anew at each question.
 
 mod preloaded;
 mod pulls;

@@ -162,6 +162,11 @@ impl Network {
         blocking(move || Ok(netlink::unpin_namespace(&path)?)).await
     }
 
+    /// A plan that was made and written nowhere.
+    pub(crate) fn release(&self, sandbox: &str) {
+        self.built_in.release(sandbox);
+    }
+
     /// At start: adopts the networks of these pods and takes down what belongs to none. What cannot
     /// be taken down is told and waits for the next start: pods on the host's network, or on one of
     /// CNI's, need none of it.

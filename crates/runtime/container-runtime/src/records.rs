@@ -33,6 +33,13 @@ pub(crate) struct SandboxRecord {
     pub cgroup: String,
 }
 
+impl SandboxRecord {
+    /// It tells of what is so, written or not; who reads an older one comes to the same.
+    pub(crate) fn has_happened(&self) -> bool {
+        self.stage() == SandboxStage::Stopped
+    }
+}
+
 impl Kept for SandboxRecord {
     const KIND: &'static str = "sandbox";
     const VERSION: u32 = 1;
@@ -132,6 +139,19 @@ pub(crate) struct ContainerRecord {
     /// Anonymous volumes of the image, and views of images that are mounted as volumes.
     #[prost(string, repeated, tag = "17")]
     pub image_views: Vec<String>,
+}
+
+impl ContainerRecord {
+    /// It tells of what is so, written or not. Who reads an older one hears the same from the
+    /// supervisor, or goes on with a removal when it is asked for again. Only that a container is about
+    /// to run must be written before it is true.
+    pub(crate) fn has_happened(&self) -> bool {
+        match self.stage() {
+            ContainerStage::Making | ContainerStage::Created => false,
+            ContainerStage::Started => self.started_at != 0,
+            ContainerStage::Exited | ContainerStage::Unknown | ContainerStage::Removing => true,
+        }
+    }
 }
 
 impl Kept for ContainerRecord {

@@ -14,6 +14,7 @@ mod defined_volumes;
 pub(crate) mod execs;
 mod handlers;
 mod launching;
+mod meeting;
 mod metrics;
 mod pod_files;
 mod recovery;
@@ -23,6 +24,8 @@ mod sandbox_views;
 mod stats;
 mod telling;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod updates;
 
 use boot::Boot;
@@ -75,6 +78,10 @@ pub struct Runtime {
 impl Runtime {
     /// Opens the folders and takes over what is there. Must be called inside a tokio runtime.
     pub async fn open(settings: Settings) -> Result<Self> {
+        // Each pod takes some; those that cannot be had are said where they are missing.
+        if let Err(error) = pod_supervisor::descriptors::raise() {
+            tracing::warn!(%error, "raising the limit of descriptors");
+        }
         for folder in [&settings.root, &settings.state] {
             crate::durable::make_folder(folder)?;
         }

@@ -217,7 +217,7 @@ impl Runtime {
             Wanted::Exec(v1::ExecRequest { container_id, .. })
             | Wanted::Attach(v1::AttachRequest { container_id, .. }) => {
                 check_streams(commands::streams_of(wanted))?;
-                self.running(container_id).map(drop)
+                self.running_container(container_id).map(drop)
             }
             Wanted::PortForward(request) => {
                 let sandbox = self

@@ -1,18 +1,21 @@
 //! The connection to a pod's supervisor: calls, and what it tells by itself.
 //!
-//! Rule: exits arrive here and are written before anybody who waits for them is told. When the
-//! connection ends, whoever waits for an exec learns that it has; the pod's containers are looked
-//! at again by whoever made the connection.
+//! Rule: nothing that is told waits here for a disk. When the connection ends, whoever made it looks
+//! whether the supervisor still lives; who waits for an exec goes on waiting until that is known, and
+//! then hears of it over the next connection. An exit that nobody has any more is told as none.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pod_supervisor::protocol::{Event, Exit, FailureKind, Happened};
+use pod_supervisor::protocol::{ContainerState, Event, ExecState, Exit, FailureKind, Happened};
 use pod_supervisor::{Client, ClientError, Connection};
 use tokio::sync::{mpsc, oneshot};
 use tonic::Code;
 
 use crate::failure::Failure;
+
+#[cfg(test)]
+mod tests;
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
@@ -32,63 +35,113 @@ impl From<ClientError> for Failure {
 pub(crate) struct Supervisor {
     pub(crate) client: Client,
     pub(crate) pid: u32,
-    execs: Execs,
 }
-
-type Execs = Arc<Mutex<HashMap<String, oneshot::Sender<Exit>>>>;
 
 /// What a supervisor told, for whoever keeps the records.
 #[derive(Debug)]
 pub(crate) enum Told {
-    Happened(Happened),
+    Exited(ContainerState),
+    /// Something that was told is lost: then list.
+    LookAgain,
     /// The connection has ended, with the reason.
     Gone(String),
 }
 
 impl Supervisor {
-    /// Runs the connection; everything but exits of execs goes to `told`.
-    pub(crate) fn run(connection: Connection, told: mpsc::Sender<Told>) -> Arc<Self> {
+    /// Runs the connection; exits of execs go to `execs`, what is to be written down to `told`. That
+    /// one has no limit, since a container ends once.
+    pub(crate) fn run(
+        connection: Connection,
+        execs: Execs,
+        told: mpsc::UnboundedSender<Told>,
+    ) -> Arc<Self> {
         let Connection { client, mut events, driver, supervisor_pid, .. } = connection;
-        let execs = Execs::default();
-        let supervisor = Arc::new(Self { client, pid: supervisor_pid, execs: Arc::clone(&execs) });
+        let supervisor = Arc::new(Self { client, pid: supervisor_pid });
         tokio::spawn(async move {
             let driving = driver.run();
             let listening = async {
                 while let Some(Event { happened }) = events.recv().await {
                     match happened {
-                        Some(Happened::ExecExited(state)) => {
-                            let waiter = lock(&execs).remove(&state.exec);
-                            if let (Some(waiter), Some(exit)) = (waiter, state.exit) {
-                                let _ = waiter.send(exit);
-                            }
+                        Some(Happened::ExecExited(state)) => execs.ended(&state),
+                        Some(Happened::ContainerExited(state)) => {
+                            let _ = told.send(Told::Exited(state));
                         }
-                        Some(other) => {
-                            let _ = told.send(Told::Happened(other)).await;
+                        // The container's end says so, too.
+                        Some(Happened::OutOfMemory(_)) => {}
+                        None => {
+                            let _ = told.send(Told::LookAgain);
                         }
-                        None => {}
                     }
                 }
             };
             // The driver ends first; what it delivered is still read.
             let (why, ()) = tokio::join!(driving, listening);
-            lock(&execs).clear();
-            let _ = told.send(Told::Gone(why.to_string())).await;
+            let _ = told.send(Told::Gone(why.to_string()));
         });
         supervisor
     }
+}
 
-    /// To be called before the exec is started, so that its exit cannot be missed.
-    pub(crate) fn expect_exec(&self, exec: &str) -> oneshot::Receiver<Exit> {
-        let (sender, receiver) = oneshot::channel();
-        lock(&self.execs).insert(exec.to_owned(), sender);
+/// Who waits for the execs of one pod, whatever becomes of the connection.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Execs(Arc<Mutex<HashMap<String, Waiter>>>);
+
+#[derive(Debug)]
+struct Waiter {
+    exit: oneshot::Sender<Exit>,
+    /// The supervisor has said that it runs.
+    started: bool,
+}
+
+impl Execs {
+    fn waiters(&self) -> MutexGuard<'_, HashMap<String, Waiter>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be called before the exec is started, so that its exit cannot be missed. An error is what
+    /// comes when nobody can tell its exit any more.
+    pub(crate) fn expect(&self, exec: &str) -> oneshot::Receiver<Exit> {
+        let (exit, receiver) = oneshot::channel();
+        self.waiters().insert(exec.to_owned(), Waiter { exit, started: false });
         receiver
     }
 
-    pub(crate) fn forget_exec(&self, exec: &str) {
-        lock(&self.execs).remove(exec);
+    /// From now on a supervisor that does not know it has forgotten it.
+    pub(crate) fn started(&self, exec: &str) {
+        if let Some(waiter) = self.waiters().get_mut(exec) {
+            waiter.started = true;
+        }
     }
-}
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn forget(&self, exec: &str) {
+        self.waiters().remove(exec);
+    }
+
+    fn ended(&self, state: &ExecState) {
+        let Some(exit) = state.exit else { return };
+        if let Some(waiter) = self.waiters().remove(&state.exec) {
+            let _ = waiter.exit.send(exit);
+        }
+    }
+
+    /// Those that a list must have in it. To be taken before the list is asked for.
+    pub(crate) fn running(&self) -> BTreeSet<String> {
+        let waiters = self.waiters();
+        waiters.iter().filter(|(_, one)| one.started).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Takes a list for what was not heard. Who ran and is not in it ended long ago, and his exit is
+    /// gone.
+    pub(crate) fn settle(&self, running: &BTreeSet<String>, known: &[ExecState]) {
+        for state in known {
+            self.ended(state);
+        }
+        let known: BTreeSet<&String> = known.iter().map(|state| &state.exec).collect();
+        self.waiters().retain(|name, _| !running.contains(name) || known.contains(name));
+    }
+
+    /// The supervisor has ended: so has whatever it ran.
+    pub(crate) fn give_up(&self) {
+        self.waiters().clear();
+    }
 }

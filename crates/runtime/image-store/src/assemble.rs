@@ -52,6 +52,8 @@ pub(crate) struct Assembly<'a> {
     pub(crate) progress: &'a dyn Progress,
     session: Session,
     blobs: Mutex<BTreeMap<Digest, u64>>,
+    /// All that the session protects.
+    relied_on: Mutex<BTreeSet<Digest>>,
 }
 
 /// An image as its documents say, before any layer is here.
@@ -68,14 +70,25 @@ impl<'a> Assembly<'a> {
         progress: &'a dyn Progress,
     ) -> Result<Self> {
         let session = store.session()?;
-        Ok(Self { store, source, progress, session, blobs: Mutex::default() })
+        let (blobs, relied_on) = (Mutex::default(), Mutex::default());
+        Ok(Self { store, source, progress, session, blobs, relied_on })
     }
 
-    pub(crate) fn run(self, top: &Descriptor, naming: &Naming) -> Result<ImageRecord> {
+    /// Ends it; what it relied on is not protected any more.
+    pub(crate) fn end(self) -> BTreeSet<Digest> {
+        locked(&self.relied_on).clone()
+    }
+
+    fn protect(&self, digests: &[Digest]) -> Result<()> {
+        locked(&self.relied_on).extend(digests);
+        self.session.protect(digests)
+    }
+
+    pub(crate) fn run(&self, top: &Descriptor, naming: &Naming) -> Result<ImageRecord> {
         let plan = self.resolve(top, 0, &mut BTreeSet::new())?;
         let chain_ids = chains(plan.config.diff_ids().iter());
         let layers = plan.manifest.layers.iter().map(|layer| layer.digest);
-        self.session.protect(&layers.chain(chain_ids.iter().copied()).collect::<Vec<_>>())?;
+        self.protect(&layers.chain(chain_ids.iter().copied()).collect::<Vec<_>>())?;
         self.layers(&plan, &chain_ids)?;
         let record = self.record(top, &plan, naming)?;
         self.store.index.change(|images| {
@@ -145,7 +158,7 @@ impl<'a> Assembly<'a> {
         let limit = self.store.limits.document_bytes;
         let what = || format!("document {}: bytes", descriptor.digest);
         crate::limits::Limits::check(what, descriptor.size, limit)?;
-        self.session.protect(&[descriptor.digest])?;
+        self.protect(&[descriptor.digest])?;
         self.receive(descriptor)?;
         self.store.content.read_document(&descriptor.digest, limit)
     }

@@ -2,7 +2,8 @@
 //!
 //! Content and snapshots are used by image records, by leases and by sessions under way. Collecting
 //! decides under the store's exclusive lock and takes names away at once; the bytes go afterwards.
-//! Sweeping removes only what is half made and has no maker; whole things, used or not, stay.
+//! Sweeping removes what is half made and has no maker. Whole things that nobody uses may be what a
+//! broken pull goes on with: they stay until something is collected, or for a day.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,6 +31,8 @@ pub struct Swept {
     pub snapshots: u64,
     pub views: u64,
     pub files: u64,
+    /// Whole, but used by nobody for long.
+    pub unused: u64,
 }
 
 /// How closely to look.
@@ -67,28 +70,51 @@ struct Used {
 impl Store {
     /// Frees content and snapshots that no image, view or running operation uses.
     pub fn collect(&self) -> Result<Collected> {
-        self.collect_where(|_| true)
+        self.collect_where(|_, _| true)
     }
 
     /// The same for these blobs only.
     pub(crate) fn collect_blobs(&self, blobs: &BTreeSet<Digest>) -> Result<Collected> {
-        self.collect_where(|digest| blobs.contains(digest))
+        self.collect_where(|digest, _| blobs.contains(digest))
     }
 
-    fn collect_where(&self, concerned: impl Fn(&Digest) -> bool) -> Result<Collected> {
+    /// After a pull that failed: where a source broke, another attempt goes on with what came. All
+    /// else would only fill the disk, and so would what earlier attempts left long ago.
+    pub(crate) fn collect_after(
+        &self,
+        error: &Error,
+        relied_on: &BTreeSet<Digest>,
+    ) -> Result<Collected> {
+        let passing = matches!(error, Error::Source { .. } | Error::Truncated { .. });
+        self.collect_where(|digest, path| {
+            (!passing && relied_on.contains(digest)) || self.is_left(path)
+        })
+    }
+
+    /// Whether nobody has touched a file or folder for as long as a broken pull may take to go on.
+    fn is_left(&self, path: &Path) -> bool {
+        let touched = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+        let age = touched.ok().and_then(|time| time.elapsed().ok());
+        age.is_some_and(|age| age >= self.limits.partial_age)
+    }
+
+    fn collect_where(&self, concerned: impl Fn(&Digest, &Path) -> bool) -> Result<Collected> {
         let mut collected = Collected::default();
         {
             let _held = Lock::exclusive(&self.lock())?;
             let used = self.used()?;
             for (digest, bytes) in self.content.list()? {
-                if concerned(&digest) && !used.blobs.contains(&digest) {
+                if !used.blobs.contains(&digest) && concerned(&digest, &self.content.path(&digest))
+                {
                     self.content.remove(&digest)?;
                     collected.blobs += 1;
                     collected.blob_bytes += bytes;
                 }
             }
             for chain in self.snapshots.list()? {
-                if concerned(&chain) && !used.chains.contains(&chain) {
+                if !used.chains.contains(&chain)
+                    && concerned(&chain, &self.snapshots.place_of(&chain))
+                {
                     self.snapshots.discard(&chain, &self.trash)?;
                     collected.snapshots += 1;
                 }
@@ -135,7 +161,9 @@ impl Store {
             let _held = Lock::exclusive(&self.root.join("images.lock"))?;
             swept.files += self.sweep_files(&self.root)?;
         }
-        self.trash.empty()?;
+        let Collected { blobs, snapshots, .. } =
+            self.collect_where(|_, path| self.is_left(path))?;
+        swept.unused = blobs + snapshots;
         Ok(swept)
     }
 

@@ -3,7 +3,8 @@
 //! A blob under `blobs/sha256` is whole and had the digest of its name when it was placed. What is
 //! arriving lies under `ingest`: by its digest when that is announced (and then a later attempt
 //! goes on where this one ended), under a random name when the digest is only known at the end.
-//! One ingest per digest at a time; a second waits and then finds the blob there.
+//! One ingest per digest at a time: a second waits and then finds the blob there, or, where the first
+//! does not get on, receives it by itself under a name of its own.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
@@ -17,6 +18,8 @@ use crate::durable::{Lock, abandoned, lock, names_in, sync_folder, unique};
 use crate::error::{Doing as _, Error, Result};
 use crate::limits::Limits;
 
+mod turn;
+
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +31,7 @@ pub struct Content {
     ingests: PathBuf,
     store_lock: PathBuf,
     limit: u64,
+    patience: std::time::Duration,
 }
 
 /// What [`Content::begin`] found.
@@ -45,7 +49,13 @@ impl Content {
         let ingests = root.join("content/ingest");
         crate::durable::make_folder(&blobs)?;
         crate::durable::make_folder(&ingests)?;
-        Ok(Self { blobs, ingests, store_lock: store_lock.to_owned(), limit: limits.blob_bytes })
+        Ok(Self {
+            blobs,
+            ingests,
+            store_lock: store_lock.to_owned(),
+            limit: limits.blob_bytes,
+            patience: limits.turn_patience,
+        })
     }
 
     pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
@@ -100,7 +110,7 @@ impl Content {
     }
 
     /// Starts or goes on with content whose digest and size are announced. Waits while another
-    /// process or thread receives the same.
+    /// process or thread receives the same and gets on.
     pub fn begin(&self, digest: &Digest, size: u64) -> Result<Begin> {
         Limits::check(|| format!("content {digest}: bytes"), size, self.limit)?;
         let path = self.ingests.join(digest.hex());
@@ -116,10 +126,13 @@ impl Content {
                 None => {}
             }
             let file = open_partial(&path)?;
-            lock(&file, FlockOperation::LockExclusive).doing("locking", &path)?;
+            let announced = Announced { digest: *digest, size };
+            if !turn::take(&file, &path, size, self.patience)? {
+                return Ok(Begin::Ingest(Box::new(self.begin_beside(Some(announced))?)));
+            }
             // Whoever held the lock may have placed or removed the file: then ours is another.
             if is_at(&file, &path)? {
-                let ingest = Ingest::resume(self, file, path, Announced { digest: *digest, size })?;
+                let ingest = Ingest::resume(self, file, path, announced)?;
                 return Ok(Begin::Ingest(Box::new(ingest)));
             }
         }
@@ -127,6 +140,11 @@ impl Content {
 
     /// Starts content whose digest is known only when it has been read.
     pub fn begin_unannounced(&self) -> Result<Ingest> {
+        self.begin_beside(None)
+    }
+
+    /// Under a name of its own; given up, it is gone.
+    fn begin_beside(&self, announced: Option<Announced>) -> Result<Ingest> {
         let path = self.ingests.join(unique(crate::durable::UNFINISHED)?);
         // Under the shared lock, so that a sweep never sees the file without its lock.
         let _held = Lock::shared(&self.store_lock)?;
@@ -138,8 +156,9 @@ impl Content {
             blobs: self.blobs.clone(),
             hasher: Hasher::default(),
             offset: 0,
-            limit: self.limit,
-            announced: None,
+            limit: announced.map_or(self.limit, |announced| announced.size),
+            announced,
+            resumable: false,
             settled: false,
         })
     }
@@ -219,6 +238,8 @@ pub struct Ingest {
     offset: u64,
     limit: u64,
     announced: Option<Announced>,
+    /// Under a name that a later attempt looks for.
+    resumable: bool,
     settled: bool,
 }
 
@@ -238,6 +259,7 @@ impl Ingest {
             offset: 0,
             limit: announced.size,
             announced: Some(announced),
+            resumable: true,
             settled: false,
         };
         let mut buffer = vec![0; 128 << 10];
@@ -356,7 +378,7 @@ impl Write for Ingest {
 
 impl Drop for Ingest {
     fn drop(&mut self) {
-        if !self.settled && self.announced.is_none() {
+        if !self.settled && !self.resumable {
             let _ = fs::remove_file(&self.path);
         }
     }

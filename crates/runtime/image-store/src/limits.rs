@@ -33,8 +33,11 @@ pub struct Limits {
     pub extension_bytes: u64,
     /// Threads that fetch and unpack layers.
     pub parallel_layers: usize,
-    /// A partly received blob that nobody has touched for so long is given up.
+    /// What a broken pull left, whole or in part, is given up when nobody has touched it for so long.
     pub partial_age: Duration,
+    /// Whoever receives content that others wait for brings a twentieth of it in this time, or they
+    /// receive it themselves.
+    pub turn_patience: Duration,
 }
 
 impl Default for Limits {
@@ -56,6 +59,7 @@ impl Default for Limits {
             extension_bytes: MIB,
             parallel_layers: 4,
             partial_age: Duration::from_secs(24 * 60 * 60),
+            turn_patience: Duration::from_secs(30),
         }
     }
 }

@@ -49,15 +49,20 @@ impl Snapshots {
 
     /// The files of a layer.
     pub(crate) fn files(&self, chain: &Digest) -> PathBuf {
-        self.folder.join(chain.hex()).join("fs")
+        self.place_of(chain).join("fs")
+    }
+
+    /// The folder around them.
+    pub(crate) fn place_of(&self, chain: &Digest) -> PathBuf {
+        self.folder.join(chain.hex())
     }
 
     pub(crate) fn has(&self, chain: &Digest) -> bool {
-        self.folder.join(chain.hex()).is_dir()
+        self.place_of(chain).is_dir()
     }
 
     pub(crate) fn record(&self, chain: &Digest) -> Result<SnapshotRecord> {
-        let path = self.folder.join(chain.hex()).join(RECORD);
+        let path = self.place_of(chain).join(RECORD);
         let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::SnapshotMissing(*chain));
@@ -102,7 +107,7 @@ impl Snapshots {
     }
 
     pub(crate) fn discard(&self, chain: &Digest, trash: &Trash) -> Result<()> {
-        trash.take(&self.folder.join(chain.hex()))
+        trash.take(&self.place_of(chain))
     }
 
     /// Takes away what nobody is making any more. Under the store's exclusive lock only.

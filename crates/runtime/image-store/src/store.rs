@@ -95,6 +95,7 @@ impl Store {
     }
 
     /// Takes an image from `source`, beginning at `top` (an index or a manifest), and unpacks it.
+    /// Where the source fails, what came stays for another attempt; otherwise a failure leaves nothing.
     pub fn assemble(
         &self,
         source: &dyn Source,
@@ -102,7 +103,14 @@ impl Store {
         naming: &Naming,
         progress: &dyn Progress,
     ) -> Result<ImageRecord> {
-        Assembly::new(self, source, progress)?.run(top, naming)
+        let assembly = Assembly::new(self, source, progress)?;
+        let outcome = assembly.run(top, naming);
+        let relied_on = assembly.end();
+        if let Err(error) = &outcome {
+            // The failure is what counts; what cannot be removed now goes with the next collection.
+            let _ = self.collect_after(error, &relied_on);
+        }
+        outcome
     }
 
     /// All images, by id.

@@ -12,6 +12,7 @@ use std::path::Path;
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::protocol::{ContainerState, Exit};
+use crate::socket_path::SocketPath;
 use crate::supervisor::recorded;
 
 #[cfg(test)]
@@ -29,7 +30,7 @@ pub enum Fate {
 
 /// Whether a supervisor answers in this folder. None is there after its death, nor after a reboot.
 pub fn supervisor_lives(folder: &Path) -> bool {
-    UnixStream::connect(folder.join(crate::SOCKET)).is_ok()
+    SocketPath::of(folder).is_ok_and(|socket| UnixStream::connect(&socket.path).is_ok())
 }
 
 /// The containers that a supervisor has written down; what cannot be read is told by its error.

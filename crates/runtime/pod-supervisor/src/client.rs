@@ -22,6 +22,7 @@ use crate::protocol::{
     Answer, Ask, Attach, ContainerName, ContainerState, Event, Exec, ExecState, ExecUser,
     FailureKind, Hello, Kill, Nothing, PodState, Reply, Request, Resize, Said, Told, VERSION,
 };
+use crate::socket_path::SocketPath;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,8 @@ const SHORT: Duration = Duration::from_secs(20);
 /// For calls that make or end something; the supervisor has shorter deadlines of its own.
 const LONG: Duration = Duration::from_secs(150);
 const QUEUE: usize = 64;
+/// Events that nobody has read yet; one read of the socket brings a hundred at most.
+const EVENTS: usize = 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -136,13 +139,14 @@ impl Client {
     pub async fn connect(folder: &Path) -> Result<Connection> {
         let path = folder.join(crate::SOCKET);
         let failed = |source| ClientError::Connect { path: path.clone(), source };
-        let connecting = tokio::time::timeout(SHORT, UnixStream::connect(&path)).await;
+        let way = SocketPath::of(folder).map_err(failed)?;
+        let connecting = tokio::time::timeout(SHORT, UnixStream::connect(&way.path)).await;
         let socket = connecting
             .map_err(|_| ClientError::Deadline { what: "connect", limit: SHORT })?
             .map_err(failed)?;
         let supervisor_pid = socket.peer_cred().map_err(failed)?.pid().unwrap_or_default();
         let (calls, queue) = mpsc::channel(QUEUE);
-        let (sender, events) = mpsc::channel(QUEUE);
+        let (sender, events) = mpsc::channel(EVENTS);
         let client = Self { calls, next: Arc::new(AtomicU64::new(1)) };
         let mut driver = Driver {
             socket,
@@ -168,6 +172,11 @@ impl Client {
             version: hello.version.min(VERSION),
             supervisor_pid: u32::try_from(supervisor_pid).unwrap_or_default(),
         })
+    }
+
+    /// The connection is over; whether the supervisor is shows who connects again.
+    pub fn is_ended(&self) -> bool {
+        self.calls.is_closed()
     }
 
     async fn call(

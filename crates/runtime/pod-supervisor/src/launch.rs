@@ -84,6 +84,7 @@ impl Program {
             .arg(cgroup.unwrap_or_default())
             // Whose child it must still be when it has asked to end with it.
             .arg(std::process::id().to_string())
+            .arg(crate::descriptors::before().map(|soft| soft.to_string()).unwrap_or_default())
             .env_clear()
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -12,8 +12,10 @@ pub mod abilities;
 pub mod afterwards;
 #[cfg(feature = "client")]
 mod client;
+pub mod descriptors;
 pub mod launch;
 pub mod protocol;
+mod socket_path;
 pub mod supervisor;
 
 #[cfg(feature = "client")]

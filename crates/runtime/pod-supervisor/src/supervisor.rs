@@ -8,6 +8,7 @@
 mod births;
 mod chores;
 mod connection;
+mod exec_tree;
 mod exits;
 mod handler;
 mod log_lines;
@@ -60,7 +61,8 @@ pub fn run_if_called() -> Option<ExitCode> {
     (name == NAME).then(|| run_from(arguments.collect()))
 }
 
-/// `FOLDER CGROUP LAUNCHER`: without a group the second is empty, without a launcher the third.
+/// `FOLDER CGROUP LAUNCHER DESCRIPTORS`: without a group the second is empty, without a launcher the
+/// third; the fourth is the soft limit that the launcher had before it raised its own.
 fn run_from(arguments: Vec<OsString>) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("keelson-pod: {panic}");
@@ -68,11 +70,12 @@ fn run_from(arguments: Vec<OsString>) -> ExitCode {
     }));
     let mut arguments = arguments.into_iter();
     let mut text = || arguments.next().and_then(|one| one.into_string().ok()).unwrap_or_default();
-    let (folder, group, launcher) = (text(), text(), text());
+    let (folder, group, launcher, descriptors) = (text(), text(), text(), text());
     let outcome = if folder.is_empty() {
         Err(io::Error::other("expected the pod's folder"))
     } else {
-        follow(&launcher).and_then(|()| {
+        let lowered = descriptors.parse().map_or(Ok(()), crate::descriptors::lower_to);
+        lowered.and_then(|()| follow(&launcher)).and_then(|()| {
             start(Path::new(&folder), Some(&*group).filter(|group| !group.is_empty()))
         })
     };
@@ -140,7 +143,12 @@ fn enter_group(group: &str) -> io::Result<()> {
             .map_err(|trouble| io::Error::other(trouble.message));
     }
     let group = hierarchy.group(group).map_err(odd)?;
-    group.create().and_then(|()| group.add_process(0)).map_err(odd)
+    group.create().map_err(odd)?;
+    // This process has one thread.
+    match group.door_of_caller(None).map_err(odd)? {
+        Some(door) => door.admit(0).map_err(odd),
+        None => group.add_process(0).map_err(odd),
+    }
 }
 
 /// In the process that stays: the kernel tells servers the PID of whoever began to listen.
@@ -215,11 +223,13 @@ struct Container {
 struct ExecProcess {
     state: ExecState,
     pidfd: Option<OwnedFd>,
+    /// Of its first process: with the PID a name that is never used twice.
+    start_ticks: u64,
     deadline: Option<Instant>,
     timed_out: bool,
     /// It ended before its helper did, who has not said yet that it ran.
     early_exit: Option<Exit>,
-    /// The group by which its tree is found.
+    /// The group by which its tree is found; without one see [`exec_tree`].
     group: Option<String>,
 }
 

@@ -5,6 +5,8 @@
 
 #[path = "pods/bed.rs"]
 mod bed;
+#[path = "pods/exec_trees.rs"]
+mod exec_trees;
 #[path = "pods/filesystem.rs"]
 mod filesystem;
 #[path = "pods/hostile.rs"]

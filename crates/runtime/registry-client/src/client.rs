@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RANGE};
 use image_store::{Descriptor, Digest, Reference};
@@ -17,6 +18,7 @@ use crate::address::{Address, is_this_machine};
 use crate::challenge::{self, Challenge};
 use crate::connection::{Answered, Ask, ask};
 use crate::error::{Error, Result};
+use crate::login::{Credentials, Login};
 use crate::tokens::{Token, Tokens, basic, escaped};
 
 /// What a manifest may be.
@@ -38,11 +40,13 @@ const LARGEST_TOKEN: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub manifest_bytes: usize,
+    /// How long a document, a token or the words of a refusal may take to arrive.
+    pub document_time: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { manifest_bytes: 8 << 20 }
+        Self { manifest_bytes: 8 << 20, document_time: Duration::from_secs(120) }
     }
 }
 
@@ -55,36 +59,6 @@ pub struct HostSettings {
     pub plain_http: Option<bool>,
     /// PEM certificates to trust beside the machine's.
     pub certificates: Vec<u8>,
-}
-
-/// Who asks. Never shown by `Debug`.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub enum Credentials {
-    #[default]
-    None,
-    Password {
-        user: String,
-        password: String,
-    },
-    /// Exchanged for a token at the token service.
-    Identity {
-        token: String,
-    },
-    /// Sent as it is.
-    Token {
-        token: String,
-    },
-}
-
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::None => "Credentials::None",
-            Self::Password { .. } => "Credentials::Password(..)",
-            Self::Identity { .. } => "Credentials::Identity(..)",
-            Self::Token { .. } => "Credentials::Token(..)",
-        })
-    }
 }
 
 /// Clones share tokens.
@@ -159,15 +133,16 @@ impl Client {
     }
 
     /// Every host that may have the image, in order.
-    fn places(&self, name: &Reference, credentials: &Credentials) -> Result<Vec<Place>> {
+    fn places(&self, name: &Reference, login: &Login) -> Result<Vec<Place>> {
         let registry = name.registry();
         let settings = self.hosts.get(registry).cloned().unwrap_or_default();
         let place = |base: Address, namespace: Option<String>| Place {
             registry: registry.to_owned(),
-            base,
             repository: name.repository().to_owned(),
             namespace,
-            credentials: credentials.clone(),
+            // By the host that is asked: a mirror is not the registry.
+            credentials: login.at(&base),
+            base,
         };
         let mut all = Vec::new();
         for mirror in &settings.mirrors {
@@ -193,9 +168,9 @@ impl Client {
     }
 
     /// Finds an image: asks each host in order until one has it.
-    pub async fn resolve(&self, name: &Reference, credentials: &Credentials) -> Result<Resolved> {
+    pub async fn resolve(&self, name: &Reference, login: impl Into<Login>) -> Result<Resolved> {
         let mut first = None;
-        for place in self.places(name, credentials)? {
+        for place in self.places(name, &login.into())? {
             match self.manifest(&place, name).await {
                 Ok(resolved) => return Ok(resolved),
                 Err(error) => {
@@ -221,7 +196,8 @@ impl Client {
         let mut answer = self.get(place, &format!("manifests/{wanted}"), None).await?;
         let kind = answer.header("content-type").unwrap_or_default();
         let media_type = kind.split(';').next().unwrap_or_default().trim().to_owned();
-        let document = answer.all(&what, self.limits.manifest_bytes).await?;
+        let document =
+            answer.all(&what, (self.limits.manifest_bytes, self.limits.document_time)).await?;
         let digest = Digest::of(&document);
         if let Some(expected) = name.digest().filter(|expected| **expected != digest) {
             return Err(Error::Answer {
@@ -276,7 +252,7 @@ impl Client {
         }
         let answer = self.follow(place, request.clone()).await?;
         if answer.status != 401 {
-            return checked(answer, &request.address).await;
+            return self.checked(place, answer, &request.address).await;
         }
         // Asked for credentials: what was kept is not good any more.
         self.tokens.forget(&key);
@@ -293,14 +269,14 @@ impl Client {
             }
             Some(Challenge::Basic) => match &place.credentials {
                 Credentials::Password { user, password } => basic(user, password),
-                _ => return checked(answer, &request.address).await,
+                _ => return self.checked(place, answer, &request.address).await,
             },
-            None => return checked(answer, &request.address).await,
+            None => return self.checked(place, answer, &request.address).await,
         };
         drop(answer);
         authorize(&mut request, &authorization)?;
         let answer = self.follow(place, request.clone()).await?;
-        checked(answer, &request.address).await
+        self.checked(place, answer, &request.address).await
     }
 
     /// Follows redirects. Another host hears nothing of who asks.
@@ -328,6 +304,29 @@ impl Client {
             what: origin.to_string(),
             why: format!("redirects more than {MOST_REDIRECTS} times"),
         })
+    }
+
+    /// An answer that is one; otherwise what the registry said.
+    async fn checked(
+        &self,
+        place: &Place,
+        answer: Answered,
+        address: &Address,
+    ) -> Result<Answered> {
+        let what = address.to_string();
+        match answer.status {
+            200 | 206 => Ok(answer),
+            404 => Err(Error::NotFound { what }),
+            status @ (401 | 403) => {
+                Err(Error::Denied { what, status, said: self.said(place, answer).await })
+            }
+            status => Err(Error::Status { what, status, said: self.said(place, answer).await }),
+        }
+    }
+
+    /// Why it refuses.
+    async fn said(&self, place: &Place, mut answer: Answered) -> String {
+        place.credentials.hidden_in(answer.said(self.limits.document_time).await)
     }
 
     fn tls_for(&self, place: &Place) -> Arc<ClientConfig> {
@@ -376,10 +375,10 @@ impl Client {
         let what = format!("token service {}", request.address);
         let mut answer = self.follow(place, request).await?;
         if answer.status != 200 {
-            let (status, said) = (answer.status, answer.said().await);
+            let (status, said) = (answer.status, self.said(place, answer).await);
             return Err(Error::Denied { what, status, said });
         }
-        let bytes = answer.all(&what, LARGEST_TOKEN).await?;
+        let bytes = answer.all(&what, (LARGEST_TOKEN, self.limits.document_time)).await?;
         let token: Token = serde_json::from_slice(&bytes)
             .map_err(|error| Error::Answer { what: what.clone(), why: error.to_string() })?;
         if token.text().is_empty() {
@@ -422,15 +421,4 @@ fn fingerprint(credentials: &Credentials) -> String {
         Credentials::Token { token } => format!("t\0{token}"),
     };
     Digest::of(text.as_bytes()).to_string()
-}
-
-/// An answer that is one; otherwise what the registry said.
-async fn checked(mut answer: Answered, address: &Address) -> Result<Answered> {
-    let what = address.to_string();
-    match answer.status {
-        200 | 206 => Ok(answer),
-        404 => Err(Error::NotFound { what }),
-        status @ (401 | 403) => Err(Error::Denied { what, status, said: answer.said().await }),
-        status => Err(Error::Status { what, status, said: answer.said().await }),
-    }
 }

@@ -80,30 +80,40 @@ impl Answered {
         }
     }
 
-    /// The whole body, if it has at most so many bytes.
-    pub(crate) async fn all(&mut self, what: &str, limit: usize) -> Result<Vec<u8>> {
+    /// The whole body, if it has at most so many bytes and comes within the time.
+    pub(crate) async fn all(&mut self, what: &str, most: (usize, Duration)) -> Result<Vec<u8>> {
+        let (limit, within) = most;
+        let broken = |why: String| Error::Connection { what: what.to_owned(), why };
         let mut bytes = Vec::new();
-        while let Some(part) =
-            self.next().await.map_err(|why| Error::Connection { what: what.to_owned(), why })?
-        {
-            if bytes.len() + part.len() > limit {
-                let why = format!("the answer exceeds {limit} bytes");
-                return Err(Error::Answer { what: what.to_owned(), why });
+        let reading = async {
+            while let Some(part) = self.next().await.map_err(broken)? {
+                if bytes.len() + part.len() > limit {
+                    let why = format!("the answer exceeds {limit} bytes");
+                    return Err(Error::Answer { what: what.to_owned(), why });
+                }
+                bytes.extend_from_slice(&part);
             }
-            bytes.extend_from_slice(&part);
-        }
+            Ok(())
+        };
+        tokio::time::timeout(within, reading)
+            .await
+            .map_err(|_| broken(format!("the answer is not whole after {within:?}")))??;
         Ok(bytes)
     }
 
-    /// The beginning of a refusal's text, for people.
-    pub(crate) async fn said(&mut self) -> String {
+    /// The beginning of a refusal's text, for people: what of it comes within the time.
+    pub(crate) async fn said(&mut self, within: Duration) -> String {
         const ENOUGH: usize = 2000;
         let mut bytes = Vec::new();
-        while bytes.len() < ENOUGH
-            && let Ok(Some(part)) = self.next().await
-        {
-            bytes.extend_from_slice(&part[..part.len().min(ENOUGH - bytes.len())]);
-        }
+        let reading = async {
+            while bytes.len() < ENOUGH
+                && let Ok(Some(part)) = self.next().await
+            {
+                bytes.extend_from_slice(&part[..part.len().min(ENOUGH - bytes.len())]);
+            }
+        };
+        // What came is what was said.
+        let _ = tokio::time::timeout(within, reading).await;
         let text = String::from_utf8_lossy(&bytes);
         let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if text.is_empty() { "no reason given".to_owned() } else { text }

@@ -1,18 +1,19 @@
 //! A registry as the image store's source: content by digest, read where blocking is allowed.
 //!
-//! Rule: a body that breaks is taken up again where it ended, a few times with growing pauses, as
-//! long as each try brings something; what a registry sends from the wrong place is skipped or
-//! refused, never taken for something else. The store verifies the whole.
+//! Rule: a body that breaks is taken up again where it ended, a few times with growing pauses, and
+//! again after each piece that is worth it: a registry that gives a byte at a time, in many answers
+//! or in one slow one, is given up. What it sends from the wrong place is skipped or refused, never
+//! taken for something else. The store verifies the whole.
 
 use std::io::{self, Read};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, Bytes};
 use image_store::{Descriptor, Source};
 use tokio::runtime::Handle;
 
 use crate::client::{Client, Resolved};
-use crate::connection::Answered;
+use crate::connection::{Answered, SILENCE};
 use crate::error::Error;
 
 const PAUSES: [Duration; 4] = [
@@ -21,6 +22,9 @@ const PAUSES: [Duration; 4] = [
     Duration::from_secs(2),
     Duration::from_secs(5),
 ];
+
+/// What a few tries, or as long as a body may be silent, have to bring to count as something.
+const PIECE: u64 = 64 << 10;
 
 /// Content of one resolved image. To be used on threads that may block, inside a tokio runtime.
 #[derive(Debug)]
@@ -55,6 +59,8 @@ impl Source for RegistrySource {
             offset,
             skip: 0,
             tries: 0,
+            counted: offset,
+            pace: Pace::default(),
         };
         // What is not there or not allowed is told at once.
         reader.connect().map_err(|error| image_store::Error::Source {
@@ -74,8 +80,30 @@ struct BlobReader<'a> {
     offset: u64,
     /// Bytes to drop: a registry without ranges begins at the beginning.
     skip: u64,
-    /// Tries that brought nothing.
+    /// Tries since a piece was brought.
     tries: usize,
+    /// The offset that the next piece begins at.
+    counted: u64,
+    pace: Pace,
+}
+
+/// How fast an answer comes, by the time that was spent waiting for it.
+#[derive(Debug, Default)]
+struct Pace {
+    waited: Duration,
+    bytes: u64,
+}
+
+impl Pace {
+    /// Counts what came after a wait; false when it has become too slow.
+    fn keeps_up(&mut self, waited: Duration, bytes: usize) -> bool {
+        self.waited += waited;
+        self.bytes += bytes as u64;
+        if self.waited < SILENCE {
+            return true;
+        }
+        std::mem::take(self).bytes >= PIECE
+    }
 }
 
 impl BlobReader<'_> {
@@ -87,6 +115,7 @@ impl BlobReader<'_> {
                 Ok(answer) => {
                     self.skip = self.skip_in(&answer)?;
                     self.answer = Some(answer);
+                    self.pace = Pace::default();
                     return Ok(());
                 }
                 Err(error) if error.is_passing() => self.pause(&error)?,
@@ -125,11 +154,12 @@ impl BlobReader<'_> {
                 self.connect().map_err(io::Error::other)?;
                 continue;
             };
+            let asked = Instant::now();
             match self.source.handle.block_on(answer.next()) {
-                Ok(Some(part)) => {
-                    self.tries = 0;
+                Ok(Some(part)) if self.pace.keeps_up(asked.elapsed(), part.len()) => {
                     return Ok(Some(part));
                 }
+                Ok(Some(_)) => self.again("less than 64 KiB came in a minute")?,
                 Ok(None) if self.offset >= self.descriptor.size => return Ok(None),
                 // It ended early: the rest may come another time.
                 Ok(None) => self.again("the answer ended early")?,
@@ -163,6 +193,31 @@ impl Read for BlobReader<'_> {
         let now = self.part.len().min(buffer.len());
         self.part.copy_to_slice(&mut buffer[..now]);
         self.offset += now as u64;
+        // Not by what was skipped: that is no progress.
+        if self.offset - self.counted >= PIECE {
+            self.counted = self.offset;
+            self.tries = 0;
+        }
         Ok(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_answer_is_told_from_one_that_gets_on() {
+        let second = Duration::from_secs(1);
+        let mut drips = Pace::default();
+        let given_up = (0..600).position(|_| !drips.keeps_up(second, 1));
+        assert_eq!(given_up, Some(59), "after a minute");
+        let mut gets_on = Pace::default();
+        let piece = usize::try_from(PIECE).unwrap();
+        assert!((0..600).all(|_| gets_on.keeps_up(second, piece / 60 + 1)));
+        // Much at first excuses nothing later.
+        let mut dries_up = Pace::default();
+        assert!(dries_up.keeps_up(second, 1 << 30));
+        assert!((0..200).any(|_| !dries_up.keeps_up(second, 1)));
     }
 }

@@ -228,6 +228,42 @@ async fn mirrors_are_asked_first_and_told_whom_they_stand_for() {
     assert!(second.heard()[0].line.contains("/cache/v2/a/b/manifests/1?ns="));
 }
 
+/// What a host heard of who asks.
+fn heard_credentials(peer: &Peer) -> Vec<String> {
+    let heard = peer.heard().into_iter().map(|heard| heard.header("authorization").to_owned());
+    heard.filter(|text| !text.is_empty()).collect()
+}
+
+#[tokio::test]
+async fn credentials_for_one_host_are_not_told_to_another() {
+    let asking = |_: &Heard| {
+        response("401 Unauthorized", "www-authenticate: Basic realm=\"r\"\r\n", b"who are you")
+    };
+    // By the server in a login: does the mirror hear it?
+    for (server, hears) in [(None, true), (Some("mirror"), true), (Some("registry.example"), false)]
+    {
+        let mirror = Peer::start(asking);
+        let settings = HostSettings {
+            mirrors: vec![format!("http://127.0.0.1:{}", mirror.port)],
+            mirrors_only: true,
+            ..HostSettings::default()
+        };
+        let client = client(&[("registry.example", settings)]);
+        let server = server.map(|server| match server {
+            "mirror" => format!("http://127.0.0.1:{}", mirror.port),
+            other => format!("https://{other}/v1/"),
+        });
+        let name = Reference::parse("registry.example/a/b:1").unwrap();
+        let token = Credentials::Token { token: "secret".into() };
+        for credentials in [password(), token] {
+            let login = Login { credentials, server: server.clone() };
+            let error = client.resolve(&name, &login).await.unwrap_err();
+            assert!(matches!(error, Error::Denied { status: 401, .. }), "{error}");
+        }
+        assert_eq!(!heard_credentials(&mirror).is_empty(), hears, "for {server:?}");
+    }
+}
+
 #[tokio::test]
 async fn refusals_are_told_apart() {
     for (status, check) in [

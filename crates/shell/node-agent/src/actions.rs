@@ -9,6 +9,8 @@ mod sandbox;
 mod start;
 mod stop;
 
+pub(crate) use start::link_log;
+
 use crate::crash_points::reached;
 use crate::pods::PodContext;
 use crate::volumes::ReadyVolumes;

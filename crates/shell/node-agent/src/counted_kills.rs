@@ -166,7 +166,7 @@ fn note(
                 "The kernel killed a process of a container for memory; which is not known"
             );
             let note = MemoryKillNote { unnamed: *count, ..MemoryKillNote::default() };
-            messages.note_kill(&record.id, note);
+            messages.note_kill(&record.id, note, false);
         }
     }
     context.observed.look_at(uid);

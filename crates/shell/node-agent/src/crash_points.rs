@@ -7,9 +7,11 @@
 /// Every point. The kill tests fail unless each was hit.
 pub const ALL: &[&str] = &[
     "uid-saved",
+    "ending-saved",
     "pod-prepared",
     "sandbox-run",
     "container-created",
+    "container-begun",
     "container-started",
     "memory-saved",
     "container-stopped",

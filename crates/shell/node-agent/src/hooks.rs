@@ -54,7 +54,8 @@ pub(crate) async fn run(hook: &LifecycleHandler, place: &HookPlace<'_>) -> HookE
 }
 
 async fn exec(command: &[String], place: &HookPlace<'_>) -> Result<(), String> {
-    // No limit: the reference leaves it to the runtime.
+    // No time of its own: a preStop hook is ended with its grace by whoever runs it, and a postStart
+    // hook by the adapter after hours; the reference waits for ever.
     let call = place.runtime.exec_sync(place.container_id, command, Duration::ZERO);
     match call.await {
         Ok(output) if output.exit_code == 0 => Ok(()),

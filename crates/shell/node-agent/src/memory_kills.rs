@@ -4,8 +4,9 @@
 //! looked at again, so that a note which comes after the exit is told all the same, and one of a
 //! container that was not seen yet when it is seen. The log is read from its beginning once the
 //! runtime was listed: what was killed while no agent was there is told by this one (of one container
-//! only the last), and what was told before is known to each pod's memory. A container that is made
-//! and killed while the runtime is being listed may lose its note.
+//! only the last), and what was told before is known to each pod's memory. Where a whole group had to
+//! go, the note is of the process that took too much, not of those that went with it. A container
+//! that is made and killed while the runtime is being listed may lose its note.
 
 use crate::observed::Observed;
 use crate::termination::TerminationMessages;
@@ -56,12 +57,15 @@ fn take(kill: &MemoryKill, messages: &TerminationMessages, observed: &Observed) 
         let note = MemoryKillNote {
             unnamed: 0,
             order: kill.order,
+            at: kill.at,
             process: kill.process.clone(),
             pid: kill.pid,
             bytes: kill.anonymous_bytes,
             limit: None,
         };
-        messages.note_kill(id, note);
+        if !messages.note_kill(id, note, kill.with_its_group) {
+            continue;
+        }
         let containers = pods.iter().flat_map(|(uid, pod)| {
             pod.containers.iter().map(move |container| (uid, &container.record))
         });

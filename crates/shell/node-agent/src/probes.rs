@@ -36,6 +36,8 @@ type Key = (String, String, ProbeKind);
 
 struct Scheduled {
     probing: Arc<Probing>,
+    /// The pod's address as `probing` has it.
+    pod_ip: Option<String>,
     period: Duration,
     news: mpsc::Sender<Box<ProbeNews>>,
     count: Arc<ProbeCount>,
@@ -94,7 +96,8 @@ impl Probes {
         self.wheel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The probes that a pod should have from now on; those that it has already go on as they are.
+    /// The probes that a pod should have from now on; those that it has already go on as they are, by
+    /// the address that the pod has now.
     pub(crate) fn set(&self, order: &ProbeOrder<'_>) {
         let uid = order.pod.metadata.uid.to_string();
         let mut wanted: BTreeMap<Key, &ProbeWant> = BTreeMap::new();
@@ -108,7 +111,8 @@ impl Probes {
         }
         let mut changed = false;
         for (key, want) in wanted {
-            if wheel.probes.contains_key(&key) {
+            if let Some(known) = wheel.probes.get_mut(&key) {
+                known.follow(order, want);
                 continue;
             }
             if let Some(scheduled) = schedule(order, want, &mut wheel.counts) {
@@ -133,6 +137,13 @@ impl Probes {
     /// How all probes went up to now.
     pub(crate) fn families(&self) -> Vec<MetricFamily> {
         self.wheel().counts.families()
+    }
+
+    /// Gives a turn to those that have none: they were being tried when the wheel fell over.
+    fn set_upright(&self) {
+        let mut wheel = self.wheel();
+        let Wheel { probes, turns, .. } = &mut *wheel;
+        *turns = probes.iter().map(|(key, scheduled)| (scheduled.due, key.clone())).collect();
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -183,13 +194,36 @@ impl Wheel {
     }
 }
 
+impl Scheduled {
+    /// A machine may come by its address after its agent.
+    fn follow(&mut self, order: &ProbeOrder<'_>, want: &ProbeWant) {
+        if self.pod_ip.as_deref() != order.pod_ip
+            && let Some((probing, _)) = probing(order, want)
+        {
+            self.probing = Arc::new(probing);
+            self.pod_ip = order.pod_ip.map(str::to_owned);
+        }
+    }
+}
+
+fn seconds(number: i32) -> Duration {
+    Duration::from_secs(u64::try_from(number.max(0)).unwrap_or(0))
+}
+
+/// What is to be tried, and the probe that says so.
+fn probing<'a>(order: &ProbeOrder<'a>, want: &ProbeWant) -> Option<(Probing, &'a Probe)> {
+    let (container, probe) = specification(order.pod, &want.container, want.kind)?;
+    let limit = seconds(probe.timeout_seconds.max(1));
+    let probing = Probing::new(container, probe, order.pod_ip, (&want.container_id, limit));
+    Some((probing, probe))
+}
+
 fn schedule(
     order: &ProbeOrder<'_>,
     want: &ProbeWant,
     counts: &mut ProbeCounts,
 ) -> Option<Scheduled> {
-    let (container, probe) = specification(order.pod, &want.container, want.kind)?;
-    let seconds = |number: i32| Duration::from_secs(u64::try_from(number.max(0)).unwrap_or(0));
+    let (probing, probe) = probing(order, want)?;
     let period = seconds(probe.period_seconds.max(1));
     let ran = order.now.nanos().saturating_sub(want.started_at.nanos());
     let ran = Duration::from_nanos(u64::try_from(ran).unwrap_or(0));
@@ -198,14 +232,9 @@ fn schedule(
         // After a restart of the agent: all probes of the node must not fall due at once.
         wait = spread(&want.container_id, period);
     }
-    let probing = Probing::new(
-        container,
-        probe,
-        order.pod_ip,
-        (&want.container_id, seconds(probe.timeout_seconds.max(1))),
-    );
     Some(Scheduled {
         probing: Arc::new(probing),
+        pod_ip: order.pod_ip.map(str::to_owned),
         period,
         news: order.news.clone(),
         count: counts.of(order.pod, &want.container, want.kind),
@@ -225,6 +254,7 @@ fn spread(container_id: &str, period: Duration) -> Duration {
 /// Turns the wheel for ever.
 pub(crate) async fn turn_wheel(probes: Probes) {
     let mut tries: Branch<Key, (ProbeResult, Duration)> = Branch::default();
+    probes.set_upright();
     loop {
         for (key, probing) in probes.take_due() {
             let (runtime, prober) = (probes.runtime.clone(), probes.prober.clone());
@@ -246,3 +276,6 @@ pub(crate) async fn turn_wheel(probes: Probes) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

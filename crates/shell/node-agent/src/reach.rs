@@ -12,7 +12,8 @@ use pod_model::pod::handler::{Action, HttpGetAction, UriScheme};
 use pod_model::pod::values::PortReference;
 use ports::probing::NetworkTry;
 
-/// The address by which the pod is reached.
+/// The address by which a hook reaches the pod. (Probes use the one that the status tells.)
+/// upstream: pkg/kubelet/lifecycle/handlers.go
 pub(crate) fn pod_ip(observed: &ObservedPod, host_ips: &[String], pod: &Pod) -> Option<String> {
     if pod.spec.host_network {
         return host_ips.first().cloned();

@@ -3,32 +3,39 @@
 //! Rules: what is merged, kept and removed is decided in `pod-desired`; here records are written
 //! before what depends on them is published. A pod without a remembered UID waits until the runtime
 //! was listed once and a pod of its name was read, for a pod that already runs may lend its UID.
-//! Nothing is forgotten before every source has spoken. A record that cannot be written is told of
-//! and tried again.
+//! Nothing is forgotten before every source has spoken, and of no pod before it is written down as one
+//! that ends: whoever kills the agent between costs no pod its grace and hooks, nor does whoever takes
+//! its manifest away while there is no agent. A record that cannot be written is told of and tried
+//! again, sooner or later by what was wrong.
 
 use crate::board::{Board, PodOrigin, PodWithoutUid, SourcesState};
+use crate::branch::{Branch, Panicked};
 use crate::clock::Clock;
 use crate::loop_beats::LoopBeats;
 use crate::observed::Observed;
+use crate::pods::SavedMemories;
 use pod_desired::{
     Identified, Identities, MANIFESTS_FOLDER, Manifests, Notice, Offer, Reading, Record,
     UIDS_FOLDER, WhenAndWhere,
 };
 use pod_lifecycle::Waiting;
 use pod_manifest::static_pod::SourceKind;
-use pod_model::pod::{Container, container_hash};
-use ports::pod_host::Records;
+use pod_model::pod::{Container, Pod, container_hash};
+use ports::pod_host::{HostError, Records};
 use ports::pod_sources::{ManifestSource, SourceTelling};
 use ports::runtime_objects::RuntimePods;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 const LONGEST_WRITE: Duration = Duration::from_secs(30);
 /// After a record could not be written.
 const WRITE_AGAIN: Duration = Duration::from_secs(5);
+/// After one was refused: somebody must change something first.
+const WRITE_REFUSED_AGAIN: Duration = Duration::from_secs(300);
 
 /// The pods that this node should run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -63,6 +70,7 @@ pub(crate) struct Merging {
     /// In the order of their numbers.
     pub(crate) kinds: Vec<SourceKind>,
     pub(crate) records: Arc<dyn Records>,
+    pub(crate) saved: SavedMemories,
     pub(crate) observed: Observed,
     pub(crate) clock: Clock,
     pub(crate) board: Board,
@@ -79,7 +87,10 @@ pub(crate) async fn merge(merging: Merging) {
         manifests: Manifests::new(merging.reading.clone(), &merging.kinds),
         identities: Identities::default(),
         identified: BTreeMap::new(),
+        recalled: BTreeMap::new(),
+        told: Vec::new(),
         unwritten: BTreeMap::new(),
+        write_again_at: None,
         merging,
     };
     merge.recall().await;
@@ -90,9 +101,9 @@ pub(crate) async fn merge(merging: Merging) {
         tokio::select! {
             telling = tellings.recv() => {
                 let Some((at, telling)) = telling else { return };
-                merge.hear(at, &telling).await;
+                merge.hear(at, &telling);
             }
-            () = tokio::time::sleep(WRITE_AGAIN), if !merge.unwritten.is_empty() => {
+            () = until(merge.write_again_at) => {
                 merge.write_again().await;
             }
             changed = inventory.changed(), if is_waiting => {
@@ -113,8 +124,29 @@ struct Merge {
     identities: Identities,
     /// What was published, by full name.
     identified: BTreeMap<String, (Offer, Identified)>,
+    /// Pods of an earlier agent of which nobody has told yet, by full name.
+    recalled: BTreeMap<String, Arc<Pod>>,
+    /// Records that follow from what was heard, not written yet.
+    told: Vec<Record>,
     /// Records that could not be written, by folder and name.
-    unwritten: BTreeMap<(&'static str, String), Record>,
+    unwritten: BTreeMap<(&'static str, String), Unwritten>,
+    write_again_at: Option<Instant>,
+}
+
+struct Unwritten {
+    record: Record,
+    /// It will fail again until somebody changes something.
+    is_refused: bool,
+}
+
+/// What comes of all offers.
+#[derive(Default)]
+struct Round {
+    pods: Vec<Identified>,
+    without_uid: Vec<PodWithoutUid>,
+    /// Pods that are wanted no more, or as another one, as they were.
+    ended: Vec<Arc<Pod>>,
+    records: Vec<Record>,
 }
 
 impl Merge {
@@ -126,6 +158,8 @@ impl Merge {
         for (full_name, manifest) in self.identities.holders() {
             self.manifests.recall_holder(full_name, manifest);
         }
+        let known = self.manifests.all().filter_map(|offer| self.identities.remembered(offer));
+        self.recalled = known.map(|pod| (pod.full_name(), pod)).collect();
     }
 
     async fn load(&self, folder: &'static str) -> Vec<(String, Vec<u8>)> {
@@ -143,10 +177,10 @@ impl Merge {
         }
     }
 
-    async fn hear(&mut self, at: usize, telling: &SourceTelling) {
+    fn hear(&mut self, at: usize, telling: &SourceTelling) {
         let taken = self.manifests.tell(at, telling);
         say(taken.notices);
-        self.write(taken.records).await;
+        self.told.extend(taken.records);
     }
 
     /// Writes records; what cannot be written is told, and the pods go on.
@@ -160,26 +194,33 @@ impl Merge {
                     None => store.remove(folder, &name).await,
                 }
             };
-            let why = match tokio::time::timeout(LONGEST_WRITE, write).await {
+            let (why, is_refused) = match tokio::time::timeout(LONGEST_WRITE, write).await {
                 Ok(Ok(())) => {
                     crate::crash_points::reached("uid-saved");
                     self.unwritten.remove(&(folder, name.clone()));
                     self.merging.board.record_written(folder, &name);
                     continue;
                 }
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => format!("not written within {LONGEST_WRITE:?}"),
+                Ok(Err(error)) => (error.to_string(), matches!(error, HostError::Lasting(_))),
+                Err(_) => (format!("not written within {LONGEST_WRITE:?}"), false),
             };
             self.merging.board.record_failed(folder, &name, &why);
-            let known = self.unwritten.insert((folder, name.clone()), record);
+            let unwritten = Unwritten { record, is_refused };
+            let known = self.unwritten.insert((folder, name.clone()), unwritten);
             if known.is_none() {
                 error!(folder, name, err = why, "Cannot write a record; a restart would forget it");
             }
         }
+        let all_refused = self.unwritten.values().all(|each| each.is_refused);
+        let pause = if all_refused { WRITE_REFUSED_AGAIN } else { WRITE_AGAIN };
+        let at = Instant::now() + pause;
+        let sooner = self.write_again_at.map_or(at, |known| known.min(at));
+        self.write_again_at = (!self.unwritten.is_empty()).then_some(sooner);
     }
 
     async fn write_again(&mut self) {
-        let records: Vec<Record> = self.unwritten.values().cloned().collect();
+        self.write_again_at = None;
+        let records = self.unwritten.values().map(|each| each.record.clone()).collect();
         self.write(records).await;
     }
 
@@ -188,35 +229,21 @@ impl Merge {
         let (offers, notices) = self.manifests.offers();
         say(notices);
         let is_whole = self.manifests.all_have_spoken();
-        let mut pods = Vec::new();
+        let mut round = Round::default();
         let mut present = BTreeSet::new();
-        let mut without_uid = Vec::new();
         for offer in offers {
-            let full_name = offer.pod.full_name();
-            present.insert(full_name.clone());
-            if let Some((known, identified)) = self.identified.get(&full_name)
-                && *known == offer
-            {
-                pods.push(identified.clone());
-                continue;
-            }
-            let meta = &offer.pod.metadata;
-            let may_lend =
-                !has_listed || self.merging.observed.is_unread(&meta.namespace, &meta.name);
-            if may_lend && !self.identities.knows(&offer) {
-                let origin =
-                    PodOrigin { source: offer.source.to_owned(), manifest: offer.manifest.clone() };
-                let waiting = has_listed.then(waits_for_its_like);
-                without_uid.push(PodWithoutUid { pod: offer.pod, origin, waiting });
-                continue;
-            }
-            pods.push(self.identify(full_name, offer).await);
+            present.insert(offer.pod.full_name());
+            self.settle(offer, has_listed, &mut round);
         }
-        self.identified.retain(|full_name, _| present.contains(full_name));
+        self.part_with(&present, &mut round);
+        let Round { pods, without_uid, ended, records: of_uids } = round;
+        self.write_down_ends(ended).await;
+        let mut records = std::mem::take(&mut self.told);
+        records.extend(of_uids);
         if is_whole {
-            let gone = self.identities.keep_only(&present);
-            self.write(gone).await;
+            records.extend(self.identities.keep_only(&present));
         }
+        self.write(records).await;
         let state = SourcesState { all_have_spoken: is_whole, troubles: self.manifests.troubles() };
         self.merging.board.set_sources(state);
         // Pods that wait for the first listing are wanted: until they are here, nothing may go.
@@ -234,7 +261,79 @@ impl Merge {
         is_waiting || !has_listed
     }
 
-    async fn identify(&mut self, full_name: String, offer: Offer) -> Identified {
+    /// Finds out under which UID a pod is wanted, or that it must wait for one.
+    fn settle(&mut self, offer: Offer, has_listed: bool, round: &mut Round) {
+        let full_name = offer.pod.full_name();
+        let known = self.identified.get(&full_name);
+        if let Some((known, identified)) = known
+            && *known == offer
+        {
+            round.pods.push(identified.clone());
+            return;
+        }
+        let known = known.map(|(_, identified)| &identified.pod);
+        let before = known.or_else(|| self.recalled.get(&full_name)).cloned();
+        let meta = &offer.pod.metadata;
+        let may_lend = !has_listed || self.merging.observed.is_unread(&meta.namespace, &meta.name);
+        if may_lend && !self.identities.knows(&offer) {
+            // Whichever UID it will have, it is another pod.
+            round.ended.extend(before);
+            let origin =
+                PodOrigin { source: offer.source.to_owned(), manifest: offer.manifest.clone() };
+            let waiting = has_listed.then(waits_for_its_like);
+            round.without_uid.push(PodWithoutUid { pod: offer.pod, origin, waiting });
+            return;
+        }
+        self.recalled.remove(&full_name);
+        let mut identified = self.identify(full_name, offer);
+        let uid = &identified.pod.metadata.uid;
+        round.ended.extend(before.filter(|pod| pod.metadata.uid != *uid));
+        round.records.extend(identified.record.take());
+        round.pods.push(identified);
+    }
+
+    /// Lets go of pods that no manifest has any more.
+    fn part_with(&mut self, present: &BTreeSet<String>, round: &mut Round) {
+        self.identified.retain(|full_name, (_, identified)| {
+            let stays = present.contains(full_name);
+            if !stays {
+                round.ended.push(identified.pod.clone());
+            }
+            stays
+        });
+        if self.recalled.is_empty() {
+            return;
+        }
+        // Of a source that was not heard yet a manifest may be there still.
+        let offered: BTreeSet<String> =
+            self.manifests.all().map(|offer| offer.pod.full_name()).collect();
+        self.recalled.retain(|full_name, pod| {
+            let stays = offered.contains(full_name);
+            if !stays {
+                round.ended.push(pod.clone());
+            }
+            stays
+        });
+    }
+
+    /// What is known of these pods may be forgotten once this is done.
+    async fn write_down_ends(&self, ended: Vec<Arc<Pod>>) {
+        let mut writes: Branch<String, ()> = Branch::default();
+        for pod in ended {
+            let saved = self.merging.saved.clone();
+            let uid = pod.metadata.uid.to_string();
+            writes.start(uid, "the record of a pod that ends", async move {
+                saved.keep_ending(&pod).await;
+            });
+        }
+        while !writes.is_empty() {
+            if let (uid, Err(Panicked(why))) = writes.next().await {
+                error!(pod_uid = uid, panic = why, "Writing down a pod that ends panicked");
+            }
+        }
+    }
+
+    fn identify(&mut self, full_name: String, offer: Offer) -> Identified {
         let running = RuntimePods {
             sandboxes: self.running(|pod| pod.sandboxes.clone()),
             containers: self
@@ -244,10 +343,7 @@ impl Merge {
         let hash = |container: &Container| format!("{:x}", container_hash(container));
         let now = self.merging.clock.now();
         let at = WhenAndWhere { now, running: &running, container_hash: &hash };
-        let mut identified = self.identities.identify(&offer, &at);
-        if let Some(record) = identified.record.take() {
-            self.write(vec![record]).await;
-        }
+        let identified = self.identities.identify(&offer, &at);
         info!(
             pod = full_name,
             pod_uid = %identified.pod.metadata.uid,
@@ -255,12 +351,20 @@ impl Merge {
             adopted = identified.adopted,
             "Pod is wanted"
         );
-        self.identified.insert(full_name, (offer, identified.clone()));
+        let kept = Identified { record: None, ..identified.clone() };
+        self.identified.insert(full_name, (offer, kept));
         identified
     }
 
     fn running<T>(&self, part: impl Fn(&pod_lifecycle::ObservedPod) -> Vec<T>) -> Vec<T> {
         self.merging.observed.all().iter().flat_map(|(_, pod)| part(pod)).collect()
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

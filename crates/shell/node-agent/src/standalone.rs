@@ -206,6 +206,7 @@ fn start_sources(
         reading,
         kinds,
         records: context.ports.records.clone(),
+        saved: context.saved.clone(),
         observed: context.observed.clone(),
         clock: context.clock.clone(),
         board: context.board.clone(),

@@ -52,13 +52,22 @@ impl TerminationMessages {
         }
     }
 
-    /// A process of this container was killed for memory. It need not be known yet.
-    pub(crate) fn note_kill(&self, container_id: &str, note: MemoryKillNote) {
+    /// A process of this container was killed for memory. It need not be known yet. One that only had
+    /// to go with another is not noted where that other one is; whether it was noted.
+    pub(crate) fn note_kill(
+        &self,
+        container_id: &str,
+        note: MemoryKillNote,
+        with_another: bool,
+    ) -> bool {
         let mut kills = self.lock(&self.kills);
+        let is_known = kills.contains_key(container_id);
         // Cgroups of others have such names too; they are forgotten with the next listing.
-        if kills.len() < MOST_KILLS || kills.contains_key(container_id) {
+        let takes = if is_known { !with_another } else { kills.len() < MOST_KILLS };
+        if takes {
             kills.insert(container_id.to_owned(), note);
         }
+        takes
     }
 
     fn kill(&self, record: &ContainerRecord) -> Option<MemoryKillNote> {

@@ -3,6 +3,7 @@
 //! Rule: total; what cannot be read is left out or kept as text, never guessed. Bodies of patches
 //! carry the version (or the unique id) that they were made for, so that they fail on any other.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use node_health::cloud::{AddressKind, CloudNode, InstanceFacts, NodeAddress};
@@ -11,11 +12,9 @@ use node_health::no_execute::{Operator, Toleration};
 use node_health::pod_cleanup::Phase;
 use node_health::taints::mirrored_labels;
 use node_health::zones::{ZoneKey, is_excluded};
-use node_health::{
-    Condition, ConditionKind, Conditions, NodeFacts, NodeId, Stamp, Taint, TaintKey, Truth,
-};
+use node_health::{Condition, ConditionKind, Conditions, NodeFacts, Stamp, Taint, TaintKey, Truth};
 use pod_model::TaintEffect;
-use ports::cluster_objects::{self as api, Node, NodeCondition, NodeTaint, Pod};
+use ports::cluster_objects::{self as api, Node, NodeCondition, NodeTaint, Pod, PodCondition};
 use ports::{ApiTime, CloudInstance};
 use serde_json::{Value, json};
 
@@ -90,24 +89,27 @@ pub(crate) fn node_facts(node: &Node, version: u64) -> NodeFacts {
 }
 
 /// A node's ranges, in either of the two fields.
-pub(crate) fn ranges(node: &Node) -> Vec<String> {
+pub(crate) fn ranges(node: &Node) -> &[String] {
     match node.spec.pod_cidrs.is_empty() && !node.spec.pod_cidr.is_empty() {
-        true => vec![node.spec.pod_cidr.clone()],
-        false => node.spec.pod_cidrs.clone(),
+        true => std::slice::from_ref(&node.spec.pod_cidr),
+        false => &node.spec.pod_cidrs,
     }
 }
 
-pub(crate) fn tolerations_key(list: &[api::Toleration]) -> String {
-    let mut key = String::new();
+/// Writes down what tells one list of tolerations from another.
+pub(crate) fn tolerations_key(list: &[api::Toleration], key: &mut String) {
+    key.clear();
     for it in list {
-        let seconds = it.toleration_seconds.map(|seconds| seconds.to_string());
-        let parts = [&it.key, &it.operator, &it.value, &it.effect, &seconds.unwrap_or_default()];
-        for part in parts {
+        for part in [&it.key, &it.operator, &it.value, &it.effect] {
             key.push_str(part);
             key.push('\0');
         }
+        if let Some(seconds) = it.toleration_seconds {
+            // Into a text nothing fails.
+            let _ = write!(key, "{seconds}");
+        }
+        key.push('\0');
     }
-    key
 }
 
 pub(crate) fn toleration(toleration: &api::Toleration) -> Toleration {
@@ -126,31 +128,39 @@ pub(crate) fn toleration(toleration: &api::Toleration) -> Toleration {
     }
 }
 
+fn pod_condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
+    pod.status.conditions.iter().find(|it| it.kind == kind)
+}
+
+/// When a pod was bound, as it says itself.
+pub(crate) fn bound(pod: &Pod) -> Option<Stamp> {
+    let scheduled = pod_condition(pod, "PodScheduled").filter(|it| it.status == "True");
+    let bound = scheduled.and_then(|it| it.last_transition_time);
+    let bound = bound.or(pod.metadata.creation_timestamp);
+    bound.map(|time| Stamp::from_nanos(time.nanos()))
+}
+
+/// What a pod's object says; where it is, and since when, is for whoever knows the nodes.
 pub(crate) fn pod_entry(
     pod: &Pod,
     uid: Uid,
     namespace: Arc<str>,
     tolerations: Arc<[Toleration]>,
-    (node, list): (Option<NodeId>, u32),
 ) -> PodEntry {
-    let condition = |kind: &str| pod.status.conditions.iter().find(|it| it.kind == kind);
-    let scheduled = condition("PodScheduled").filter(|it| it.status == "True");
-    let bound = scheduled.and_then(|it| it.last_transition_time);
-    let bound = bound.or(pod.metadata.creation_timestamp);
     PodEntry {
         uid,
         namespace,
         name: pod.metadata.name.as_str().into(),
-        node,
+        node: None,
         tolerations,
         created: stamp(pod.metadata.creation_timestamp),
-        bound: bound.map(|time| Stamp::from_nanos(time.nanos())),
+        bound: None,
         phase: Phase::parse(&pod.status.phase),
-        ready: condition("Ready").map(|it| truth(&it.status)),
+        ready: pod_condition(pod, "Ready").map(|it| truth(&it.status)),
         evicted: pod.status.reason == "Evicted",
         terminating: pod.metadata.deletion_timestamp.is_some(),
         version: pod.metadata.resource_version.parse().unwrap_or(0),
-        list,
+        list: 0,
     }
 }
 

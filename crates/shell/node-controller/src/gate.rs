@@ -1,10 +1,12 @@
 //! The one way to the API server: nothing passes that may not act, and everything ends in time.
 //!
-//! Rule: leadership is asked for right before each request and bounds how long it may take; a lease
-//! does not fence, so whatever passes here is guarded by a version or a unique id as well. Does not
-//! try again: what failed goes back to whoever decided it, and is decided anew.
+//! Rule: leadership is asked for before each step of a request and bounds how long it may take; a
+//! lease does not fence, so whatever passes here is guarded by a version or a unique id as well. Does
+//! not try again: what failed goes back to whoever decided it, and is decided anew.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use node_health::Moment;
@@ -125,11 +127,7 @@ impl Gate {
         what: &'static str,
         request: ApiFuture<'_, T>,
     ) -> Result<T, Failure> {
-        let limit = self.limit()?;
-        let outcome = match timeout(limit, request).await {
-            Ok(answer) => answer.map_err(Failure::from),
-            Err(_) => Err(Failure::Late(limit)),
-        };
+        let outcome = self.send(self.limit()?, request).await;
         let word = outcome.as_ref().map_or_else(Failure::outcome, |_| "written");
         self.shared.counters.written(what, word);
         outcome
@@ -150,11 +148,17 @@ impl Gate {
         client: &dyn ClusterApi,
         path: &ObjectPath,
     ) -> Result<StoredObject, Failure> {
-        let limit = self.limit()?;
-        match timeout(limit, client.read(path)).await {
-            Ok(answer) => Ok(answer?),
-            Err(_) => Err(Failure::Late(limit)),
-        }
+        self.send(self.limit()?, client.read(path)).await
+    }
+
+    /// Leadership is asked for again whenever the request goes on: one that waited for its turn
+    /// while we were stopped must not leave when we come to ourselves.
+    async fn send<T>(&self, limit: Duration, mut request: ApiFuture<'_, T>) -> Result<T, Failure> {
+        let guarded = poll_fn(|context| match self.limit() {
+            Ok(_) => request.as_mut().poll(context).map_err(Failure::from),
+            Err(failure) => Poll::Ready(Err(failure)),
+        });
+        timeout(limit, guarded).await.unwrap_or(Err(Failure::Late(limit)))
     }
 
     /// Reads a node past all caches; none if there is no such node.

@@ -7,9 +7,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use node_health::no_execute::{PodFacts, Toleration};
+use node_health::no_execute::{PodFacts, Toleration, bound_at};
 use node_health::pod_cleanup::Phase;
-use node_health::{NodeId, PodId, Stamp, Truth};
+use node_health::{Moment, NodeId, PodId, Stamp, Truth};
 use ports::cluster_objects::Pod;
 
 use crate::convert;
@@ -25,7 +25,8 @@ pub(crate) struct PodEntry {
     pub(crate) node: Option<NodeId>,
     pub(crate) tolerations: Arc<[Toleration]>,
     pub(crate) created: Stamp,
-    pub(crate) bound: Option<Stamp>,
+    /// When it was bound there, on our own clock: never after we first saw it so.
+    pub(crate) bound: Option<Moment>,
     pub(crate) phase: Phase,
     pub(crate) ready: Option<Truth>,
     pub(crate) evicted: bool,
@@ -67,11 +68,13 @@ pub(crate) struct Pods {
     free: Vec<u32>,
     namespaces: HashSet<Arc<str>>,
     tolerations: HashMap<Box<str>, Arc<[Toleration]>>,
+    /// Room in which the key of a list is written, for each pod anew.
+    key: String,
     /// Ended, terminating or bound to a node that nobody has seen.
     of_interest: BTreeSet<PodId>,
 }
 
-/// Lists of tolerations beyond this number are swept of those that nobody uses.
+/// Namespaces and lists of tolerations beyond this number are swept of those that nobody uses.
 const SWEEP: usize = 1024;
 
 impl Pods {
@@ -87,16 +90,29 @@ impl Pods {
         self.numbers.len()
     }
 
-    /// Notes a pod, bound to this node.
-    pub(crate) fn see(&mut self, pod: &Pod, node: Option<NodeId>, list: u32) -> Sighted {
+    /// Notes a pod, bound to this node, as it is seen now.
+    pub(crate) fn see(
+        &mut self,
+        pod: &Pod,
+        node: Option<NodeId>,
+        list: u32,
+        now: Moment,
+    ) -> Sighted {
         let uid = Uid::new(&pod.metadata.uid);
         let namespace = self.namespace(&pod.metadata.namespace);
         let tolerations = self.tolerations(pod);
-        let entry = convert::pod_entry(pod, uid.clone(), namespace, tolerations, (node, list));
         let known = self.find(&uid);
+        let before = known.and_then(|known| self.get(known));
+        let newly_bound = node.is_some() && before.and_then(|it| it.node) != node;
+        let was_bound = before.filter(|_| !newly_bound).and_then(|it| it.bound);
+        let bound = bound_at(convert::bound(pod), was_bound, now);
+        let entry = PodEntry {
+            node,
+            list,
+            bound,
+            ..convert::pod_entry(pod, uid.clone(), namespace, tolerations)
+        };
         let number = known.unwrap_or_else(|| self.number(uid));
-        let before = self.get(number).and_then(|entry| entry.node);
-        let newly_bound = node.is_some() && before != node;
         let place = usize::try_from(number.0).unwrap_or(usize::MAX);
         if let Some(slot) = self.entries.get_mut(place) {
             match slot {
@@ -148,14 +164,17 @@ impl Pods {
         if let Some(known) = self.namespaces.get(name) {
             return known.clone();
         }
+        if self.namespaces.len() >= SWEEP && self.namespaces.len().is_power_of_two() {
+            self.namespaces.retain(|name| Arc::strong_count(name) > 1);
+        }
         let name: Arc<str> = name.into();
         self.namespaces.insert(name.clone());
         name
     }
 
     fn tolerations(&mut self, pod: &Pod) -> Arc<[Toleration]> {
-        let key = convert::tolerations_key(&pod.spec.tolerations);
-        if let Some(known) = self.tolerations.get(key.as_str()) {
+        convert::tolerations_key(&pod.spec.tolerations, &mut self.key);
+        if let Some(known) = self.tolerations.get(self.key.as_str()) {
             return known.clone();
         }
         if self.tolerations.len() >= SWEEP && self.tolerations.len().is_power_of_two() {
@@ -163,7 +182,7 @@ impl Pods {
         }
         let list: Arc<[Toleration]> =
             pod.spec.tolerations.iter().map(convert::toleration).collect();
-        self.tolerations.insert(key.into(), list.clone());
+        self.tolerations.insert(self.key.as_str().into(), list.clone());
         list
     }
 }

@@ -51,7 +51,7 @@ impl<T: ApiObject> Feed<T> {
 
     fn read(object: &Value) -> Result<T, FeedEvent<T>> {
         serde_json::from_value(object.clone()).map_err(|error| FeedEvent::Unreadable {
-            object: object.pointer("/metadata/name").map(ToString::to_string).unwrap_or_default(),
+            object: named(object, T::RESOURCE.plural),
             cause: error.to_string(),
         })
     }
@@ -119,6 +119,15 @@ impl<T: ApiObject> Feed<T> {
             self.list();
         }
         self.waiting.pop_front()
+    }
+}
+
+/// As the client of a real API server names it: kind, namespace if any, name.
+fn named(object: &Value, plural: &str) -> String {
+    let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
+    match text("/metadata/namespace") {
+        "" => format!("{plural}/{}", text("/metadata/name")),
+        namespace => format!("{plural}/{namespace}/{}", text("/metadata/name")),
     }
 }
 

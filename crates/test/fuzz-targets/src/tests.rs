@@ -90,3 +90,8 @@ fn challenge_corpus() {
 fn reference_corpus() {
     replay("reference", super::reference);
 }
+
+#[test]
+fn manifest_corpus() {
+    replay("manifest", super::manifest);
+}

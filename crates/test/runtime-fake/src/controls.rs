@@ -93,6 +93,11 @@ impl FakeRuntime {
         self.shared.state().is_network_down = down;
     }
 
+    /// Sandboxes that are run from now on have these addresses.
+    pub fn give_addresses(&self, addresses: &[&str]) {
+        self.shared.state().addresses = addresses.iter().map(ToString::to_string).collect();
+    }
+
     /// Every running container of this name ends now.
     pub fn crash(&self, container: &str, code: i32) {
         let mut state = self.shared.state();

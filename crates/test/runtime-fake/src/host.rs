@@ -41,10 +41,14 @@ struct Disk {
     pods: BTreeSet<String>,
     files: BTreeMap<String, Vec<u8>>,
     logs: BTreeMap<String, u32>,
+    links: BTreeMap<String, String>,
     cgroups: BTreeMap<Vec<String>, CgroupLimits>,
     volumes: BTreeSet<(String, String)>,
     records: BTreeMap<(String, String), Vec<u8>>,
+    /// What was done to records, where somebody wants to know.
+    order: Option<Vec<String>>,
     is_full: bool,
+    refuses_records: bool,
     refuses_cgroups: bool,
     listing_takes: Duration,
     /// How many of the next looks at log numbers of a pod panic, and how many did.
@@ -114,6 +118,15 @@ impl FakeHost {
         below.collect()
     }
 
+    /// Links to logs, by name, each with where it leads.
+    pub fn links(&self) -> BTreeMap<String, String> {
+        self.disk().links.clone()
+    }
+
+    pub fn lose_links(&self) {
+        self.disk().links.clear();
+    }
+
     /// A cgroup that somebody else has made.
     pub fn make_cgroup(&self, path: &str) {
         let name = path.split('/').skip(1).map(str::to_owned).collect();
@@ -145,6 +158,21 @@ impl FakeHost {
 
     pub fn record(&self, folder: &str, name: &str) -> Option<Vec<u8>> {
         self.disk().records.get(&(folder.to_owned(), name.to_owned())).cloned()
+    }
+
+    /// From now on it is remembered in which order records are written and removed.
+    pub fn keep_order(&self) {
+        self.disk().order = Some(Vec::new());
+    }
+
+    /// Whether no record may be written, for good.
+    pub fn refuse_records(&self, refuse: bool) {
+        self.disk().refuses_records = refuse;
+    }
+
+    /// `save pods`, `refuse pods`, `remove uids`, …
+    pub fn order_of_records(&self) -> Vec<String> {
+        self.disk().order.clone().unwrap_or_default()
     }
 
     /// A record as an earlier agent may have left it.
@@ -211,8 +239,10 @@ impl PodFolders for FakeHost {
             PathBuf::from(path)
         })
     }
-    fn link_log<'a>(&'a self, _link_name: &'a str, _target: &'a str) -> HostFuture<'a, ()> {
-        self.written(|_| ())
+    fn link_log<'a>(&'a self, link_name: &'a str, target: &'a str) -> HostFuture<'a, ()> {
+        self.written(move |disk| {
+            disk.links.insert(link_name.to_owned(), target.to_owned());
+        })
     }
     fn read_tail<'a>(&'a self, path: &'a str, most: usize) -> HostFuture<'a, Option<Vec<u8>>> {
         self.done(move |disk| {
@@ -368,12 +398,23 @@ impl Records for FakeHost {
         })
     }
     fn save<'a>(&'a self, folder: &'a str, name: &'a str, content: Vec<u8>) -> HostFuture<'a, ()> {
-        self.written(move |disk| {
-            disk.records.insert((folder.to_owned(), name.to_owned()), content);
+        let saved = self.written(move |disk| {
+            let refuses = disk.refuses_records;
+            let done = if refuses { "refuse" } else { "save" };
+            disk.order.iter_mut().for_each(|order| order.push(format!("{done} {folder}")));
+            if !refuses {
+                disk.records.insert((folder.to_owned(), name.to_owned()), content);
+            }
+            !refuses
+        });
+        Box::pin(async move {
+            let refused = || HostError::Lasting("records are not written here".to_owned());
+            saved.await?.then_some(()).ok_or_else(refused)
         })
     }
     fn remove<'a>(&'a self, folder: &'a str, name: &'a str) -> HostFuture<'a, ()> {
         self.done(move |disk| {
+            disk.order.iter_mut().for_each(|order| order.push(format!("remove {folder}")));
             disk.records.remove(&(folder.to_owned(), name.to_owned()));
         })
     }

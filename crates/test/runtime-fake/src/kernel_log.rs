@@ -18,15 +18,27 @@ impl Default for FakeKernelLog {
 impl FakeKernelLog {
     /// A process in that cgroup was killed for memory.
     pub fn tell(&self, victim_cgroup: &str, process: &str, pid: i32) {
+        self.tell_at(0, victim_cgroup, (process, pid), false);
+    }
+
+    /// The same at a moment; whether it only had to go with the one before it.
+    pub fn tell_at(
+        &self,
+        at: i64,
+        victim_cgroup: &str,
+        (process, pid): (&str, i32),
+        with_its_group: bool,
+    ) {
         self.0.send_modify(|kills| {
             kills.push(MemoryKill {
-                at: 0,
+                at,
                 order: kills.len() as u64 + 1,
                 process: process.to_owned(),
                 pid,
                 limited_cgroup: victim_cgroup.to_owned(),
                 victim_cgroup: victim_cgroup.to_owned(),
                 anonymous_bytes: 4096,
+                with_its_group,
             });
         });
     }

@@ -51,6 +51,8 @@ pub(crate) struct State {
     pub(crate) unanswered: BTreeSet<String>,
     pub(crate) is_away: bool,
     pub(crate) is_network_down: bool,
+    /// Of every sandbox with a network of its own; where there are none each has its own.
+    pub(crate) addresses: Vec<String>,
     pub(crate) made: u32,
     pub(crate) events: Events,
 }
@@ -266,7 +268,11 @@ impl PodRuntime for FakeRuntime {
                 attempt: config.attempt,
                 ready: true,
                 created_at: now,
-                ips: if host { Vec::new() } else { vec![format!("10.0.0.{}", state.made)] },
+                ips: match (host, state.addresses.as_slice()) {
+                    (true, _) => Vec::new(),
+                    (false, []) => vec![format!("10.0.0.{}", state.made)],
+                    (false, given) => given.to_vec(),
+                },
                 host_network: Some(host),
                 runtime_handler: config.runtime_handler.clone(),
                 labels: config.labels.clone(),

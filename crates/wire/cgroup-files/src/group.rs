@@ -158,7 +158,7 @@ impl Cgroup {
     pub fn door(&self) -> Result<Door> {
         self.folders()
             .into_iter()
-            .map(|folder| Door::open_one(&folder))
+            .map(|folder| Door::open_one(&folder, PROCESSES))
             .collect::<Result<_>>()
             .map(|files: Vec<(PathBuf, File)>| Door { files })
     }
@@ -166,14 +166,34 @@ impl Cgroup {
     /// The way in of one controller only (version 1); of the group (version 2).
     pub fn door_of(&self, controller: Controller) -> Result<Door> {
         let folder = self.folder_for(controller, "entering it")?;
-        Ok(Door { files: vec![Door::open_one(&folder)?] })
+        Ok(Door { files: vec![Door::open_one(&folder, PROCESSES)?] })
+    }
+
+    /// The way in for the one thread that is the caller, with whatever it starts afterwards; `beneath`
+    /// is a group that only the freezer has. Version 2 has none.
+    ///
+    /// Whoever lets in a process waits until the kernel has stopped all forks and ends on the machine,
+    /// some ten milliseconds each time. A thread that goes in itself waits for nobody.
+    pub fn door_of_caller(&self, beneath: Option<&Cgroup>) -> Result<Option<Door>> {
+        if self.hierarchy.version() == Version::V2 {
+            return Ok(None);
+        }
+        let mut folders = self.folders();
+        if let Some(beneath) = beneath {
+            let frozen = self.folder(Controller::Freezer);
+            folders.retain(|folder| Some(folder) != frozen.as_ref());
+            folders.push(beneath.folder_for(Controller::Freezer, "entering it")?);
+        }
+        let files =
+            folders.iter().map(|folder| Door::open_one(folder, THREADS)).collect::<Result<_>>()?;
+        Ok(Some(Door { files }))
     }
 
     /// Processes in the group itself, not in groups beneath. Those that our PID namespace cannot
     /// see are left out.
     pub fn processes(&self) -> Result<Vec<u32>> {
         let folder = self.listing_folder();
-        let Some(text) = read_if_there(&folder.join("cgroup.procs"))? else {
+        let Some(text) = read_if_there(&folder.join(PROCESSES))? else {
             return Ok(Vec::new());
         };
         Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect())
@@ -388,15 +408,19 @@ fn remove_folders(folder: &Path) -> Result<()> {
     }
 }
 
-/// A group's `cgroup.procs` in every hierarchy, open for writing.
+const PROCESSES: &str = "cgroup.procs";
+/// Of version 1.
+const THREADS: &str = "tasks";
+
+/// The files of a group by which processes come in, of every hierarchy, open for writing.
 #[derive(Debug)]
 pub struct Door {
     files: Vec<(PathBuf, File)>,
 }
 
 impl Door {
-    fn open_one(folder: &Path) -> Result<(PathBuf, File)> {
-        let path = folder.join("cgroup.procs");
+    fn open_one(folder: &Path, file: &str) -> Result<(PathBuf, File)> {
+        let path = folder.join(file);
         let file = File::options().write(true).open(&path).map_err(|source| {
             CgroupError::Write { path: path.clone(), value: String::new(), source }
         })?;

@@ -22,6 +22,7 @@ pub struct Stats {
     pub memory: MemoryStats,
     pub pids: PidsStats,
     pub io: Vec<DeviceIo>,
+    pub io_pressure: Option<Pressure>,
     pub huge_pages: BTreeMap<String, HugePageStats>,
 }
 
@@ -114,6 +115,7 @@ impl Cgroup {
             memory: self.memory_stats()?,
             pids: self.pids_stats()?,
             io: self.io_stats()?,
+            io_pressure: self.io_pressure()?,
             huge_pages: self.huge_page_stats()?,
         })
     }
@@ -189,6 +191,15 @@ impl Cgroup {
                 let bytes = read("blkio.throttle.io_service_bytes")?;
                 Ok(io_tables_v1(&bytes, &read("blkio.throttle.io_serviced")?))
             }
+        }
+    }
+
+    /// Version 2 only.
+    fn io_pressure(&self) -> Result<Option<Pressure>> {
+        let folder = self.folder(Controller::BlockIo);
+        match folder.filter(|_| self.hierarchy().version() == Version::V2) {
+            Some(folder) => pressure(&folder.join("io.pressure")),
+            None => Ok(None),
         }
     }
 

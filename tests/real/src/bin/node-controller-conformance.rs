@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed;
 use real_tests::node_controller::cluster::Subject;
-use real_tests::node_controller::comparison::{differences, known, verdict};
+use real_tests::node_controller::comparison::{differences, known, turns, verdict};
 use real_tests::node_controller::script;
 
 fn main() -> Result<()> {
@@ -35,6 +35,9 @@ fn main() -> Result<()> {
             seconds(theirs)
         );
     }
+    let (pairs, _) = turns(&ours, &theirs);
+    println!("order between nodes: {pairs} pairs compared");
+    ensure!(pairs > 0, "no two nodes were given up whose order could be compared");
     let found = differences(&ours, &theirs);
     for difference in &found {
         println!("difference: {difference}");

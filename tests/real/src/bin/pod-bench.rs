@@ -30,7 +30,6 @@ fn main() -> Result<()> {
     let images = Images { quiet: images::PAUSE.to_owned(), shell: images::BUSYBOX.to_owned() };
     let endpoint = containerd.endpoint();
     let runtime = Runtime::connect(&endpoint)?;
-    let bare = measure::bare(&runtime, &bed, &images.quiet)?;
     for program in [PathBuf::from(&keelson), parts::program("kubelet", "kubelet")?] {
         cold_program::forget(&program)?;
     }
@@ -39,7 +38,8 @@ fn main() -> Result<()> {
     let theirs = measure::agent(&bed, &runtime, &Kind::reference()?, &endpoint, &images)?;
     let mut table = Table::default();
     print_beside_the_reference(&mut table, &ours, &theirs);
-    print_beside_bare_calls(&mut table, &ours, &bare);
+    let bare = ours.bare.as_ref().context("the bare calls were not measured")?;
+    print_beside_bare_calls(&mut table, &ours, bare);
     table.judge()
 }
 
@@ -71,7 +71,7 @@ fn print_beside_the_reference(table: &mut Table, ours: &Measured, theirs: &Measu
     }
 }
 
-/// Beside the runtime's own share, without any agent.
+/// Beside the runtime's own share: the same calls without any agent, by turns with its pods.
 fn print_beside_bare_calls(table: &mut Table, ours: &Measured, bare: &Bare) {
     table.heading("", "bare calls");
     let pod = (millis(ours.single), millis(bare.pod));

@@ -11,6 +11,7 @@ use node_testkit::images as known;
 use super::calls::{Network, Pod, Runtime};
 use super::images::{LARGE, LINES, LINES_BYTES};
 use super::memory::{self, Memory};
+use super::plugins::Timed;
 use crate::promises::Turns;
 
 /// How much is done; a small run only shows that it works.
@@ -89,6 +90,12 @@ pub struct Times {
     /// From the first call to the last answer of eight pods at once.
     pub eight: Turns,
     pub removal: Turns,
+    /// Of `whole`: what the plugins took themselves, and what is left. Empty without plugins.
+    pub of_plugins: Turns,
+    pub rest: Turns,
+    /// The same of a pod among eight, on average: what each waits for others is in it.
+    pub of_plugins_among_eight: Turns,
+    pub rest_among_eight: Turns,
 }
 
 #[derive(Debug)]
@@ -116,11 +123,11 @@ const AT_ONCE: usize = 8;
 /// Before each measurement.
 const BREATH: Duration = Duration::from_millis(100);
 
-pub async fn both(sides: &Both<Side>, size: Size) -> Result<Measured> {
+pub async fn both(sides: &Both<Side>, plugins: &Timed, size: Size) -> Result<Measured> {
     eprintln!("pods on the host's network");
-    let host = times(sides, Network::Host, size).await?;
+    let host = times(sides, None, size).await?;
     eprintln!("pods on the plugins' network");
-    let plugins = times(sides, Network::Plugins, size).await?;
+    let plugins = times(sides, Some(plugins), size).await?;
     eprintln!("memory");
     tokio::time::sleep(size.settle).await;
     let server_idle = sides.each(|side| memory::of(side.names.server))?;
@@ -186,36 +193,68 @@ impl Both<Side> {
     }
 }
 
-async fn times(sides: &Both<Side>, network: Network, size: Size) -> Result<Times> {
+/// Without plugins on the host's network.
+async fn times(sides: &Both<Side>, plugins: Option<&Timed>, size: Size) -> Result<Times> {
+    let network = if plugins.is_some() { Network::Plugins } else { Network::Host };
     let mut times = Times::default();
     for turn in 0..=size.singles {
         let name = format!("single-{network:?}-{turn}");
         let single = async |side: &Side| {
             let pod = side.runtime.pod(&name, network, PAUSE).await?;
-            Ok((pod.took, side.runtime.remove(&pod).await?))
+            let removal = side.runtime.remove(&pod).await?;
+            Ok((pod, removal))
         };
         let Both { ours, theirs } = sides.turn(turn, single).await?;
         // The first warms up the runtimes.
         if turn == 0 {
             continue;
         }
-        let (mine, other) = (ours.0, theirs.0);
+        let (mine, other) = (ours.0.took, theirs.0.took);
         times.sandbox.push(millis(mine.sandbox), millis(other.sandbox));
         times.create.push(millis(mine.create), millis(other.create));
         times.start.push(millis(mine.start), millis(other.start));
         times.whole.push(millis(mine.whole()), millis(other.whole()));
         times.removal.push(millis(ours.1), millis(theirs.1));
+        if let Some(plugins) = plugins {
+            let (mine, other) = (parted(plugins, &[ours.0])?, parted(plugins, &[theirs.0])?);
+            times.of_plugins.push(mine.plugins, other.plugins);
+            times.rest.push(mine.rest, other.rest);
+        }
     }
     for turn in 0..size.batches {
         let batch = async |side: &Side| eight(&side.runtime, network, turn).await;
-        let took = sides.turn(turn, batch).await?;
-        times.eight.push(millis(took.ours), millis(took.theirs));
+        let Both { ours, theirs } = sides.turn(turn, batch).await?;
+        times.eight.push(millis(ours.0), millis(theirs.0));
+        if let Some(plugins) = plugins {
+            let (mine, other) = (parted(plugins, &ours.1)?, parted(plugins, &theirs.1)?);
+            times.of_plugins_among_eight.push(mine.plugins, other.plugins);
+            times.rest_among_eight.push(mine.rest, other.rest);
+        }
     }
     Ok(times)
 }
 
+/// The time of a pod on average, in milliseconds: the plugins' own, and the rest.
+struct Parted {
+    plugins: f64,
+    rest: f64,
+}
+
+fn parted(plugins: &Timed, pods: &[Pod]) -> Result<Parted> {
+    let mut sum = Parted { plugins: 0.0, rest: 0.0 };
+    for pod in pods {
+        let took = plugins.of_adding(&pod.sandbox)?;
+        let whole = pod.took.whole();
+        ensure!(took < whole, "plugins took {took:?} of {whole:?}");
+        sum.plugins += millis(took);
+        sum.rest += millis(whole - took);
+    }
+    let count = pods.len() as f64;
+    Ok(Parted { plugins: sum.plugins / count, rest: sum.rest / count })
+}
+
 /// Eight pods at once, and how long until all of them run.
-async fn eight(runtime: &Runtime, network: Network, batch: usize) -> Result<Duration> {
+async fn eight(runtime: &Runtime, network: Network, batch: usize) -> Result<(Duration, Vec<Pod>)> {
     let begun = Instant::now();
     let mut tasks = Vec::new();
     for number in 0..AT_ONCE {
@@ -230,7 +269,7 @@ async fn eight(runtime: &Runtime, network: Network, batch: usize) -> Result<Dura
     for pod in &pods {
         runtime.remove(pod).await?;
     }
-    Ok(took)
+    Ok((took, pods))
 }
 
 async fn many(sides: &Both<Side>, count: usize) -> Result<Vec<Both<Pod>>> {

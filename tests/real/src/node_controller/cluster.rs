@@ -14,6 +14,8 @@ use node_testkit::bed::Bed;
 use node_testkit::parts;
 use node_testkit::start::{ControlPlane, Running};
 
+use super::audit::Audit;
+
 /// Whose controllers run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
@@ -36,8 +38,8 @@ impl Subject {
 pub const CONTROLLERS: &str = "node-lifecycle-controller,taint-eviction-controller,\
     node-ipam-controller,pod-garbage-collector-controller";
 
-/// The user that the example of rights names.
-const USER: &str = "keelson-node-controller";
+/// The user that the example of rights names, and the names of the rights themselves.
+pub const USER: &str = "keelson-node-controller";
 
 /// A cluster without nodes.
 #[derive(Debug)]
@@ -47,6 +49,8 @@ pub struct Cluster {
     pub client: ApiClient,
     /// The kubeconfig that both subjects get instead of their own.
     pub through: Option<PathBuf>,
+    /// Who wrote what, if that was asked for.
+    pub audit: Option<Audit>,
 }
 
 impl Cluster {
@@ -55,12 +59,42 @@ impl Cluster {
     /// # Errors
     /// When a part does not come up.
     pub fn start(bed: &Bed) -> Result<Self> {
-        let plane = ControlPlane::start_with(bed, ControlPlane::WITHOUT_NODE_CONTROLLERS)?;
+        Self::start_with_flags(bed, &[])
+    }
+
+    /// The same; these users have a node controller's rights, too, and what they write is written
+    /// down by the API server.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub fn start_audited(bed: &Bed, users: &[String]) -> Result<Self> {
+        let audit = Audit::new(bed, users)?;
+        let mut cluster = Self::start_with_flags(bed, &audit.flags())?;
+        let users: Vec<String> = users.iter().map(|user| format!("--user={user}")).collect();
+        let (everywhere, within) = (format!("--clusterrole={USER}"), format!("--role={USER}"));
+        let bindings: [&[&str]; 3] = [
+            &["clusterrolebinding", "audited", &everywhere],
+            &["rolebinding", "audited", &within, "--namespace=kube-node-lease"],
+            &["rolebinding", "audited", &within, "--namespace=kube-system"],
+        ];
+        for binding in bindings {
+            let mut arguments = vec!["create"];
+            arguments.extend(binding);
+            arguments.extend(users.iter().map(String::as_str));
+            cluster.plane.kubectl(&arguments)?;
+        }
+        cluster.audit = Some(audit);
+        Ok(cluster)
+    }
+
+    fn start_with_flags(bed: &Bed, flags: &[String]) -> Result<Self> {
+        let controllers = ControlPlane::WITHOUT_NODE_CONTROLLERS;
+        let plane = ControlPlane::start_with_flags(bed, controllers, flags)?;
         let rights =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/node-controller/rbac.yaml");
         plane.kubectl(&["apply", "--filename", &rights.to_string_lossy()])?;
         let client = client_of(plane.admin_kubeconfig())?;
-        Ok(Self { plane, client, through: None })
+        Ok(Self { plane, client, through: None, audit: None })
     }
 
     /// Starts a subject's controllers with these flags, and waits until its process stands.

@@ -1,7 +1,8 @@
 //! What two runs of the script have in common and where they differ.
 //!
 //! Rule: per phase and node, the same changes as often; over all phases, what always comes before
-//! what in the reference's run never comes after it in ours; silence is noticed no later. Events
+//! what in the reference's run never comes after it in ours; nodes of a zone that fall silent one
+//! after the other are noticed and given up in the same order; silence is noticed no later. Events
 //! count by what they say, not how often or when. A difference is one line of text without times,
 //! so that a list of them can be kept; one that is not in the list fails, and so does one in the
 //! list that is no longer there.
@@ -53,7 +54,53 @@ pub fn differences(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> BTreeSet<Str
         }
     }
     found.extend(order(ours, theirs));
+    found.extend(turns(ours, theirs).1);
     found
+}
+
+/// What has an order between nodes: who is noticed, and who is given up, first.
+const TURNS: [&str; 2] =
+    ["+condition Ready=Unknown", "+taint node.kubernetes.io/unreachable=:NoExecute"];
+
+/// How many pairs of nodes were compared, and those that came in another order here. Only nodes of
+/// one zone that fell silent at times which the reference, too, tells apart: it looks once in a
+/// monitor period at all nodes, in no order, and queues by what it finds.
+pub fn turns(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> (usize, BTreeSet<String>) {
+    let (mut pairs, mut found) = (0, BTreeSet::new());
+    for (our, their) in ours.iter().zip(theirs) {
+        for (first, second) in one_after_the_other(&their.silenced) {
+            for change in TURNS {
+                let place = |record: &PhaseRecord, node: &str| {
+                    let is_it = |it: &Entry| it.node == node && it.what.starts_with(change);
+                    record.entries.iter().position(is_it)
+                };
+                let is_first = |record| Some(place(record, first)? < place(record, second)?);
+                // What is missing is found by its count.
+                if let (Some(here), Some(there)) = (is_first(our), is_first(their)) {
+                    pairs += 1;
+                    if here != there {
+                        found.insert(format!(
+                            "{} | {change} | {first} and {second} in another order",
+                            our.name
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    (pairs, found)
+}
+
+fn one_after_the_other(groups: &[&'static [&'static str]]) -> Vec<(&'static str, &'static str)> {
+    let zone = |node: &str| node.chars().next();
+    let mut pairs = Vec::new();
+    for (at, group) in groups.iter().enumerate() {
+        for second in groups.iter().skip(at + 1).copied().flatten() {
+            let firsts = group.iter().filter(|first| zone(first) == zone(second));
+            pairs.extend(firsts.map(|first| (*first, *second)));
+        }
+    }
+    pairs
 }
 
 /// How often each change was made, node by node. Events count once.

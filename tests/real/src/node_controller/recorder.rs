@@ -1,7 +1,8 @@
 //! Writes down what happens to nodes, pods and events, in the order of the API server's versions.
 //!
-//! Rule: changes only, in words that two runs can have in common: no times, no ids, no versions.
-//! What the nodes themselves post is written down like everything else.
+//! Rule: changes only, in words that two runs can have in common: no ids, no versions, and of times
+//! only what they are: kept, of now, of the object's creation. What the nodes themselves post is
+//! written down like everything else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,11 +10,13 @@ use std::time::Duration;
 
 use apiserver_client::{ApiClient, ProtobufObject, Watch};
 use ports::cluster_api::{Resource, Selection};
-use ports::cluster_objects::{ApiObject, Identity, Node, ObjectMeta, Pod};
-use ports::{FeedEvent, ObjectFeed as _};
+use ports::cluster_objects::{ApiObject, Identity, Node, NodeCondition, ObjectMeta, Pod};
+use ports::{ApiTime, FeedEvent, ObjectFeed as _};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+use super::hollow::now;
 
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +140,7 @@ impl From<EventForm> for EventObject {
 struct Book {
     entries: Vec<Entry>,
     nodes: BTreeMap<String, BTreeSet<String>>,
+    conditions: BTreeMap<String, Vec<NodeCondition>>,
     pods: BTreeMap<String, (String, BTreeSet<String>)>,
 }
 
@@ -214,13 +218,17 @@ impl Book {
         let (name, version) = (&node.metadata.name, &node.metadata.resource_version);
         if !there {
             self.nodes.remove(name);
+            self.conditions.remove(name);
             self.put(version, name, "node gone".to_owned());
             return;
         }
         let facts = node_facts(node);
         let before = self.nodes.insert(name.clone(), facts.clone()).unwrap_or_default();
+        let conditions = node.status.conditions.clone();
+        let known = self.conditions.insert(name.clone(), conditions).unwrap_or_default();
         for change in changes(&before, &facts) {
-            self.put(version, name, change);
+            let times = node_times(&change, node, &known).unwrap_or_default();
+            self.put(version, name, change + &times);
         }
     }
 
@@ -237,7 +245,8 @@ impl Book {
         let facts = pod_facts(pod);
         let before = self.pods.insert(name.clone(), (node.clone(), facts.clone()));
         for change in changes(&before.unwrap_or_default().1, &facts) {
-            self.put(version, &node, format!("pod {role} {change}"));
+            let times = pod_times(&change, pod).unwrap_or_default();
+            self.put(version, &node, format!("pod {role} {change}{times}"));
         }
     }
 
@@ -266,6 +275,39 @@ fn changes(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Vec<String> {
     // A condition that changed is told by its new state alone.
     let gone = gone.filter(|fact| !fact.starts_with("-condition"));
     gone.chain(after.difference(before).map(|fact| format!("+{fact}"))).collect()
+}
+
+/// A time that is so close to when it was heard of is the time of the write.
+const OF_NOW: Duration = Duration::from_secs(5);
+
+fn is_of_now(time: Option<ApiTime>) -> bool {
+    let off = time.map(|time| now().nanos().abs_diff(time.nanos()));
+    off.is_some_and(|off| Duration::from_nanos(off) <= OF_NOW)
+}
+
+/// The times of a condition that a controller, and nobody else, writes: Unknown.
+fn node_times(change: &str, node: &Node, known: &[NodeCondition]) -> Option<String> {
+    let (kind, _) = change.strip_prefix("+condition ")?.split_once("=Unknown ")?;
+    let condition = node.status.conditions.iter().find(|it| it.kind == kind)?;
+    let before = known.iter().find(|it| it.kind == kind);
+    let heartbeat = match before {
+        Some(before) if before.last_heartbeat_time == condition.last_heartbeat_time => "kept",
+        None if node.metadata.creation_timestamp == condition.last_heartbeat_time => {
+            "of the creation"
+        }
+        _ => "another",
+    };
+    let transition = if is_of_now(condition.last_transition_time) { "of now" } else { "another" };
+    Some(format!("; heartbeat {heartbeat}, transition {transition}"))
+}
+
+/// The same of a pod's conditions that say that it is not ready, or has to go.
+fn pod_times(change: &str, pod: &Pod) -> Option<String> {
+    let (kind, status) = change.strip_prefix("+condition ")?.split_once('=')?;
+    let theirs = status.starts_with("False") || kind == "DisruptionTarget";
+    let condition = pod.status.conditions.iter().find(|it| it.kind == kind && theirs)?;
+    let transition = if is_of_now(condition.last_transition_time) { "of now" } else { "older" };
+    Some(format!("; transition {transition}"))
 }
 
 const NODE_CONDITIONS: [&str; 5] =

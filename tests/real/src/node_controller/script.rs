@@ -83,6 +83,8 @@ pub struct PhaseRecord {
     pub noticed: Option<Duration>,
     /// Whether what came first in it was the controller's choice alone.
     pub ordered: bool,
+    /// Who fell silent in it, those who did together in one group.
+    pub silenced: Vec<&'static [&'static str]>,
 }
 
 impl Phase {
@@ -91,6 +93,15 @@ impl Phase {
     fn is_ordered(&self) -> bool {
         let own = |act: &Act| matches!(act, Act::Speak(_) | Act::Ended(..) | Act::Taint(..));
         !self.acts.iter().any(own)
+    }
+
+    /// Who falls silent in it, group by group.
+    fn silences(&self) -> Vec<&'static [&'static str]> {
+        let groups = self.acts.iter().filter_map(|act| match act {
+            Act::Silence(nodes) => Some(*nodes),
+            _ => None,
+        });
+        groups.collect()
     }
 
     /// The script's own making of pods is not compared.
@@ -108,7 +119,8 @@ const SILENT: u64 = 10;
 fn phases() -> Vec<Phase> {
     use Act::{Cordon, DeleteNode, Ended, Mute, Pods, Post, Silence, Speak, Taint, Untaint, Wait};
     let phase = |name, acts, least| Phase { name, acts, least };
-    const B_MOST: &[&str] = &["b1", "b2", "b3", "b4", "b5", "b6"];
+    const B_HALF: &[&str] = &["b1", "b2", "b3", "b4", "b5"];
+    const B_MOST: &[&str] = &["b1", "b2", "b3", "b4", "b5", "b6", "b7"];
     const ALL_BUT_ONE: &[&str] =
         &["a1", "a2", "a3", "a4", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "c1", "c2"];
     const PRESSED: &[(&str, &str)] = &[
@@ -142,7 +154,13 @@ fn phases() -> Vec<Phase> {
         phase("two of a small zone are silent", vec![Silence(&["a1", "a2"])], SILENT + 4),
         phase("and a third: most of it", vec![Silence(&["a3"])], SILENT + 4),
         phase("the small zone is back", vec![Speak(&["a1", "a2", "a3"])], 5),
-        phase("most of a large zone is silent", vec![Silence(B_MOST)], SILENT + 16),
+        // The later ones wait behind the first, at the slow rate; they are further apart than a
+        // heartbeat and a look of the reference, so that it knows who came first.
+        phase(
+            "most of a large zone is silent",
+            vec![Silence(B_HALF), Wait(3), Silence(&["b7"]), Wait(3), Silence(&["b6"])],
+            SILENT + 16,
+        ),
         phase("the large zone is back", vec![Speak(B_MOST)], 5),
         phase("", vec![Pods(ALL)], 3),
         phase("a zone goes dark", vec![Silence(&["c1", "c2", "c3"])], SILENT + 6),
@@ -187,7 +205,8 @@ pub async fn run(bed: &Bed, subject: &Subject) -> Result<Vec<PhaseRecord>> {
     hollow.register(forms.collect()).await?;
     let (quiet, most) = (Duration::from_secs(4), Duration::from_secs(150));
     let entries = recorder.cut(Duration::from_secs(20), quiet, most).await;
-    records.push(PhaseRecord { name: "nodes come", entries, noticed: None, ordered: false });
+    let (noticed, silenced) = (None, Vec::new());
+    records.push(PhaseRecord { name: "nodes come", entries, noticed, ordered: false, silenced });
     let stage = Stage { client: cluster.client.clone(), hollow };
     for phase in phases() {
         eprintln!("{}: {}", subject.name(), phase.name);
@@ -202,9 +221,14 @@ pub async fn run(bed: &Bed, subject: &Subject) -> Result<Vec<PhaseRecord>> {
             })?;
             Some(unknown.at.duration_since(*last))
         });
-        let (noticed, ordered) = (noticed.max(), phase.is_ordered());
         if !phase.is_preparation() {
-            records.push(PhaseRecord { name: phase.name, entries, noticed, ordered });
+            records.push(PhaseRecord {
+                name: phase.name,
+                noticed: noticed.max(),
+                ordered: phase.is_ordered(),
+                silenced: phase.silences(),
+                entries,
+            });
         }
         anyhow::ensure!(controller.is_alive()?, "{} has ended", subject.name());
     }

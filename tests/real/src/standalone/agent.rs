@@ -25,9 +25,12 @@ pub struct Kind {
 }
 
 impl Kind {
+    /// The name of ours.
+    pub const KEELSON: &'static str = "keelson";
+
     pub fn keelson(program: &Path) -> Self {
         let command = vec![program.display().to_string(), "kubelet".to_owned()];
-        Self { name: "keelson", command, environment: Vec::new() }
+        Self { name: Self::KEELSON, command, environment: Vec::new() }
     }
 
     pub fn reference() -> Result<Self> {

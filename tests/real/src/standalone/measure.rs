@@ -30,30 +30,43 @@ pub struct Measured {
     pub crash: Duration,
     /// From the removal of the manifest to the pod's end: the median.
     pub removal: Duration,
+    /// What the runtime itself needed meanwhile, where the agent leaves pods of others alone.
+    pub bare: Option<Bare>,
 }
 
-/// What the runtime itself needs.
+/// What the runtime itself needs: medians.
 #[derive(Debug)]
 pub struct Bare {
     pub pod: Duration,
     pub create_and_start: Duration,
 }
 
-pub fn bare(runtime: &Runtime, bed: &Bed, image: &str) -> Result<Bare> {
-    let logs = bed.make_folder("bare-logs")?.display().to_string();
-    let mut times = Vec::new();
-    for round in 0..=SINGLES {
-        let name = format!("bare-{round}");
-        let pair = runtime.bare_pod(&name, image, &logs)?;
-        // The first warms up the runtime.
-        if round > 0 {
-            times.push(pair);
+/// The calls without an agent, by turns with its pods: a runtime just started, a disk just filled or a
+/// machine that is busy for a while then slow both down alike.
+struct Turns<'a> {
+    runtime: &'a Runtime,
+    logs: String,
+    count: usize,
+}
+
+impl<'a> Turns<'a> {
+    /// None beside an agent that would remove what it does not know.
+    fn beside(kind: &Kind, bed: &Bed, runtime: &'a Runtime) -> Result<Option<Self>> {
+        if kind.name != Kind::KEELSON {
+            return Ok(None);
         }
+        let logs = bed.make_folder("bare-logs")?.display().to_string();
+        Ok(Some(Self { runtime, logs, count: 0 }))
     }
-    runtime.remove_all()?;
-    let pod = median(times.iter().map(|pair| pair.0).collect())?;
-    let create_and_start = median(times.iter().map(|pair| pair.1).collect())?;
-    Ok(Bare { pod, create_and_start })
+
+    /// One pod, gone again; the agent has none meanwhile. The time of all calls and of the last two.
+    fn turn(&mut self, image: &str) -> Result<(Duration, Duration)> {
+        self.count += 1;
+        let name = format!("bare-{}", self.count);
+        let times = self.runtime.bare_pod(&name, image, &self.logs)?;
+        self.runtime.remove(&name)?;
+        Ok(times)
+    }
 }
 
 pub fn agent(
@@ -68,9 +81,12 @@ pub fn agent(
     say("idle without pods");
     let none = idle(&agent)?;
     say("pods one by one");
-    let (single, removal) = singles(&agent, runtime, &images.quiet)?;
+    let mut turns = Turns::beside(kind, bed, runtime)?;
+    let (single, removal, pod) = singles(&agent, runtime, &images.quiet, turns.as_mut())?;
     say("crashes");
-    let crash = crashes(&agent, runtime, &images.shell)?;
+    let (crash, create_and_start) = crashes(&agent, runtime, &images.shell, turns.as_mut())?;
+    let bare = pod.zip(create_and_start);
+    let bare = bare.map(|(pod, create_and_start)| Bare { pod, create_and_start });
     say("30 at once");
     let burst_30 = burst(&agent, runtime, 30, &images.quiet)?;
     let thirty = idle(&agent)?;
@@ -89,6 +105,7 @@ pub fn agent(
         burst_110,
         crash,
         removal,
+        bare,
     })
 }
 
@@ -109,9 +126,16 @@ fn idle(agent: &Agent) -> Result<(Memory, Duration)> {
     Ok((agent.memory()?, used))
 }
 
-fn singles(agent: &Agent, runtime: &Runtime, image: &str) -> Result<(Duration, Duration)> {
-    let (mut starts, mut ends) = (Vec::new(), Vec::new());
+/// Start and removal of a pod, and the bare calls for one.
+fn singles(
+    agent: &Agent,
+    runtime: &Runtime,
+    image: &str,
+    mut turns: Option<&mut Turns<'_>>,
+) -> Result<(Duration, Duration, Option<Duration>)> {
+    let (mut starts, mut ends, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..=SINGLES {
+        let by_hand = turns.as_mut().map(|turns| turns.turn(image)).transpose()?;
         let name = format!("single-{round}");
         let begun = now();
         agent.place(&name, &manifest(&name, image, ""))?;
@@ -120,17 +144,27 @@ fn singles(agent: &Agent, runtime: &Runtime, image: &str) -> Result<(Duration, D
         let removed = Instant::now();
         agent.withdraw(&name)?;
         runtime.wait_gone(&name)?;
+        // The first of each warms up.
         if round > 0 {
             starts.push(nanos(started - begun));
             ends.push(removed.elapsed());
+            bare.extend(by_hand.map(|(pod, _)| pod));
         }
     }
-    Ok((median(starts)?, median(ends)?))
+    Ok((median(starts)?, median(ends)?, median(bare).ok()))
 }
 
-fn crashes(agent: &Agent, runtime: &Runtime, image: &str) -> Result<Duration> {
-    let mut times = Vec::new();
+/// From a crash to the next life, and the bare calls for one.
+fn crashes(
+    agent: &Agent,
+    runtime: &Runtime,
+    image: &str,
+    mut turns: Option<&mut Turns<'_>>,
+) -> Result<(Duration, Option<Duration>)> {
+    let (mut times, mut bare) = (Vec::new(), Vec::new());
     for round in 0..CRASHES {
+        let by_hand = turns.as_mut().map(|turns| turns.turn(image)).transpose()?;
+        bare.extend(by_hand.map(|(_, create_and_start)| create_and_start));
         let name = format!("crash-{round}");
         // Ends once, then stays: the first life leaves a mark in a volume of the pod.
         let script = "    command: [sh, -c, 'test -e /mark/1 && exec sleep 1000; touch /mark/1; sleep 1; exit 1']\n\
@@ -143,9 +177,9 @@ fn crashes(agent: &Agent, runtime: &Runtime, image: &str) -> Result<Duration> {
         let again = seen.iter().find(|one| one.attempt == 1).context("the second life")?;
         times.push(nanos(again.started_at - ended.finished_at));
         agent.withdraw(&name)?;
+        runtime.wait_gone("crash-")?;
     }
-    runtime.wait_gone("crash-")?;
-    median(times)
+    Ok((median(times)?, median(bare).ok()))
 }
 
 fn burst(agent: &Agent, runtime: &Runtime, count: usize, image: &str) -> Result<Duration> {

@@ -2,7 +2,8 @@
 //!
 //! Rule: everything passes through to the real runtime and back unless a fault was asked for: calls
 //! that name a certain container, pod or sandbox are held until they are let go; a container's state
-//! is told as unknown; the stream of events is cut, emptied or doubled. Invents no answer otherwise.
+//! is told as unknown; the stream of events is cut, emptied or doubled, or said not to exist, as by
+//! runtimes of before there was one. Invents no answer otherwise.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -43,6 +44,14 @@ pub enum Events {
     Repeated,
     /// Streams end, and nobody gets another.
     Cut,
+    /// Streams end, and from then on the runtime does not know such a call.
+    Unknown,
+}
+
+impl Events {
+    fn has_no_stream(self) -> bool {
+        matches!(self, Self::Cut | Self::Unknown)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -151,8 +160,10 @@ async fn pass(
     let body = body.collect().await.map_err(failure)?.to_bytes();
     let call = head.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
     hold(faults, &body).await;
-    if call == "GetContainerEvents" && *faults.events.borrow() == Events::Cut {
-        return Ok(unavailable());
+    let events = *faults.events.borrow();
+    if call == "GetContainerEvents" && events.has_no_stream() {
+        // UNIMPLEMENTED or UNAVAILABLE.
+        return Ok(refusal(if events == Events::Unknown { "12" } else { "14" }));
     }
     let answer = sender.send_request(Request::from_parts(head, Full::new(body))).await;
     let answer = answer.map_err(failure)?;
@@ -209,10 +220,10 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// gRPC's status 14, without a body.
-fn unavailable() -> Response<AnyBody> {
+/// A status of gRPC's, without a body.
+fn refusal(status: &'static str) -> Response<AnyBody> {
     let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
-    let words = [("content-type", "application/grpc"), ("grpc-status", "14")];
+    let words = [("content-type", "application/grpc"), ("grpc-status", status)];
     for (name, value) in words {
         answer.headers_mut().insert(name, hyper::header::HeaderValue::from_static(value));
     }
@@ -288,7 +299,7 @@ async fn pass_events(
         buffer.extend_from_slice(&frame);
         while let Some(event) = next_message(&mut buffer) {
             let times = match *mood.borrow() {
-                Events::Lost | Events::Cut => 0,
+                Events::Lost | Events::Cut | Events::Unknown => 0,
                 Events::Whole => 1,
                 Events::Repeated => 3,
             };
@@ -300,7 +311,7 @@ async fn pass_events(
 }
 
 async fn until_cut(mood: &mut watch::Receiver<Events>) {
-    let _ = mood.wait_for(|mood| *mood == Events::Cut).await;
+    let _ = mood.wait_for(|mood| mood.has_no_stream()).await;
 }
 
 /// The next whole gRPC message, with its five bytes of head.

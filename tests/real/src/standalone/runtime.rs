@@ -140,12 +140,20 @@ impl Runtime {
         bail!("pods {prefix}* were not gone within 5 minutes")
     }
 
-    /// Ends and removes all sandboxes of these pods, whoever made them.
+    /// Ends and removes all sandboxes, whoever made them.
     pub fn remove_all(&self) -> Result<()> {
+        self.remove("")
+    }
+
+    /// Ends and removes the sandboxes of pods whose names begin so.
+    pub fn remove(&self, prefix: &str) -> Result<()> {
         self.tasks.block_on(async {
             let listed = self.client.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?;
             let mut failed = None;
-            for sandbox in listed.items {
+            let is_named = |sandbox: &v1::PodSandbox| {
+                sandbox.metadata.as_ref().is_none_or(|one| one.name.starts_with(prefix))
+            };
+            for sandbox in listed.items.into_iter().filter(is_named) {
                 let stop = v1::StopPodSandboxRequest { pod_sandbox_id: sandbox.id.clone() };
                 let stopped = self.client.stop_pod_sandbox(stop).await;
                 let remove = v1::RemovePodSandboxRequest { pod_sandbox_id: sandbox.id };

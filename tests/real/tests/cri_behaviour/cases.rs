@@ -3,6 +3,7 @@
 mod containers;
 mod defined_volumes;
 mod execs;
+mod handler_trees;
 mod handlers;
 mod hostile;
 mod image_cases;
@@ -11,8 +12,11 @@ mod lists;
 mod logs;
 mod networks;
 mod observing;
+mod recursive_mounts;
 mod sandboxes;
+mod stream_data;
 mod streams;
+mod sysctls;
 mod user_namespaces;
 
 use crate::support::Case;
@@ -32,7 +36,7 @@ pub(crate) use cases;
 
 /// What only the embedded runtime has.
 pub(crate) fn of_handlers() -> impl Iterator<Item = &'static Case> {
-    handlers::CASES.iter()
+    handlers::CASES.iter().chain(handler_trees::CASES)
 }
 
 /// Those that mean harm: what the embedded runtime keeps, whatever others do.
@@ -48,11 +52,14 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         logs::CASES,
         execs::CASES,
         isolation::CASES,
+        recursive_mounts::CASES,
+        sysctls::CASES,
         networks::CASES,
         image_cases::CASES,
         defined_volumes::CASES,
         observing::CASES,
         streams::CASES,
+        stream_data::CASES,
         user_namespaces::CASES,
     ]
     .into_iter()

@@ -22,6 +22,12 @@ const DIFFERENCES: &[Difference] = &[
         "not done after",
         "containerd kills the command's first process and then waits for whoever holds its output",
     ),
+    (
+        Which::Containerd,
+        "checkpoint_is_not_implemented",
+        "CRIU binary not found",
+        "containerd has checkpoints by CRIU, a program that no bed has; the embedded runtime has none",
+    ),
 ];
 
 /// What the case must fail with, and the reason.

@@ -22,6 +22,12 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
 const REPOSITORY: &str = "tests/busybox";
+/// Words that let nobody in, and are nobody's business either.
+const WRONG: &str = "not-the-password-at-all";
+/// The user and the password that let in, as docker's file has them.
+const ENCODED: &str = "YmVkOmJlZC1wYXNzd29yZA==";
+const IDENTITY: &str = "an-identity-for-a-token-service";
+const TOKEN: &str = "a-token-of-the-registry";
 
 #[test]
 fn registries_are_pulled_from() -> Result<()> {
@@ -37,7 +43,8 @@ fn registries_are_pulled_from() -> Result<()> {
             copy(bed, &plain, other)?;
         }
         let gate = Gate::before(plain.address())?;
-        let keelson = server::Keelson::start_with(bed, &programs, |config, _| {
+        // Everything that could be said is said.
+        let keelson = server::Keelson::start_telling(bed, &programs, 10, |config, _| {
             let name = |host: &str| format!("{host}:{}", secure.address().port());
             config["registries"] = json!({
                 "registry.test": { "mirrors": [plain.url()] },
@@ -56,9 +63,11 @@ fn registries_are_pulled_from() -> Result<()> {
             two_at_once_are_one_pull(&cri, &gate, &digests).await?;
             with_passwords(&cri, guarded.address()).await?;
             over_tls(&cri, secure.address().port()).await?;
+            in_other_forms(&cri, guarded.address()).await?;
             cri.clean().await;
-            Ok(())
-        })
+            anyhow::Ok(())
+        })?;
+        nothing_is_told(&keelson.said()?, guarded.address())
     })
 }
 
@@ -251,7 +260,7 @@ async fn refused(cri: &Cri, image: &str, auth: Option<v1::AuthConfig>) -> Result
 
 async fn with_passwords(cri: &Cri, address: SocketAddr) -> Result<()> {
     let image = format!("{address}/{REPOSITORY}:1");
-    for auth in [None, login(USER, "wrong")] {
+    for auth in [None, login(USER, WRONG)] {
         let why = refused(cri, &image, auth).await?;
         ensure!(why.contains("401"), "{why}");
     }
@@ -265,7 +274,40 @@ async fn with_passwords(cri: &Cri, address: SocketAddr) -> Result<()> {
     let why = refused(cri, "lonely.test/tests/busybox:1", None).await?;
     ensure!(why.contains("401"), "{why}");
     let id = pull(cri, "lonely.test/tests/busybox:1", login(USER, PASSWORD)).await?;
+    remove(cri, &id).await?;
+    // With a server it is the host that is asked which counts, not the name of the image.
+    let mut named = login(USER, PASSWORD).unwrap_or_default();
+    named.server_address = "https://lonely.test".to_owned();
+    let why = refused(cri, "lonely.test/tests/busybox:1", Some(named.clone())).await?;
+    ensure!(why.contains("401"), "{why}");
+    named.server_address = format!("http://{address}");
+    let id = pull(cri, "lonely.test/tests/busybox:1", Some(named)).await?;
     remove(cri, &id).await
+}
+
+async fn in_other_forms(cri: &Cri, address: SocketAddr) -> Result<()> {
+    let image = format!("{address}/{REPOSITORY}:1");
+    let file = v1::AuthConfig { auth: ENCODED.to_owned(), ..Default::default() };
+    let id = pull(cri, &image, Some(file)).await?;
+    remove(cri, &id).await?;
+    let identity = v1::AuthConfig { identity_token: IDENTITY.to_owned(), ..Default::default() };
+    let token = v1::AuthConfig { registry_token: TOKEN.to_owned(), ..Default::default() };
+    for auth in [identity, token] {
+        let why = refused(cri, &image, Some(auth)).await?;
+        ensure!(why.contains("401"), "{why}");
+        ensure!(!why.contains(IDENTITY) && !why.contains(TOKEN), "{why}");
+    }
+    Ok(())
+}
+
+/// CVE-2020-8564 and -8563: not at any level of the log.
+fn nothing_is_told(log: &str, address: SocketAddr) -> Result<()> {
+    ensure!(log.contains(&address.to_string()), "the log says nothing of pulls: nothing is shown");
+    for secret in [PASSWORD, WRONG, IDENTITY, TOKEN, ENCODED] {
+        let told = log.lines().find(|line| line.contains(secret));
+        ensure!(told.is_none(), "{secret:?} is told: {told:?}");
+    }
+    Ok(())
 }
 
 async fn over_tls(cri: &Cri, port: u16) -> Result<()> {

@@ -51,6 +51,16 @@ impl Keelson {
         programs: &Programs,
         change: impl FnOnce(&mut serde_json::Value, &Path),
     ) -> Result<Self> {
+        Self::start_telling(bed, programs, 4, change)
+    }
+
+    /// The same, telling as much as asked for.
+    pub(crate) fn start_telling(
+        bed: &Bed,
+        programs: &Programs,
+        verbosity: u8,
+        change: impl FnOnce(&mut serde_json::Value, &Path),
+    ) -> Result<Self> {
         let folder = bed.make_folder("k")?;
         let config = folder.join("cri.json");
         let mut text = serde_json::json!({
@@ -63,7 +73,8 @@ impl Keelson {
         fs::write(&config, text.to_string())?;
         let mut command = Command::new(&programs.keelson);
         command
-            .args(["cri", "-v", "4", "--listen", &format!("unix://{}/cri.sock", folder.display())])
+            .args(["cri", "-v", &verbosity.to_string()])
+            .args(["--listen", &format!("unix://{}/cri.sock", folder.display())])
             .arg("--root")
             .arg(folder.join("root"))
             .arg("--state")
@@ -79,6 +90,13 @@ impl Keelson {
             Ok(())
         })?;
         Ok(keelson)
+    }
+
+    /// All that it has said so far.
+    pub(crate) fn said(&self) -> Result<String> {
+        let log = self.running.log();
+        let bytes = fs::read(log).with_context(|| log.display().to_string())?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

@@ -174,7 +174,7 @@ pods_with() {
     wait_for "none has begun" has_process besteffort $none
     for name in sure some none; do wait_for "$name runs" runs $name Running; done
     wait_for "greedy has ended" runs greedy OOMKilled
-    wait_for "the end of greedy is told" sh -c "keelson explain greedy | grep 'of a limit of 41943040 bytes'"
+    wait_for "the end of greedy is told" sh -c "keelson explain greedy | grep 'process tail (pid.*of a limit of 41943040 bytes'"
     table "$label" | tee "/run/table-$driver"
     before=$(containers)
     systemctl kill --signal=KILL "keelson-$driver"
@@ -186,8 +186,9 @@ pods_with() {
     # With the next pod the new agent has worked, not only looked.
     place child $child '[sh, -c, "tail /dev/zero; echo survived; exit 9"]' \
         '{requests: {memory: 8Mi}, limits: {memory: 40Mi}}' 'restartPolicy: Never'
-    # containerd calls such an end OOMKilled all the same; the code is the container's own.
-    wait_for "child has ended" sh -c "keelson explain child | grep 'exited with 9 '"
+    # containerd calls such an end OOMKilled all the same; the code is the container's own, and so is
+    # the reason that is told.
+    wait_for "child has ended" sh -c "keelson explain child | grep 'exited with 9 (Error)'"
     wait_for "the killed child is told" sh -c "keelson explain child | grep 'OOMKilling.*process tail.*of a limit of 41943040 bytes'"
     echo "$label killed child: $(keelson logs child)"
     [ "$(containers)" = "$before" ] && echo "$label killed agent: same containers"

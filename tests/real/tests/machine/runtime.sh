@@ -54,7 +54,7 @@ run_container() {
  "command": ["sh", "-c", "$4"] $5,
  "linux": {"resources": {"memory_limit_in_bytes": "33554432", "memory_swap_limit_in_bytes": "33554432",
    "cpu_quota": "10000", "cpu_period": "50000", "cpu_shares": "512"},
-   "security_context": {"capabilities": {"add_capabilities": ["MKNOD"]},
+   "security_context": {"capabilities": {"add_capabilities": ["${capability:-MKNOD}"]},
    "seccomp": {"profile_type": "RuntimeDefault"} $6}}}
 END
     made=$(cri create "$1" "/run/$driver-container.json" "/run/$driver-$2.json") || exit 1
@@ -96,6 +96,8 @@ isolation() {
     told "device number" "$(ls -l /dev/vda | sed 's/ *//g' | grep -c '254,0')"
     told "seccomp of the container" "$(grep -m 1 -o 'Seccomp:.*' "/run/logs-$driver/main.log" | tr -s '\t' ' ')"
     told "seccomp of an exec" "$(cri exec "$main" grep Seccomp: /proc/self/status | tr -s '\t' ' ')"
+    told "AppArmor of the container" "$(cat "/proc/$(first_process "$main")/attr/current")"
+    told "AppArmor of an exec" "$(cri exec "$main" cat /proc/self/attr/current)"
     told "cgroup of an exec" "$(cri exec --time-limit 60 "$main" cat /proc/self/cgroup | sed 's/keelson-exec-.*/keelson-exec/')"
     told "own cgroup" "$(grep -m 1 -o '0::.*' "/run/logs-$driver/main.log")"
 }
@@ -233,8 +235,27 @@ other_pods() {
     cri rmp "$free" > /dev/null || exit 1
 }
 
+# What the right to mount is worth under the default profile, without one, and under one of the machine's.
+confinement() {
+    printf 'profile own flags=(attach_disconnected) {\n capability,\n file,\n mount,\n}\n' |
+        apparmor_parser --replace --skip-cache || exit 1
+    for kind in RuntimeDefault Unconfined Localhost; do
+        name=
+        [ $kind != Localhost ] || name=own
+        tries_mount=$(capability=SYS_ADMIN run_container "$pod" pod "mount-$kind" \
+            'cat /proc/self/attr/current; mount -t tmpfs none /tmp && echo done || echo refused' '' \
+            ', "apparmor": {"profile_type": "'$kind'", "localhost_ref": "'$name'"}') || exit 1
+        runtime_wait "the end of mount-$kind" ended "$tries_mount"
+        told "a mount with $kind" "$(sed -n 's/.*stdout F //p' "/run/logs-$driver/mount-$kind.log" | xargs)"
+    done
+    told "a profile that is not there" "$(run_container "$pod" pod missing true '' \
+        ', "apparmor": {"profile_type": "Localhost", "localhost_ref": "missing"}' 2>&1 |
+        grep -c 'apparmor profile not found missing')"
+}
+
 whole() {
     changes
+    confinement
     other_pods
     cri exec --time-limit 1 "$main" sh -c 'setsid sleep 777 & sleep 777' > /dev/null 2>&1
     told "left of a late exec" "$(grep -l -a '^sleep.777' /proc/[0-9]*/cmdline 2> /dev/null | wc -l)"

@@ -2,8 +2,13 @@
 //! the tests on paused time show of each rule, shown on the real part.
 
 mod cloud;
+mod faults;
+mod fight;
+mod hand;
 mod kubelet;
 mod leadership;
+mod rates;
 mod rules;
 mod stage;
+mod verdict;
 mod zones;

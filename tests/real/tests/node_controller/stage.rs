@@ -10,15 +10,20 @@ use node_testkit::start::Running;
 use ports::ClusterApi as _;
 use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind};
 use ports::cluster_objects::{Lease, Node, Pod};
-use real_tests::node_controller::cluster::Cluster;
+use real_tests::node_controller::audit::Audit;
+use real_tests::node_controller::cluster::{Cluster, USER};
 use real_tests::node_controller::hollow::{Hollow, NodeForm, now};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 pub(crate) const GRACE: Duration = Duration::from_secs(6);
-/// How often hollow nodes are heard.
+/// How often hollow nodes are heard, and how often where the grace is shorter still.
 const BEAT: Duration = Duration::from_secs(1);
-const USER: &str = "keelson-node-controller";
+const QUICK_BEAT: Duration = Duration::from_millis(500);
+
+/// The taints of a node that is given up.
+pub(crate) const LOST: [&str; 2] = ["unreachable:NoExecute", "unreachable:NoSchedule"];
 
 /// Flags that make everything quick.
 pub(crate) const QUICK: &[&str] = &[
@@ -43,10 +48,24 @@ pub(crate) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     pub(crate) fn new(bed: &'a Bed, keelson: &Path) -> Result<Self> {
+        Self::with(bed, keelson, BEAT, || Cluster::start(bed))
+    }
+
+    /// The same, with an API server that writes down what these users write, and quick nodes.
+    pub(crate) fn audited(bed: &'a Bed, keelson: &Path, users: &[String]) -> Result<Self> {
+        Self::with(bed, keelson, QUICK_BEAT, || Cluster::start_audited(bed, users))
+    }
+
+    fn with(
+        bed: &'a Bed,
+        keelson: &Path,
+        beat: Duration,
+        start: impl FnOnce() -> Result<Cluster>,
+    ) -> Result<Self> {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let cluster = runtime.block_on(async { Cluster::start(bed) })?;
-        let hollow = Hollow::new(cluster.client.clone(), BEAT);
+        let cluster = runtime.block_on(async { start() })?;
+        let hollow = Hollow::new(cluster.client.clone(), beat);
         runtime.spawn(hollow.clone().beat());
         Ok(Self { bed, keelson: keelson.to_owned(), cluster, hollow, runtime })
     }
@@ -58,7 +77,16 @@ impl<'a> Stage<'a> {
 
     /// Starts a controller; its name tells its log and its socket from others'.
     pub(crate) fn controller(&self, name: &str, flags: &[&str]) -> Result<Running> {
-        let kubeconfig = self.cluster.plane.user_kubeconfig(USER)?;
+        self.controller_by(name, &self.cluster.plane.user_kubeconfig(USER)?, flags)
+    }
+
+    /// The same with a kubeconfig of its own.
+    pub(crate) fn controller_by(
+        &self,
+        name: &str,
+        kubeconfig: &Path,
+        flags: &[&str],
+    ) -> Result<Running> {
         let mut command = Command::new(&self.keelson);
         command
             .arg("node-controller")
@@ -68,6 +96,10 @@ impl<'a> Stage<'a> {
             .args(QUICK)
             .args(flags);
         Running::start(self.bed, name, &mut command)
+    }
+
+    pub(crate) fn audit(&self) -> Result<&Audit> {
+        self.cluster.audit.as_ref().context("nobody writes down what is written")
     }
 
     fn socket(&self, name: &str) -> PathBuf {
@@ -213,6 +245,12 @@ impl<'a> Stage<'a> {
         Ok(pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_none()))
     }
 
+    /// Whether a pod says that it is ready.
+    pub(crate) fn is_pod_ready(&self, name: &str) -> Result<bool> {
+        let conditions = self.pod(name)?.context("no such pod")?.status.conditions;
+        Ok(conditions.iter().any(|it| it.kind == "Ready" && it.status == "True"))
+    }
+
     /// Reasons of events about an object.
     pub(crate) fn reasons(&self, name: &str) -> Result<String> {
         let selector = format!("--field-selector=involvedObject.name={name}");
@@ -256,6 +294,11 @@ impl<'a> Stage<'a> {
         }
         Ok(())
     }
+}
+
+pub(crate) fn signal(process: &Running, signal: Signal) -> Result<()> {
+    let id = Pid::from_raw(i32::try_from(process.process_id())?).context("a process")?;
+    Ok(kill_process(id, signal)?)
 }
 
 pub(crate) fn seconds(count: u64) -> Duration {

@@ -10,11 +10,10 @@ use node_testkit::programs;
 use node_testkit::start::ControlPlane;
 use serde_json::json;
 
-use crate::stage::{Stage, seconds};
+use crate::stage::{LOST, Stage, seconds};
 
 const BIG: [&str; 4] = ["b0", "b1", "b2", "b3"];
 const SMALL: [&str; 2] = ["a0", "a1"];
-const UNREACHABLE: [&str; 2] = ["unreachable:NoExecute", "unreachable:NoSchedule"];
 
 #[test]
 fn zones_and_clouds_on_a_real_api_server() -> Result<()> {
@@ -86,7 +85,7 @@ fn ranges_run_out(stage: &Stage<'_>, all: &[&str]) -> Result<()> {
 fn most_of_a_zone(stage: &Stage<'_>) -> Result<()> {
     for name in ["b0", "b1"] {
         stage.hollow.silence(&[name]);
-        stage.until("given up", seconds(40), || Ok(stage.taints(name)? == UNREACHABLE))?;
+        stage.until("given up", seconds(40), || Ok(stage.taints(name)? == LOST))?;
     }
     stage.hollow.silence(&["b2"]);
     stage.until("noticed", seconds(40), || {

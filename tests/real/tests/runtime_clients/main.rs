@@ -7,4 +7,5 @@ mod kubectl;
 mod kubelet;
 mod plugins;
 mod terminal;
+mod timed_plugins;
 mod websocket;

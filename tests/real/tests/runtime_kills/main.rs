@@ -6,7 +6,10 @@
 
 mod blows;
 mod calls;
+mod cut;
+mod full_disk;
 mod kills;
+mod one_server;
 mod pods;
 mod reboot;
 mod server;

@@ -1,17 +1,19 @@
 //! A runtime that misbehaves towards one pod, or whose events cannot be relied on. The runtime is
 //! real; between it and the agent stands a socket that holds calls, veils a state, and cuts, empties
-//! or doubles the stream of events.
+//! or doubles the stream of events, or denies it.
 //!
 //! Rule: nothing here measures time. That one pod does not delay another is shown by what the other
 //! comes to while the first is still held.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use node_testkit::bed::{Bed, Test};
 use node_testkit::start::Containerd;
-use real_tests::standalone::agent::{Home, Kind};
+use real_tests::standalone::agent::{Agent, Home, Kind};
 use real_tests::standalone::proxy::{Events, Proxy};
 
 use crate::clean_up::remains;
@@ -186,9 +188,27 @@ fn events_that_are_lost_repeated_or_cut_cost_time_only() -> Result<()> {
         poke(&node, "touchy")?;
         until_restarted(&node, "touchy", 4).context("with the stream again")?;
         lives(&node, &mut seen)?;
+        without_stream(&node, &proxy, &Agent::log(bed, &keelson))?;
+        lives(&node, &mut seen)?;
         ensure!(only(&node.runtime, "steady")?.id == steady, "the other one was never touched");
         leave_nothing(node)
     })
+}
+
+/// A runtime that does not know the call (containerd before 1.7): listings take over by themselves. The
+/// safety net under a stream comes much later than anybody here waits.
+fn without_stream(node: &Node<'_>, proxy: &Proxy, log: &Path) -> Result<()> {
+    let streams = proxy.streams();
+    proxy.events(Events::Unknown);
+    wait_for("it is listed every second", PATIENCE, || {
+        Ok(fs::read_to_string(log)?.contains("has no event stream; it is listed every second"))
+    })?;
+    poke(node, "touchy")?;
+    until_restarted(node, "touchy", 5).context("with a runtime that has no stream")?;
+    node.place("listed", TOUCHY)?;
+    node.until_ready("listed")?;
+    ensure!(proxy.streams() == streams, "nobody gets a stream");
+    Ok(())
 }
 
 /// No life twice, and one at a time.

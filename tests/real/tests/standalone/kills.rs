@@ -440,7 +440,40 @@ fn grace_that_was_spent_before_a_kill_stays_spent() -> Result<()> {
         let left = GRACE - SPENT - Duration::from_secs(2);
         ensure!(away + took >= left, "{took:?} after {away:?} away cuts its grace short");
         eprintln!("of {GRACE:?}: {SPENT:?} spent, {away:?} without an agent, {took:?} more");
-        agent.end()?;
+        withdrawn_unseen(bed, (&keelson, &home), &runtime, (agent, &told))?;
         runtime.remove_all()
     })
+}
+
+/// Says good-bye in its hook.
+const POLITE: &str =
+    "    lifecycle: {preStop: {exec: {command: [sh, -c, 'echo bye > /told/bye']}}}\n";
+
+/// A manifest that goes while there is no agent: its pod ends as it asked to all the same.
+fn withdrawn_unseen(
+    bed: &Bed,
+    (keelson, home): (&Kind, &Home),
+    runtime: &Runtime,
+    (agent, told): (Agent, &Path),
+) -> Result<()> {
+    let mounts = format!(
+        "    volumeMounts: [{{name: told, mountPath: /told}}]\n  volumes:\n  \
+         - {{name: told, hostPath: {{path: {}}}}}\n",
+        told.display()
+    );
+    agent.place("polite", &format!("{}{POLITE}{mounts}", pod("polite", "", STEADY)))?;
+    let has_record = |folder: &str| {
+        let path = home.root().join("keelson").join(folder);
+        fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some())
+    };
+    runtime.wait_started("polite", 1, 0)?;
+    agent.end()?;
+    fs::remove_file(home.manifests().join("polite.yaml"))?;
+    let agent = Agent::start(bed, keelson, home)?;
+    wait_for("its hook runs", PATIENCE, || Ok(told.join("bye").exists()))?;
+    runtime.wait_gone("polite")?;
+    wait_for("nothing is remembered", PATIENCE, || {
+        Ok(!["ending", "uids", "manifests"].into_iter().any(has_record))
+    })?;
+    agent.end()
 }

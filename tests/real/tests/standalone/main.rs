@@ -8,6 +8,7 @@ mod endings;
 mod faults;
 mod features;
 mod forgotten;
+mod front_door;
 mod full_disk;
 mod kills;
 mod life;

@@ -13,7 +13,8 @@ use node_testkit::start::Containerd;
 use real_tests::standalone::agent::Agent;
 
 use crate::node::{
-    Node, STEADY, archives, ensure_has, keelson, manifest, only, pod, restarts, uid, wait_for,
+    Node, STEADY, archives, ensure_has, keelson, manifest, only, pod, refused, restarts, uid,
+    wait_for,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -50,6 +51,9 @@ fn a_folder_may_hold_anything_and_its_good_pods_run() -> Result<()> {
         ensure!(!told.contains(".hidden"), "dot files are passed over: {told}");
         ensure_has(&told, &["turns-bad-node_default kept as its last good version said"])?;
         ensure_has(&node.agent.ask(&["explain", "turns-bad"])?, &["warning: ", "turns-bad.yaml"])?;
+        // One that was never good is explained too, whatever its file is called.
+        let never = refused(&node.agent, &["explain", "references"])?;
+        ensure_has(&never, &["no pod named references", "warning: ", "secrets"])?;
         node.until_ready("linked")?;
         node.until_ready("json")?;
         let after = [only(&node.runtime, "good")?.id, only(&node.runtime, "turns-bad")?.id];

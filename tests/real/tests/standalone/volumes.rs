@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::Test;
 use node_testkit::start::Containerd;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::node::{
     Node, archives, container, ensure_has, is_ready, keelson, restarts, uid, wait_for,
@@ -20,6 +21,9 @@ fn volumes_are_what_they_should_be_and_nobody_gets_out_of_them() -> Result<()> {
         let host = bed.make_folder("host")?;
         fs::write(host.join("file"), "from the host")?;
         fs::write(host.join("secret"), "not for pods")?;
+        // A node is enough: nobody opens it.
+        let (mode, loop_0) = (Mode::from_raw_mode(0o600), rustix::fs::makedev(7, 0));
+        mknodat(CWD, host.join("block"), FileType::BlockDevice, mode, loop_0)?;
         let _socket = UnixListener::bind(host.join("socket"))?;
         let node = Node::start(bed, &keelson, &archives, "")?;
         for (name, spec) in
@@ -111,6 +115,7 @@ const HOST: &str = r#"
   - {name: new, hostPath: {path: /run/bed/host/new, type: FileOrCreate}}
   - {name: socket, hostPath: {path: /run/bed/host/socket, type: Socket}}
   - {name: device, hostPath: {path: /dev/null, type: CharDevice}}
+  - {name: block, hostPath: {path: /run/bed/host/block, type: BlockDevice}}
   containers:
   - name: main
     image: BUSYBOX
@@ -123,16 +128,23 @@ const HOST: &str = r#"
     - {name: new, mountPath: /new}
     - {name: socket, mountPath: /socket}
     - {name: device, mountPath: /device}
+    - {name: block, mountPath: /block}
 "#;
 
 fn on_host(node: &Node<'_>) -> Result<()> {
     let pod = node.until_ready("host")?;
     let script = "cat /file; echo; touch /folder/no; echo yes > /plain/written; \
-        echo made > /made/file; echo new > /new; stat -c '%F' /socket /device";
+        echo made > /made/file; echo new > /new; stat -c '%F' /socket /device /block";
     let said = node.shell(&pod, "main", &format!("({script}) 2>&1"))?;
     ensure_has(
         &said,
-        &["from the host", "Read-only file system", "socket", "character special file"],
+        &[
+            "from the host",
+            "Read-only file system",
+            "socket",
+            "character special file",
+            "block special file",
+        ],
     )?;
     for (path, content) in
         [("host/written", "yes\n"), ("made/below/file", "made\n"), ("host/new", "new\n")]

@@ -58,6 +58,43 @@ fn a_cut_file_is_not_complete() {
     }
 }
 
+/// Cut at the end of any line it would be a whole list of fewer machines.
+#[test]
+fn a_file_that_says_first_that_it_is_complete_is_refused() {
+    let text = TWO.replace("complete: true\n", "");
+    let text = format!("complete: true{text}");
+    for (end, _) in text.match_indices('\n') {
+        let found = list(&text[..end]);
+        assert!(found.is_err(), "cut at {end}: {found:?}");
+    }
+    let found = list(&text);
+    let expected = "/machines.yaml:3: complete: expected behind the machines";
+    assert!(found.as_ref().is_err_and(|it| it.starts_with(expected)), "{found:?}");
+    let unsure = list(&text.replace("complete: true", "complete: false"));
+    assert!(unsure.is_ok_and(|list| !list.complete), "it says nothing");
+}
+
+/// Most writers of JSON sort the keys.
+#[test]
+fn in_json_the_order_says_nothing_and_a_cut_is_an_error() {
+    let text = r#"
+{
+  "apiVersion": "keelson/v1",
+  "complete": true,
+  "kind": "MachineList",
+  "machines": [
+    {"name": "a"},
+    {"name": "b"}
+  ]
+}"#;
+    let whole = read_list(text.as_bytes(), &origin()).expect("a list");
+    assert!(whole.complete && whole.machines.len() == 2);
+    for end in 0..text.len() {
+        let found = read_list(&text.as_bytes()[..end], &origin());
+        assert!(found.is_err(), "cut at {end}: {found:?}");
+    }
+}
+
 #[test]
 fn mistakes_are_refused_with_line_and_field() {
     for (text, expected) in [

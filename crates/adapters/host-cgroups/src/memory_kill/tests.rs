@@ -16,6 +16,7 @@ fn kill(pid: i32, process: &str, limited: &str, victim: &str, kibibytes: u64) ->
         limited: limited.to_owned(),
         victim: victim.to_owned(),
         anonymous_bytes: kibibytes * 1024,
+        with_its_group: false,
     }
 }
 
@@ -95,9 +96,32 @@ fn a_group_may_be_killed_whole() {
     ];
     let wanted = [1, 2, 3].map(|pid| {
         let name = ["a", "b", "c"][usize::try_from(pid).unwrap() - 1];
-        kill(pid, name, "/p/c", "/p/c", 4 - u64::try_from(pid).unwrap())
+        let kill = kill(pid, name, "/p/c", "/p/c", 4 - u64::try_from(pid).unwrap());
+        // Only the first took too much.
+        Kill { with_its_group: pid > 1, ..kill }
     });
     assert_eq!(kills(&lines), wanted);
+}
+
+#[test]
+fn the_next_kill_is_one_of_its_own_again() {
+    let announce = |pid: i32| {
+        format!(
+            "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=c,mems_allowed=0,\
+             oom_memcg=/p/c,task_memcg=/p/c,task=x,pid={pid},uid=0"
+        )
+    };
+    let killed = |pid: i32| {
+        format!(
+            "Memory cgroup out of memory: Killed process {pid} (x) total-vm:1kB, anon-rss:1kB, f"
+        )
+    };
+    let whole = "Tasks in /p/c are going to be killed due to memory.oom.group set".to_owned();
+    // The one that took too much may be counted among its group once more.
+    let lines = [announce(1), killed(1), whole, killed(1), killed(2), announce(3), killed(3)];
+    let kills = kills(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let told: Vec<(i32, bool)> = kills.iter().map(|kill| (kill.pid, kill.with_its_group)).collect();
+    assert_eq!(told, [(1, false), (1, true), (2, true), (3, false)]);
 }
 
 #[test]

@@ -70,3 +70,14 @@ async fn names_stay_in_their_folder() {
     assert!(records.load("..").await.is_err());
     assert!(records.save("pods", "a", vec![0; LONGEST_RECORD]).await.is_err());
 }
+
+#[tokio::test]
+async fn the_longest_manifest_outlives_the_agent() {
+    let (_bed, records) = bed();
+    // Nothing but new lines, as JSON writes them.
+    let content = format!("{{\"manifest\":\"{}\"}}", r"\n".repeat((10 << 20) - 1)).into_bytes();
+    records.save("manifests", "a", content.clone()).await.unwrap();
+    let loaded = records.load("manifests").await.unwrap();
+    assert_eq!(loaded.unreadable, Vec::<String>::new());
+    assert!(loaded.records == [("a".to_owned(), content)]);
+}

@@ -211,6 +211,11 @@ fn a_clash_is_told_once_and_a_change_is_followed() {
     let (mut ranges, problems) = with(&[("10.1.0.0/22", 24)], &[], &[(1, same), (2, same)]);
     assert_eq!(problems.len(), 1);
     assert_eq!(ranges.seen(NodeId(2), &owned(same)), [], "told already");
+    for odd in [&["all of them"][..], &["10.9.0.0/24"], &["10.1.3.0/24", "10.1.2.0/24"]] {
+        assert_eq!(ranges.seen(NodeId(7), &owned(odd)).len(), 1, "{odd:?}");
+        assert_eq!(ranges.seen(NodeId(7), &owned(odd)), [], "{odd:?}: told already");
+        ranges.gone(NodeId(7));
+    }
     ranges.gone(NodeId(1));
     assert_eq!(ranges.seen(NodeId(2), &owned(&["10.1.1.0/24"])), []);
     assert_eq!(given(&mut ranges, 3), "10.1.0.0/24", "what it had is free");

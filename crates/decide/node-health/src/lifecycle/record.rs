@@ -15,10 +15,7 @@ use crate::zones::ZoneId;
 pub(super) enum Slot {
     #[default]
     Idle,
-    Conditions {
-        writes: Vec<ConditionWrite>,
-        falls: bool,
-    },
+    Conditions(Vec<ConditionWrite>),
     Taints(TaintPatch),
     Labels,
 }
@@ -37,7 +34,7 @@ impl Slot {
     pub(super) fn apply_to(&self, facts: &mut NodeFacts) {
         match self {
             Self::Idle => {}
-            Self::Conditions { writes, .. } => {
+            Self::Conditions(writes) => {
                 for write in writes {
                     facts.conditions.set(write.kind, Some(write.condition));
                 }
@@ -52,6 +49,9 @@ impl Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodMarks {
     Settled,
+    /// The node is asked to fall from Ready, and whether it did nobody knows yet: the answer, or,
+    /// where that is lost, the next sight of the node will tell.
+    Unsure,
     Wanted,
     InFlight,
 }
@@ -99,6 +99,15 @@ impl Record {
         }
     }
 
+    /// Whether it fell, now that an answer or a newer sight of it tells. Says so once.
+    pub(super) fn settle_fall(&mut self, fell: bool) -> bool {
+        if self.pods != PodMarks::Unsure {
+            return false;
+        }
+        self.pods = if fell { PodMarks::Wanted } else { PodMarks::Settled };
+        fell
+    }
+
     pub(super) fn patch_taints(
         &mut self,
         node: NodeId,
@@ -139,6 +148,11 @@ impl Roster {
 
     pub(super) fn remove(&mut self, node: NodeId) -> Option<Record> {
         self.0.get_mut(place(node))?.take().map(|record| *record)
+    }
+
+    /// The zone of each node.
+    pub(super) fn zones(&self) -> impl Iterator<Item = ZoneId> + '_ {
+        self.0.iter().flatten().map(|record| record.zone)
     }
 
     pub(super) fn ids(&self) -> Vec<NodeId> {

@@ -4,8 +4,11 @@
 use pod_model::TaintEffect;
 
 use super::*;
-use crate::facts::{Condition, Conditions, Taint, TaintKey, Truth};
+use crate::facts::{Condition, Conditions, Taint, TaintKey};
 use crate::zones::{ZoneKey, ZoneState};
+
+mod falls;
+mod room;
 
 fn at(seconds: i64) -> Moment {
     Moment::from_secs(seconds)
@@ -41,6 +44,8 @@ struct Bench {
     version: u64,
     log: Vec<Action>,
     refuse: bool,
+    /// Whose taints cannot be written.
+    stubborn: Option<u32>,
 }
 
 impl Bench {
@@ -48,7 +53,14 @@ impl Bench {
         // Settling has a test of its own.
         let settings = Settings { settling: Duration::ZERO, ..Settings::default() };
         let controller = NodeLifecycle::new(settings);
-        Self { controller, now: 1_000, version: 100, log: Vec::new(), refuse: false }
+        Self {
+            controller,
+            now: 1_000,
+            version: 100,
+            log: Vec::new(),
+            refuse: false,
+            stubborn: None,
+        }
     }
 
     fn see(&mut self, node: u32, facts: NodeFacts) {
@@ -72,7 +84,9 @@ impl Bench {
                 Action::Tell { .. } => continue,
             };
             self.version += 1;
-            let outcome = match self.refuse {
+            let stubborn =
+                kind == WriteKind::Taints && self.stubborn.is_some_and(|it| NodeId(it) == node);
+            let outcome = match self.refuse || stubborn {
                 true => Outcome::Failed,
                 false => Outcome::Written { version: self.version },
             };

@@ -110,6 +110,28 @@ fn a_node_that_shows_up_saves_its_pods() {
     assert_eq!(taken(&cleanup.pass(at(101), &strangers, &nodes(&[]))), []);
 }
 
+/// Between two absences of a node no pass may have been made: nobody else was to be cleared away.
+#[test]
+fn an_old_absence_does_not_shorten_a_new_quarantine() {
+    let pods = [pod(1, "again", Phase::Running)];
+    for comes_back in [true, false] {
+        let mut cleanup = PodCleanup::new(0);
+        cleanup.pass(at(0), &pods, &nodes(&[]));
+        assert_eq!(cleanup.pass(at(40), &pods, &nodes(&[])).look_for.len(), 1);
+        cleanup.node_is_gone("again");
+        assert_eq!(cleanup.pass(at(41), &pods, &nodes(&[])).deletes.len(), 1);
+        if comes_back {
+            cleanup.node_came("again");
+        } else {
+            cleanup.nobody_is_missed();
+        }
+        cleanup.node_is_gone("again");
+        let pass = cleanup.pass(at(900), &pods, &nodes(&[]));
+        assert_eq!((pass.deletes.len(), pass.look_for), (0, vec![]), "comes back: {comes_back}");
+        assert_eq!(cleanup.next_wake(), Some(at(940)));
+    }
+}
+
 #[test]
 fn terminating_pods_that_were_never_bound() {
     let mut pods = vec![pod(1, "", Phase::Pending), pod(2, "", Phase::Pending)];

@@ -160,3 +160,28 @@ fn a_growing_zone_keeps_its_rate_until_its_state_changes() {
     }
     assert_eq!(zones.evaluate().rates, [], "as upstream");
 }
+
+#[test]
+fn the_empty_make_room_where_there_are_many() {
+    let key = |number: usize| {
+        ZoneKey::from_labels(&labels(&[(ZONE_LABELS[1], format!("z{number}").as_str())]))
+    };
+    let mut zones = Zones::new(ZoneSettings::default());
+    let first = zones.handle(&key(0));
+    zones.recount(first, None, Some(true));
+    for number in 1..MANY {
+        assert!(!zones.is_crowded(&key(number)), "{number}");
+        zones.handle(&key(number));
+    }
+    assert!(!zones.is_crowded(&key(3)), "a known one needs no room");
+    assert!(zones.is_crowded(&key(MANY)));
+    let kept = zones.handle(&key(5));
+    let swept = zones.sweep(|zone| zone == kept);
+    assert_eq!(swept.len(), MANY - 2);
+    assert_eq!((zones.handle(&key(0)), zones.handle(&key(5))), (first, kept));
+    let new = zones.handle(&key(MANY));
+    assert!(swept.contains(&new));
+    let zone = zones.get(new).expect("there");
+    assert_eq!((zone.key(), zone.state()), (&key(MANY), ZoneState::Initial));
+    assert_eq!(zones.iter().count(), MANY);
+}

@@ -39,6 +39,10 @@ pub struct Node {
     pub ranges: Vec<String>,
     /// When each pod was bound; absent where it was deleted.
     pub pods: [Option<i64>; PODS],
+    /// Whether the API server has it that each is ready.
+    pub pods_ready: [bool; PODS],
+    /// It is Unknown, and was Ready before: its pods claim what nobody knows.
+    pub fell: bool,
 }
 
 /// What a watch says.
@@ -131,6 +135,8 @@ impl Cluster {
             lost_since: None,
             ranges: Vec::new(),
             pods: [Some(self.now); PODS],
+            pods_ready: [false; PODS],
+            fell: false,
         });
         let slot = dice.below(RENEW);
         self.slots[slot].push(id);
@@ -170,6 +176,8 @@ impl Cluster {
         let node = self.node_mut(id);
         change(&mut node.facts);
         node.facts.version = version;
+        let unknown = node.facts.conditions.status(ConditionKind::Ready) == Some(Truth::Unknown);
+        node.fell = unknown && (was_ready || node.fell);
         let (zone, is_ready) = (node.zone, node.facts.conditions.is_ready());
         self.ready[zone] = self.ready[zone] + usize::from(is_ready) - usize::from(was_ready);
         self.say_node(id);
@@ -191,6 +199,7 @@ impl Cluster {
         });
         let node = self.node_mut(id);
         node.lost_since = None;
+        node.pods_ready = [true; PODS];
         let well = ready == Truth::True;
         node.well_since = well.then_some(node.well_since.unwrap_or(now));
         node.reported_since = well.then_some(node.reported_since.unwrap_or(now));
@@ -227,6 +236,8 @@ impl Cluster {
             if self.node(id).facts.conditions.status(ConditionKind::Ready) != Some(truth) {
                 self.post_status(id);
             }
+            // And so it does about its pods, which go on running whoever says what of them.
+            self.node_mut(id).pods_ready = [true; PODS];
             self.bring_pods_back(id);
         }
         self.slots[slot] = due;

@@ -2,9 +2,10 @@
 //! late, sometimes in vain, sometimes without an answer.
 
 use node_health::cidr::{Assignment, Pool, Ranges, WriteFate};
+use node_health::health::{PodReadiness, pod_to_be_marked};
 use node_health::lifecycle::{Action, NodeLifecycle, Outcome, Settings, Sight, WriteKind};
 use node_health::no_execute::{Evictions, Operator, PodAction, PodFacts, Toleration};
-use node_health::{Moment, NodeFacts, NodeId, PodId};
+use node_health::{Moment, NodeFacts, NodeId, PodId, Truth};
 
 use super::cluster::{Cluster, News, PODS};
 use super::dice::Dice;
@@ -15,6 +16,11 @@ enum Write {
     Node(Action),
     Range(u32),
     Pod(u32, usize),
+    /// The pods of a node are not ready; `whole`: because it fell.
+    Marks {
+        id: u32,
+        whole: bool,
+    },
 }
 
 /// One controller process and its connection.
@@ -105,9 +111,30 @@ impl Driver {
         sight: Sight,
     ) -> Vec<Action> {
         let now = Moment::from_secs(cluster.now);
+        let arrives = self.lifecycle.facts(NodeId(id)).is_none();
         let actions = self.lifecycle.observe(now, NodeId(id), facts, sight);
         self.weigh_pods(cluster, id);
+        if arrives {
+            self.mark_newly_seen(cluster, id);
+        }
         actions
+    }
+
+    /// Pods that are seen for the first time, on a node that is lost: whoever was the controller
+    /// before may have died before it marked them.
+    fn mark_newly_seen(&mut self, cluster: &Cluster, id: u32) {
+        if self.to_be_marked(cluster, id).next().is_some() {
+            self.under_way.push((cluster.now + 1, Write::Marks { id, whole: false }));
+        }
+    }
+
+    fn to_be_marked(&self, cluster: &Cluster, id: u32) -> impl Iterator<Item = usize> + use<> {
+        let (pods, claims) = (cluster.node(id).pods, cluster.node(id).pods_ready);
+        let node_ready = self.lifecycle.node_ready(NodeId(id));
+        (0..PODS).filter(move |pod| {
+            let ready = Some(if claims[*pod] { Truth::True } else { Truth::False });
+            pods[*pod].is_some() && pod_to_be_marked(PodReadiness { ready, node_ready })
+        })
     }
 
     fn weigh_pods(&mut self, cluster: &Cluster, id: u32) {
@@ -118,7 +145,7 @@ impl Driver {
             Some(PodFacts {
                 pod: pod_id(id, pod),
                 tolerations: &self.tolerations[pod],
-                bound: Some(Moment::from_secs(bound).stamp()),
+                bound: Some(Moment::from_secs(bound)),
                 terminating: false,
             })
         });
@@ -127,7 +154,7 @@ impl Driver {
 
     fn forget(&mut self, id: u32) {
         self.lifecycle.forget(NodeId(id));
-        self.evictions.node_gone(NodeId(id));
+        self.evictions.node_gone(NodeId(id), (0..PODS).map(|pod| pod_id(id, pod)));
         self.ranges.gone(NodeId(id));
     }
 
@@ -202,7 +229,10 @@ impl Driver {
                     }
                 }
                 News::Gone(id) => self.forget(id),
-                News::Pod(id) => self.weigh_pods(cluster, id),
+                News::Pod(id) => {
+                    self.weigh_pods(cluster, id);
+                    self.mark_newly_seen(cluster, id);
+                }
             }
         }
         self.proven = self.proven.max(until);
@@ -226,8 +256,8 @@ impl Driver {
                     }
                 }
                 Action::MarkPodsNotReady { node } => {
-                    let through = !dice.one_in(20);
-                    self.lifecycle.pods_marked(Moment::from_secs(cluster.now), *node, through);
+                    let marks = Write::Marks { id: node.0, whole: true };
+                    self.under_way.push((cluster.now + dice.between(0, 2), marks));
                     continue;
                 }
                 Action::Tell { .. } => continue,
@@ -262,6 +292,15 @@ impl Driver {
                     } else {
                         // Decided anew from what we know now.
                         self.weigh_pods(cluster, id);
+                    }
+                }
+                Write::Marks { id, whole } => {
+                    self.land_marks(cluster, oracle, id, luck);
+                    if whole {
+                        let now = Moment::from_secs(cluster.now);
+                        self.lifecycle.pods_marked(now, NodeId(id), luck.answered);
+                    } else if !luck.answered {
+                        self.under_way.push((cluster.now + 1, Write::Marks { id, whole }));
                     }
                 }
             }
@@ -330,6 +369,17 @@ impl Driver {
         let fate = if luck.answered { WriteFate::Written } else { WriteFate::Unknown };
         self.ranges.written(NodeId(id), fate);
         !luck.answered
+    }
+
+    fn land_marks(&self, cluster: &mut Cluster, oracle: &mut Oracle, id: u32, luck: Luck) {
+        let pods = self.to_be_marked(cluster, id);
+        let node = cluster.node_mut(id);
+        if luck.arrives && node.exists {
+            for pod in pods {
+                node.pods_ready[pod] = false;
+                oracle.report.pods_marked += 1;
+            }
+        }
     }
 
     fn land_pod(cluster: &mut Cluster, oracle: &mut Oracle, id: u32, pod: usize) {

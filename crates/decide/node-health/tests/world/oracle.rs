@@ -24,6 +24,8 @@ pub struct Report {
     pub given_up: u64,
     pub given_up_slowly: u64,
     pub pods_deleted: u64,
+    pub pods_marked: u64,
+    pub longest_unmarked: i64,
     pub ranges: u64,
     pub restarts: u64,
     pub blind: u64,
@@ -45,6 +47,8 @@ impl Report {
         self.given_up += other.given_up;
         self.given_up_slowly += other.given_up_slowly;
         self.pods_deleted += other.pods_deleted;
+        self.pods_marked += other.pods_marked;
+        self.longest_unmarked = self.longest_unmarked.max(other.longest_unmarked);
         self.ranges += other.ranges;
         self.restarts += other.restarts;
         self.blind += other.blind;
@@ -72,6 +76,8 @@ pub struct Oracle {
     asked_in_partial: Vec<Option<i64>>,
     owners: BTreeMap<String, u32>,
     stained_since: BTreeMap<u32, i64>,
+    /// Since when a lost node has pods that claim to be ready.
+    unmarked_since: BTreeMap<u32, i64>,
     unnoticed: BTreeMap<u32, i64>,
 }
 
@@ -87,6 +93,7 @@ impl Oracle {
             asked_in_partial: vec![None; zones],
             owners: BTreeMap::new(),
             stained_since: BTreeMap::new(),
+            unmarked_since: BTreeMap::new(),
             unnoticed: BTreeMap::new(),
         }
     }
@@ -204,6 +211,7 @@ impl Oracle {
         }
         self.unnoticed.remove(&id);
         self.stained_since.remove(&id);
+        self.unmarked_since.remove(&id);
     }
 
     /// At the end of each second.
@@ -220,6 +228,7 @@ impl Oracle {
         self.check_notice(cluster);
         if now % 10 == 0 {
             self.check_stains(cluster);
+            self.check_marks(cluster);
         }
     }
 
@@ -251,6 +260,25 @@ impl Oracle {
         });
         for id in late {
             self.fail(cluster, &format!("node {id} is lost and nobody noticed"));
+        }
+    }
+
+    /// No pod of a node that fell silent goes on claiming to be ready.
+    fn check_marks(&mut self, cluster: &Cluster) {
+        let now = cluster.now;
+        for (id, node) in (0..).zip(&cluster.nodes) {
+            let claims = node.pods.iter().zip(node.pods_ready).any(|(pod, it)| pod.is_some() && it);
+            if !node.exists || !node.fell || !claims {
+                self.unmarked_since.remove(&id);
+                continue;
+            }
+            let since = *self.unmarked_since.entry(id).or_insert(now);
+            let unmarked = now - since.max(self.calm_since);
+            self.report.longest_unmarked = self.report.longest_unmarked.max(unmarked);
+            if unmarked > STALENESS {
+                self.fail(cluster, &format!("node {id} is lost, and its pods are still ready"));
+                self.unmarked_since.insert(id, now);
+            }
         }
     }
 

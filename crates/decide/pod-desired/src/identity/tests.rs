@@ -76,6 +76,29 @@ fn another_pod_gets_another_uid_even_when_it_is_an_earlier_one_again() {
 }
 
 #[test]
+fn a_pod_of_an_earlier_agent_is_known_without_being_wanted() {
+    let nothing = RuntimePods::default();
+    let mut identities = Identities::default();
+    let first = identities.identify(&offer(POD), &at(1, &nothing));
+    let mut next = Identities::default();
+    assert_eq!(next.remembered(&offer(POD)), None);
+    next.recall(&[as_saved(&first)]);
+    assert_eq!(next.remembered(&offer(POD)), Some(first.pod.clone()));
+    let edited = offer(&POD.replace("i:1", "i:2"));
+    assert_eq!(next.remembered(&edited), None, "another pod");
+    let elsewhere = Offer { manifest: "/m/b".to_owned(), ..offer(POD) };
+    assert_eq!(next.remembered(&elsewhere), None, "that of another manifest");
+
+    let stated = POD.replace("{name: a}", "{name: a, uid: stated-1}");
+    let stated_first = identities.identify(&offer(&stated), &at(2, &nothing));
+    let mut next = Identities::default();
+    next.recall(&[as_saved(&stated_first)]);
+    let edited = next.remembered(&offer(&stated.replace("i:1", "i:2"))).unwrap();
+    assert_eq!(&*edited.metadata.uid, "stated-1", "it is one pod however it changes");
+    assert_eq!(next.remembered(&offer(&stated.replace("stated-1", "stated-2"))), None);
+}
+
+#[test]
 fn a_stated_uid_counts() {
     let nothing = RuntimePods::default();
     let stated = POD.replace("{name: a}", "{name: a, uid: stated-1}");

@@ -84,6 +84,32 @@ fn a_broken_manifest_keeps_the_pod_of_its_last_good_version_and_says_so() {
 }
 
 #[test]
+fn a_manifest_that_was_never_good_names_the_pod_that_is_not_run() {
+    let mut manifests = manifests();
+    let bad = pod_text("a", "i:1").replace("name: main", "name: Main_");
+    tell(&mut manifests, 0, &[file("/m/x", &bad)]);
+    assert!(manifests.troubles()[0].ends_with("; not run: pod a-node_default"));
+    tell(&mut manifests, 0, &[file("/m/x", "{")]);
+    assert!(manifests.troubles()[0].ends_with("; no pod runs from it"), "nobody knows its name");
+}
+
+#[test]
+fn pods_of_an_earlier_agent_are_known_before_their_source_is_heard() {
+    let mut first = manifests();
+    let good = tell(&mut first, 0, &[file("/m/a", &pod_text("a", "i:1"))]);
+    let record = good.records[0].clone();
+    let mut next = manifests();
+    next.recall(&[(record.name, record.content.unwrap())]);
+    assert!(offered(&mut next).is_empty(), "not to be run yet");
+    let names = |manifests: &Manifests| -> Vec<String> {
+        manifests.all().map(|offer| offer.pod.full_name()).collect()
+    };
+    assert_eq!(names(&next), ["a-node_default"]);
+    tell(&mut next, 0, &[]);
+    assert!(names(&next).is_empty());
+}
+
+#[test]
 fn a_file_that_is_gone_takes_its_pod_with_it_and_so_does_a_pod_gone_from_a_list() {
     let mut manifests = manifests();
     tell(&mut manifests, 0, &[file("/m/a", &pod_text("a", "i:1"))]);

@@ -20,13 +20,13 @@ use crate::lineup::{self, restart_count};
 use crate::memory::{ContainerMemory, Exit, Reported};
 use crate::scene::Scene;
 use crate::time::stamp;
-use crate::view::{MemoryKillNote, ObservedContainer};
+use crate::view::ObservedContainer;
 use crate::words::{
-    CONTAINER_CREATING, LOST_AT_THE_END, LOST_WHILE_RUNNING, OUT_OF_MEMORY, POD_INITIALIZING,
-    PRESUMED_COMPLETED, RESTARTING_ALL, RESTARTING_ALL_MESSAGE, STATUS_UNKNOWN,
+    CONTAINER_CREATING, LOST_AT_THE_END, LOST_WHILE_RUNNING, POD_INITIALIZING, PRESUMED_COMPLETED,
+    RESTARTING_ALL, RESTARTING_ALL_MESSAGE, STATUS_UNKNOWN,
 };
 
-use super::resources;
+use super::{memory_kills, resources};
 
 /// In the order of the specification.
 pub(super) fn init(scene: &Scene<'_>) -> Vec<ContainerStatus> {
@@ -275,15 +275,8 @@ fn exit_of(container: &ObservedContainer, id: &str) -> Exit {
     let mut parts: Vec<String> = Vec::new();
     let said = [Some(&record.message), container.termination_message.as_ref()];
     parts.extend(said.into_iter().flatten().filter(|text| !text.is_empty()).cloned());
-    let mut reason = record.reason.clone();
-    if let Some(kill) = &container.memory_kill {
-        // Of processes that nobody names it is not known whether the main one was among them; the
-        // runtime's own word on that stands.
-        if record.exit_code == 137 && kill.unnamed == 0 {
-            OUT_OF_MEMORY.clone_into(&mut reason);
-        }
-        parts.push(memory_kill_sentence(kill));
-    }
+    let (reason, of_memory) = memory_kills::told_of_end(record, container.memory_kill.as_ref());
+    parts.extend(of_memory);
     Exit {
         code: record.exit_code,
         reason,
@@ -292,25 +285,6 @@ fn exit_of(container: &ObservedContainer, id: &str) -> Exit {
         finished_at: stamp(record.finished_at).map(|at| at.0),
         container_id: id.to_owned(),
     }
-}
-
-/// Which process was killed for memory, what it used, and what it could have used.
-pub(crate) fn memory_kill_sentence(kill: &MemoryKillNote) -> String {
-    if kill.unnamed > 0 {
-        let count = if kill.unnamed == 1 { "a process" } else { "processes" };
-        let times = if kill.unnamed == 1 { String::new() } else { format!("{} ", kill.unnamed) };
-        let limit =
-            kill.limit.map_or(String::new(), |limit| format!("; the limit is {limit} bytes"));
-        return format!(
-            "the kernel killed {times}{count} of the container for want of memory{limit}; which is \
-             not known, since the kernel's log cannot be read here"
-        );
-    }
-    let limit = kill.limit.map_or(String::new(), |limit| format!(" of a limit of {limit} bytes"));
-    format!(
-        "the kernel killed process {} (pid {}) for want of memory: it used {} bytes{limit}",
-        kill.process, kill.pid, kill.bytes
-    )
 }
 
 fn user(record: &ContainerRecord) -> Option<Box<ContainerUser>> {

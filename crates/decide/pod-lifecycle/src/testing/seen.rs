@@ -129,14 +129,11 @@ fn container(pod: &Pod, name: &str, count: u32, words: &[&str]) -> ObservedConta
                 });
             }
             "oom" => {
-                seen.memory_kill = Some(MemoryKillNote {
-                    order: 7,
-                    process: "eater".to_owned(),
-                    pid: 7,
-                    bytes: 100,
-                    limit: value.parse().ok(),
-                    ..MemoryKillNote::default()
-                });
+                seen.memory_kill = Some(eater(value.parse().ok()));
+            }
+            "killed" => {
+                let note = seen.memory_kill.as_mut().expect("after oom");
+                note.at = seconds();
             }
             "ooms" => {
                 let (unnamed, limit) = (value.parse().expect("a count"), Some(200));
@@ -153,4 +150,17 @@ fn container(pod: &Pod, name: &str, count: u32, words: &[&str]) -> ObservedConta
         }
     }
     seen
+}
+
+/// A process that was killed for memory when containers end that say nothing of it.
+fn eater(limit: Option<u64>) -> MemoryKillNote {
+    MemoryKillNote {
+        order: 7,
+        at: at(-5).nanos(),
+        process: "eater".to_owned(),
+        pid: 7,
+        bytes: 100,
+        limit,
+        ..MemoryKillNote::default()
+    }
 }

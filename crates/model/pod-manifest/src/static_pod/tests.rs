@@ -202,6 +202,40 @@ fn a_manifest_becomes_a_static_pod_or_findings_with_lines() {
 }
 
 #[test]
+fn a_uid_that_is_stated_must_be_fit_for_the_names_of_folders_and_cgroups() {
+    let long = |length: usize| "u".repeat(length);
+    for (uid, is_fit) in [
+        ("6f5c1a52-7f0e-4b0e-9d31-3f1f5e8f9a10", true),
+        ("0123456789abcdef0123456789abcdef", true),
+        ("Own.1-a", true),
+        ("", true),
+        (&*long(128), true),
+        (&*long(129), false),
+        ("a_b", false),
+        ("a/b", false),
+        ("..", false),
+        (".a", false),
+        ("-a", false),
+        ("a b", false),
+        ("\u{e9}", false),
+    ] {
+        let text = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  uid: '{uid}'\n\
+             spec: {{containers: [{{name: c, image: i}}]}}\n"
+        );
+        let result = read(&text, SourceKind::File);
+        let said: Vec<String> = result.problems.iter().map(ToString::to_string).collect();
+        assert_eq!((result.pods.len() == 1, said.is_empty()), (is_fit, is_fit), "{uid}: {said:?}");
+        if !is_fit {
+            let start = format!("p.yaml:5: metadata.uid: {}", uid.get(..20).unwrap_or(uid));
+            assert!(said[0].starts_with(&start), "{said:?}");
+            assert!(said[0].contains("expected at most 128 letters"), "{said:?}");
+            assert_eq!(result.refused, ["a-n_default"]);
+        }
+    }
+}
+
+#[test]
 fn one_bad_pod_of_a_list_refuses_only_itself() {
     let text = "apiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: a}\n  spec: {containers: [{name: c, image: i}]}\n- metadata: {name: b}\n  spec: {containers: []}\n";
     let result = read(text, SourceKind::Url);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base64::Engine as _;
 use cri_wire::v1;
 use image_store::{Digest, Naming, Progress, Reference, Step, Store};
-use registry_client::{Client, Credentials, HostSettings, Limits, RegistrySource};
+use registry_client::{Client, Credentials, HostSettings, Limits, Login, RegistrySource};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tonic::Code;
@@ -39,7 +39,7 @@ pub struct PullProgress {
     pub total_layers: usize,
 }
 
-type Key = (Reference, Credentials);
+type Key = (Reference, Login);
 type Outcome = Option<Result<String>>;
 
 #[derive(Debug)]
@@ -128,8 +128,8 @@ impl Puller {
         let name = Reference::parse(&request.image).map_err(|error| {
             Failure::plain(format!("failed to parse image reference {:?}: {error}", request.image))
         })?;
-        let credentials = credentials(request.auth.as_ref(), name.registry())?;
-        let mut outcome = self.join(store, (name, credentials));
+        let login = login(request.auth.as_ref())?;
+        let mut outcome = self.join(store, (name, login));
         let done = outcome.wait_for(Option::is_some).await.map(|seen| seen.clone());
         match done {
             Ok(Some(outcome)) => outcome,
@@ -168,12 +168,12 @@ impl Puller {
 async fn pull(
     client: Client,
     store: Arc<Store>,
-    (name, credentials): Key,
+    (name, login): Key,
     watched: Watched,
 ) -> Result<String> {
     let doing = format!("failed to pull and unpack image \"{name}\"");
     let resolved = client
-        .resolve(&name, &credentials)
+        .resolve(&name, &login)
         .await
         .doing(format!("{doing}: failed to resolve reference \"{name}\""))?;
     let handle = Handle::current();
@@ -230,14 +230,15 @@ impl Watched {
     }
 }
 
-/// What a caller brings, for this registry.
-///
+/// What a caller brings, and for which host.
+fn login(auth: Option<&v1::AuthConfig>) -> Result<Login> {
+    let Some(auth) = auth else { return Ok(Login::default()) };
+    let server = Some(auth.server_address.clone()).filter(|server| !server.is_empty());
+    Ok(Login { credentials: credentials(auth)?, server })
+}
+
 /// upstream: containerd internal/cri/server/images/image_pull.go (ParseAuth)
-fn credentials(auth: Option<&v1::AuthConfig>, registry: &str) -> Result<Credentials> {
-    let Some(auth) = auth else { return Ok(Credentials::None) };
-    if !auth.server_address.is_empty() && !is_for(&auth.server_address, registry) {
-        return Ok(Credentials::None);
-    }
+fn credentials(auth: &v1::AuthConfig) -> Result<Credentials> {
     if !auth.username.is_empty() {
         let (user, password) = (auth.username.clone(), auth.password.clone());
         return Ok(Credentials::Password { user, password });
@@ -259,12 +260,4 @@ fn credentials(auth: Option<&v1::AuthConfig>, registry: &str) -> Result<Credenti
         return Ok(Credentials::Token { token: auth.registry_token.clone() });
     }
     Ok(Credentials::None)
-}
-
-/// Whether credentials for this server are for the registry of an image.
-fn is_for(server: &str, registry: &str) -> bool {
-    let host = server.split_once("://").map_or(server, |(_, rest)| rest);
-    let host = host.split('/').next().unwrap_or_default();
-    let hub = |host: &str| matches!(host, "docker.io" | "index.docker.io" | "registry-1.docker.io");
-    host == registry || (hub(host) && hub(registry))
 }

@@ -125,6 +125,11 @@ impl BuiltIn {
         Ok((link, texts))
     }
 
+    /// What was reserved and never used is free again.
+    pub(super) fn release(&self, sandbox: &str) {
+        self.members().pods.remove(sandbox);
+    }
+
     pub(super) fn add(
         &self,
         pod: &PodNetwork,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use cri_wire::v1;
 use cri_wire::v1::ContainerEventType as Kind;
 use image_store::{ImageConfig, ImageRecord, Store};
+use pod_supervisor::Client;
 use prost::Message as _;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 
@@ -131,7 +132,7 @@ impl Runtime {
         let (id, image_id) = (container.id.clone(), record.image_id.clone());
         let store = self.images.store();
         let pod_namespaces = namespaces_of(&sandbox.record());
-        let handler = self.handler_of(&sandbox.record());
+        let handler = self.handler_of(&sandbox.record(), &config);
         let device_folders = self.settings.device_specifications.clone();
         let (cgroup, user) = blocking(move || {
             durable::make_folder(&folder)?;
@@ -190,14 +191,10 @@ impl Runtime {
 
     /// Takes everything of a container away. Goes on where it was interrupted.
     pub(super) async fn dispose_container(&self, container: &Arc<Container>) -> Result<()> {
-        if let Ok(sandbox) = self.book.sandbox(&container.sandbox_id)
-            && let Some(supervisor) = sandbox.supervisor()
-        {
-            match supervisor.client.delete(&container.id).await {
-                Ok(()) => {}
-                Err(error) if error.is_not_found() || error.is_gone() => {}
-                Err(error) => return Err(error.into()),
-            }
+        if let Ok(sandbox) = self.book.sandbox(&container.sandbox_id) {
+            let id = &container.id;
+            let delete = |client: Client| async move { client.delete(id).await };
+            self.by_supervisor(&sandbox, delete).await?;
         }
         self.remove_group(&container.record().cgroup, &container.id).await?;
         let (folder, mounts) =

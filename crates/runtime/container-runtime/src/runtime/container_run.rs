@@ -12,6 +12,7 @@ use std::time::Duration;
 use container_create::spec::ContainerSpec;
 use cri_wire::v1;
 use cri_wire::v1::ContainerEventType as Kind;
+use pod_supervisor::Client;
 use prost::Message as _;
 use tokio::sync::watch;
 
@@ -102,7 +103,7 @@ impl Runtime {
             )));
         }
         self.check_target(&container.record())?;
-        let supervisor = sandbox.reachable()?;
+        let supervisor = self.supervisor_of(&sandbox).await?;
         let spec = self.specification(&container.id).await?;
         self.book
             .change_container(container, |record| {
@@ -131,12 +132,17 @@ impl Runtime {
                 Ok(())
             }
             Err(failure) => {
-                match supervisor.client.delete(&container.id).await {
-                    Err(error) if error.is_gone() => self.settle_start(container).await?,
-                    Err(error) if !error.is_not_found() => {
-                        tracing::warn!(container = container.id, %error, "after a failed start");
-                    }
-                    _ => {}
+                let cut = supervisor.client.is_ended()
+                    || match supervisor.client.delete(&container.id).await {
+                        Err(error) if error.is_gone() => true,
+                        Err(error) if !error.is_not_found() => {
+                            tracing::warn!(container = container.id, %error, "after a failed start");
+                            false
+                        }
+                        _ => false,
+                    };
+                if cut && Box::pin(self.started_after_all(&sandbox, container)).await? {
+                    return Ok(());
                 }
                 Err(failure)
             }
@@ -192,12 +198,6 @@ impl Runtime {
             _ => return Ok(()),
         }
         let sandbox = self.book.sandbox(&container.sandbox_id)?;
-        let Some(supervisor) = sandbox.supervisor() else {
-            return Err(Failure::plain(format!(
-                "the supervisor of container {:?} cannot be reached",
-                container.id
-            )));
-        };
         let mut ended = container.ended();
         if let Ok(seconds) = u64::try_from(timeout)
             && seconds > 0
@@ -206,24 +206,22 @@ impl Runtime {
             if !container.stop_signalled.swap(true, Ordering::SeqCst) {
                 let signal =
                     if record.stop_signal == 0 { signals::TERMINATE } else { record.stop_signal };
-                match supervisor.client.kill(&container.id, signal).await {
-                    Err(error) if !error.is_not_found() => {
-                        return Err(error)
-                            .doing(format!("failed to stop container {:?}", container.id));
-                    }
-                    _ => {}
+                let id = &container.id;
+                let kill = |client: Client| async move { client.kill(id, signal).await };
+                if let Err(failure) = self.by_supervisor(&sandbox, kill).await {
+                    container.stop_signalled.store(false, Ordering::SeqCst);
+                    return Err(failure.while_doing(format!("failed to stop container {id:?}")));
                 }
             }
             if gone_within(&mut ended, Duration::from_secs(seconds)).await {
                 return Ok(());
             }
         }
-        match supervisor.client.kill_all(&container.id).await {
-            Err(error) if !error.is_not_found() => {
-                return Err(error).doing(format!("failed to kill container {:?}", container.id));
-            }
-            _ => {}
-        }
+        let id = &container.id;
+        let kill = |client: Client| async move { client.kill_all(id).await };
+        self.by_supervisor(&sandbox, kill)
+            .await
+            .doing(format!("failed to kill container {id:?}"))?;
         if gone_within(&mut ended, AFTER_KILL).await {
             return Ok(());
         }

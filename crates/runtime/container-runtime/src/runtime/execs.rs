@@ -1,7 +1,8 @@
 //! Commands in containers: ExecSync, and what the streams need of it.
 //!
-//! Rule: an exec ends with whoever asked for it: when the caller goes away, its whole tree is
-//! killed. What it prints is kept up to a limit and read to its end, so that it is never stuck on
+//! Rule: an exec ends with whoever asked for it: when the caller goes away, or its deadline is over,
+//! it is killed with all that it has started. (With a deadline that is a group, which nobody leaves;
+//! without one its session and the children of it, which a daemon may leave.) What it prints is kept up to a limit and read to its end, so that it is never stuck on
 //! its own output. Its deadline is for all of that: also for a child that goes on printing after
 //! the command's end.
 //!
@@ -14,7 +15,7 @@ use std::time::Duration;
 use container_create::spec::ProcessSpec;
 use cri_wire::{MESSAGE_SIZE_LIMIT, v1};
 use pod_supervisor::protocol::Exit;
-use pod_supervisor::{ExecRequest, Stdio};
+use pod_supervisor::{Client, ClientError, ExecRequest, Stdio};
 use prost::Message as _;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -26,7 +27,7 @@ use tonic::Code;
 
 use super::Runtime;
 use super::container_views::state_of;
-use crate::book::Container;
+use crate::book::{Container, Sandbox};
 use crate::failure::{Doing as _, Failure, Result};
 use crate::identity;
 use crate::supervision::Supervisor;
@@ -44,24 +45,30 @@ const SILENCE: Duration = Duration::from_millis(500);
 /// How much later than its deadline a command's end may be told by who keeps the deadline.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
+/// What is said of a command whose exit nobody has.
+pub(crate) const UNHEARD: &str = "how the command ended is not known: the pod's supervisor has ended, or does not know it any more";
+
 /// A running container and its supervisor.
 pub(crate) struct Running {
     pub(crate) container: Arc<Container>,
+    pub(crate) sandbox: Arc<Sandbox>,
     pub(crate) supervisor: Arc<Supervisor>,
 }
 
-/// Kills an exec that nobody waits for any more.
+/// Kills an exec that nobody waits for any more, over whatever connection there is by then.
 pub(crate) struct ExecGuard {
-    supervisor: Arc<Supervisor>,
+    runtime: Runtime,
+    sandbox: Arc<Sandbox>,
     container: String,
     exec: String,
     armed: bool,
 }
 
 impl ExecGuard {
-    pub(crate) fn new(running: &Running, exec: &str) -> Self {
+    pub(crate) fn new(runtime: &Runtime, running: &Running, exec: &str) -> Self {
         Self {
-            supervisor: Arc::clone(&running.supervisor),
+            runtime: runtime.clone(),
+            sandbox: Arc::clone(&running.sandbox),
             container: running.container.id.clone(),
             exec: exec.to_owned(),
             armed: true,
@@ -72,14 +79,33 @@ impl ExecGuard {
         self.armed = false;
     }
 
-    /// Kills what is left of it, and waits until that is done.
-    async fn kill(self) {
-        self.supervisor.forget_exec(&self.exec);
-        // A failure leaves it to the drop, which tries once more.
-        if self.supervisor.client.kill_exec(&self.container, &self.exec, 9, true).await.is_ok() {
+    /// It could not be started. Whether it runs all the same is not known where the connection was
+    /// cut: then it is to be killed.
+    pub(crate) fn not_started(self, error: &ClientError) {
+        self.sandbox.execs.forget(&self.exec);
+        if !error.is_gone() {
             self.disarm();
         }
     }
+
+    /// Kills what is left of it, and waits until that is done.
+    async fn kill(self) {
+        self.sandbox.execs.forget(&self.exec);
+        // A failure leaves it to the drop, which tries once more.
+        if kill_exec(&self.runtime, &self.sandbox, &self.container, &self.exec).await.is_ok() {
+            self.disarm();
+        }
+    }
+}
+
+async fn kill_exec(
+    runtime: &Runtime,
+    sandbox: &Arc<Sandbox>,
+    container: &str,
+    exec: &str,
+) -> Result<()> {
+    let kill = |client: Client| async move { client.kill_exec(container, exec, 9, true).await };
+    runtime.by_supervisor(sandbox, kill).await
 }
 
 impl Drop for ExecGuard {
@@ -87,12 +113,12 @@ impl Drop for ExecGuard {
         if !self.armed {
             return;
         }
-        let (supervisor, container, exec) =
-            (Arc::clone(&self.supervisor), self.container.clone(), self.exec.clone());
-        supervisor.forget_exec(&exec);
+        self.sandbox.execs.forget(&self.exec);
+        let (runtime, sandbox) = (self.runtime.clone(), Arc::clone(&self.sandbox));
+        let (container, exec) = (self.container.clone(), self.exec.clone());
         if let Ok(handle) = tokio::runtime::Handle::try_current() {
             handle.spawn(async move {
-                let _ = supervisor.client.kill_exec(&container, &exec, 9, true).await;
+                let _ = Box::pin(kill_exec(&runtime, &sandbox, &container, &exec)).await;
             });
         }
     }
@@ -100,19 +126,20 @@ impl Drop for ExecGuard {
 
 impl Runtime {
     /// The container, if something can be run in it.
-    pub(crate) fn running(&self, id: &str) -> Result<Running> {
+    pub(crate) fn running_container(&self, id: &str) -> Result<Arc<Container>> {
         let container = self.book.container(id)?;
         match state_of(&container.record()) {
-            v1::ContainerState::ContainerRunning => {}
-            state => {
-                return Err(Failure::plain(format!(
-                    "container is in {} state",
-                    state.as_str_name()
-                )));
-            }
+            v1::ContainerState::ContainerRunning => Ok(container),
+            state => Err(Failure::plain(format!("container is in {} state", state.as_str_name()))),
         }
-        let supervisor = self.book.sandbox(&container.sandbox_id)?.reachable()?;
-        Ok(Running { container, supervisor })
+    }
+
+    /// The same, with who runs it.
+    pub(crate) async fn running(&self, id: &str) -> Result<Running> {
+        let container = self.running_container(id)?;
+        let sandbox = self.book.sandbox(&container.sandbox_id)?;
+        let supervisor = self.supervisor_of(&sandbox).await?;
+        Ok(Running { container, sandbox, supervisor })
     }
 
     /// The command with the container's own environment, folder and user.
@@ -153,16 +180,16 @@ impl Runtime {
     }
 
     async fn exec_and_collect(&self, request: v1::ExecSyncRequest) -> Result<v1::ExecSyncResponse> {
-        let running = self.running(&request.container_id)?;
+        let running = self.running(&request.container_id).await?;
         let process = self.exec_process(&running.container.id, request.cmd, false).await?;
         let exec = identity::fresh()?;
         let limit = u64::try_from(request.timeout).ok().filter(|seconds| *seconds > 0);
         let limit = limit.map(Duration::from_secs);
         let (output, stdout) = pipe_pair()?;
         let (errors, stderr) = pipe_pair()?;
-        let exited = running.supervisor.expect_exec(&exec);
-        let guard = ExecGuard::new(&running, &exec);
-        let deadline = limit.map(|limit| Instant::now() + limit);
+        let exited = running.sandbox.execs.expect(&exec);
+        let guard = ExecGuard::new(self, &running, &exec);
+        let deadline = limit.and_then(deadline_of);
         let started = running
             .supervisor
             .client
@@ -176,10 +203,10 @@ impl Runtime {
             })
             .await;
         if let Err(error) = started {
-            running.supervisor.forget_exec(&exec);
-            guard.disarm();
+            guard.not_started(&error);
             return Err(error.into());
         }
+        running.sandbox.execs.started(&exec);
         // Without a deadline it has no group of its own, and there is nothing to look for.
         let group =
             limit.and_then(|_| self.hierarchy.group(&running.container.record().cgroup).ok());
@@ -189,16 +216,22 @@ impl Runtime {
             guard.kill().await;
             return Err(too_late(limit));
         };
+        // Otherwise the guard kills what may be left of it.
+        let exit = ended.exit.map_err(|_| Failure::new(Code::Unavailable, UNHEARD))?;
         guard.disarm();
-        let exit = ended.exit.map_err(|_| {
-            Failure::new(Code::Unavailable, "the pod's supervisor ended before the command")
-        })?;
         if exit.timed_out {
             return Err(too_late(limit));
         }
         let (stdout, stderr) = (ended.stdout?, ended.stderr?);
         fitting(v1::ExecSyncResponse { stdout, stderr, exit_code: exit.code })
     }
+}
+
+/// None: so late that nobody will see it.
+fn deadline_of(limit: Duration) -> Option<Instant> {
+    let now = Instant::now();
+    now.checked_add(limit.saturating_add(KILLED_WITHIN))?;
+    now.checked_add(limit)
 }
 
 fn too_late(limit: Option<Duration>) -> Failure {

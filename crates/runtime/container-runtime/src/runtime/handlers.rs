@@ -1,9 +1,10 @@
 //! Handlers that are programs of the machine: which one a pod asked for, and what each can do.
 //!
 //! Rule: a program is asked for its features once, with a deadline; one that cannot say has none. A
-//! user namespace of a pod is made by its supervisor and cannot be handed to such a program.
+//! user namespace of a pod is made by its supervisor and cannot be handed to such a program. What a
+//! container belongs to is said in annotations.
 //!
-//! upstream: OCI runtime-spec features.md
+//! upstream: OCI runtime-spec features.md; containerd internal/cri/annotations/annotations.go
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -92,14 +93,50 @@ impl Handlers {
 
 impl Runtime {
     /// The program that makes a pod's containers; none where we do.
-    pub(super) fn handler_of(&self, sandbox: &SandboxRecord) -> Option<HandlerSpec> {
+    pub(super) fn handler_of(
+        &self,
+        sandbox: &SandboxRecord,
+        container: &v1::ContainerConfig,
+    ) -> Option<HandlerSpec> {
         let runtime = self.settings.runtimes.get(&sandbox.runtime_handler)?;
         Some(HandlerSpec {
             program: runtime.program.display().to_string(),
             arguments: runtime.arguments.clone(),
+            annotations: annotations(sandbox, container),
             ..HandlerSpec::default()
         })
     }
+}
+
+/// What containerd tells of a container that is in a pod, but for one word: the container's type. To a
+/// program that makes sandboxes of its own (runsc), "container" means that it has made one for the pod
+/// before, under the sandbox's id. A pod's namespaces are made by its supervisor, never by such a
+/// program, so it would look for that sandbox and fail; without the word each container is one.
+///
+/// upstream: gVisor runsc/specutils/cri.go (IsRootContainer, SandboxID)
+fn annotations(
+    sandbox: &SandboxRecord,
+    container: &v1::ContainerConfig,
+) -> BTreeMap<String, String> {
+    let config = sandbox.config.clone().unwrap_or_default();
+    let pod = config.metadata.unwrap_or_default();
+    let name = container.metadata.clone().unwrap_or_default().name;
+    let image = container.image.clone().unwrap_or_default();
+    let image = match image.user_specified_image {
+        asked if asked.is_empty() => image.image,
+        asked => asked,
+    };
+    [
+        ("sandbox-id", sandbox.id.clone()),
+        ("sandbox-name", pod.name),
+        ("sandbox-namespace", pod.namespace),
+        ("sandbox-uid", pod.uid),
+        ("container-name", name),
+        ("image-name", image),
+    ]
+    .into_iter()
+    .map(|(name, value)| (format!("io.kubernetes.cri.{name}"), value))
+    .collect()
 }
 
 #[cfg(test)]
@@ -118,6 +155,38 @@ mod tests {
             assert_eq!(found.recursive_read_only_mounts, expected, "{text}");
             assert!(!found.user_namespaces);
         }
+    }
+
+    #[test]
+    fn a_container_is_told_what_it_belongs_to() {
+        let metadata = v1::PodSandboxMetadata {
+            name: "web".into(),
+            uid: "u-1".into(),
+            namespace: "shop".into(),
+            attempt: 2,
+        };
+        let config = v1::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
+        let sandbox = SandboxRecord { id: "s1".into(), config: Some(config), ..Default::default() };
+        let mut container = v1::ContainerConfig {
+            metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),
+            image: Some(v1::ImageSpec { image: "sha256:1".into(), ..Default::default() }),
+            ..Default::default()
+        };
+        let told = annotations(&sandbox, &container);
+        for (name, value) in [
+            ("sandbox-id", "s1"),
+            ("sandbox-name", "web"),
+            ("sandbox-namespace", "shop"),
+            ("sandbox-uid", "u-1"),
+            ("container-name", "main"),
+            ("image-name", "sha256:1"),
+        ] {
+            assert_eq!(told.get(&format!("io.kubernetes.cri.{name}")).unwrap(), value, "{name}");
+        }
+        // A sandbox of the program's own would be looked for, and there is none.
+        assert!(!told.contains_key("io.kubernetes.cri.container-type"));
+        container.image.as_mut().unwrap().user_specified_image = "shop/web:1".into();
+        assert_eq!(annotations(&sandbox, &container)["io.kubernetes.cri.image-name"], "shop/web:1");
     }
 
     #[tokio::test]

@@ -1,4 +1,7 @@
-//! Starting a pod's supervisor and connecting to it.
+//! Starting a pod's supervisor, connecting to it, ending it.
+//!
+//! Rule: whoever ends a supervisor ends the one that is there, whether or not somebody has a connection
+//! to it; one that cannot be reached is not taken for ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +19,15 @@ use crate::supervision::Supervisor;
 const SUPERVISORS: &str = "/keelson/supervisors";
 /// The same where systemd makes groups: each has a scope there.
 const SUPERVISORS_SLICE: &str = "keelson-supervisors.slice";
-/// Events of one pod that may wait to be written.
-const QUEUE: usize = 64;
 /// Between two tries to reach a supervisor that lives and does not answer.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Connections that end while it ends are no accident beyond that.
+const MOST_TRIES: usize = 3;
+
+pub(super) fn pause_after(pause: Duration) -> Duration {
+    (pause * 2).min(LONGEST_PAUSE)
+}
 
 impl Runtime {
     /// Starts a supervisor for a new sandbox.
@@ -63,13 +70,43 @@ impl Runtime {
                 }
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = pause_after(pause);
         }
     }
 
-    fn take_up(&self, sandbox: &Arc<Sandbox>, connection: Connection) -> Arc<Supervisor> {
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        let supervisor = Supervisor::run(connection, sender);
+    /// Ends the pod's supervisor. False: there was none.
+    pub(super) async fn end_supervisor(&self, sandbox: &Arc<Sandbox>) -> Result<bool> {
+        for _ in 0..MOST_TRIES {
+            let supervisor = match sandbox.supervisor() {
+                Some(supervisor) => supervisor,
+                None => match Client::connect(&self.pod_folder(&sandbox.id)).await {
+                    Ok(connection) => self.take_up(sandbox, connection),
+                    Err(error) if error.is_nobody() => {
+                        sandbox.set_supervisor(None);
+                        return Ok(false);
+                    }
+                    Err(error) => return Err(error.into()),
+                },
+            };
+            match supervisor.client.shutdown().await {
+                Err(error) if error.is_gone() => {}
+                outcome => {
+                    outcome?;
+                    sandbox.set_supervisor(None);
+                    return Ok(true);
+                }
+            }
+        }
+        Err(Failure::plain(format!("the supervisor of sandbox {:?} does not end", sandbox.id)))
+    }
+
+    pub(super) fn take_up(
+        &self,
+        sandbox: &Arc<Sandbox>,
+        connection: Connection,
+    ) -> Arc<Supervisor> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let supervisor = Supervisor::run(connection, sandbox.execs.clone(), sender);
         sandbox.set_supervisor(Some(Arc::clone(&supervisor)));
         let (runtime, sandbox) = (self.clone(), Arc::clone(sandbox));
         tokio::spawn(async move { runtime.listen(&sandbox, receiver).await });

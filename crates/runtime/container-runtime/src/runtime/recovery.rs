@@ -4,10 +4,13 @@
 //! by what is on the disk, what was half made is taken down, and only then is anything served.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Runtime;
+use super::meeting::has_run;
 use super::sandbox_stop::HalfMade;
 use crate::book::Sandbox;
 use crate::durable;
@@ -76,18 +79,17 @@ impl Runtime {
                 let _turn = sandbox.turn.lock().await;
                 self.discard(sandbox).await
             }
-            SandboxStage::Ready => match self.reconnect(sandbox).await {
-                Some(supervisor) => {
-                    for state in supervisor.client.list().await?.containers {
-                        self.adopt(&state).await?;
+            SandboxStage::Ready => {
+                while let Some(supervisor) = self.reconnect(sandbox).await {
+                    match self.take_over(sandbox, &supervisor).await {
+                        // The connection was cut; it is the supervisor that counts.
+                        Err(_) if supervisor.client.is_ended() => {}
+                        outcome => return outcome,
                     }
-                    self.settle_unstarted(sandbox, &supervisor).await
                 }
-                None => {
-                    let _turn = sandbox.turn.lock().await;
-                    self.settle_without_supervisor(sandbox, self.rebooted).await
-                }
-            },
+                let _turn = sandbox.turn.lock().await;
+                self.settle_without_supervisor(sandbox, self.rebooted).await
+            }
             // A supervisor or a network may be left when the process died between two steps of a
             // stop, or a plugin failed.
             SandboxStage::Stopped => {
@@ -101,13 +103,23 @@ impl Runtime {
         }
     }
 
+    async fn take_over(
+        &self,
+        sandbox: &Arc<Sandbox>,
+        supervisor: &Arc<crate::supervision::Supervisor>,
+    ) -> Result<()> {
+        for state in supervisor.client.list().await?.containers {
+            self.adopt(&state).await?;
+        }
+        self.settle_unstarted(sandbox, supervisor).await
+    }
+
     /// A start that was interrupted before the supervisor heard of it never happened.
     async fn settle_unstarted(
         &self,
         sandbox: &Arc<Sandbox>,
         supervisor: &Arc<crate::supervision::Supervisor>,
     ) -> Result<()> {
-        use pod_supervisor::protocol::Phase;
         let mut known = supervisor.client.list().await?.containers;
         // Told to start by our predecessor; whether it runs will be known in a moment.
         while known.iter().any(|state| state.starting) {
@@ -123,11 +135,7 @@ impl Runtime {
                 continue;
             }
             let state = known.iter().find(|state| state.id == container.id);
-            let ran = state.is_some_and(|state| match Phase::try_from(state.phase) {
-                Ok(Phase::Running) => true,
-                Ok(Phase::Exited) => state.started_at != 0,
-                _ => false,
-            });
+            let ran = state.is_some_and(has_run);
             if !ran {
                 if state.is_some() {
                     supervisor.client.delete(&container.id).await?;
@@ -168,20 +176,31 @@ impl Runtime {
                 (settings.root.join("containers"), &folders),
                 (settings.state.join("mounts"), &mounts),
             ] {
-                for name in durable::names_in(&parent)? {
-                    let path = parent.join(name);
-                    if !known.contains(&path) {
-                        super::pod_files::remove_with_mounts(&path)?;
-                    }
-                }
+                sweep_folder(&parent, known);
             }
-            for view in store.list_views()? {
+            let left = store.list_views();
+            for view in told("the views of images", left).unwrap_or_default() {
                 if !views.contains(&view) {
-                    store.remove_view(&view)?;
+                    told(&view, store.remove_view(&view));
                 }
             }
             Ok(())
         })
         .await
     }
+}
+
+/// Removes what is not known. What cannot be removed is told and waits for the next start: it is no
+/// reason not to serve all other pods.
+fn sweep_folder(parent: &Path, known: &BTreeSet<PathBuf>) {
+    let names = told(&parent.display(), durable::names_in(parent)).unwrap_or_default();
+    for path in names.into_iter().map(|name| parent.join(name)) {
+        if !known.contains(&path) {
+            told(&path.display(), super::pod_files::remove_with_mounts(&path));
+        }
+    }
+}
+
+fn told<T, E: Display>(what: &(impl Display + ?Sized), outcome: Result<T, E>) -> Option<T> {
+    outcome.map_err(|error| tracing::error!(%what, %error, "a leftover stays")).ok()
 }

@@ -65,25 +65,41 @@ impl Runtime {
         Ok(())
     }
 
-    /// Ends the supervisor, frees the network, removes the shared files. Idempotent.
+    /// Ends the supervisor, frees the network, removes the shared files. Idempotent. On a full disk
+    /// the supervisor and its notes stay as long as they alone tell how the containers ended.
     pub(super) async fn take_down(
         &self,
         sandbox: &Arc<Sandbox>,
         half_made: HalfMade,
     ) -> Result<()> {
-        if let Some(supervisor) = sandbox.supervisor() {
-            match supervisor.client.shutdown().await {
-                Ok(()) => {}
-                Err(error) if error.is_gone() => {}
-                Err(error) => return Err(error.into()),
-            }
-            sandbox.set_supervisor(None);
+        if self.book.containers_of(&sandbox.id).iter().any(|one| one.is_unwritten()) {
+            self.take_down_when_written(sandbox);
+            return self.free_network(sandbox, half_made).await;
+        }
+        if self.end_supervisor(sandbox).await? {
             reached("supervisor-ended");
         }
         self.remove_group(&sandbox.record().cgroup, &sandbox.id).await?;
         self.free_network(sandbox, half_made).await?;
         let folder = self.pod_folder(&sandbox.id);
         blocking(move || pod_files::remove_with_mounts(&folder)).await
+    }
+
+    fn take_down_when_written(&self, sandbox: &Arc<Sandbox>) {
+        let (runtime, sandbox) = (self.clone(), Arc::clone(sandbox));
+        tokio::spawn(async move {
+            for container in runtime.book.containers_of(&sandbox.id) {
+                container.written().await;
+            }
+            let _turn = sandbox.turn.lock().await;
+            if runtime.book.sandbox(&sandbox.id).is_err() {
+                return;
+            }
+            let down = Box::pin(runtime.take_down(&sandbox, HalfMade::MayWait)).await;
+            if let Err(failure) = down {
+                tracing::error!(sandbox = sandbox.id, %failure, "taking down what was left");
+            }
+        });
     }
 
     /// Takes down a sandbox that never was ready. What cannot be taken down stays in the book, not
@@ -106,6 +122,8 @@ impl Runtime {
     ) -> Result<()> {
         let record = sandbox.record();
         let Some(network) = record.network.clone().filter(|network| !network.closed) else {
+            // What was planned for it and could not be written down is free again.
+            self.network.release(&sandbox.id);
             return Ok(());
         };
         match self.network.tear_down(&PodNetwork::of(&record), &network).await {
@@ -152,6 +170,10 @@ impl Runtime {
                 .doing(format!("failed to remove container {:?}", container.id))?;
         }
         let _turn = sandbox.turn.lock().await;
+        // It was left while its notes were needed; of what is removed nobody needs any.
+        if self.pod_folder(&sandbox.id).exists() {
+            self.take_down(sandbox, HalfMade::MustGo).await?;
+        }
         self.tell(&sandbox.id, &sandbox.id, Kind::ContainerDeletedEvent);
         self.book.remove_sandbox(&sandbox.id).await
     }

@@ -111,6 +111,10 @@ fn memory(stats: &Stats) -> v1::MemoryUsage {
     }
 }
 
+fn io(stats: &Stats) -> v1::IoUsage {
+    v1::IoUsage { timestamp: nanoseconds(), psi: pressure(stats.io_pressure.as_ref()) }
+}
+
 impl Runtime {
     pub async fn container_stats(&self, id: &str) -> Result<v1::ContainerStats> {
         let container = self.book.container(id).doing("failed to find container")?;
@@ -177,7 +181,7 @@ impl Runtime {
             memory: Some(memory(&stats)),
             writable_layer: Some(writable_layer),
             swap: Some(swap),
-            io: Some(v1::IoUsage { timestamp: nanoseconds(), psi: None }),
+            io: Some(io(&stats)),
         })
     }
 
@@ -274,7 +278,7 @@ impl Runtime {
                     process_count: stats.pids.current.map(value),
                 }),
                 containers,
-                io: None,
+                io: Some(io(&stats)),
             }),
             windows: None,
         })
@@ -338,6 +342,19 @@ mod tests {
         assert_eq!((link.rx_bytes, link.rx_errors), (Some(value(100)), Some(value(3))));
         assert_eq!((link.tx_bytes, link.tx_errors), (Some(value(900)), Some(value(11))));
         assert!(usage.interfaces.is_empty());
+    }
+
+    #[test]
+    fn pressure_is_told_for_what_has_any() {
+        assert_eq!(io(&Stats::default()).psi, None);
+        let some = PressureLine { average_10: 1.5, total: 77, ..PressureLine::default() };
+        let pressure = Pressure { some, ..Pressure::default() };
+        let stats = Stats { io_pressure: Some(pressure), ..Stats::default() };
+        let told = io(&stats).psi.unwrap();
+        let some = told.some.unwrap();
+        assert_eq!((some.avg10, some.total), (1.5, 77));
+        assert_eq!(told.full.unwrap().total, 0);
+        assert_eq!((cpu(&stats, None).psi, memory(&stats).psi), (None, None));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cri_wire::v1;
 use cri_wire::v1::ContainerEventType as Kind;
 use pod_supervisor::afterwards::{self, Fate};
-use pod_supervisor::protocol::{ContainerState, Happened, Phase};
+use pod_supervisor::protocol::{ContainerState, Phase};
 use tokio::sync::mpsc;
 
 use super::Runtime;
@@ -21,21 +21,21 @@ use crate::supervision::Told;
 pub(super) const UNKNOWN_EXIT: i32 = 255;
 
 impl Runtime {
-    pub(super) async fn listen(&self, sandbox: &Arc<Sandbox>, mut told: mpsc::Receiver<Told>) {
+    pub(super) async fn listen(
+        &self,
+        sandbox: &Arc<Sandbox>,
+        mut told: mpsc::UnboundedReceiver<Told>,
+    ) {
         while let Some(told) = told.recv().await {
             match told {
-                Told::Happened(Happened::ContainerExited(state)) => {
+                Told::Exited(state) => {
                     crate::crash_points::reached("exit-heard");
                     if let Err(failure) = self.exited(&state).await {
                         tracing::error!(container = state.id, %failure, "writing an exit");
                     }
                 }
-                Told::Happened(_) => {}
-                Told::Gone(why) => {
-                    sandbox.set_supervisor(None);
-                    self.supervisor_gone(sandbox, &why).await;
-                    return;
-                }
+                Told::LookAgain => self.look_again(sandbox).await,
+                Told::Gone(why) => return self.cut_off(sandbox, &why).await,
             }
         }
     }
@@ -70,18 +70,6 @@ impl Runtime {
             self.tell(&container.id, &container.sandbox_id, Kind::ContainerStoppedEvent);
         }
         Ok(())
-    }
-
-    /// A supervisor has ended without being asked to.
-    pub(super) async fn supervisor_gone(&self, sandbox: &Arc<Sandbox>, why: &str) {
-        let _turn = sandbox.turn.lock().await;
-        if sandbox.record().stage() != SandboxStage::Ready || sandbox.supervisor().is_some() {
-            return;
-        }
-        tracing::warn!(sandbox = sandbox.id, why, "the pod's supervisor is gone");
-        if let Err(failure) = self.settle_without_supervisor(sandbox, false).await {
-            tracing::error!(sandbox = sandbox.id, %failure, "after the supervisor's end");
-        }
     }
 
     /// Writes what can be known of a pod whose supervisor is gone. Holds the sandbox's turn.

@@ -127,7 +127,8 @@ impl Runtime {
         if state_of(&container.record()) != v1::ContainerState::ContainerRunning {
             return Err(Failure::plain("container is not running"));
         }
-        let supervisor = self.book.sandbox(&container.sandbox_id)?.reachable()?;
+        let sandbox = self.book.sandbox(&container.sandbox_id)?;
+        let supervisor = self.supervisor_of(&sandbox).await?;
         Ok(supervisor.client.reopen_log(&container.id).await?)
     }
 }

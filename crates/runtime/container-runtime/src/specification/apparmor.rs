@@ -1,78 +1,166 @@
 //! The AppArmor profile of a container.
 //!
 //! Rule: confinement that was asked for is given or refused, never left out in silence. Where nobody
-//! asks, nothing is set. Does not load profiles: those of the machine's administrator are used.
+//! asks, a container gets the default profile, if this machine can load one. The administrator's
+//! profiles are named, never changed; ours is loaded when it is missing, since tools that tidy up
+//! take out what no file of theirs describes.
 //!
 //! upstream: containerd internal/cri/sputil/apparmor_linux.go
 
+use std::io::{Read as _, Write as _};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use cri_wire::v1;
 use cri_wire::v1::security_profile::ProfileType;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::failure::{Failure, Result};
 
 /// The profiles that the kernel has, a line each: `NAME (MODE)`.
 const LOADED: &str = "/sys/kernel/security/apparmor/profiles";
 
+/// What compiles a profile for the kernel, where distributions have it.
+const PARSERS: [&str; 2] = ["/sbin/apparmor_parser", "/usr/sbin/apparmor_parser"];
+
+/// A profile of this size takes it a tenth of a second.
+const LOADING_LIMIT: Duration = Duration::from_secs(20);
+
+const DEFAULT: &str = "keelson-default";
+const DEFAULT_TEXT: &str = include_str!("default.apparmor");
+
 /// What this machine's kernel has of AppArmor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct AppArmor {
-    pub enabled: bool,
+    enabled: bool,
+    /// One at a time looks for the default profile and loads it.
+    loading: Arc<Mutex<()>>,
+}
+
+/// What a container is to be confined by.
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    Nothing,
+    Default { asked: bool },
+    Named(String),
 }
 
 impl AppArmor {
     pub(crate) fn of_this_machine() -> Self {
         let enabled = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled");
-        Self { enabled: enabled.is_ok_and(|text| text.starts_with('Y')) }
+        // Inside another container the kernel has it, but its policy is not ours to see.
+        let enabled = enabled.is_ok_and(|text| text.starts_with('Y')) && Path::new(LOADED).exists();
+        Self { enabled, loading: Arc::default() }
     }
 
-    /// The profile's name; empty for none.
-    pub(crate) fn profile(self, security: &v1::LinuxContainerSecurityContext) -> Result<String> {
-        let loaded = || {
-            std::fs::read_to_string(Path::new(LOADED))
-                .map_err(|error| Failure::plain(format!("reading {LOADED}: {error}")))
-        };
-        choose(self.enabled, security, loaded)
+    /// The profile's name; empty for none. May wait for the default one to be loaded.
+    pub(crate) fn profile(&self, security: &v1::LinuxContainerSecurityContext) -> Result<String> {
+        match choose(self.enabled, security)? {
+            Choice::Nothing => Ok(String::new()),
+            Choice::Default { asked } => self.default_profile(asked),
+            Choice::Named(name) if is_loaded(&loaded()?, &name) => Ok(name),
+            Choice::Named(name) => {
+                Err(Failure::plain(format!("apparmor profile not found {name}")))
+            }
+        }
+    }
+
+    fn default_profile(&self, asked: bool) -> Result<String> {
+        let _alone = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_loaded(&loaded()?, DEFAULT) {
+            return Ok(DEFAULT.to_owned());
+        }
+        match PARSERS.iter().find(|parser| Path::new(parser).exists()) {
+            Some(parser) => load(Path::new(parser), DEFAULT_TEXT, LOADING_LIMIT)?,
+            None if asked => {
+                return Err(Failure::plain(
+                    "apparmor is not supported: apparmor_parser is missing, which loads the \
+                     default profile; install the package apparmor",
+                ));
+            }
+            None => return Ok(String::new()),
+        }
+        Ok(DEFAULT.to_owned())
     }
 }
 
-fn choose(
-    enabled: bool,
-    security: &v1::LinuxContainerSecurityContext,
-    loaded: impl FnOnce() -> Result<String>,
-) -> Result<String> {
-    let Some((kind, name)) = asked(security)? else { return Ok(String::new()) };
+fn loaded() -> Result<String> {
+    std::fs::read_to_string(LOADED)
+        .map_err(|error| Failure::plain(format!("reading {LOADED}: {error}")))
+}
+
+fn is_loaded(all: &str, name: &str) -> bool {
+    all.lines().filter_map(|line| line.rsplit_once(" (")).any(|(one, _)| one == name)
+}
+
+/// Has the parser hand a profile to the kernel.
+fn load(parser: &Path, text: &str, limit: Duration) -> Result<()> {
+    let failed = |why: &dyn std::fmt::Display| {
+        Failure::plain(format!("loading the default AppArmor profile: {}: {why}", parser.display()))
+    };
+    let mut child = Command::new(parser)
+        .args(["--replace", "--skip-cache"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(&error))?;
+    // Smaller than a pipe; a parser that does not read it ends with an error of its own.
+    if let Some(mut input) = child.stdin.take() {
+        let _ = input.write_all(text.as_bytes());
+    }
+    if !ends_within(&child, limit) {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(failed(&format_args!("no end within {limit:?}")));
+    }
+    let status = child.wait().map_err(|error| failed(&error))?;
+    if status.success() {
+        return Ok(());
+    }
+    let mut said = Vec::new();
+    if let Some(output) = child.stderr.take() {
+        let _ = output.take(4096).read_to_end(&mut said);
+    }
+    Err(failed(&format_args!("{status}: {}", String::from_utf8_lossy(&said).trim())))
+}
+
+fn ends_within(child: &std::process::Child, limit: Duration) -> bool {
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return false };
+    let Ok(ended) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let mut waiting = [PollFd::new(&ended, PollFlags::IN)];
+    let limit = Timespec::try_from(limit).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+    poll(&mut waiting, Some(&limit)).is_ok_and(|ready| ready == 1)
+}
+
+fn choose(enabled: bool, security: &v1::LinuxContainerSecurityContext) -> Result<Choice> {
+    let asked = asked(security)?;
     if !enabled {
-        return match kind {
-            ProfileType::Unconfined => Ok(String::new()),
-            _ => Err(Failure::plain("apparmor is not supported: this kernel does not have it")),
+        return match asked {
+            None | Some((ProfileType::Unconfined, _)) => Ok(Choice::Nothing),
+            Some(_) => {
+                Err(Failure::plain("apparmor is not supported: this kernel does not have it"))
+            }
         };
     }
+    let told = asked.is_some();
+    let (kind, name) = asked.unwrap_or((ProfileType::RuntimeDefault, String::new()));
     if kind != ProfileType::Localhost && !name.is_empty() {
         return Err(Failure::plain(
             "apparmor config invalid LocalhostRef must only be set if ProfileType is Localhost",
         ));
     }
-    match kind {
-        ProfileType::Unconfined => Ok(String::new()),
-        ProfileType::RuntimeDefault if security.privileged => Ok(String::new()),
-        ProfileType::RuntimeDefault => Err(Failure::plain(
-            "the AppArmor profile RuntimeDefault is asked for, but this runtime has none of its \
-             own; load one and name it (Localhost), or say Unconfined",
-        )),
+    Ok(match kind {
+        ProfileType::Unconfined => Choice::Nothing,
+        ProfileType::RuntimeDefault if security.privileged => Choice::Nothing,
+        ProfileType::RuntimeDefault => Choice::Default { asked: told },
         ProfileType::Localhost => {
-            let name = name.strip_prefix("localhost/").unwrap_or(&name).to_owned();
-            let all = loaded()?;
-            let known =
-                all.lines().filter_map(|line| line.rsplit_once(" (")).any(|(one, _)| one == name);
-            if known {
-                Ok(name)
-            } else {
-                Err(Failure::plain(format!("apparmor profile not found {name}")))
-            }
+            Choice::Named(name.strip_prefix("localhost/").unwrap_or(&name).to_owned())
         }
-    }
+    })
 }
 
 #[expect(deprecated, reason = "older clients still fill the field")]
@@ -92,56 +180,4 @@ fn asked(security: &v1::LinuxContainerSecurityContext) -> Result<Option<(Profile
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn wish(kind: ProfileType, name: &str) -> v1::LinuxContainerSecurityContext {
-        let profile =
-            v1::SecurityProfile { profile_type: kind.into(), localhost_ref: name.to_owned() };
-        v1::LinuxContainerSecurityContext { apparmor: Some(profile), ..Default::default() }
-    }
-
-    fn loaded() -> Result<String> {
-        Ok("web (enforce)\n/usr/bin/odd name (complain)\n".to_owned())
-    }
-
-    #[test]
-    fn a_kernel_without_it_refuses_what_was_asked_for() {
-        let choose = |wish: &v1::LinuxContainerSecurityContext| choose(false, wish, loaded);
-        assert_eq!(choose(&Default::default()).unwrap(), "");
-        assert_eq!(choose(&wish(ProfileType::Unconfined, "")).unwrap(), "");
-        for kind in [ProfileType::RuntimeDefault, ProfileType::Localhost] {
-            let text = choose(&wish(kind, "web")).unwrap_err().text;
-            assert!(text.contains("apparmor is not supported"), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_kernel_with_it_knows_its_profiles() {
-        let choose = |wish: &v1::LinuxContainerSecurityContext| choose(true, wish, loaded);
-        assert_eq!(choose(&wish(ProfileType::Localhost, "web")).unwrap(), "web");
-        assert_eq!(choose(&wish(ProfileType::Localhost, "localhost/web")).unwrap(), "web");
-        let odd = wish(ProfileType::Localhost, "/usr/bin/odd name");
-        assert_eq!(choose(&odd).unwrap(), "/usr/bin/odd name");
-        let text = choose(&wish(ProfileType::Localhost, "we")).unwrap_err().text;
-        assert_eq!(text, "apparmor profile not found we");
-        assert!(choose(&wish(ProfileType::Unconfined, "web")).is_err());
-        assert!(choose(&wish(ProfileType::RuntimeDefault, "")).is_err());
-        let mut privileged = wish(ProfileType::RuntimeDefault, "");
-        privileged.privileged = true;
-        assert_eq!(choose(&privileged).unwrap(), "");
-    }
-
-    #[test]
-    #[expect(deprecated, reason = "older clients still fill the field")]
-    fn the_old_field_says_the_same() {
-        let old = |text: &str| v1::LinuxContainerSecurityContext {
-            apparmor_profile: text.to_owned(),
-            ..Default::default()
-        };
-        assert_eq!(choose(true, &old("localhost/web"), loaded).unwrap(), "web");
-        assert_eq!(choose(true, &old("unconfined"), loaded).unwrap(), "");
-        assert!(choose(false, &old("runtime/default"), loaded).is_err());
-        assert!(choose(true, &old("web"), loaded).is_err());
-    }
-}
+mod tests;

@@ -18,7 +18,7 @@ use super::Wanted;
 use super::session::{Channel, Ending, Gone, Has, Input, Output, PART, SILENCE, Session};
 use crate::failure::{Doing as _, Result};
 use crate::identity;
-use crate::runtime::execs::{ExecGuard, Running, pipe_pair};
+use crate::runtime::execs::{ExecGuard, Running, UNHEARD, pipe_pair};
 use crate::runtime::{Resizer, Runtime, Terminal};
 
 #[cfg(test)]
@@ -79,12 +79,12 @@ async fn exec(
     has: Has,
     client: Client,
 ) -> Result<Option<Ending>> {
-    let running = runtime.running(container)?;
+    let running = runtime.running(container).await?;
     let process = runtime.exec_process(&running.container.id, command, has.tty).await?;
     let exec = identity::fresh()?;
     let (stdio, ends) = if has.tty { Default::default() } else { pipes(has)? };
-    let exited = running.supervisor.expect_exec(&exec);
-    let guard = ExecGuard::new(&running, &exec);
+    let exited = running.sandbox.execs.expect(&exec);
+    let guard = ExecGuard::new(runtime, &running, &exec);
     let request = ExecRequest {
         container: running.container.id.clone(),
         exec: exec.clone(),
@@ -96,11 +96,11 @@ async fn exec(
     let started = match running.supervisor.client.exec(request).await {
         Ok(started) => started,
         Err(error) => {
-            running.supervisor.forget_exec(&exec);
-            guard.disarm();
+            guard.not_started(&error);
             return Err(error.into());
         }
     };
+    running.sandbox.execs.started(&exec);
     let (over_sender, over) = watch::channel(false);
     let copying = async {
         match started.terminal {
@@ -126,11 +126,12 @@ async fn exec(
             Left::Command => ending.await,
         },
     };
+    // Where it is not known, the guard kills what may be left of it.
+    let Ok(exit) = exit else { return Ok(Some(Ending::Failed(UNHEARD.to_owned()))) };
     guard.disarm();
-    Ok(Some(match exit {
-        Ok(exit) if exit.code == 0 => Ending::Success,
-        Ok(exit) => Ending::ExitCode(exit.code),
-        Err(_) => Ending::Failed("the pod's supervisor ended before the command".to_owned()),
+    Ok(Some(match exit.code {
+        0 => Ending::Success,
+        code => Ending::ExitCode(code),
     }))
 }
 
@@ -140,7 +141,7 @@ async fn attach(
     has: Has,
     client: Client,
 ) -> Result<Option<Ending>> {
-    let running: Running = runtime.running(container)?;
+    let running: Running = runtime.running(container).await?;
     let (stdio, ends) = pipes(has)?;
     running.supervisor.client.attach(&running.container.id, stdio).await?;
     let (resize_sender, mut resizes) = mpsc::channel(4);

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use super::connection::Writing;
 use super::session::{HELD, Held, PART, QUEUE, Room, hung_up};
 use super::upgrade::Socket;
+use crate::failure::Failure;
 
 pub(super) use by_channels::over_websocket;
 pub(super) use door::Door;
@@ -185,6 +186,11 @@ fn place(
     Some(whole)
 }
 
+/// In the words that clients know.
+fn trouble_with(door: &Door, port: u16, failure: &Failure) -> String {
+    format!("error forwarding port {port} to pod {}, uid : {failure}", door.sandbox)
+}
+
 async fn forward(
     door: &Door,
     port: u16,
@@ -216,10 +222,7 @@ async fn forward(
             tokio::join!(feeding, draining);
             None
         }
-        Err(failure) => {
-            let sandbox = &door.sandbox;
-            Some(format!("error forwarding port {port} to pod {sandbox}, uid : {failure}"))
-        }
+        Err(failure) => Some(trouble_with(door, port, &failure)),
     };
     let mut writer = writer.lock().await;
     if trouble.is_some() {

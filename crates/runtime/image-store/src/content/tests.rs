@@ -15,8 +15,12 @@ struct Bench {
 }
 
 fn bench() -> Bench {
+    bench_with(Limits::default().turn_patience)
+}
+
+fn bench_with(turn_patience: Duration) -> Bench {
     let folder = tempfile::tempdir().unwrap();
-    let limits = Limits { blob_bytes: 1 << 20, ..Limits::default() };
+    let limits = Limits { blob_bytes: 1 << 20, turn_patience, ..Limits::default() };
     let content = Content::open(folder.path(), &folder.path().join("lock"), &limits).unwrap();
     Bench { folder, content }
 }
@@ -114,6 +118,50 @@ fn one_ingest_per_digest_at_a_time() {
     });
     assert_eq!(received.into_inner(), 1);
     assert_eq!(bench.content.list().unwrap(), [(digest, 200_000)]);
+}
+
+/// A registry named this content in an image of its own, and gives nothing of it.
+#[test]
+fn who_does_not_get_on_holds_nobody_up() {
+    let bench = bench_with(Duration::from_millis(50));
+    let digest = Digest::of(b"popular");
+    let mut hostile = ingest(&bench.content, &digest, 7);
+    hostile.receive(b"p").unwrap();
+    let mut honest = ingest(&bench.content, &digest, 7);
+    assert_eq!(honest.offset(), 0);
+    assert!(matches!(honest.receive(b"popular and more"), Err(Error::TooLong { .. })));
+    // One that is given up leaves nothing beside the first.
+    drop(ingest(&bench.content, &digest, 7));
+    let left = fs::read_dir(bench.folder.path().join("content/ingest")).unwrap().count();
+    assert_eq!(left, 1, "only what the first receives");
+    let mut honest = ingest(&bench.content, &digest, 7);
+    honest.receive(b"popular").unwrap();
+    assert_eq!(honest.commit().unwrap(), (digest, 7));
+    assert_eq!(bench.content.read_document(&digest, 100).unwrap(), b"popular");
+    // The first may still get there.
+    hostile.receive(b"opular").unwrap();
+    hostile.commit().unwrap();
+    assert_eq!(bench.content.list().unwrap(), [(digest, 7)]);
+}
+
+#[test]
+fn who_gets_on_is_waited_for_longer_than_once() {
+    let patience = Duration::from_secs(1);
+    let bench = bench_with(patience);
+    let bytes = [7; 30];
+    let digest = Digest::of(&bytes);
+    let mut first = ingest(&bench.content, &digest, 30);
+    let begun = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| bench.content.begin(&digest, 30).unwrap());
+        for byte in bytes {
+            std::thread::sleep(Duration::from_millis(50));
+            first.receive(&[byte]).unwrap();
+        }
+        first.commit().unwrap();
+        assert!(matches!(second.join().unwrap(), Begin::Present), "it was received twice");
+    });
+    assert!(begun.elapsed() > patience);
 }
 
 #[test]

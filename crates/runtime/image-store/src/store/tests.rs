@@ -174,6 +174,78 @@ fn a_layer_that_is_not_what_the_configuration_says_is_refused() {
     assert!(bench.store.images().unwrap().is_empty());
 }
 
+/// Has all but one.
+struct Lacking<'a> {
+    memory: &'a Memory,
+    missing: Digest,
+}
+
+impl Source for Lacking<'_> {
+    fn fetch(&self, descriptor: &Descriptor, offset: u64) -> Result<Box<dyn Read + '_>> {
+        if descriptor.digest == self.missing {
+            return Err(Error::Source { digest: self.missing, why: "the line is dead".to_owned() });
+        }
+        self.memory.fetch(descriptor, offset)
+    }
+}
+
+#[test]
+fn a_pull_that_cannot_succeed_leaves_nothing() {
+    let bench = bench();
+    let mut memory = Memory::default();
+    let kept = bench.take("kept", &[layer("shared")]).unwrap();
+    let before = bench.store.content.list().unwrap();
+    let real = memory.image(&[layer("shared"), layer("a")]);
+    let other = memory.put(&format!("{OCI_LAYER}+gzip"), crate::testing::gzip(&layer("b")));
+    let mut manifest: serde_json::Value = serde_json::from_slice(&memory.0[&real.digest]).unwrap();
+    manifest["layers"][1] = json!(other);
+    let lying = memory.put(OCI_MANIFEST, manifest.to_string().into_bytes());
+    assert!(matches!(assemble(&bench, &memory, &lying), Err(Error::DiffIdMismatch { .. })));
+    assert_eq!(bench.store.content.list().unwrap(), before);
+    assert_eq!(bench.store.snapshots.list().unwrap(), kept.chains());
+    whole(&bench.store);
+}
+
+#[test]
+fn a_pull_that_broke_leaves_what_it_brought_for_a_day() {
+    let bench = bench();
+    let store = &bench.store;
+    let mut memory = Memory::default();
+    let top = memory.image(&[layer("first"), layer("second")]);
+    let manifest: serde_json::Value = serde_json::from_slice(&memory.0[&top.digest]).unwrap();
+    let missing = Digest::parse(manifest["layers"][1]["digest"].as_str().unwrap()).unwrap();
+    let lacking = Lacking { memory: &memory, missing };
+    let left = || store.content.list().unwrap().len();
+    let a_day_passes = || {
+        let long_ago = std::time::SystemTime::now() - store.limits.partial_age;
+        for (digest, _) in store.content.list().unwrap() {
+            let blob = fs::File::open(store.content.path(&digest)).unwrap();
+            blob.set_modified(long_ago).unwrap();
+        }
+    };
+    assert!(matches!(assemble(&bench, &lacking, &top), Err(Error::Source { .. })));
+    assert_eq!(left(), 3, "manifest, configuration and a layer for the next attempt");
+    assert_eq!(store.sweep().unwrap(), crate::collect::Swept::default());
+    assert_eq!(left(), 3);
+    // By the next start, if there is no next attempt.
+    a_day_passes();
+    assert_eq!(store.sweep().unwrap().unused, 3);
+    assert_eq!(left(), 0);
+    // By the next pull that fails.
+    assemble(&bench, &lacking, &top).unwrap_err();
+    a_day_passes();
+    let mut others = Memory::default();
+    let other = others.image(&[layer("other")]);
+    let nothing = Lacking { memory: &others, missing: other.digest };
+    assemble(&bench, &nothing, &other).unwrap_err();
+    assert_eq!(left(), 0);
+    // What an image has is old, and stays.
+    assemble(&bench, &memory, &top).unwrap();
+    a_day_passes();
+    assert_eq!(store.sweep().unwrap().unused, 0);
+    whole(store);
+}
+
 #[test]
 fn indexes_lead_to_the_manifest_for_this_machine() {
     let bench = bench();

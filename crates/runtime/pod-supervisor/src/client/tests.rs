@@ -25,19 +25,40 @@ fn say(socket: &UnixStream, id: u64, told: Told) {
     assert!(frame.send(socket.as_fd()).expect("sent"));
 }
 
+async fn welcome(listener: &UnixListener) -> (UnixStream, FrameReader) {
+    let (socket, _) = listener.accept().await.expect("accepted");
+    let mut reader = FrameReader::default();
+    let request = next(&socket, &mut reader).await;
+    say(&socket, request.id, Told::Hello(Hello { version: 99, program: "test".into() }));
+    (socket, reader)
+}
+
 async fn greeted() -> (tempfile::TempDir, UnixStream, FrameReader, Connection) {
     let folder = tempfile::tempdir().expect("a folder");
     let listener = UnixListener::bind(folder.path().join(crate::SOCKET)).expect("bound");
     let connecting = Client::connect(folder.path());
-    let answering = async {
-        let (socket, _) = listener.accept().await.expect("accepted");
-        let mut reader = FrameReader::default();
-        let request = next(&socket, &mut reader).await;
-        say(&socket, request.id, Told::Hello(Hello { version: 99, program: "test".into() }));
-        (socket, reader)
-    };
-    let (connection, (socket, reader)) = tokio::join!(connecting, answering);
+    let (connection, (socket, reader)) = tokio::join!(connecting, welcome(&listener));
     (folder, socket, reader, connection.expect("connected"))
+}
+
+/// A supervisor enters its folder to listen; a server finds it there, too.
+#[tokio::test]
+async fn a_folder_deeper_than_a_sockets_name_is_reached() {
+    let outer = tempfile::tempdir().expect("a folder");
+    let folder = outer.path().join("x".repeat(100)).join("y".repeat(100));
+    std::fs::create_dir_all(&folder).expect("made");
+    let nobody = Client::connect(&folder).await.expect_err("nobody is there");
+    assert!(nobody.is_nobody(), "{nobody}");
+    assert!(!crate::afterwards::supervisor_lives(&folder));
+    // Bound where the name is short, as the supervisor does it.
+    let short = outer.path().join("s");
+    let listener = UnixListener::bind(&short).expect("bound");
+    std::fs::rename(&short, folder.join(crate::SOCKET)).expect("moved");
+    let (connection, _) = tokio::join!(Client::connect(&folder), welcome(&listener));
+    assert_eq!(connection.expect("connected").version, VERSION);
+    assert!(crate::afterwards::supervisor_lives(&folder));
+    let none = Client::connect(&folder.join("none")).await.expect_err("no folder");
+    assert!(none.is_nobody(), "{none}");
 }
 
 #[tokio::test]
@@ -61,12 +82,13 @@ async fn answers_reach_their_own_callers_in_any_order() {
 async fn a_supervisor_that_dies_fails_every_call_at_once() {
     let (_folder, socket, mut reader, connection) = greeted().await;
     let driver = tokio::spawn(connection.driver.run());
-    let client = connection.client;
+    let (client, other) = (connection.client.clone(), connection.client);
+    assert!(!other.is_ended());
     let call = tokio::spawn(async move { client.list().await });
     next(&socket, &mut reader).await;
     drop(socket);
     let error = call.await.expect("joined").expect_err("gone");
-    assert!(error.is_gone(), "{error}");
+    assert!(error.is_gone() && other.is_ended(), "{error}");
     assert!(driver.await.expect("joined").is_gone());
 }
 
@@ -85,10 +107,18 @@ async fn events_that_nobody_reads_become_one_that_says_look_again() {
     let driver = tokio::spawn(connection.driver.run());
     let (client, mut events) = (connection.client, connection.events);
     let happened = Some(crate::protocol::Happened::ExecExited(ExecState::default()));
-    for _ in 0..QUEUE + 10 {
+    for _ in 0..EVENTS + 10 {
         let reply = Reply { said: Some(Said::Event(Event { happened: happened.clone() })) };
         let mut frame = Outgoing::new(&reply, Vec::new()).expect("a frame");
-        assert!(frame.send(socket.as_fd()).expect("sent"));
+        // The socket has room for a part of them.
+        loop {
+            socket.writable().await.expect("ready");
+            match socket.try_io(Interest::WRITABLE, || frame.send(socket.as_fd())) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}"),
+            }
+        }
     }
     // Answers are not held up by them.
     let other = client.clone();
@@ -96,7 +126,7 @@ async fn events_that_nobody_reads_become_one_that_says_look_again() {
     let request = next(&socket, &mut reader).await;
     say(&socket, request.id, Told::State(PodState::default()));
     call.await.expect("joined").expect("answered");
-    for _ in 0..QUEUE {
+    for _ in 0..EVENTS {
         assert_eq!(events.recv().await.expect("an event").happened, happened);
     }
     assert_eq!(events.recv().await.expect("an event").happened, None);

@@ -220,6 +220,7 @@ impl Supervisor {
                 let process = ExecProcess {
                     state,
                     pidfd: None,
+                    start_ticks: 0,
                     deadline,
                     timed_out: false,
                     early_exit: None,
@@ -336,6 +337,7 @@ impl Supervisor {
             Subject::Exec { id } => {
                 if let Some(exec) = self.execs.get_mut(id) {
                     exec.state.pid = pid;
+                    exec.start_ticks = self.files.start_ticks(pid).unwrap_or_default();
                     exec.pidfd = Some(pidfd);
                 }
             }

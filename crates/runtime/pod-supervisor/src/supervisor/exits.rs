@@ -245,10 +245,13 @@ impl Supervisor {
         let Some(exec) = self.execs.get_mut(id) else { return };
         exec.deadline = None;
         exec.timed_out = true;
-        if let Some(pidfd) = &exec.pidfd {
+        let group = exec.group.clone();
+        if group.is_none() && self.kill_tree(id) {
+            return;
+        }
+        if let Some(pidfd) = self.execs.get(id).and_then(|exec| exec.pidfd.as_ref()) {
             let _ = rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL);
         }
-        let group = exec.group.clone();
         let group = group.and_then(|path| self.hierarchy.as_ref()?.group(&path).ok());
         if let Some(group) = group {
             self.kill_group(&group);

@@ -184,6 +184,11 @@ impl Supervisor {
     fn kill(&mut self, kill: &Kill) -> Result<(), Refusal> {
         let signal = Signal::from_named_raw(kill.signal)
             .ok_or_else(|| (FailureKind::BadSpec, format!("{} is no signal", kill.signal)))?;
+        self.known(&kill.id)?;
+        let exec = self.execs.get(&kill.exec).filter(|exec| kill.all && exec.group.is_none());
+        if exec.is_some() && self.kill_tree(&kill.exec) {
+            return Ok(());
+        }
         let container = self.known(&kill.id)?;
         let (pidfd, group) = match kill.exec.as_str() {
             "" => (container.pidfd.as_ref(), self.group_of(container)),

@@ -124,6 +124,76 @@ async fn a_body_that_never_gets_whole_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_registry_that_gives_a_byte_for_each_try_is_given_up() {
+    // Without ranges the same byte comes again and again; with them the layer would take a minute
+    // and a half, and a larger one years.
+    let without = serving(image(empty_tar()), |_, layer| {
+        let mut bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 1024\r\n\r\n".to_vec();
+        bytes.extend(&layer[..1]);
+        bytes
+    });
+    let with = serving(image(empty_tar()), |heard, layer| {
+        let from = heard.header("range").trim_start_matches("bytes=").trim_end_matches('-');
+        let from: usize = from.parse().unwrap_or(0);
+        let head = format!(
+            "HTTP/1.1 206 Partial Content\r\ncontent-range: bytes {from}-1023/1024\r\n\
+             content-length: {}\r\n\r\n",
+            layer.len() - from
+        );
+        let mut bytes = head.into_bytes();
+        bytes.push(layer[from]);
+        bytes
+    });
+    let limit = Duration::from_secs(60);
+    let pulls =
+        async { tokio::join!(pull(&without, Credentials::None), pull(&with, Credentials::None)) };
+    let (without, with) = tokio::time::timeout(limit, pulls).await.expect("tried for ever");
+    for why in [without.unwrap_err(), with.unwrap_err()] {
+        assert!(!why.is_empty());
+    }
+}
+
+/// Answers every request with this beginning, and then with a byte now and then.
+fn dripping(head: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut asked = BufReader::new(stream.try_clone().unwrap());
+                let mut line = String::new();
+                while asked.read_line(&mut line).unwrap_or(0) > 2 {
+                    line.clear();
+                }
+                let _ = stream.write_all(head.as_bytes());
+                // Until the client has enough.
+                while stream.write_all(b" ").is_ok() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_document_and_the_words_of_a_refusal_have_a_time() {
+    let limits = Limits { document_time: Duration::from_millis(300), ..Limits::default() };
+    for (head, words) in [
+        ("HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n", "not whole after"),
+        ("HTTP/1.1 403 Forbidden\r\ncontent-length: 100000\r\n\r\n", "403"),
+    ] {
+        let client = Client::new(BTreeMap::new(), limits).unwrap();
+        let name = Reference::parse(&format!("127.0.0.1:{}/a:1", dripping(head))).unwrap();
+        let limited = Duration::from_secs(30);
+        let resolving = client.resolve(&name, &Credentials::None);
+        let outcome = tokio::time::timeout(limited, resolving).await.expect("waited for ever");
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_part_from_the_wrong_place_is_skipped_or_refused() {
     let content: Vec<u8> = (0..100_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
     // What is asked from the middle comes from somewhat before it, and says so.
@@ -198,6 +268,22 @@ async fn an_endless_token_and_one_of_nothing_are_refused() {
         let error = client(&[]).resolve(&peer.name("a:1"), &password()).await.unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}
+
+/// What a registry repeats of who asked would be in the node's log and in a pod's events.
+#[tokio::test]
+async fn credentials_that_a_registry_repeats_are_not_told() {
+    let peer = Peer::start(|heard| match heard.header("authorization") {
+        "" => response("401 Who", "www-authenticate: Basic realm=\"r\"\r\n", b""),
+        told => response("403 Forbidden", "", format!("{told} (me:secret) is no good").as_bytes()),
+    });
+    let token = Credentials::Token { token: "secret".to_owned() };
+    for credentials in [password(), token] {
+        let error = client(&[]).resolve(&peer.name("a:1"), &credentials).await.unwrap_err();
+        let words = error.to_string();
+        assert!(words.contains("is no good"), "{words}");
+        assert!(!words.contains("secret") && !words.contains("bWU6c2VjcmV0"), "{words}");
     }
 }
 

@@ -14,7 +14,7 @@ use container_setup::{
 use pod_lifecycle::{Action, StartFailure, StartStage};
 use pod_model::pod::Container;
 use pod_model::pod::spec::ContainerList;
-use ports::pod_host::{PodFile, SubPath, VolumeFile};
+use ports::pod_host::{PodFile, PodFolders, SubPath, VolumeFile};
 use ports::runtime_objects::{ContainerConfig, ImageRecord, ImageSpec, SandboxConfig};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -89,7 +89,10 @@ async fn set_up_and_start(world: &ActionWorld, action: &Action) -> Result<String
     reached("container-created");
     let started = runtime.start_container(&id).await;
     started.map_err(|error| with_id(failure(StartStage::Start, &error)))?;
-    link_log(world, &config, &sandbox, &id).await;
+    reached("container-begun");
+    let target = format!("{}/{}", sandbox.log_directory, config.log_path);
+    let link = log_paths::link_name(&world.pod, &config.name, &id);
+    link_log(&*world.context.ports.folders, &link, &target).await;
     post_start(world, spec, &id, start.pod_ips).await.map_err(with_id)?;
     Ok(id)
 }
@@ -237,15 +240,8 @@ async fn pin(
 }
 
 /// The link that log shippers read. Without it the container runs all the same.
-async fn link_log(
-    world: &ActionWorld,
-    config: &ContainerConfig,
-    sandbox: &SandboxConfig,
-    id: &str,
-) {
-    let target = format!("{}/{}", sandbox.log_directory, config.log_path);
-    let name = log_paths::link_name(&world.pod, &config.name, id);
-    if let Err(error) = world.context.ports.folders.link_log(&name, &target).await {
+pub(crate) async fn link_log(folders: &dyn PodFolders, name: &str, target: &str) {
+    if let Err(error) = folders.link_log(name, target).await {
         warn!(link = name, err = %error, "Cannot make the link to a container's log");
     }
 }

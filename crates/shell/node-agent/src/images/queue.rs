@@ -13,7 +13,8 @@ use std::time::Duration;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 
-/// A pull may take long; the adapter ends one that makes no progress. This is for what does not end.
+/// The adapter ends a pull that takes too long as a whole, the runtime one that gets no more bytes. This
+/// is for a call that does not end.
 const LONGEST_PULL: Duration = Duration::from_secs(6 * 3600);
 
 #[cfg(test)]

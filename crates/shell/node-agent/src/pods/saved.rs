@@ -119,12 +119,14 @@ impl SavedMemories {
     /// ended now.
     pub(crate) async fn keep_ending(&self, pod: &Arc<Pod>) {
         let uid = pod.metadata.uid.to_string();
-        if self.ending().insert(uid.clone(), pod.clone()).is_some() {
+        let known = self.ending().insert(uid.clone(), pod.clone());
+        // One that was to end before, and was wanted again, may be another by now.
+        if known.is_some_and(|known| known == *pod) {
             return;
         }
         let write = self.records.save(ENDING_FOLDER, &uid, written_pod(pod));
         match tokio::time::timeout(LONGEST_WRITE, write).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => crate::crash_points::reached("ending-saved"),
             Ok(Err(error)) => {
                 error!(pod_uid = uid, err = %error, "Cannot write down a pod that ends");
             }

@@ -8,15 +8,15 @@
 use super::facts::PodFactBook;
 use super::turn::{Cause, Turn};
 use super::{NodeState, PodContext};
-use crate::actions::{ActionWorld, deadline, describe, perform};
+use crate::actions::{ActionWorld, deadline, describe, link_log, perform};
 use crate::board::first_seen;
 use crate::branch::{Branch, Panicked};
 use crate::images::{ImageNews, ImageRequest, obtain};
 use crate::metrics::names;
 use crate::observed::Observation;
 use crate::probes::{ProbeNews, ProbeOrder};
-use crate::reach::pod_ip;
 use crate::volumes::{self, VolumeNews};
+use container_setup::log_paths;
 use pod_lifecycle::{
     Action, ActionKey, Admission, DesiredPod, Happening, ImageWant, ObservedPod, Outcome, PodEvent,
     PodMemory, PodPlan, Save, Stage, Told, View, Wants, Wish, plan,
@@ -71,6 +71,7 @@ pub(super) async fn run(
         return WorkerEnd::Finished;
     };
     worker.count_start(is_first);
+    worker.link_logs();
     worker.told_at_start().await;
     loop {
         worker.book.admission(ears.admission.borrow_and_update().clone());
@@ -200,6 +201,7 @@ fn chore_ended(chore: &Chore, end: Result<(), Panicked>) {
 enum Chore {
     Image(String),
     Volumes,
+    Links,
 }
 
 struct Senders {
@@ -248,6 +250,29 @@ impl Worker {
             let took = Duration::from_nanos(u64::try_from(nanos).unwrap_or_default());
             self.context.board.metrics().took(&names::POD_WORKER_START_DURATION, &[], took);
         }
+    }
+
+    /// What runs already has a link to its log, unless whoever started it died before it made one.
+    fn link_logs(&mut self) {
+        let all = self.observed.containers.iter().map(|each| &each.record);
+        let running = all.filter(|record| record.state == ContainerState::Running);
+        let links: Vec<(String, String)> = running
+            .filter(|record| !record.log_path.is_empty())
+            .map(|record| {
+                let name = log_paths::link_name(self.pod(), &record.name, &record.id);
+                (name, record.log_path.clone())
+            })
+            .collect();
+        if links.is_empty() || self.desired.wish != Wish::Run {
+            return;
+        }
+        let folders = self.context.ports.folders.clone();
+        let task = async move {
+            for (name, target) in links {
+                link_log(&*folders, &name, &target).await;
+            }
+        };
+        self.chores.start(Chore::Links, format!("links to logs of pod {}", self.uid), task);
     }
 
     async fn told_at_start(&mut self) {
@@ -306,9 +331,9 @@ impl Worker {
             self.begin(action).await;
         }
         if plan.stage == Stage::Running {
-            self.serve(&plan.wants);
+            self.serve(&plan);
         } else {
-            self.give_up_wants(&plan.wants);
+            self.give_up_wants(&plan);
         }
         if plan.stage >= Stage::Ended {
             self.context.admissions.ended(&self.uid);
@@ -429,18 +454,19 @@ impl Worker {
     }
 
     /// The pod ends: no image is needed any more, and volumes only until they are let go.
-    fn give_up_wants(&mut self, wants: &Wants) {
+    fn give_up_wants(&mut self, plan: &PodPlan) {
         for container in std::mem::take(&mut self.image_wants).into_keys() {
             self.chores.abort(&Chore::Image(container));
         }
-        if !wants.volumes {
+        if !plan.wants.volumes {
             self.chores.abort(&Chore::Volumes);
         }
-        self.serve_probes(wants);
+        self.serve_probes(plan);
     }
 
     /// Hands the wants to the services.
-    fn serve(&mut self, wants: &Wants) {
+    fn serve(&mut self, plan: &PodPlan) {
+        let wants: &Wants = &plan.wants;
         self.serve_images(&wants.images);
         let has_volumes = !self.pod().spec.volumes.is_empty();
         if !wants.volumes {
@@ -453,15 +479,15 @@ impl Worker {
             let task = volumes::set_up(driver, self.pod().clone(), self.senders.volumes.clone());
             self.chores.start(Chore::Volumes, format!("volumes of pod {}", self.uid), task);
         }
-        self.serve_probes(wants);
+        self.serve_probes(plan);
     }
 
-    fn serve_probes(&self, wants: &Wants) {
-        let pod_ip = pod_ip(&self.observed, &self.book.facts.host_ips, self.pod());
+    /// upstream: pkg/kubelet/prober/prober.go: the address is the one that the status tells.
+    fn serve_probes(&self, plan: &PodPlan) {
         self.context.probes.set(&ProbeOrder {
             pod: self.pod(),
-            wants: &wants.probes,
-            pod_ip: pod_ip.as_deref(),
+            wants: &plan.wants.probes,
+            pod_ip: Some(&*plan.status.pod_ip).filter(|ip| !ip.is_empty()),
             now: self.context.clock.now(),
             news: &self.senders.probes,
             is_ending: matches!(self.desired.wish, Wish::End(_)),

@@ -3,6 +3,7 @@
 mod bench;
 mod faults;
 mod life;
+mod probed;
 mod pulls;
 mod restart;
 mod telling;

@@ -87,7 +87,12 @@ fn a_toleration_of_an_effect_that_nobody_knows_covers_nothing() {
     let keys: Vec<String> =
         [json!([{"key": "a", "value": "b"}]), json!([{"key": "ab"}]), json!([])]
             .into_iter()
-            .map(|list| tolerations_key(&serde_json::from_value::<Vec<_>>(list).expect("a list")))
+            .map(|list| {
+                let mut key = "what was here before".to_owned();
+                let list: Vec<_> = serde_json::from_value(list).expect("a list");
+                tolerations_key(&list, &mut key);
+                key
+            })
             .collect();
     assert!(keys[0] != keys[1] && keys[1] != keys[2], "{keys:?}");
 }

@@ -240,7 +240,7 @@ impl Engine {
             let Some(entry) = self.pods.get(pod).filter(|entry| entry.uid == uid) else { continue };
             let facts = entry.facts(pod);
             let threats = self.evictions.threats(node);
-            let verdict = judge(threats, &facts, self.evictions.compares(), now);
+            let verdict = judge(threats, &facts, self.evictions.compares());
             let goes = match verdict {
                 Verdict::Stays => false,
                 Verdict::GoesNow => true,

@@ -36,6 +36,9 @@ impl Engine {
     }
 
     pub(super) fn clean_up(&mut self, now: Moment) {
+        if self.pods.of_interest().next().is_none() {
+            self.cleanup.nobody_is_missed();
+        }
         if self.cleanup_wake().is_none_or(|when| when > now) {
             return;
         }

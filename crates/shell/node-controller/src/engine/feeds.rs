@@ -4,7 +4,7 @@
 //! cannot be read is left as it was last known, and logged.
 
 use node_health::lifecycle::Sight as Seen;
-use node_health::{Moment, NodeId, PodId, Stamp};
+use node_health::{Moment, NodeId, PodId, Stamp, Truth};
 use ports::FeedEvent;
 use ports::cluster_objects::{Node, Pod, Renewal};
 use tracing::{info, warn};
@@ -44,12 +44,23 @@ impl Engine {
             }
             FeedEvent::Unreadable { object, cause } => {
                 warn!(object, cause, "A node cannot be read");
+                self.keep_node(&object);
             }
             FeedEvent::Interrupted(error) => {
                 warn!(err = %error, "Nodes are not heard any more");
                 self.sight.nodes_heard(false);
             }
             FeedEvent::Resumed => self.sight.nodes_heard(true),
+        }
+    }
+
+    /// A node that cannot be read is there all the same: the end of a list must not take it for
+    /// gone, nor its range for free. Feeds name it with its kind before a slash.
+    fn keep_node(&mut self, object: &str) {
+        let name = object.rsplit('/').next().unwrap_or_default();
+        let list = self.node_list.number;
+        if let Some(known) = self.names.find(name).and_then(|id| self.names.known_mut(id)) {
+            known.list = list;
         }
     }
 
@@ -74,25 +85,43 @@ impl Engine {
         }
         let arrives = self.names.known(id).is_none();
         let (version, odd_version) = self.version_of(id, &node.metadata.resource_version);
-        let odd_taints = !convert::taints(&node.spec.taints).1;
+        let now = self.now();
+        let facts = convert::node_facts(node, version);
+        // One that cannot be read is not among them.
+        let odd_taints = facts.taints.len() < node.spec.taints.len();
         let list = self.node_list.number;
         if arrives {
             self.names.arrive(id, Known { uid, list, odd_version, odd_taints });
         } else if let Some(known) = self.names.known_mut(id) {
             (known.list, known.odd_version, known.odd_taints) = (list, odd_version, odd_taints);
         }
-        let now = self.now();
-        let facts = convert::node_facts(node, version);
         let actions = self.lifecycle.observe(now, id, facts, seen);
         self.act(actions);
         self.weigh_node(now, id);
         if arrives {
+            self.cleanup.node_came(&node.metadata.name);
             self.regard_pods(id);
+            self.mark_pods_before(id);
             self.published.changed();
         }
         self.see_range(id, node);
         self.see_for_cloud(id);
         self.shared.counters.node_looked_at(self.now().since(now));
+    }
+
+    /// Pods that were seen before their node, if that is lost: whoever was the controller then may
+    /// have ended before it marked them. Those that come after it are looked at one by one.
+    fn mark_pods_before(&mut self, node: NodeId) {
+        if matches!(self.lifecycle.node_ready(node), None | Some(Truth::True)) {
+            return;
+        }
+        for pod in self.names.pods(node) {
+            if self.must_be_marked(*pod, node)
+                && let Some(entry) = self.pods.get(*pod)
+            {
+                self.queue.push(Pending::MarkPod(*pod, entry.uid.clone()));
+            }
+        }
     }
 
     /// Versions are numbers that grow; one that is none follows what we had.
@@ -110,10 +139,10 @@ impl Engine {
     pub(super) fn lose_node(&mut self, node: NodeId) {
         let actions = self.lifecycle.forget(node);
         self.act(actions);
-        self.evictions.node_gone(node);
+        let pods = self.names.pods(node).to_vec();
+        self.evictions.node_gone(node, pods.iter().copied());
         self.lose_range(node);
         self.forget_cloud(node);
-        let pods = self.names.pods(node).to_vec();
         self.names.depart(node);
         for pod in pods {
             self.regard(pod);
@@ -219,7 +248,8 @@ impl Engine {
         let before = known.and_then(|pod| self.pods.get(pod)).and_then(|entry| entry.node);
         let name = pod.spec.node_name.as_str();
         let node = (!name.is_empty()).then(|| self.names.handle(name));
-        let sighted = self.pods.see(pod, node, self.pod_list.number);
+        let now = self.now();
+        let sighted = self.pods.see(pod, node, self.pod_list.number, now);
         let id = sighted.pod;
         if before != node {
             if let Some(node) = node {
@@ -234,7 +264,6 @@ impl Engine {
         if self.shared.checked.config.enabled.taint_eviction
             && let Some(entry) = self.pods.get(id)
         {
-            let now = self.shared.clock.now();
             let actions = self.evictions.pod_seen(now, node, &entry.facts(id));
             self.pod_actions(actions);
         }

@@ -43,7 +43,7 @@ impl Engine {
         }
         let texts = convert::ranges(node);
         let Some(ranges) = &mut self.ranges else {
-            self.listed_ranges.insert(id, texts);
+            self.listed_ranges.insert(id, texts.to_vec());
             return;
         };
         if texts.is_empty() {
@@ -51,7 +51,7 @@ impl Engine {
             return;
         }
         self.without_range.remove(&id);
-        for problem in ranges.seen(id, &texts) {
+        for problem in ranges.seen(id, texts) {
             self.tell_range_problem(id, &problem);
         }
     }

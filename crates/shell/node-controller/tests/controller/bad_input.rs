@@ -145,6 +145,24 @@ async fn our_own_clock_jumps() {
     running.end().await;
 }
 
+/// A machine without a clock of its own begins days behind, and is set right a minute later; the
+/// process goes on counting from where it began, and all that others date lies ahead of it.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_days_behind_at_the_start() {
+    let stage = populated(8);
+    let running = stage.start_off(-3 * 86_400, ControllerConfig::default());
+    seconds(60).await;
+    running.machine.off_seconds.store(0, std::sync::atomic::Ordering::Relaxed);
+    stage.pod("late", "node-3", &bears(Some(10)));
+    seconds(20).await;
+    stage.nodes.silence("node-3");
+    let gone = || !stage.is_kept("pod-3") && !stage.is_kept("late");
+    let took = stage.until("sent away", 150, gone).await;
+    assert!((50..=75).contains(&took), "sent away after {took} s");
+    all_well(&stage, 8, &[3]);
+    running.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn objects_that_make_no_sense() {
     let stage = populated(4);

@@ -162,6 +162,43 @@ async fn pods_bound_to_a_lost_node_are_marked_too() {
     running.end().await;
 }
 
+/// As a successor may find it: its predecessor died before it marked them, and pods are listed first.
+#[tokio::test(start_paused = true)]
+async fn pods_seen_before_their_lost_node_are_marked_too() {
+    let stage = Stage::with_nodes(3);
+    stage.pod("early", "lost", &bears(None));
+    stage.pod("other", "well", &bears(None));
+    let running = stage.start(ControllerConfig::default());
+    seconds(5).await;
+    for (name, ready) in [("lost", "Unknown"), ("well", "True")] {
+        let condition = json!({"type": "Ready", "status": ready});
+        let node = json!({"spec": {}, "status": {"conditions": [condition]}});
+        stage.cluster.put(&ObjectPath::node(name), node);
+    }
+    let claims = |pod: &str| stage.pod_condition(pod, "Ready").map(|it| it.0);
+    stage.until("marked", 5, || claims("early").as_deref() == Some("False")).await;
+    assert_eq!(claims("other").as_deref(), Some("True"));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_marked_though_the_answer_to_unknown_is_lost() {
+    let stage = Stage::with_nodes(5);
+    stage.pod("web", "node-1", &bears(None));
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    stage.nodes.silence("node-1");
+    running.client.faults.turn(|faults| faults.lose_answer_every = 1);
+    stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
+    running.client.faults.mend();
+    let claims = || stage.pod_condition("web", "Ready").map(|it| it.0);
+    stage.until("marked", 15, || claims().as_deref() == Some("False")).await;
+    stage.until("told", 5, || stage.cluster.reasons("node-1").len() == 2).await;
+    seconds(10).await;
+    assert_eq!(stage.cluster.reasons("node-1"), ["RegisteredNode", "NodeNotReady"], "once");
+    running.end().await;
+}
+
 /// A few nodes that are well cost a few reads: one between two renewals where there is only one.
 #[tokio::test(start_paused = true)]
 async fn a_small_quiet_cluster_is_left_in_peace() {

@@ -372,3 +372,33 @@ async fn a_write_that_comes_late_changes_nothing_that_changed_meanwhile() {
     assert_eq!(stage.ready("node-1"), "True");
     assert_eq!(stage.taints("node-1"), [] as [&str; 0]);
 }
+
+/// A process that is stopped while requests of its wait for their turn finds two things at once when
+/// it goes on: that their turn has come, and that its own time is over. The latter counts.
+#[tokio::test(start_paused = true)]
+async fn what_waited_for_its_turn_while_we_were_stopped_is_not_sent() {
+    let stage = Stage::with_nodes(10);
+    for pod in 0..40 {
+        stage.pod(&format!("pod-{pod}"), "node-1", &bears(Some(5)));
+    }
+    let client = stage.cluster.client("one");
+    let (work, quick) = (Arc::new(client.at_rate(4, 4)), Arc::new(client.clone()));
+    let clients = Clients { work, looks: quick.clone(), election: quick };
+    let running = stage.start_with(client, clients, leader("one"), None);
+    seconds(60).await;
+    stage.nodes.silence("node-1");
+    stage.until("at work", 120, || stage.deletions().len() >= 3).await;
+    let stopped = Instant::now();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    seconds(10).await;
+    let log = stage.cluster.log().into_iter();
+    let after: Vec<Logged> =
+        log.filter(|it| it.at > stopped && it.client == "one" && it.verb != Verb::Read).collect();
+    let kind = |it: &Logged| it.path.resource.plural;
+    let claim = after.iter().position(|it| kind(it) == "leases" && it.well);
+    let before = &after[..claim.expect("it stands for election again")];
+    let strays: Vec<_> = before.iter().filter(|it| ["nodes", "pods"].contains(&kind(it))).collect();
+    assert!(strays.is_empty(), "sent without the lease: {strays:?}");
+    stage.until("and goes on in its next term", 200, || stage.deletions().len() == 40).await;
+    running.end().await;
+}

@@ -79,6 +79,30 @@ async fn orphans_whose_node_comes_back_are_kept() {
     }
 }
 
+/// The first absence was over, and nobody was left to be cleared away: the second is another.
+#[tokio::test(start_paused = true)]
+async fn a_second_absence_has_a_quarantine_of_its_own() {
+    for comes_back in [true, false] {
+        let stage = Stage::with_nodes(2);
+        stage.pod("first", "node-9", &bears(None));
+        let running = stage.start(ControllerConfig::default());
+        stage.until("cleared away", 90, || !stage.has_pod("first")).await;
+        seconds(100).await;
+        if comes_back {
+            stage.cluster.put(&ObjectPath::node("node-9"), json!({"spec": {}, "status": {}}));
+        }
+        stage.pod("second", "node-9", &bears(None));
+        if comes_back {
+            seconds(10).await;
+            stage.cluster.remove(&ObjectPath::node("node-9"));
+        }
+        seconds(38).await;
+        assert!(stage.is_kept("second"), "within 40 s; comes back: {comes_back}");
+        stage.until("cleared away", 45, || !stage.has_pod("second")).await;
+        running.end().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn out_of_service_frees_stuck_pods() {
     let stage = Stage::with_nodes(3);

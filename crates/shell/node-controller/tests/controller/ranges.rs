@@ -128,6 +128,30 @@ async fn a_clash_and_nonsense_are_told_and_hold_up_nobody() {
     running.end().await;
 }
 
+/// It is in the list, though nobody can read it: it is there, and so is its range.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_becomes_unreadable_keeps_its_range() {
+    let stage = Stage::with_nodes(2);
+    let running = stage.start(ranges(&[("10.1.0.0/23", 24)], &[]));
+    stage.until("handed out", 10, || cidrs(&stage, 2).iter().all(|it| it.len() == 1)).await;
+    let had = stage.node("node-0").spec.pod_cidrs;
+    stage.cluster.edit(&ObjectPath::node("node-0"), |node| {
+        node["spec"]["unschedulable"] = json!("maybe");
+    });
+    stage.cluster.compact();
+    seconds(2).await;
+    stage.nodes.join("node-2", &json!({}));
+    let told = || stage.cluster.reasons("node-2");
+    stage.until("none is left", 10, || told().contains(&"CIDRNotAvailable".to_owned())).await;
+    assert_eq!(stage.node("node-2").spec.pod_cidrs, [] as [&str; 0], "node-0 has {had:?}");
+    assert!(!stage.cluster.reasons("node-0").contains(&"RemovingNode".to_owned()));
+    // One that is truly gone leaves it to whoever waits.
+    stage.cluster.remove(&ObjectPath::node("node-0"));
+    stage.cluster.compact();
+    stage.until("handed on", 10, || stage.node("node-2").spec.pod_cidrs == had).await;
+    running.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn lost_answers_and_conflicts_hand_out_nothing_twice() {
     for (conflict_every, lose_answer_every) in [(2, 0), (0, 2), (3, 2)] {

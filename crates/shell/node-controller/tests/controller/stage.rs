@@ -137,18 +137,16 @@ impl Stage {
         config: ControllerConfig,
         cloud: Option<Arc<dyn CloudProvider>>,
     ) -> Running {
+        launch(client, clients, config, cloud, Machine::new(&self.cluster))
+    }
+
+    /// On a machine whose clock is so many seconds off when the process starts.
+    pub(crate) fn start_off(&self, seconds: i64, config: ControllerConfig) -> Running {
+        let client = self.cluster.client("one");
+        let clients = Clients::one(Arc::new(client.clone()));
         let machine = Machine::new(&self.cluster);
-        let controller =
-            NodeController::new(config, clients, cloud, machine.clone()).expect("a sound config");
-        let (end, ended) = oneshot::channel::<()>();
-        let runs = controller.clone();
-        let task = tokio::spawn(async move {
-            runs.run(async {
-                let _ = ended.await;
-            })
-            .await;
-        });
-        Running { controller, client, machine, end: Some(end), task }
+        machine.off_seconds.store(seconds, std::sync::atomic::Ordering::Relaxed);
+        launch(client, clients, config, None, machine)
     }
 
     pub(crate) fn node(&self, name: &str) -> Node {
@@ -232,6 +230,26 @@ impl Stage {
         }
         began.elapsed().as_secs()
     }
+}
+
+fn launch(
+    client: FakeClient,
+    clients: Clients,
+    config: ControllerConfig,
+    cloud: Option<Arc<dyn CloudProvider>>,
+    machine: Arc<Machine>,
+) -> Running {
+    let controller =
+        NodeController::new(config, clients, cloud, machine.clone()).expect("a sound config");
+    let (end, ended) = oneshot::channel::<()>();
+    let runs = controller.clone();
+    let task = tokio::spawn(async move {
+        runs.run(async {
+            let _ = ended.await;
+        })
+        .await;
+    });
+    Running { controller, client, machine, end: Some(end), task }
 }
 
 pub(crate) async fn seconds(count: u64) {

@@ -21,6 +21,7 @@ pub const HOST_PACKAGES: &[&str] = &["debootstrap", "e2fsprogs", "qemu-system-x8
 
 const SUITE: &str = "bookworm";
 const GUEST_PACKAGES: &[&str] = &[
+    "apparmor",
     "ca-certificates",
     "conntrack",
     "dbus",

@@ -61,6 +61,14 @@ impl ControlPlane {
     /// # Errors
     /// As [`ControlPlane::start`].
     pub fn start_with(bed: &Bed, controllers: &str) -> Result<Self> {
+        Self::start_with_flags(bed, controllers, &[])
+    }
+
+    /// The same, and the API server gets these flags as well.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::start`].
+    pub fn start_with_flags(bed: &Bed, controllers: &str, flags: &[String]) -> Result<Self> {
         let folder = bed.make_folder("control-plane")?;
         let authority = Authority::make(&folder, "bed authority")?;
         write_signing_key(&folder.join(SIGNING_KEY), &folder.join(SIGNING_KEY_PUBLIC))?;
@@ -68,7 +76,7 @@ impl ControlPlane {
         let port = free_port()?;
         let admin_files = authority.issue("admin", &client("bed-admin", Some("system:masters")))?;
         let admin = write_kubeconfig(&folder, "admin", port, &authority, &admin_files)?;
-        let mut api_server = start_api_server(bed, &folder, &authority, &etcd_url, port)?;
+        let mut api_server = start_api_server(bed, &folder, &authority, &etcd_url, (port, flags))?;
         api_server.wait_until("readiness", READY, || {
             let answer = output_of(kubectl(&admin)?.args(["get", "--raw", "/readyz"]))?;
             ensure!(answer.trim() == "ok", "/readyz: {answer}");
@@ -235,7 +243,7 @@ fn start_api_server(
     folder: &Path,
     authority: &Authority,
     etcd_url: &str,
-    port: u16,
+    (port, flags): (u16, &[String]),
 ) -> Result<Running> {
     let serving = authority.issue(
         "kube-apiserver",
@@ -271,7 +279,8 @@ fn start_api_server(
         .arg(format!("--service-account-signing-key-file={}", folder.join(SIGNING_KEY).display()))
         .arg(format!("--kubelet-client-certificate={}", to_kubelets.certificate.display()))
         .arg(format!("--kubelet-client-key={}", to_kubelets.key.display()))
-        .arg(format!("--cert-dir={}", folder.join("apiserver-certificates").display()));
+        .arg(format!("--cert-dir={}", folder.join("apiserver-certificates").display()))
+        .args(flags);
     Running::start(bed, "kube-apiserver", &mut command)
 }
 

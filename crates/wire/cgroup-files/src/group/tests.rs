@@ -103,3 +103,31 @@ fn a_group_that_is_only_in_some_hierarchies_is_listed_and_goes() {
         assert!(scratch.0.children().expect("listed").is_empty(), "{}", folder.display());
     }
 }
+
+#[test]
+fn a_thread_goes_in_itself_and_takes_along_what_it_starts() {
+    let Some(scratch) = Scratch::new("caller") else { return };
+    let group = scratch.0.clone();
+    let beneath = group.child("beneath").expect("a path");
+    let Some(frozen) = beneath.folder(Controller::Freezer) else { return };
+    if group.hierarchy().version() == Version::V2 {
+        assert!(group.door_of_caller(None).expect("opened").is_none());
+        return;
+    }
+    std::fs::create_dir(&frozen).expect("made");
+    let inside = std::thread::spawn(move || {
+        let door = group.door_of_caller(Some(&beneath)).expect("opened").expect("there is one");
+        door.admit(0).expect("gone in");
+        sleeper()
+    });
+    let mut child = inside.join().expect("joined");
+    let told = std::fs::read_to_string(format!("/proc/{}/cgroup", child.id())).expect("read");
+    let path = scratch.0.path();
+    for line in told.lines().filter(|line| !line.starts_with("0::")) {
+        let below = if line.contains(":freezer:") { "/beneath" } else { "" };
+        assert!(line.ends_with(&format!("{path}{below}")), "{line}");
+    }
+    child.kill().expect("killed");
+    child.wait().expect("waited");
+    std::fs::remove_dir(&frozen).expect("removed");
+}

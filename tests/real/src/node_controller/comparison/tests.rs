@@ -10,7 +10,25 @@ fn record(changes: &[(&str, &str)]) -> PhaseRecord {
         node: (*node).to_owned(),
         what: (*what).to_owned(),
     });
-    PhaseRecord { name: "p", entries: entries.collect(), noticed: None, ordered: true }
+    let entries = entries.collect();
+    PhaseRecord { name: "p", entries, noticed: None, ordered: true, silenced: Vec::new() }
+}
+
+#[test]
+fn nodes_that_fell_silent_one_after_the_other_are_given_up_in_that_order() {
+    const GIVEN_UP: &str = "+taint node.kubernetes.io/unreachable=:NoExecute";
+    // The first two fall silent together; the last one is of another zone.
+    const SILENCED: [&[&str]; 3] = [&["b1", "b2"], &["b3"], &["a1"]];
+    let given_up = |nodes: [&str; 4]| {
+        let changes = nodes.map(|node| (node, GIVEN_UP));
+        [PhaseRecord { silenced: SILENCED.to_vec(), ..record(&changes) }]
+    };
+    let theirs = given_up(["b1", "b2", "b3", "a1"]);
+    assert_eq!(turns(&given_up(["a1", "b2", "b1", "b3"]), &theirs), (2, BTreeSet::new()));
+    let (pairs, found) = turns(&given_up(["b1", "b3", "b2", "a1"]), &theirs);
+    let expected = format!("p | {GIVEN_UP} | b2 and b3 in another order");
+    assert_eq!((pairs, found.into_iter().collect::<Vec<_>>()), (2, vec![expected.clone()]));
+    assert!(differences(&given_up(["b1", "b3", "b2", "a1"]), &theirs).contains(&expected));
 }
 
 #[test]

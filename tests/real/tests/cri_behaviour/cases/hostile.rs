@@ -2,7 +2,9 @@
 //! the way would be open if nobody stood in it.
 
 use std::os::linux::net::SocketAddrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tonic::Code;
 
 use super::cases;
-use crate::support::{Cri, VOLUMES, code, security, texts};
+use crate::support::{Cri, Running, VOLUMES, code, security, texts};
 
 cases![
     hostile_child_that_gets_no_turn_is_no_silent_one,
@@ -20,6 +22,7 @@ cases![
     hostile_pod_cannot_reach_the_hosts_loopback,
     hostile_pod_on_the_hosts_network_finds_no_socket,
     hostile_volumes_of_an_image_stay_inside,
+    hostile_swap_of_a_mount_target_leads_nowhere,
 ];
 
 /// How many processes of the container have the word in their command line.
@@ -201,4 +204,93 @@ async fn hostile_volumes_of_an_image_stay_inside(cri: &Cri) -> Result<()> {
     ensure!(said.ends_with("1\nmine\n"), "a volume inside: {said}");
     ensure!(!Path::new("/led").exists(), "made on the machine");
     Ok(())
+}
+
+/// Exchanges two names again and again, as fast as it goes.
+struct Swapper {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<std::io::Result<u64>>,
+}
+
+impl Swapper {
+    fn start(one: PathBuf, other: PathBuf) -> Self {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut swaps = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE)?;
+                swaps += 1;
+            }
+            Ok(swaps)
+        });
+        Self { stop, thread }
+    }
+
+    fn end(self) -> Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        let swaps = self.thread.join().map_err(|_| anyhow::anyhow!("the swapper panicked"))?;
+        swaps.context("exchange two names")
+    }
+}
+
+/// CVE-2021-30465: whoever shares a volume swaps the folder in it that something is to be mounted on
+/// for a link out of the root, in the moment between looking and mounting.
+async fn hostile_swap_of_a_mount_target_leads_nowhere(cri: &Cri) -> Result<()> {
+    let place = |name: &str| cri.folder.join(name);
+    for folder in ["shared/spot", "inner", "victim"] {
+        std::fs::create_dir_all(place(folder))?;
+    }
+    std::fs::write(place("inner/mark"), "inner\n")?;
+    std::os::unix::fs::symlink(place("victim"), place("shared/link"))?;
+    // The control: by the machine's view the link does lead there.
+    std::fs::create_dir(place("shared/link/control"))?;
+    std::fs::remove_dir(place("victim/control"))?;
+    let pod = cri.pod();
+    let sandbox = cri.run(&pod).await?;
+    let swapper = Swapper::start(place("shared/spot"), place("shared/link"));
+    let mut ran = 0;
+    let mut outcome = Ok(());
+    for _ in 0..30 {
+        match swapped(cri, (&sandbox, &pod)).await {
+            Ok(inside) => ran += u32::from(inside),
+            Err(error) => outcome = Err(error),
+        }
+        let found: Vec<_> = std::fs::read_dir(place("victim"))?.collect();
+        if outcome.is_ok() && !found.is_empty() {
+            outcome = Err(anyhow::anyhow!("made on the machine: {found:?}"));
+        }
+        if outcome.is_err() {
+            break;
+        }
+    }
+    let swaps = swapper.end()?;
+    outcome?;
+    ensure!(swaps > 0 && ran > 0, "{swaps} swaps, {ran} of 30 containers ran: nothing was tried");
+    Ok(())
+}
+
+/// One container with a mount on what is being swapped. It may be refused; if it runs, the mount is
+/// inside its root, at the folder or at what the link means there. Whether it ran.
+async fn swapped(cri: &Cri, (sandbox, pod): (&str, &v1::PodSandboxConfig)) -> Result<bool> {
+    let mount = |host: &str, target: &str| v1::Mount {
+        host_path: cri.folder.join(host).display().to_string(),
+        container_path: target.to_owned(),
+        ..Default::default()
+    };
+    let mut config = cri.container("grep -c '/inner /' /proc/self/mountinfo");
+    config.mounts = vec![mount("shared", "/shared"), mount("inner", "/shared/spot/deep")];
+    let Ok(id) = cri.create(sandbox, pod, &config).await else { return Ok(false) };
+    let started = cri.start(&id).await.is_ok();
+    if started {
+        cri.until_ended(&id).await?;
+        let log = cri.folder.join(&config.log_path);
+        let running =
+            Running { pod: pod.clone(), sandbox: sandbox.to_owned(), id: id.clone(), log };
+        let said = running.output()?;
+        ensure!(said == "1\n", "its mount is not inside: {said:?}");
+    }
+    cri.remove(&id).await?;
+    Ok(started)
 }

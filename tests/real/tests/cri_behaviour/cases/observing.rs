@@ -22,6 +22,9 @@ cases![
     stats_list_by_sandbox,
     stats_of_a_pod,
     events_tell_a_life,
+    metrics_are_described,
+    metrics_of_a_pod,
+    checkpoint_is_not_implemented,
 ];
 
 async fn version_is_told(cri: &Cri) -> Result<()> {
@@ -153,5 +156,70 @@ async fn events_tell_a_life(cri: &Cri) -> Result<()> {
     };
     ensure!(of_container == [Created, Started, Stopped, Deleted], "{of_container:?}");
     ensure!(of_sandbox == [Created, Started, Stopped, Deleted], "{of_sandbox:?}");
+    Ok(())
+}
+
+/// What dashboards ask for; a runtime may have more.
+const METRICS: &[&str] = &[
+    "container_cpu_usage_seconds_total",
+    "container_memory_usage_bytes",
+    "container_memory_working_set_bytes",
+    "container_memory_rss",
+    "container_oom_events_total",
+    "container_network_receive_bytes_total",
+    "container_network_transmit_bytes_total",
+    "container_fs_usage_bytes",
+    "container_processes",
+    "container_start_time_seconds",
+    "container_spec_memory_limit_bytes",
+];
+
+async fn metrics_are_described(cri: &Cri) -> Result<()> {
+    let request = v1::ListMetricDescriptorsRequest {};
+    let all = cri.rt().list_metric_descriptors(request).await?.into_inner().descriptors;
+    for name in METRICS {
+        let known: Vec<_> = all.iter().filter(|one| one.name == *name).collect();
+        ensure!(known.len() == 1, "{name}: {} descriptors", known.len());
+        ensure!(!known[0].help.is_empty() && !known[0].label_keys.is_empty(), "{:?}", known[0]);
+    }
+    Ok(())
+}
+
+async fn metrics_of_a_pod(cri: &Cri) -> Result<()> {
+    let running = cri.running_as(cri.networked_pod(), cri.container("sleep 100")).await?;
+    let gone = cri.run(&cri.pod()).await?;
+    cri.stop_pod(&gone).await?;
+    let request = v1::ListPodSandboxMetricsRequest {};
+    let all = cri.rt().list_pod_sandbox_metrics(request).await?.into_inner().pod_metrics;
+    ensure!(all.len() == 1, "pods that run: {}", all.len());
+    let pod = all.iter().find(|pod| pod.pod_sandbox_id == running.sandbox).context("the pod")?;
+    let received = "container_network_receive_bytes_total";
+    ensure!(pod.metrics.iter().any(|metric| metric.name == received), "{:?}", pod.metrics);
+    let of_container = pod.container_metrics.iter().find(|one| one.container_id == running.id);
+    let metrics = &of_container.context("the container")?.metrics;
+    let value = |name: &str| {
+        let found = metrics.iter().find(|metric| metric.name == name);
+        found.and_then(|metric| metric.value).map(|value| value.value)
+    };
+    ensure!(value("container_memory_usage_bytes").is_some_and(|used| used > 0), "{metrics:?}");
+    ensure!(value("container_processes") == Some(1), "{metrics:?}");
+    Ok(())
+}
+
+/// What cannot be served is said, not pretended.
+async fn checkpoint_is_not_implemented(cri: &Cri) -> Result<()> {
+    let running = cri.running("sleep 100").await?;
+    let location = cri.folder.join("checkpoint.tar");
+    let request = v1::CheckpointContainerRequest {
+        container_id: running.id.clone(),
+        location: location.display().to_string(),
+        timeout: 10,
+    };
+    let Err(status) = cri.rt().checkpoint_container(request).await else {
+        anyhow::bail!("it was answered");
+    };
+    ensure!(!status.message().is_empty() && !location.exists(), "{status}");
+    ensure!(status.code() == Code::Unimplemented, "{status}");
+    ensure!(cri.status(&running.id).await?.state() == v1::ContainerState::ContainerRunning);
     Ok(())
 }

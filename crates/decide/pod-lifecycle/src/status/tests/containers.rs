@@ -160,8 +160,53 @@ const KILLED_FOR_MEMORY: &[Row] = &[
     ),
     (
         "the runtime says so",
-        "pod: Never app:a app:b\nseen: s0; a#0 exited 1 reason=OOMKilled; b#0 running",
-        "a: ended 1 OOMKilled r0",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 reason=OOMKilled; b#0 running",
+        "a: ended 137 OOMKilled r0",
+    ),
+    (
+        "nobody names the process, and the runtime says that it was the main one",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 reason=OOMKilled ooms=1; b#0 running",
+        "a: ~ended 137 OOMKilled the kernel killed a process of the container",
+    ),
+    (
+        "the runtime says so of one that ended by itself",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 9 reason=OOMKilled; b#0 running",
+        "a: ended 9 Error the kernel killed a process of it for want of memory, not the first one r0",
+    ),
+    (
+        "and of one that did well",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 0 reason=OOMKilled; b#0 running",
+        "a: ended 0 Completed the kernel killed a process of it for want of memory, not the first one r0",
+    ),
+    (
+        "the runtime says so for a child that is named",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 9 reason=OOMKilled oom=200; b#0 running",
+        "a: ended 9 Error the kernel killed process eater (pid 7) for want of memory: it used 100 bytes of a limit of 200 bytes r0",
+    ),
+    (
+        "a child long before the container was killed for another reason",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 oom=200 killed=-43205; b#0 running",
+        "a: ended 137 Error the kernel killed process eater (pid 7) for want of memory: it used 100 bytes of a limit of 200 bytes, 43200 s before the container ended r0",
+    ),
+    (
+        "the same, and the runtime remembers the child",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 reason=OOMKilled oom=200 killed=-43205; b#0 running",
+        "a: ~ended 137 Error the kernel killed process eater",
+    ),
+    (
+        "a child a minute before: the runtime's word stands",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 oom=200 killed=-65; b#0 running",
+        "a: ~ended 137 Error the kernel killed process eater (pid 7) for want of memory: it used 100 bytes of a limit of 200 bytes, 60 s before",
+    ),
+    (
+        "a minute before, and the runtime's word is that",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 reason=OOMKilled oom=200 killed=-65; b#0 running",
+        "a: ~ended 137 OOMKilled the kernel killed process eater",
+    ),
+    (
+        "dated a little after the end",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 oom=200 killed=-3; b#0 running",
+        "a: ~ended 137 OOMKilled the kernel killed process eater",
     ),
 ];
 

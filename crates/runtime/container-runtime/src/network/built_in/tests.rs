@@ -32,6 +32,20 @@ fn pods_get_addresses_in_turn_and_ports_once() {
 }
 
 #[test]
+fn a_plan_that_came_to_nothing_is_free_again() {
+    let settings = BuiltInSettings {
+        subnets: vec!["10.0.0.0/30".parse().unwrap()],
+        ..BuiltInSettings::default()
+    };
+    let network = BuiltIn::new(settings).unwrap();
+    let first = pod("a", &[(8080, 80, "")]);
+    network.reserve(&first).unwrap();
+    assert!(network.reserve(&pod("b", &[(8080, 80, "")])).is_err());
+    network.release(&first.sandbox);
+    assert_eq!(network.reserve(&pod("b", &[(8080, 80, "")])).unwrap().1, ["10.0.0.2"]);
+}
+
+#[test]
 fn wrong_ports_and_addresses_are_refused() {
     let network = BuiltIn::new(BuiltInSettings::default()).unwrap();
     for mappings in [[(70_000, 80, "")], [(80, 0, "")], [(80, 80, "here")]] {

@@ -111,3 +111,12 @@ async fn a_child_that_goes_on_in_silence_does_not_outlive_the_deadline() {
     let ended = tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("an end");
     assert!(ended.is_none() && Instant::now() >= deadline);
 }
+
+/// As long as a caller can say: there is none, and nothing is computed beyond the end of time.
+#[test]
+fn the_longest_deadline_is_none() {
+    assert!(deadline_of(Duration::from_secs(i64::MAX.unsigned_abs())).is_none());
+    let before = Instant::now();
+    let deadline = deadline_of(Duration::from_secs(2)).unwrap();
+    assert!(deadline >= before + Duration::from_secs(2));
+}

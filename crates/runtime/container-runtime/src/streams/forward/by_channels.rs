@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::Door;
+use super::{Door, trouble_with};
 use crate::streams::connection::{Reading, Writing};
 use crate::streams::session::{HELD, Held, PART, QUEUE, Room, hung_up};
 use crate::streams::upgrade::Socket;
@@ -151,7 +151,8 @@ async fn channel_to_port(
     let stream = match door.connect(port).await {
         Ok(stream) => stream,
         Err(failure) => {
-            let _ = output.send(Said::Channel(channel + 1, failure.text.into_bytes())).await;
+            let words = trouble_with(door, port, &failure).into_bytes();
+            let _ = output.send(Said::Channel(channel + 1, words)).await;
             return;
         }
     };

@@ -481,3 +481,22 @@ async fn a_critical_pod_does_not_wait_for_ever_for_those_who_do_not_end() {
     let took = bench.until("it runs", |bench| bench.phase_of("high-n") == "Running").await;
     assert!((9..=11).contains(&took.as_secs()), "{took:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_refused_is_not_tried_all_the_time() {
+    let mut bench = Bench::new();
+    bench.host.keep_order();
+    bench.host.refuse_records(true);
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let done = |bench: &Bench, what: &str| {
+        bench.host.order_of_records().iter().filter(|each| *each == what).count()
+    };
+    assert_eq!(done(&bench, "refuse manifests"), 1, "{:?}", bench.host.order_of_records());
+    // Somebody changes something.
+    bench.host.refuse_records(false);
+    let took = bench.until("it is written", |bench| done(bench, "save manifests") == 1).await;
+    assert!(took < Duration::from_secs(301), "{took:?}");
+}

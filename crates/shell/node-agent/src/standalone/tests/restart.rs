@@ -106,3 +106,76 @@ async fn a_pod_that_ends_keeps_its_grace_and_its_hook() {
     assert!(!bench.calls_of("exec main bye").is_empty());
     bench.until("it is forgotten", |bench| bench.host.record_names("ending").is_empty()).await;
 }
+
+/// However its manifest went while nobody looked: a pod ends as it asked to, not as an orphan.
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_manifest_went_or_changed_without_an_agent_ends_as_it_asked_to() {
+    let hook = ", lifecycle: {preStop: {exec: {command: [bye]}}}";
+    let manifest = format!("{}  terminationGracePeriodSeconds: 60\n", pod("a", hook));
+    let changed = manifest.replace("'i:1'", "'i:1', workingDir: /x");
+    for (what, left) in [("gone", None), ("changed", Some(changed.as_str()))] {
+        let mut bench = Bench::new();
+        bench.runtime.behave("main", Behaviour::IgnoresStop);
+        bench.script.tell(&[("/m/a", &manifest)]);
+        bench.begin();
+        bench.until_running().await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        bench.kill().await;
+        let old = bench.runtime.containers()[0].id.clone();
+        let files: Vec<(&str, &str)> = left.iter().map(|text| ("/m/a", *text)).collect();
+        bench.script.tell(&files);
+        bench.begin();
+        let asked = |bench: &Bench| bench.calls_of("stop_container");
+        bench.until("it is told to end", |bench| !asked(bench).is_empty()).await;
+        assert_eq!(bench.host.record_names("ending").len(), 1, "{what}");
+        assert!(!bench.calls_of("exec main bye").is_empty(), "{what}: its hook ran");
+        let goes = |bench: &Bench| !bench.runtime.containers().iter().any(|one| one.id == old);
+        let took = bench.until("it is gone", goes).await;
+        assert!((55..=64).contains(&took.as_secs()), "{what}: its grace, not 1 s: {took:?}");
+        let grace = asked(&bench)[0].rsplit(' ').next().and_then(|word| word.parse::<u64>().ok());
+        assert!(grace.is_some_and(|grace| grace > 55), "{what}: {:?}", asked(&bench));
+        if left.is_some() {
+            bench.until("the new one runs", |bench| bench.phase_of("a-n") == "Running").await;
+        }
+        bench.until("it is forgotten", |bench| bench.host.record_names("ending").is_empty()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_written_down_as_one_that_ends_before_anything_of_it_is_forgotten() {
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    let known = |bench: &Bench| {
+        ["manifests", "uids", "ending"].map(|folder| bench.host.record_names(folder).len())
+    };
+    assert_eq!(known(&bench), [1, 1, 0]);
+    bench.host.keep_order();
+    bench.script.tell(&[]);
+    bench.until("nothing is left", |bench| bench.pod().is_none()).await;
+    let order: Vec<String> = bench.host.order_of_records();
+    let place = |what: &str| order.iter().position(|each| each == what);
+    let ending = place("save ending").unwrap();
+    for forgotten in ["remove manifests", "remove uids"] {
+        assert!(place(forgotten).unwrap() > ending, "{order:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_a_killed_agent_did_not_make_is_made_by_the_next() {
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let links = bench.host.links();
+    assert_eq!(links.len(), 1, "{links:?}");
+    bench.kill().await;
+    bench.host.lose_links();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until("known again", |bench| bench.phase().is_some()).await;
+    bench.until("the link is back", |bench| bench.host.links() == links).await;
+    assert_eq!(bench.calls_of("start_container").len(), 1, "nothing was started for it");
+}

@@ -301,6 +301,36 @@ async fn a_kill_for_memory_that_the_log_names_is_told_by_one_agent() {
     }
 }
 
+/// All of a group are killed, and each is in the log: what is told is who took too much.
+#[tokio::test(start_paused = true)]
+async fn of_a_group_that_is_killed_whole_the_one_that_took_too_much_is_told() {
+    let mut bench = Bench::new();
+    let log = FakeKernelLog::default();
+    bench.kernel_log = Some(log.clone());
+    let never = format!("{}  restartPolicy: Never\n", pod("a", ""));
+    bench.script.tell(&[("/m/a", &never)]);
+    bench.begin();
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let group = format!("/kubepods/pod1/{}", bench.runtime.containers()[0].id);
+    let now = bench.clock.now().nanos();
+    log.tell_at(now, &group, ("tail", 7), false);
+    log.tell_at(now, &group, ("sh", 5), true);
+    log.tell_at(now, &group, ("sleep", 9), true);
+    bench.runtime.crash("main", 137);
+    let ended = |bench: &Bench| bench.status("/containerStatuses/0/state/terminated");
+    bench
+        .until("the kill is told", |bench| {
+            ended(bench)["message"].as_str().is_some_and(|text| text.contains("want of memory"))
+        })
+        .await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let told = ended(&bench);
+    assert_eq!(told["reason"], "OOMKilled", "{told}");
+    assert!(told["message"].as_str().unwrap().contains("process tail (pid 7)"), "{told}");
+    assert_eq!(kills_told(&bench).len(), 1, "{:?}", kills_told(&bench));
+}
+
 #[tokio::test(start_paused = true)]
 async fn main_loops_come_round_however_little_happens() {
     let mut bench = Bench::new();

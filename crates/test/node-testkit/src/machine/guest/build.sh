@@ -24,7 +24,7 @@ for unit in serial-getty@ttyS0.service getty@tty1.service apt-daily.timer apt-da
     dpkg-db-backup.timer fstrim.timer e2scrub_all.timer e2scrub_reap.service systemd-timesyncd.service \
     systemd-pstore.service modprobe@dm_mod.service modprobe@drm.service modprobe@fuse.service \
     modprobe@loop.service sys-fs-fuse-connections.mount sys-kernel-debug.mount \
-    sys-kernel-tracing.mount systemd-update-utmp.service; do
+    sys-kernel-tracing.mount systemd-update-utmp.service apparmor.service; do
     ln -sf /dev/null "$units/$unit"
 done
 echo '/dev/disk/by-id/virtio-root / ext4 rw,noatime 0 0' > "$tree/etc/fstab"

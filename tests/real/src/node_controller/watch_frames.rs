@@ -1,8 +1,8 @@
-//! A renewed lease as a frame of a watch, as the API server writes it: a line of JSON, or a length
-//! and a protobuf message.
+//! Frames of a watch as the API server writes them, a line of JSON or a length and a protobuf
+//! message: a renewed lease, and the word that a version has expired.
 //!
-//! Rule: names and numbers of the fields are the API's; nothing is in it that a renewal does not
-//! have. The version grows with each.
+//! Rule: names and numbers of the fields are the API's; nothing is in a frame that its like does not
+//! have. The version of a lease grows with each renewal.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +19,15 @@ pub(super) enum Form {
 }
 
 impl Form {
+    /// Of an answer.
+    pub(super) fn of<T>(reply: &hyper::Response<T>) -> Self {
+        let kind = reply.headers().get("content-type").and_then(|it| it.to_str().ok());
+        match kind.is_some_and(|kind| kind.contains("protobuf")) {
+            true => Self::Protobuf,
+            false => Self::Json,
+        }
+    }
+
     /// How long the first frame is, if it is whole.
     pub(super) fn whole_frame(self, bytes: &[u8]) -> Option<usize> {
         match self {
@@ -144,14 +153,56 @@ fn protobuf(node: &str, resource_version: String, time: ApiTime) -> Bytes {
             }),
         }),
     };
-    let type_meta =
-        TypeMeta { api_version: "coordination.k8s.io/v1".to_owned(), kind: "Lease".to_owned() };
-    let unknown = Unknown { type_meta: Some(type_meta), raw: lease.encode_to_vec() };
+    framed("MODIFIED", ("coordination.k8s.io/v1", "Lease"), lease.encode_to_vec())
+}
+
+/// A `Status`, as far as it says what went wrong.
+#[derive(Clone, PartialEq, Message)]
+struct Status {
+    #[prost(string, tag = "2")]
+    status: String,
+    #[prost(string, tag = "3")]
+    message: String,
+    #[prost(string, tag = "4")]
+    reason: String,
+    #[prost(int32, tag = "6")]
+    code: i32,
+}
+
+/// What stands in an answer, too, where the version is too old already when it is asked for.
+pub(super) fn expired_status() -> serde_json::Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "too old resource version", "reason": "Expired", "code": 410})
+}
+
+/// The last frame of a watch whose version the API server no longer keeps.
+pub(super) fn expired(form: Form) -> Bytes {
+    match form {
+        Form::Json => {
+            let event = json!({"type": "ERROR", "object": expired_status()});
+            Bytes::from(format!("{event}\n"))
+        }
+        Form::Protobuf => {
+            let status = Status {
+                status: "Failure".to_owned(),
+                message: "too old resource version".to_owned(),
+                reason: "Expired".to_owned(),
+                code: 410,
+            };
+            framed("ERROR", ("v1", "Status"), status.encode_to_vec())
+        }
+    }
+}
+
+/// An object in its wrappings.
+fn framed(event: &str, (api_version, kind): (&str, &str), raw: Vec<u8>) -> Bytes {
+    let type_meta = TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() };
+    let unknown = Unknown { type_meta: Some(type_meta), raw };
     // Stored and sent objects begin with four bytes that name the form.
     let mut raw = b"k8s\0".to_vec();
     raw.extend(unknown.encode_to_vec());
-    let event = WatchEvent { kind: "MODIFIED".to_owned(), object: Some(RawExtension { raw }) }
-        .encode_to_vec();
+    let event =
+        WatchEvent { kind: event.to_owned(), object: Some(RawExtension { raw }) }.encode_to_vec();
     let mut frame = BytesMut::with_capacity(event.len() + 4);
     frame.put_u32(u32::try_from(event.len()).unwrap_or(0));
     frame.extend_from_slice(&event);

@@ -1,0 +1,268 @@
+//! The runtime with a supervisor that follows a script: connections that are cut, words that are lost,
+//! a disk without room. Needs root, as the runtime does.
+
+mod script;
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use container_create::spec::ContainerSpec;
+use pod_supervisor::protocol::{
+    Ask, ContainerState, Event, ExecState, Exit, Happened, Phase, PodState,
+};
+use prost::Message as _;
+
+use super::Runtime;
+use crate::book::{Container, Sandbox};
+use crate::records::{ContainerRecord, ContainerStage, SandboxRecord, SandboxStage};
+use crate::settings::Settings;
+use script::{Listener, Peer};
+
+/// No machine is so slow.
+const LIMIT: Duration = Duration::from_secs(60);
+const SANDBOX: &str = "5a4db0c5a4db0c5a4db0c5a4db0c";
+const CONTAINER: &str = "c04741c04741c04741c04741";
+
+struct Bed {
+    folder: tempfile::TempDir,
+    runtime: Runtime,
+}
+
+async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, what).await.expect("in time")
+}
+
+impl Bed {
+    async fn new() -> Self {
+        Self::on(tempfile::tempdir().unwrap()).await
+    }
+
+    async fn on(folder: tempfile::TempDir) -> Self {
+        let place = |name: &str| folder.path().join(name);
+        let mut settings = Settings::new(place("root"), place("state"));
+        // Nothing of the machine's own is touched.
+        settings.built_in_network.bridge = format!("keelt{}", std::process::id());
+        settings.cni.configurations = place("net.d");
+        settings.cni.results = place("cni");
+        fs::write(place("supervisor"), "never run").unwrap();
+        settings.supervisor = Some(place("supervisor"));
+        let runtime = in_time(Box::pin(Runtime::open(settings))).await.unwrap();
+        Self { folder, runtime }
+    }
+
+    /// A pod with one container.
+    async fn pod(
+        &self,
+        stage: SandboxStage,
+        (of_container, started_at): (ContainerStage, i64),
+    ) -> (Arc<Sandbox>, Arc<Container>, Listener) {
+        let mut record = SandboxRecord { id: SANDBOX.into(), ..Default::default() };
+        record.set_stage(stage);
+        let sandbox = self.runtime.book.add_sandbox(record).await.unwrap();
+        let mut record = ContainerRecord {
+            id: CONTAINER.into(),
+            sandbox_id: SANDBOX.into(),
+            started_at,
+            ..Default::default()
+        };
+        record.set_stage(of_container);
+        let container = self.runtime.book.add_container(record).await.unwrap();
+        let folder = self.runtime.pod_folder(SANDBOX);
+        fs::create_dir_all(&folder).unwrap();
+        (sandbox, container, Listener::in_folder(&folder))
+    }
+
+    /// The same with a connection to its supervisor.
+    async fn met(
+        &self,
+        stage: (ContainerStage, i64),
+    ) -> (Arc<Sandbox>, Arc<Container>, Listener, Peer) {
+        let (sandbox, container, listener) = self.pod(SandboxStage::Ready, stage).await;
+        let (met, peer) =
+            in_time(async { tokio::join!(self.runtime.reconnect(&sandbox), listener.accept()) })
+                .await;
+        assert!(met.is_some());
+        (sandbox, container, listener, peer)
+    }
+
+    fn shelf(&self, kind: &str) -> std::path::PathBuf {
+        self.folder.path().join("root/runtime").join(kind)
+    }
+}
+
+const RUNNING: (ContainerStage, i64) = (ContainerStage::Started, 5);
+
+fn state(phase: Phase, code: Option<i32>) -> ContainerState {
+    let exit = code.map(|code| Exit { code, finished_at: 9, ..Exit::default() });
+    let mut state =
+        ContainerState { id: CONTAINER.into(), started_at: 5, exit, ..Default::default() };
+    state.set_phase(phase);
+    state
+}
+
+fn exec(code: i32) -> ExecState {
+    let exit = Some(Exit { code, ..Exit::default() });
+    ExecState { exec: "e".into(), container: CONTAINER.into(), exit, ..Default::default() }
+}
+
+async fn over(container: &Container) -> ContainerRecord {
+    in_time(container.ended().wait_for(|over| *over)).await.unwrap();
+    container.record()
+}
+
+#[tokio::test]
+async fn a_cut_connection_costs_a_living_pod_nothing() {
+    let bed = Bed::new().await;
+    let (sandbox, container, listener, first) = bed.met(RUNNING).await;
+    let (exited, mut later) = (sandbox.execs.expect("e"), sandbox.execs.expect("later"));
+    sandbox.execs.started("e");
+    drop(first);
+    // It comes again and asks; the exec has ended meanwhile, the container has not.
+    let second = in_time(listener.accept()).await;
+    let known = PodState {
+        containers: vec![state(Phase::Running, None)],
+        execs: vec![exec(4)],
+        ..Default::default()
+    };
+    let (second, _asked) = second.serve(known);
+    assert_eq!(in_time(exited).await.unwrap().code, 4);
+    assert_eq!(sandbox.record().stage(), SandboxStage::Ready);
+    assert_eq!(container.record().stage(), ContainerStage::Started);
+    // What happens from now on is heard.
+    assert!(
+        later.try_recv().is_err_and(|why| why == tokio::sync::oneshot::error::TryRecvError::Empty)
+    );
+    let happened = Some(Happened::ContainerExited(state(Phase::Exited, Some(9))));
+    second.announce(Event { happened });
+    let record = over(&container).await;
+    assert_eq!((record.stage(), record.exit_code), (ContainerStage::Exited, 9));
+}
+
+#[tokio::test]
+async fn where_nobody_listens_the_pod_is_settled() {
+    let bed = Bed::new().await;
+    let (sandbox, container, listener, peer) = bed.met(RUNNING).await;
+    let exited = sandbox.execs.expect("e");
+    sandbox.execs.started("e");
+    drop((listener, peer));
+    let record = over(&container).await;
+    assert_eq!((record.exit_code, record.reason.as_str()), (255, "Unknown"));
+    assert!(in_time(exited).await.is_err(), "no exit is made up");
+    in_time(bed.runtime.stop_pod_sandbox(SANDBOX)).await.unwrap();
+    assert_eq!(sandbox.record().stage(), SandboxStage::Stopped);
+}
+
+#[tokio::test]
+async fn a_word_that_was_lost_is_asked_for() {
+    let bed = Bed::new().await;
+    let (sandbox, container, _listener, peer) = bed.met(RUNNING).await;
+    let exited = sandbox.execs.expect("e");
+    sandbox.execs.started("e");
+    let known = PodState {
+        containers: vec![state(Phase::Exited, Some(3))],
+        execs: vec![exec(4)],
+        ..Default::default()
+    };
+    let (peer, _asked) = peer.serve(known);
+    peer.announce(Event { happened: None });
+    assert_eq!(in_time(exited).await.unwrap().code, 4);
+    assert_eq!(over(&container).await.exit_code, 3);
+}
+
+/// Its start was answered into the void: it runs, or it never did.
+#[tokio::test]
+async fn a_start_that_was_cut_off_is_asked_for() {
+    for (known, runs) in [(vec![state(Phase::Running, None)], true), (Vec::new(), false)] {
+        let bed = Bed::new().await;
+        let (sandbox, container, listener, mut first) = bed.met((ContainerStage::Created, 0)).await;
+        let folder = bed.runtime.container_folder(CONTAINER);
+        fs::create_dir_all(&folder).unwrap();
+        let specification = ContainerSpec::default().encode_to_vec();
+        fs::write(folder.join(super::container_create::SPECIFICATION), specification).unwrap();
+        let runtime = bed.runtime.clone();
+        let starting = tokio::spawn(async move { runtime.start_container(CONTAINER).await });
+        assert!(matches!(in_time(first.next()).await.ask, Some(Ask::Create(_))));
+        drop(first);
+        let known = PodState { containers: known, ..Default::default() };
+        let (_second, mut asked) = in_time(listener.accept()).await.serve(known);
+        let outcome = in_time(starting).await.unwrap();
+        let record = container.record();
+        assert_eq!(outcome.is_ok(), runs, "{outcome:?}");
+        if runs {
+            assert_eq!((record.stage(), record.started_at), (ContainerStage::Started, 5));
+        } else {
+            assert_eq!((record.exit_code, record.reason.as_str()), (128, "StartError"));
+            let mut deleted = false;
+            while let Ok(ask) = asked.try_recv() {
+                deleted |= matches!(ask, Ask::Delete(_));
+            }
+            assert!(deleted, "what may be left of it goes");
+        }
+        assert_eq!(sandbox.record().stage(), SandboxStage::Ready);
+    }
+}
+
+#[tokio::test]
+async fn a_supervisor_that_nobody_has_met_is_ended_with_its_pod() {
+    let bed = Bed::new().await;
+    let (sandbox, container, listener) =
+        bed.pod(SandboxStage::Making, (ContainerStage::Created, 0)).await;
+    bed.runtime.book.remove_container(&container.id).await.unwrap();
+    let discarding = Box::pin(bed.runtime.discard(&sandbox));
+    let ending = async {
+        let mut peer = listener.accept().await;
+        let request = peer.next().await;
+        assert!(matches!(request.ask, Some(Ask::Shutdown(_))), "{request:?}");
+        peer.done(request.id);
+        peer
+    };
+    let (outcome, _peer) = in_time(async { tokio::join!(discarding, ending) }).await;
+    outcome.unwrap();
+    assert!(bed.runtime.book.sandbox(SANDBOX).is_err());
+    assert!(!bed.runtime.pod_folder(SANDBOX).exists());
+}
+
+#[tokio::test]
+async fn on_a_full_disk_a_pod_ends_and_its_exits_are_kept() {
+    let bed = Bed::new().await;
+    let (sandbox, container, _listener, peer) = bed.met(RUNNING).await;
+    let (peer, mut asked) = peer.serve(PodState::default());
+    let aside = bed.folder.path().join("aside");
+    fs::create_dir(&aside).unwrap();
+    for kind in ["sandboxes", "containers"] {
+        fs::rename(bed.shelf(kind), aside.join(kind)).unwrap();
+    }
+    let happened = Some(Happened::ContainerExited(state(Phase::Exited, Some(9))));
+    peer.announce(Event { happened });
+    assert_eq!(over(&container).await.exit_code, 9);
+    in_time(bed.runtime.stop_container(CONTAINER, 5)).await.unwrap();
+    in_time(bed.runtime.stop_pod_sandbox(SANDBOX)).await.unwrap();
+    assert_eq!(sandbox.record().stage(), SandboxStage::Stopped);
+    assert!(asked.try_recv().is_err(), "its supervisor alone can tell the next server");
+    for kind in ["sandboxes", "containers"] {
+        fs::rename(aside.join(kind), bed.shelf(kind)).unwrap();
+    }
+    // With room the exit is written, and the rest goes.
+    let ask = in_time(asked.recv()).await;
+    assert!(matches!(ask, Some(Ask::Shutdown(_))), "{ask:?}");
+    assert!(!container.is_unwritten());
+    in_time(bed.runtime.remove_pod_sandbox(SANDBOX)).await.unwrap();
+    assert!(!bed.runtime.pod_folder(SANDBOX).exists());
+}
+
+#[tokio::test]
+async fn a_leftover_that_stays_keeps_nobody_from_being_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let (stays, goes) = (place("state/pods/a"), place("state/pods/b/c"));
+    fs::create_dir_all(&goes).unwrap();
+    // What is no folder is not removed as one.
+    fs::write(&stays, "").unwrap();
+    fs::write(place("state/mounts"), "").unwrap();
+    let views = place("root/containers/d");
+    fs::create_dir_all(&views).unwrap();
+    let bed = Bed::on(folder).await;
+    assert!(stays.exists() && !goes.exists() && !views.exists());
+    drop(bed);
+}

@@ -1,0 +1,34 @@
+//! Who waits for execs, while connections come and go.
+
+use super::*;
+
+fn state(exec: &str, code: Option<i32>) -> ExecState {
+    let exit = code.map(|code| Exit { code, ..Exit::default() });
+    ExecState { exec: exec.to_owned(), exit, ..ExecState::default() }
+}
+
+#[tokio::test]
+async fn a_list_tells_what_was_not_heard() {
+    let execs = Execs::default();
+    let names = ["over", "runs", "forgotten", "beginning"];
+    let [over, mut runs, forgotten, mut beginning] = names.map(|name| execs.expect(name));
+    for name in ["over", "runs", "forgotten"] {
+        execs.started(name);
+    }
+    let running = execs.running();
+    assert_eq!(running.len(), 3);
+    // Began after the list was asked for.
+    let mut younger = execs.expect("younger");
+    execs.started("younger");
+    execs.settle(&running, &[state("over", Some(7)), state("runs", None), state("other", Some(1))]);
+    assert_eq!(over.await.map(|exit| exit.code), Ok(7));
+    assert!(forgotten.await.is_err(), "no exit is made up for it");
+    let open = Err(oneshot::error::TryRecvError::Empty);
+    for waiting in [&mut runs, &mut beginning, &mut younger] {
+        assert_eq!(waiting.try_recv(), open);
+    }
+    execs.ended(&state("runs", Some(3)));
+    assert_eq!(runs.await.map(|exit| exit.code), Ok(3));
+    execs.give_up();
+    assert!(beginning.await.is_err() && younger.await.is_err());
+}

@@ -1,0 +1,126 @@
+//! Who asks a registry, and which host may hear it.
+//!
+//! Rule: credentials with a server are for that host alone, whether it is the registry of an image or
+//! a mirror of it; without one they are for every host that serves the registry's images. Nothing
+//! here is ever shown.
+//!
+//! upstream: containerd internal/cri/server/images/image_pull.go (ParseAuth)
+
+use crate::address::Address;
+use crate::tokens::basic;
+
+/// Who asks. Never shown by `Debug`.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub enum Credentials {
+    #[default]
+    None,
+    Password {
+        user: String,
+        password: String,
+    },
+    /// Exchanged for a token at the token service.
+    Identity {
+        token: String,
+    },
+    /// Sent as it is.
+    Token {
+        token: String,
+    },
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::None => "Credentials::None",
+            Self::Password { .. } => "Credentials::Password(..)",
+            Self::Identity { .. } => "Credentials::Identity(..)",
+            Self::Token { .. } => "Credentials::Token(..)",
+        })
+    }
+}
+
+impl Credentials {
+    /// A registry's own words without what it was told: they go into logs and events.
+    pub(crate) fn hidden_in(&self, mut words: String) -> String {
+        let secrets = match self {
+            Self::None => Vec::new(),
+            Self::Password { user, password } => {
+                let header = basic(user, password);
+                let encoded = header.trim_start_matches("Basic ").to_owned();
+                vec![encoded, password.clone()]
+            }
+            Self::Identity { token } | Self::Token { token } => vec![token.clone()],
+        };
+        // A shorter one is part of ordinary words and could be guessed from what is missing.
+        for secret in secrets.iter().filter(|secret| secret.len() > 3) {
+            words = words.replace(secret.as_str(), "(hidden)");
+        }
+        words
+    }
+}
+
+/// Credentials, and whom they are for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Login {
+    pub credentials: Credentials,
+    /// The one host that may hear them: a host or an address of the web.
+    pub server: Option<String>,
+}
+
+impl From<&Credentials> for Login {
+    fn from(credentials: &Credentials) -> Self {
+        Self { credentials: credentials.clone(), server: None }
+    }
+}
+
+impl From<&Login> for Login {
+    fn from(login: &Login) -> Self {
+        login.clone()
+    }
+}
+
+impl Login {
+    /// What this host may hear.
+    pub(crate) fn at(&self, host: &Address) -> Credentials {
+        match &self.server {
+            Some(server) if !is_for(server, host) => Credentials::None,
+            _ => self.credentials.clone(),
+        }
+    }
+}
+
+/// Whether credentials for this server are for a host. The hub has several names for one thing.
+fn is_for(server: &str, host: &Address) -> bool {
+    let server = server.split_once("://").map_or(server, |(_, rest)| rest);
+    let server = server.split('/').next().unwrap_or_default();
+    let hub = |host: &str| matches!(host, "docker.io" | "index.docker.io" | "registry-1.docker.io");
+    // The usual port may be said or not.
+    [host.authority(), format!("{}:{}", host.host, host.port)]
+        .iter()
+        .any(|host| server.eq_ignore_ascii_case(host) || (hub(server) && hub(host)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_for_another_host_are_not_used() {
+        for (server, host, used) in [
+            (None, "r.example", true),
+            (Some("r.example"), "r.example", true),
+            (Some("https://r.example/v1/"), "r.example", true),
+            (Some("https://index.docker.io/v1/"), "registry-1.docker.io", true),
+            (Some("https://index.docker.io/v1/"), "mirror.example", false),
+            (Some("other.example"), "r.example", false),
+            (Some("r.example"), "r.example:5000", false),
+            (Some("r.example:443"), "r.example", true),
+            (Some("r.example"), "r.example.evil", false),
+        ] {
+            let address = Address::parse(&format!("https://{host}/v2/")).unwrap();
+            let credentials = Credentials::Token { token: "t".into() };
+            let login = Login { credentials, server: server.map(str::to_owned) };
+            assert_eq!(login.at(&address) != Credentials::None, used, "{server:?} for {host}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Where probes look for a pod.
+
+use super::bench::{Bench, pod};
+use ports::probing::NetworkTry;
+use std::net::IpAddr;
+use std::time::Duration;
+
+const PROBED: &str = ", readinessProbe: {tcpSocket: {port: 80}, periodSeconds: 10}";
+
+fn probed_hosts(bench: &Bench) -> Vec<String> {
+    let tries = bench.host.tries().into_iter();
+    let host = |each| match each {
+        NetworkTry::Tcp { host, .. } => host,
+        other => panic!("{other:?}"),
+    };
+    tries.map(host).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_comes_by_its_address_after_its_agent_is_probed() {
+    let mut bench = Bench::new();
+    bench.host.set_addresses(&[]);
+    let manifest = format!("{}  hostNetwork: true\n", pod("a", PROBED));
+    bench.script.tell(&[("/m/a", &manifest)]);
+    bench.begin();
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(probed_hosts(&bench), [""; 0], "nobody knows where");
+    bench.host.set_addresses(&[IpAddr::from([192, 0, 2, 9])]);
+    let took = bench
+        .until("it is ready", |bench| bench.status("/containerStatuses/0/ready") == true)
+        .await;
+    assert!(took <= Duration::from_secs(21), "{took:?}");
+    assert_eq!(probed_hosts(&bench)[0], "192.0.2.9");
+    // And another one, as machines get from time to time.
+    bench.host.set_addresses(&[IpAddr::from([192, 0, 2, 10])]);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(probed_hosts(&bench).last().unwrap(), "192.0.2.10");
+}
+
+#[tokio::test(start_paused = true)]
+async fn probes_go_to_the_address_that_the_status_tells() {
+    let mut bench = Bench::new();
+    bench.runtime.give_addresses(&["fd00::7", "10.0.0.7"]);
+    bench.script.tell(&[("/m/a", &pod("a", PROBED))]);
+    bench.begin();
+    bench.until("it is ready", |bench| bench.status("/containerStatuses/0/ready") == true).await;
+    assert_eq!(bench.status("/podIP"), "10.0.0.7");
+    assert_eq!(probed_hosts(&bench)[0], "10.0.0.7");
+}

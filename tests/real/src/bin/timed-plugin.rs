@@ -1,0 +1,49 @@
+//! Stands before a CNI plugin and writes down how long the plugin takes.
+//!
+//! Rule: what goes in and out is the plugin's own. It is copied under the plugin's name into a folder
+//! where `real` leads to the true one, and adds a line to `times` there: what was asked, for which
+//! container, of which plugin, and the microseconds. Nothing but the standard library: whatever
+//! it takes itself to start is counted as the runtime's.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+const TIMED: &str = "KEELSON_TIMED_PLUGIN";
+
+fn main() -> ExitCode {
+    let begun = Instant::now();
+    match run(begun) {
+        Ok(code) => code,
+        Err(error) => {
+            // As a plugin says it.
+            println!("{{\"code\": 999, \"msg\": \"timed-plugin: {error}\"}}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(begun: Instant) -> std::io::Result<ExitCode> {
+    let own = std::env::current_exe()?;
+    let (Some(folder), Some(name)) = (own.parent(), own.file_name()) else {
+        return Err(std::io::Error::other("no folder and name"));
+    };
+    // One clock before another would start each other for ever.
+    if std::env::var_os(TIMED).is_some() {
+        return Err(std::io::Error::other("the real plugin is a clock, too"));
+    }
+    let status = Command::new(folder.join("real").join(name)).env(TIMED, "1").status()?;
+    let microseconds = begun.elapsed().as_micros();
+    let said = |name: &str| std::env::var_os(name).unwrap_or_else(|| OsString::from("-"));
+    let line = format!(
+        "{} {} {} {microseconds}\n",
+        said("CNI_COMMAND").display(),
+        said("CNI_CONTAINERID").display(),
+        name.display()
+    );
+    // One write: others add to it at the same time.
+    let times = std::fs::File::options().append(true).create(true).open(folder.join("times"));
+    times?.write_all(line.as_bytes())?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, Into::into))
+}

@@ -1,0 +1,239 @@
+//! A door before the real API server: a proxy that ends TLS, speaks as whoever it was given the
+//! certificate of, and lets somebody decide what becomes of each request.
+//!
+//! Rule: it changes nothing by itself. Each connection has one of its own to the API server.
+
+use std::convert::Infallible;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::http2::SendRequest;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode, Uri};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use node_testkit::bed::{Bed, NODE_ADDRESS};
+use node_testkit::start::{KeyAndCertificate, Subject};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc};
+
+use super::cluster::Cluster;
+
+pub(super) type Reply = BoxBody<Bytes, std::io::Error>;
+
+/// Who decides what becomes of a request.
+pub(super) trait Keeper: Send + Sync + 'static {
+    /// The answer; none to cut the connection with all that is under way on it.
+    fn answer(
+        self: Arc<Self>,
+        upstream: Upstream,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Option<Response<Reply>>>> + Send;
+}
+
+/// The door.
+pub(super) struct Front {
+    name: &'static str,
+    listener: TcpListener,
+    way: Arc<Way>,
+}
+
+struct Way {
+    upstream: SocketAddr,
+    client: Arc<rustls::ClientConfig>,
+    server: Arc<rustls::ServerConfig>,
+}
+
+/// A connection to the real API server.
+#[derive(Clone)]
+pub(super) struct Upstream {
+    sender: SendRequest<Incoming>,
+    address: SocketAddr,
+}
+
+fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let pem = fs::read(file)?;
+    Ok(CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>()?)
+}
+
+fn key(file: &Path) -> Result<PrivateKeyDer<'static>> {
+    Ok(PrivateKeyDer::from_pem_slice(&fs::read(file)?)?)
+}
+
+impl Front {
+    /// Opens it; behind it everybody is who these files say.
+    pub(super) async fn open(
+        name: &'static str,
+        cluster: &Cluster,
+        speaks_as: &KeyAndCertificate,
+    ) -> Result<Self> {
+        let authority = cluster.plane.authority();
+        let names = Subject {
+            common_name: name,
+            alternative_names: &[NODE_ADDRESS, "127.0.0.1"],
+            ..Subject::default()
+        };
+        let serving = authority.issue(name, &names)?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut server = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain(&serving.certificate)?, key(&serving.key)?)?;
+        server.alpn_protocols = vec![b"h2".to_vec()];
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add_parsable_certificates(chain(&authority.files.certificate)?);
+        let mut client = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain(&speaks_as.certificate)?, key(&speaks_as.key)?)?;
+        client.alpn_protocols = vec![b"h2".to_vec()];
+        let url: Uri = cluster.plane.url().parse()?;
+        let upstream = format!("{NODE_ADDRESS}:{}", url.port_u16().context("a port")?).parse()?;
+        let listener = TcpListener::bind(format!("{NODE_ADDRESS}:0")).await?;
+        let way = Way { upstream, client: Arc::new(client), server: Arc::new(server) };
+        Ok(Self { name, listener, way: Arc::new(way) })
+    }
+
+    /// A kubeconfig that leads here.
+    pub(super) fn kubeconfig(&self, bed: &Bed, cluster: &Cluster) -> Result<PathBuf> {
+        let name = self.name;
+        let content = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": name,
+            "clusters": [{"name": name, "cluster": {
+                "server": format!("https://{}", self.listener.local_addr()?),
+                "certificate-authority": cluster.plane.authority().files.certificate,
+            }}],
+            "users": [{"name": name, "user": {}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        });
+        let path = bed.folder().join(format!("{name}.kubeconfig"));
+        fs::write(&path, content.to_string())?;
+        Ok(path)
+    }
+
+    /// Serves for ever.
+    pub(super) async fn serve<K: Keeper>(self, keeper: Arc<K>) {
+        let name = self.name;
+        while let Ok((stream, _)) = self.listener.accept().await {
+            let (way, keeper) = (self.way.clone(), keeper.clone());
+            tokio::spawn(async move {
+                if let Err(error) = serve_connection(stream, way, (name, keeper)).await {
+                    eprintln!("{name}: {error:#}");
+                }
+            });
+        }
+    }
+}
+
+async fn serve_connection<K: Keeper>(
+    stream: TcpStream,
+    way: Arc<Way>,
+    (name, keeper): (&'static str, Arc<K>),
+) -> Result<()> {
+    let acceptor = tokio_rustls::TlsAcceptor::from(way.server.clone());
+    let stream = acceptor.accept(stream).await?;
+    let upstream = way.connect().await?;
+    let cut = Arc::new(Notify::new());
+    let cutting = cut.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (keeper, upstream, cut) = (keeper.clone(), upstream.clone(), cutting.clone());
+        async move {
+            let reply = match keeper.answer(upstream, request).await {
+                Ok(Some(reply)) => reply,
+                Ok(None) => {
+                    cut.notify_one();
+                    std::future::pending().await
+                }
+                Err(error) => {
+                    eprintln!("{name}: {error:#}");
+                    status(StatusCode::BAD_GATEWAY, &Value::Null)
+                }
+            };
+            Ok::<_, Infallible>(reply)
+        }
+    });
+    let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        // Ends with its client; that is no failure.
+        _ = serving => {}
+        () = cut.notified() => {}
+    }
+    Ok(())
+}
+
+impl Way {
+    async fn connect(&self) -> Result<Upstream> {
+        let stream = TcpStream::connect(self.upstream).await?;
+        let connector = tokio_rustls::TlsConnector::from(self.client.clone());
+        let stream = connector.connect(ServerName::try_from(NODE_ADDRESS)?, stream).await?;
+        let (sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                .await?;
+        tokio::spawn(connection);
+        Ok(Upstream { sender, address: self.upstream })
+    }
+}
+
+impl Upstream {
+    /// Asks the real API server.
+    pub(super) async fn ask(
+        &mut self,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<Incoming>> {
+        let path = request.uri().path_and_query().context("a path")?.as_str().to_owned();
+        *request.uri_mut() = format!("https://{}{path}", self.address).parse()?;
+        Ok(self.sender.send_request(request).await?)
+    }
+}
+
+/// Whether a request is for a stream of changes.
+pub(super) fn is_watch(request: &Request<Incoming>) -> bool {
+    let query = request.uri().query().unwrap_or("");
+    query.split('&').any(|it| matches!(it, "watch=1" | "watch=true"))
+}
+
+/// The real answer as it came.
+pub(super) fn unchanged(reply: Response<Incoming>) -> Response<Reply> {
+    reply.map(|body| body.map_err(std::io::Error::other).boxed())
+}
+
+/// A body that is there.
+pub(super) fn whole(bytes: Bytes) -> Reply {
+    Full::new(bytes).map_err(|never: Infallible| match never {}).boxed()
+}
+
+/// An answer of our own.
+pub(super) fn status(code: StatusCode, body: &Value) -> Response<Reply> {
+    let mut reply = Response::new(whole(Bytes::from(body.to_string())));
+    *reply.status_mut() = code;
+    let json = hyper::header::HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(hyper::header::CONTENT_TYPE, json);
+    reply
+}
+
+/// Frames as the body of a reply.
+pub(super) struct ReceivedFrames(pub(super) mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for ReceivedFrames {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut TaskContext<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        self.0.poll_recv(context).map(|it| it.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}

@@ -1,0 +1,93 @@
+//! Mounts that have others below them, read-only at the top alone or all the way down.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use cri_wire::v1;
+use rustix::mount::{MountFlags, mount};
+
+use super::cases;
+use crate::support::{Cri, code};
+
+cases![
+    mount_read_only_leaves_what_is_below_writable,
+    mount_recursive_read_only_is_so_all_the_way_down,
+    mount_recursive_read_only_is_shown_in_the_status,
+    mount_recursive_read_only_needs_read_only,
+    mount_recursive_read_only_needs_private_propagation,
+    status_tells_of_recursive_read_only,
+];
+
+/// A folder with another file system below it.
+fn folder(cri: &Cri) -> Result<PathBuf> {
+    let place = cri.folder.join("top");
+    let below = place.join("below");
+    std::fs::create_dir_all(&below)?;
+    mount("none", &below, "tmpfs", MountFlags::empty(), None).context("a file system below")?;
+    Ok(place)
+}
+
+fn with_mount(cri: &Cri, change: impl FnOnce(&mut v1::Mount)) -> Result<v1::ContainerConfig> {
+    let script = "touch /data/x 2>/dev/null; echo $?; touch /data/below/x 2>/dev/null; echo $?";
+    let mut config = cri.container(script);
+    let mut mount = v1::Mount {
+        host_path: folder(cri)?.display().to_string(),
+        container_path: "/data".to_owned(),
+        readonly: true,
+        ..Default::default()
+    };
+    change(&mut mount);
+    config.mounts.push(mount);
+    Ok(config)
+}
+
+async fn mount_read_only_leaves_what_is_below_writable(cri: &Cri) -> Result<()> {
+    let (_, said) = cri.ran(cri.pod(), with_mount(cri, |_| {})?).await?;
+    ensure!(said == "1\n0\n", "{said:?}");
+    Ok(())
+}
+
+async fn mount_recursive_read_only_is_so_all_the_way_down(cri: &Cri) -> Result<()> {
+    let config = with_mount(cri, |mount| mount.recursive_read_only = true)?;
+    let (_, said) = cri.ran(cri.pod(), config).await?;
+    ensure!(said == "1\n1\n", "{said:?}");
+    // The host's own view is as it was.
+    std::fs::write(cri.folder.join("top/below/host"), "")?;
+    Ok(())
+}
+
+async fn mount_recursive_read_only_is_shown_in_the_status(cri: &Cri) -> Result<()> {
+    let config = with_mount(cri, |mount| mount.recursive_read_only = true)?;
+    let running = cri.running_as(cri.pod(), config).await?;
+    let mounts = cri.status(&running.id).await?.mounts;
+    let shown = mounts.iter().find(|mount| mount.container_path == "/data");
+    ensure!(shown.is_some_and(|mount| mount.readonly && mount.recursive_read_only), "{mounts:?}");
+    Ok(())
+}
+
+async fn refused(cri: &Cri, change: impl FnOnce(&mut v1::Mount)) -> Result<()> {
+    let pod = cri.pod();
+    let sandbox = cri.run(&pod).await?;
+    let config = with_mount(cri, change)?;
+    code(cri.create(&sandbox, &pod, &config).await).map(drop)
+}
+
+async fn mount_recursive_read_only_needs_read_only(cri: &Cri) -> Result<()> {
+    refused(cri, |mount| (mount.readonly, mount.recursive_read_only) = (false, true)).await
+}
+
+async fn mount_recursive_read_only_needs_private_propagation(cri: &Cri) -> Result<()> {
+    refused(cri, |mount| {
+        mount.recursive_read_only = true;
+        mount.set_propagation(v1::MountPropagation::PropagationHostToContainer);
+    })
+    .await
+}
+
+async fn status_tells_of_recursive_read_only(cri: &Cri) -> Result<()> {
+    let status = cri.rt().status(v1::StatusRequest { verbose: false }).await?.into_inner();
+    let own = status.runtime_handlers.iter().find(|handler| handler.name.is_empty());
+    let features = own.and_then(|handler| handler.features);
+    ensure!(features.is_some_and(|features| features.recursive_read_only_mounts), "{features:?}");
+    Ok(())
+}

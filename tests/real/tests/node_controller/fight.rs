@@ -1,0 +1,282 @@
+//! Two instances fight for the lease while nodes fall silent and come back, and are killed and
+//! stalled in the middle of what they do; somebody else writes to the same nodes all the while.
+//!
+//! Rule: who wrote what is told by the API server alone (its audit log; every process is a user of
+//! its own). The moments come from a seed, which is printed. Each blow waits for something to be
+//! under way, and nothing here depends on who of the two is faster.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use node_testkit::bed::Test;
+use node_testkit::programs;
+use node_testkit::start::{ControlPlane, Running};
+use real_tests::node_controller::hollow::{Hollow, now};
+use rustix::process::Signal;
+
+use crate::hand::{BY_HAND, Hand};
+use crate::stage::{LOST, Stage, bears, seconds, signal};
+use crate::verdict::{Blow, leader, left_alone, only_leaders_acted, was_interrupted};
+
+const WELL: [&str; 7] = ["w0", "w1", "w2", "w3", "w4", "w5", "w6"];
+/// One of them; it is silent again and again, never for longer than the grace.
+const BLINKING: &str = "w6";
+/// They fall silent one after the other; the first two come back.
+const SILENT: [&str; 4] = ["s0", "s1", "s2", "s3"];
+/// Of each kind on each node that falls silent.
+const PODS: usize = 6;
+const LEASE: Duration = Duration::from_secs(3);
+const FLAGS: &[&str] = &[
+    "--node-monitor-grace-period=3s",
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-retry-period=500ms",
+    // So slow that giving a node up takes a while, and requests wait for their turn.
+    "--kube-api-qps=15",
+    "--kube-api-burst=8",
+];
+/// As many as ever run: two, and one for each that is killed.
+const PROCESSES: usize = 4;
+const SEED: u64 = 0x5eed_0006;
+
+#[test]
+fn two_fight_for_the_lease_and_nothing_is_lost() -> Result<()> {
+    let keelson = programs::build("keelson", "keelson")?;
+    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
+        let seed = std::env::var("KEELSON_SEED").map_or(Ok(SEED), |text| text.parse())?;
+        println!("seed {seed}");
+        let users: Vec<String> =
+            (0..PROCESSES).map(|number| format!("instance-{number}")).collect();
+        let stage = Stage::audited(bed, &keelson, &users)?;
+        stage.join(&WELL, "a")?;
+        stage.join(&SILENT, "a")?;
+        for node in WELL {
+            stage.run_pod(&format!("go0-{node}"), node, &bears(Some(0)))?;
+        }
+        for (go, stay) in SILENT.iter().flat_map(|node| pods(node)) {
+            let node = go.split_once('-').map_or("", |(_, node)| node);
+            stage.run_pod(&go, node, &bears(Some(0)))?;
+            stage.run_pod(&stay, node, &bears(None))?;
+        }
+        let hand = Hand::start(&stage, [WELL.as_slice(), SILENT.as_slice()].concat());
+        stage.runtime.spawn(blink(stage.hollow.clone()));
+        let mut fight = Fight {
+            stage: &stage,
+            dice: seed | 1,
+            instances: Vec::new(),
+            users: users.into_iter(),
+            blows: Vec::new(),
+        };
+        stage.hollow.silence(&SILENT[..1]);
+        fight.enter()?;
+        fight.enter()?;
+        fight.rounds()?;
+        stage.until("all is as it should be", seconds(40), || is_right(&stage))?;
+        hand.stop(&stage)?;
+        ensure!(is_right(&stage)?, "it stays as it should be");
+        let blows = fight.end()?;
+        judge(&stage, &blows)
+    })
+}
+
+/// What the API server wrote down.
+fn judge(stage: &Stage<'_>, blows: &[Blow]) -> Result<()> {
+    let writes = stage.audit()?.writes()?;
+    let acts = only_leaders_acted(&writes, LEASE)?;
+    left_alone(&writes, &WELL)?;
+    let hit = blows.iter().filter(|blow| was_interrupted(&writes, blow)).count();
+    let claims = writes.iter().filter(|write| write.is_about_leading());
+    let leaders: BTreeSet<&String> = claims.filter(|it| it.is_done()).map(|it| &it.user).collect();
+    for blow in blows {
+        let word = if was_interrupted(&writes, blow) { "in the middle of" } else { "not at" };
+        println!("{} was {}, {word} giving up {}", blow.user, blow.how, blow.node);
+    }
+    println!("{acts} acts, all by whoever held the lease; {leaders:?} led");
+    ensure!(acts >= SILENT.len() * PODS * 3, "{acts} acts: too few to say anything");
+    ensure!(blows.len() >= 5 && hit * 5 >= blows.len() * 4, "{hit} of {}", blows.len());
+    ensure!(leaders.len() >= 3, "only {leaders:?} ever led");
+    Ok(())
+}
+
+/// Names of a node's pods: those that go with it at once, and those that bear its loss.
+fn pods(node: &str) -> Vec<(String, String)> {
+    (0..PODS).map(|number| (format!("go{number}-{node}"), format!("stay{number}-{node}"))).collect()
+}
+
+/// Taints as they are named in tests, without those that were set by hand.
+fn own_taints(stage: &Stage<'_>, node: &str) -> Result<Vec<String>> {
+    let taints = stage.taints(node)?;
+    Ok(taints.into_iter().filter(|taint| !taint.starts_with(BY_HAND)).collect())
+}
+
+/// All of the node's pods that should go are on their way.
+fn is_cleared(stage: &Stage<'_>, node: &str) -> Result<bool> {
+    for (go, stay) in pods(node) {
+        let stays = stage.is_kept(&stay)? && !stage.is_pod_ready(&stay)?;
+        if stage.is_kept(&go)? || !stays {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Who speaks is well, who does not is given up, and every node that was ever lost was cleared.
+fn is_right(stage: &Stage<'_>) -> Result<bool> {
+    for node in WELL.iter().chain(&SILENT[..2]) {
+        if stage.ready(node)? != "True" || !own_taints(stage, node)?.is_empty() {
+            return Ok(false);
+        }
+    }
+    for node in &SILENT[2..] {
+        if stage.ready(node)? != "Unknown" || own_taints(stage, node)? != LOST {
+            return Ok(false);
+        }
+    }
+    for node in WELL {
+        let pod = format!("go0-{node}");
+        ensure!(stage.is_kept(&pod)? && stage.is_pod_ready(&pod)?, "{node} was never lost");
+    }
+    SILENT.iter().try_fold(true, |right, node| Ok(right && is_cleared(stage, node)?))
+}
+
+struct Instance {
+    user: String,
+    process: Running,
+    stalled: bool,
+}
+
+impl Instance {
+    fn check_log(&self) -> Result<()> {
+        let log = std::fs::read_to_string(self.process.log())?;
+        ensure!(!log.contains("panicked"), "{}: {log}", self.user);
+        Ok(())
+    }
+}
+
+struct Fight<'a> {
+    stage: &'a Stage<'a>,
+    dice: u64,
+    instances: Vec<Instance>,
+    users: std::vec::IntoIter<String>,
+    blows: Vec<Blow>,
+}
+
+impl Fight<'_> {
+    fn enter(&mut self) -> Result<()> {
+        let user = self.users.next().context("as many processes as were thought of")?;
+        let kubeconfig = self.stage.cluster.plane.user_kubeconfig(&user)?;
+        let process = self.stage.controller_by(&user, &kubeconfig, FLAGS)?;
+        self.instances.push(Instance { user, process, stalled: false });
+        Ok(())
+    }
+
+    fn below(&mut self, limit: u64) -> Duration {
+        self.dice ^= self.dice << 13;
+        self.dice ^= self.dice >> 7;
+        self.dice ^= self.dice << 17;
+        Duration::from_millis(self.dice % limit)
+    }
+
+    fn rounds(&mut self) -> Result<()> {
+        self.wait_for(0)?;
+        self.kill("killed")?;
+        self.stage.hollow.silence(&SILENT[1..2]);
+
+        self.wait_for(1)?;
+        self.stall("stalled until another is at work")?;
+        self.stage.hollow.silence(&SILENT[2..3]);
+
+        self.wait_for(2)?;
+        self.wake()?;
+        self.come_back(0)?;
+        self.stall("stalled for less than the lease")?;
+        std::thread::sleep(Duration::from_millis(200) + self.below(500));
+        self.wake()?;
+        std::thread::sleep(self.below(300));
+        self.kill("killed after a stall")?;
+        self.stage.hollow.silence(&SILENT[3..]);
+
+        self.wait_for(3)?;
+        self.come_back(1)?;
+        self.stall("stalled for about as long as the lease lasts")?;
+        std::thread::sleep(LEASE - Duration::from_millis(300) + self.below(600));
+        self.wake()
+    }
+
+    /// Waits until somebody has begun to give the node up, and a random moment longer.
+    fn wait_for(&mut self, round: usize) -> Result<()> {
+        let node = SILENT[round];
+        self.stage.until(node, seconds(40), || Ok(self.stage.ready(node)? == "Unknown"))?;
+        std::thread::sleep(Duration::from_millis(50) + self.below(700));
+        Ok(())
+    }
+
+    /// A node that was cleared speaks again; whoever leads then has to find out.
+    fn come_back(&self, round: usize) -> Result<()> {
+        let node = SILENT[round];
+        self.stage.until("cleared", seconds(40), || is_cleared(self.stage, node))?;
+        self.stage.runtime.block_on(self.stage.hollow.speak(&[node]))
+    }
+
+    /// Whoever leads; the blow is written down.
+    fn strike(&mut self, how: &'static str) -> Result<usize> {
+        let writes = self.stage.audit()?.writes()?;
+        let user = leader(&writes).context("nobody leads")?.to_owned();
+        let found = self.instances.iter().position(|it| it.user == user);
+        let found = found.with_context(|| format!("{user} leads, and does not run"))?;
+        // The one that fell silent last, of those that were noticed.
+        let noticed = |node: &str| {
+            writes.iter().any(|it| it.resource == "nodes/status" && it.node() == Some(node))
+        };
+        let node = SILENT.into_iter().rev().find(|node| noticed(node));
+        let node = node.context("no node was noticed")?;
+        self.blows.push(Blow { how, user, node, at: now() });
+        Ok(found)
+    }
+
+    fn kill(&mut self, how: &'static str) -> Result<()> {
+        let victim = self.strike(how)?;
+        let mut instance = self.instances.remove(victim);
+        instance.process.kill()?;
+        instance.check_log()?;
+        self.enter()
+    }
+
+    fn stall(&mut self, how: &'static str) -> Result<()> {
+        let victim = self.strike(how)?;
+        let instance = self.instances.get_mut(victim).context("it runs")?;
+        instance.stalled = true;
+        signal(&instance.process, Signal::STOP)
+    }
+
+    fn wake(&mut self) -> Result<()> {
+        for instance in self.instances.iter_mut().filter(|it| it.stalled) {
+            instance.stalled = false;
+            signal(&instance.process, Signal::CONT)?;
+        }
+        Ok(())
+    }
+
+    /// All end in good order.
+    fn end(mut self) -> Result<Vec<Blow>> {
+        for instance in &mut self.instances {
+            ensure!(instance.process.is_alive()?, "{} lives", instance.user);
+            instance.process.stop();
+            instance.check_log()?;
+        }
+        Ok(self.blows)
+    }
+}
+
+/// Silent for a second, heard for a second.
+async fn blink(hollow: Hollow) {
+    loop {
+        hollow.silence(&[BLINKING]);
+        tokio::time::sleep(seconds(1)).await;
+        if let Err(error) = hollow.speak(&[BLINKING]).await {
+            eprintln!("blink: {error:#}");
+        }
+        tokio::time::sleep(seconds(1)).await;
+    }
+}

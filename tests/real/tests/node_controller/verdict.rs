@@ -1,0 +1,79 @@
+//! What an audit log says about a fight: who acted without the lease, which blows fell into the
+//! middle of something, and what was done to nodes that were well.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use ports::ApiTime;
+use real_tests::node_controller::audit::Write;
+
+/// An instance was killed or stalled.
+#[derive(Debug)]
+pub(crate) struct Blow {
+    pub(crate) how: &'static str,
+    /// Whom it hit.
+    pub(crate) user: String,
+    /// What it was at: giving this node up.
+    pub(crate) node: &'static str,
+    pub(crate) at: ApiTime,
+}
+
+/// Everything but the lease itself and events, which harm nobody.
+fn is_act(write: &Write) -> bool {
+    write.node().is_some()
+}
+
+fn is_claim(write: &Write) -> bool {
+    write.is_about_leading() && write.is_done()
+}
+
+/// Who leads, as far as the log goes.
+pub(crate) fn leader(writes: &[Write]) -> Option<&str> {
+    let last = writes.iter().rev().find(|write| is_claim(write))?;
+    last.holder().map(|_| last.user.as_str())
+}
+
+/// Every act was received while its instance held the lease: after a claim or renewal of its own,
+/// within the lease's time, and before anybody else so much as asked for it. How many acts that was.
+pub(crate) fn only_leaders_acted(writes: &[Write], lease: Duration) -> Result<usize> {
+    let bound = i64::try_from(lease.as_nanos())?;
+    let mut acts = 0;
+    for (at, write) in writes.iter().enumerate().filter(|(_, write)| is_act(write)) {
+        acts += 1;
+        let claim = writes.iter().take(at).rev().find(|write| is_claim(write));
+        let claim =
+            claim.with_context(|| format!("nobody had ever claimed the lease: {write:?}"))?;
+        let age = write.received.nanos() - claim.received.nanos();
+        let whose = (&claim.user, claim.holder().is_some());
+        ensure!(
+            whose == (&write.user, true),
+            "{} held the lease for {age} ns: {write:?}",
+            claim.user
+        );
+        ensure!(age <= bound, "the lease was {age} ns old: {write:?}");
+    }
+    Ok(acts)
+}
+
+/// Whether the instance had done part of what there was to do, and somebody did the rest later.
+pub(crate) fn was_interrupted(writes: &[Write], blow: &Blow) -> bool {
+    let part_of_it = |write: &&Write| {
+        let pods = write.resource.starts_with("pods");
+        let gives_up = pods || write.resource == "nodes/status" || write.taints_as_lost();
+        write.node() == Some(blow.node) && gives_up && write.is_done()
+    };
+    let parts: Vec<&Write> = writes.iter().filter(part_of_it).collect();
+    let is_before = |write: &&&Write| write.received.nanos() < blow.at.nanos();
+    parts.iter().filter(is_before).any(|write| write.user == blow.user)
+        && parts.iter().any(|write| write.received.nanos() > blow.at.nanos())
+}
+
+/// Nobody called these nodes lost, and nobody touched their pods.
+pub(crate) fn left_alone(writes: &[Write], nodes: &[&str]) -> Result<()> {
+    let about_them = |write: &&Write| write.node().is_some_and(|node| nodes.contains(&node));
+    for write in writes.iter().filter(about_them) {
+        let harmless = write.resource == "nodes" && !write.taints_as_lost();
+        ensure!(harmless, "this node was well: {write:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! A connection to a supervisor is cut while both sides live: the pod goes on, and nothing is lost.
+//!
+//! The server's own socket is taken out of its hands by the kernel and shut down.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use cri_wire::v1;
+use node_testkit::bed::Test;
+use node_testkit::images;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use crate::one_server::{OneServer, until};
+use crate::pods::RUNS;
+use crate::server::{self, Home};
+
+const ROUNDS: usize = 5;
+
+#[test]
+fn a_connection_that_is_cut_costs_a_pod_nothing() -> Result<()> {
+    let programs = server::build()?;
+    let busybox = images::busybox()?.build()?;
+    Test::new().deadline(Duration::from_secs(240)).run(|bed| {
+        let archive = bed.folder().join("busybox.tar");
+        busybox.write_docker_archive(&archive)?;
+        let tasks =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let home = Home::new(bed, programs)?;
+        tasks.block_on(async {
+            let server = OneServer::start(bed, &home).await?;
+            home.import_whole(&archive)?;
+            Box::pin(cut_and_look(&server)).await?;
+            server.end()
+        })
+    })
+}
+
+/// Waits for a sign in a file of its own and ends with a code.
+fn script(name: &str, code: i32) -> String {
+    format!(
+        "echo > {RUNS}/{name}-waits; while [ ! -e {RUNS}/{name} ]; do usleep 10000; done; \
+             echo heard; exit {code}"
+    )
+}
+
+async fn cut_and_look(server: &OneServer<'_>) -> Result<()> {
+    let mut slot = server.slot(1, 0);
+    let pod = slot.pod;
+    let steady = slot.make(pod.steady(), (None, true)).await?;
+    let supervisors = supervisors(server)?;
+    ensure!(supervisors.len() == 1, "{supervisors:?}");
+    for round in 0..ROUNDS {
+        let name = format!("late-{round}");
+        let late = pod.container(&name, &script(&name, 9));
+        let late = slot.make(late, (None, true)).await?;
+        let (bounded, free) = (format!("bounded-{round}"), format!("free-{round}"));
+        let waiting = [&name, &bounded, &free];
+        let (one, two, middle) = (script(&bounded, 5), script(&free, 6), async {
+            until("all of them", || async {
+                let there = |name: &&String| Path::new(RUNS).join(format!("{name}-waits")).exists();
+                Ok(waiting.iter().all(there))
+            })
+            .await?;
+            let cut = cut(server.process_id())?;
+            ensure!(cut >= 1, "there was no connection to cut");
+            // They end while nobody may be connected.
+            for name in waiting {
+                fs::write(Path::new(RUNS).join(name), "")?;
+            }
+            anyhow::Ok(())
+        });
+        let one = server.exec(&steady, &one, 100);
+        let two = server.exec(&steady, &two, 0);
+        let (one, two, middle) = tokio::join!(one, two, middle);
+        middle?;
+        ensure!(one? == (5, "heard\n".to_owned()) && two? == (6, "heard\n".to_owned()));
+        server.until_exited(&slot, &late, 9).await.with_context(|| name.clone())?;
+        ensure!(slot.status(&steady).await??.state() == v1::ContainerState::ContainerRunning);
+    }
+    ensure!(pod.truth("steady")?.0 == 1, "it was run again");
+    ensure!(self::supervisors(server)? == supervisors, "another supervisor came");
+    let found = slot.sandboxes().await?;
+    ensure!(found.len() == 1 && found[0].state() == v1::PodSandboxState::SandboxReady, "{found:?}");
+    // A stop finds its way over whatever connection there is.
+    cut(server.process_id())?;
+    let stop = v1::StopContainerRequest { container_id: steady.clone(), timeout: 0 };
+    server.caller.runtime().stop_container(stop).await?;
+    server.until_exited(&slot, &steady, 137).await?;
+    slot.remove().await?;
+    let left = self::supervisors(server)?;
+    ensure!(left.is_empty(), "{left:?} are left");
+    Ok(())
+}
+
+/// Shuts down what a server has open to supervisors; how many that were.
+fn cut(server: u32) -> Result<usize> {
+    let pid = Pid::from_raw(i32::try_from(server)?).context("no process")?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+    let mut cut = 0;
+    for entry in fs::read_dir(format!("/proc/{server}/fd"))? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.parse().ok()).context("a descriptor")?;
+        // It may be closed by now.
+        let Ok(descriptor) = pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty()) else {
+            continue;
+        };
+        let socket = UnixStream::from(descriptor);
+        let Ok(peer) = socket.peer_addr() else { continue };
+        if peer.as_pathname().is_some_and(|path| path.ends_with("supervisor.sock")) {
+            socket.shutdown(std::net::Shutdown::Both)?;
+            cut += 1;
+        }
+    }
+    Ok(cut)
+}
+
+/// The supervisors of this bed.
+fn supervisors(server: &OneServer<'_>) -> Result<Vec<u32>> {
+    let pods = server.home.state().join("pods");
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = words.split(|byte| *byte == 0);
+        let of_pod = |word: &[u8]| word.starts_with(pods.as_os_str().as_encoded_bytes());
+        if words.next() == Some(b"keelson-pod") && words.next().is_some_and(of_pod) {
+            found.push(pid);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}

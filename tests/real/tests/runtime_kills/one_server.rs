@@ -1,0 +1,102 @@
+//! One server with a pod or two, for tests that look at one fault and not at a fight.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use cri_wire::v1;
+use node_testkit::bed::Bed;
+use node_testkit::start::Running;
+
+use crate::blows::{Board, Dice};
+use crate::calls::Caller;
+use crate::kills::READY;
+use crate::pods::Pod;
+use crate::server::Home;
+use crate::slot::{Slot, Tally};
+
+pub(crate) struct OneServer<'a> {
+    bed: &'a Bed,
+    pub(crate) home: &'a Home,
+    pub(crate) caller: Caller,
+    running: Running,
+}
+
+impl<'a> OneServer<'a> {
+    pub(crate) async fn start(bed: &'a Bed, home: &'a Home) -> Result<Self> {
+        let running = home.start(bed, None)?;
+        let server = Self { bed, home, caller: Caller::new(&home.socket()), running };
+        server.until_it_answers().await?;
+        Ok(server)
+    }
+
+    async fn until_it_answers(&self) -> Result<()> {
+        until("an answer", || async { Ok(self.caller.answers().await) }).await?;
+        self.caller.is_up();
+        Ok(())
+    }
+
+    /// It is killed, and another comes.
+    pub(crate) async fn another(&mut self) -> Result<()> {
+        self.caller.goes_down();
+        self.running.kill()?;
+        self.running = self.home.start(self.bed, None)?;
+        self.until_it_answers().await
+    }
+
+    pub(crate) fn end(mut self) -> Result<()> {
+        self.caller.goes_down();
+        self.running.kill()
+    }
+
+    pub(crate) fn process_id(&self) -> u32 {
+        self.running.process_id()
+    }
+
+    pub(crate) fn slot(&self, slot: usize, round: u32) -> Slot {
+        Slot {
+            caller: self.caller.clone(),
+            board: Arc::new(Board::default()),
+            pod: Pod { slot, round },
+            dice: Dice(17),
+            tally: Tally::default(),
+            wanted: BTreeMap::new(),
+        }
+    }
+
+    /// A container has ended with this code; what is told of it otherwise is an error.
+    pub(crate) async fn until_exited(&self, slot: &Slot, id: &str, code: i32) -> Result<()> {
+        until("its end", || async {
+            let status = slot.status(id).await??;
+            Ok(status.state() == v1::ContainerState::ContainerExited)
+        })
+        .await?;
+        let status = slot.status(id).await??;
+        ensure!(status.exit_code == code, "told with {status:?}; expected {code}");
+        Ok(())
+    }
+
+    pub(crate) async fn exec(&self, id: &str, script: &str, timeout: i64) -> Result<(i32, String)> {
+        let request = v1::ExecSyncRequest {
+            container_id: id.to_owned(),
+            cmd: ["sh", "-c", script].map(str::to_owned).into(),
+            timeout,
+        };
+        let answer = self.caller.runtime().exec_sync(request).await?.into_inner();
+        Ok((answer.exit_code, String::from_utf8(answer.stdout)?))
+    }
+}
+
+pub(crate) async fn until<F: Future<Output = Result<bool>>>(
+    what: &str,
+    mut ask: impl FnMut() -> F,
+) -> Result<()> {
+    let begun = Instant::now();
+    while !ask().await? {
+        ensure!(begun.elapsed() < READY, "{what} did not come within {READY:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
