@@ -118,10 +118,10 @@ fn print(table: &mut Table, measured: &Measured) {
     let plugins = &measured.plugins;
     print_times(table, ("plugins", Promise::None), plugins);
     for (name, turns, promise) in [
-        ("the plugins' own time of it", &plugins.of_plugins, Promise::None),
-        ("sandbox+create+start without it, median", &plugins.rest, third),
-        ("their own time, of one in eight", &plugins.of_plugins_among_eight, Promise::None),
-        ("one in eight at once without it", &plugins.rest_among_eight, third),
+        ("their own time of it", &plugins.of_plugins, Promise::None),
+        ("all without it, median", &plugins.rest, third),
+        ("their own time of one in eight", &plugins.of_plugins_among_eight, Promise::None),
+        ("one in eight without it", &plugins.rest_among_eight, third),
     ] {
         table.turns(&format!("plugins: {name}"), turns, "ms", promise);
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use ports::ApiTime;
 use real_tests::node_controller::audit::Write;
+use serde_json::json;
 
 /// An instance was killed or stalled.
 #[derive(Debug)]
@@ -75,5 +76,48 @@ pub(crate) fn left_alone(writes: &[Write], nodes: &[&str]) -> Result<()> {
         let harmless = write.resource == "nodes" && !write.taints_as_lost();
         ensure!(harmless, "this node was well: {write:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn an_act_without_the_lease_is_found() -> Result<()> {
+    let write = |user: &str, resource: &str, name: &str, second: i64| {
+        let at = ApiTime::from_nanos(second * 1_000_000_000);
+        Write {
+            user: user.to_owned(),
+            verb: "patch".to_owned(),
+            resource: resource.to_owned(),
+            name: name.to_owned(),
+            received: at,
+            answered: at,
+            code: 200,
+            body: json!({"spec": {"holderIdentity": user}}),
+        }
+    };
+    let claim = |user: &str, second| write(user, "leases", "keelson-node-controller", second);
+    let act = |user: &str, second| write(user, "pods", "go0-s0", second);
+    let lease = Duration::from_secs(3);
+    let well = [claim("a", 1), act("a", 2), claim("a", 3), act("a", 6), claim("b", 7), act("b", 8)];
+    ensure!(only_leaders_acted(&well, lease)? == 3, "all of them are leaders' acts");
+    ensure!(leader(&well) == Some("b"), "the last to claim it");
+    for (wrong, why) in [
+        (vec![act("a", 1), claim("a", 2)], "before any claim"),
+        (vec![claim("a", 1), act("a", 5)], "after the lease ran out"),
+        (vec![claim("a", 1), claim("b", 2), act("a", 3)], "after another's claim"),
+    ] {
+        ensure!(only_leaders_acted(&wrong, lease).is_err(), "{why}");
+    }
+    let blow = |at: i64| Blow {
+        how: "killed",
+        user: "a".to_owned(),
+        node: "s0",
+        at: ApiTime::from_nanos(at * 1_000_000_000),
+    };
+    ensure!(was_interrupted(&well, &blow(4)), "part of it before, part of it after");
+    ensure!(
+        !was_interrupted(&well, &blow(1)) && !was_interrupted(&well, &blow(9)),
+        "all or nothing"
+    );
+    ensure!(left_alone(&well, &["w0"]).is_ok() && left_alone(&well, &["s0"]).is_err(), "its pods");
     Ok(())
 }

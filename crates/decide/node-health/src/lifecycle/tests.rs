@@ -386,29 +386,6 @@ fn a_refused_write_is_tried_again_and_nothing_follows_before() {
 }
 
 #[test]
-fn marking_pods_is_tried_again() {
-    let mut bench = four();
-    bench.pass(50, &OTHERS);
-    bench.now += 1;
-    let actions = bench.controller.tick(at(bench.now), at(bench.now));
-    assert!(matches!(actions[..], [Action::WriteConditions { node: NodeId(9), .. }]));
-    let actions = bench.controller.written(
-        at(bench.now),
-        NodeId(9),
-        WriteKind::Conditions,
-        Outcome::Written { version: 500 },
-    );
-    assert!(actions.contains(&Action::MarkPodsNotReady { node: NodeId(9) }));
-    bench.controller.pods_marked(at(bench.now), NodeId(9), false);
-    bench.now += 1;
-    let again = bench.controller.tick(at(bench.now), at(bench.now));
-    assert!(again.contains(&Action::MarkPodsNotReady { node: NodeId(9) }));
-    bench.now += 1;
-    let under_way = bench.controller.tick(at(bench.now), at(bench.now));
-    assert!(!under_way.contains(&Action::MarkPodsNotReady { node: NodeId(9) }), "one at a time");
-}
-
-#[test]
 fn one_write_at_a_time_and_stale_views_are_ignored() {
     let mut bench = four();
     let mut node = facts(2, Truth::True, 1);

@@ -97,3 +97,26 @@ fn an_old_round_of_marks_does_not_end_a_new_one() {
     let seen = bench.controller.observe(at(bench.now), NINE, fell, Sight::Event);
     assert_eq!(marks(&seen), (1, 1), "{seen:?}");
 }
+
+#[test]
+fn marking_pods_is_tried_again() {
+    let mut bench = four();
+    bench.pass(50, &OTHERS);
+    bench.now += 1;
+    let actions = bench.controller.tick(at(bench.now), at(bench.now));
+    assert!(matches!(actions[..], [Action::WriteConditions { node: NodeId(9), .. }]));
+    let actions = bench.controller.written(
+        at(bench.now),
+        NodeId(9),
+        WriteKind::Conditions,
+        Outcome::Written { version: 500 },
+    );
+    assert!(actions.contains(&Action::MarkPodsNotReady { node: NodeId(9) }));
+    bench.controller.pods_marked(at(bench.now), NodeId(9), false);
+    bench.now += 1;
+    let again = bench.controller.tick(at(bench.now), at(bench.now));
+    assert!(again.contains(&Action::MarkPodsNotReady { node: NodeId(9) }));
+    bench.now += 1;
+    let under_way = bench.controller.tick(at(bench.now), at(bench.now));
+    assert!(!under_way.contains(&Action::MarkPodsNotReady { node: NodeId(9) }), "one at a time");
+}
