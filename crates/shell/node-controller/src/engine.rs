@@ -43,7 +43,7 @@ mod queue;
 mod ranges;
 
 use published::Published;
-use queue::WriteQueue;
+use queue::{Due, WriteQueue};
 
 const FIRST_RESTART: Duration = Duration::from_secs(1);
 const LONGEST_RESTART: Duration = Duration::from_secs(60);
@@ -133,6 +133,8 @@ struct Engine {
     without_range: BTreeSet<NodeId>,
     cleanup: PodCleanup,
     clearing: HashSet<Uid>,
+    /// Nodes whose pods are being sent away, and who waits behind those that are on their way.
+    evicting: BTreeMap<NodeId, Vec<Due>>,
     looking_for: bool,
     queue: WriteQueue,
     writes: JoinSet<Done>,
@@ -181,6 +183,7 @@ impl Engine {
             cleanup: PodCleanup::new(cleanup.terminated_threshold)
                 .with_quarantine(cleanup.quarantine),
             clearing: HashSet::new(),
+            evicting: BTreeMap::new(),
             looking_for: false,
             queue: WriteQueue::default(),
             writes: JoinSet::new(),

@@ -12,10 +12,10 @@ use node_health::{Moment, NodeId, PodId, Stamp};
 use pod_model::TaintEffect;
 
 use super::Engine;
-use super::queue::Pending;
+use super::queue::{Due, Pending};
 use crate::events::{About, Said};
 use crate::pods::PodEntry;
-use crate::uid::Uid;
+use crate::writes::pods::TOGETHER;
 use crate::writes::{Confirm, PodTarget, Target, Write, perform};
 
 const COMPONENT: &str = "node-controller";
@@ -226,17 +226,20 @@ impl Engine {
         None
     }
 
-    /// Pods that the taints still send away.
-    fn prepare_eviction(
-        &mut self,
-        now: Moment,
-        node: NodeId,
-        pods: Vec<(PodId, Uid, Moment)>,
-    ) -> Option<Write> {
+    /// Some of the pods that the taints still send away; the rest are judged anew when these have
+    /// gone.
+    fn prepare_eviction(&mut self, now: Moment, node: NodeId, pods: Vec<Due>) -> Option<Write> {
+        if let Some(behind) = self.evicting.get_mut(&node) {
+            behind.extend(pods);
+            return None;
+        }
         let target = self.target(node)?;
         let may_act = self.lifecycle.attention().may_act(now);
         let mut leave = Vec::new();
-        for (pod, uid, due) in pods {
+        let mut pods = pods.into_iter();
+        while leave.len() < TOGETHER
+            && let Some((pod, uid, due)) = pods.next()
+        {
             let Some(entry) = self.pods.get(pod).filter(|entry| entry.uid == uid) else { continue };
             let facts = entry.facts(pod);
             let threats = self.evictions.threats(node);
@@ -253,7 +256,11 @@ impl Engine {
                 self.pod_actions(actions);
             }
         }
-        (!leave.is_empty()).then_some(Write::Evict { target, pods: leave })
+        if leave.is_empty() {
+            return None;
+        }
+        self.evicting.insert(node, pods.collect());
+        Some(Write::Evict { target, pods: leave })
     }
 }
 

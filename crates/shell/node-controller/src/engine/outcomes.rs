@@ -283,6 +283,10 @@ impl Engine {
                 self.evictions.delete_failed(target.node, pod.pod, again);
             }
         }
+        // Whether these still have to go is asked when their turn comes: the node may be back.
+        if let Some(behind) = self.evicting.remove(&target.node).filter(|it| !it.is_empty()) {
+            self.queue.push(Pending::Evict(target.node, behind));
+        }
     }
 
     fn probed(&mut self, now: Moment, probed: Probed) {

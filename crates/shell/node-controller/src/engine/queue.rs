@@ -12,6 +12,9 @@ use node_health::{Moment, NodeId, PodId};
 use crate::uid::Uid;
 use crate::writes::cloud::Answer;
 
+/// A pod that has to go, and since when.
+pub(crate) type Due = (PodId, Uid, Moment);
+
 /// Something to be sent.
 #[derive(Clone, Debug)]
 pub(crate) enum Pending {
@@ -19,7 +22,7 @@ pub(crate) enum Pending {
     Range(NodeId),
     /// A pod that was bound to a node which is not ready.
     MarkPod(PodId, Uid),
-    Evict(NodeId, Vec<(PodId, Uid, Moment)>),
+    Evict(NodeId, Vec<Due>),
     Clear(ForceDelete<PodId>, Uid),
     /// What follows from what the cloud said.
     Cloud(NodeId, Box<Answer>),

@@ -22,8 +22,9 @@ use crate::convert;
 use crate::events::{About, Said};
 use crate::gate::{Failure, Gate};
 
-/// How many pods of one node are dealt with at once.
-const AT_ONCE: usize = 8;
+/// How many pods of one node are dealt with at once. So many and no more go into one write: what is
+/// on its way is not judged again, and a node may come back meanwhile.
+pub(crate) const TOGETHER: usize = 8;
 
 fn path(pod: &PodTarget) -> ObjectPath {
     ObjectPath::pod(&pod.namespace, &pod.name)
@@ -33,7 +34,7 @@ fn status_patch(body: Vec<u8>) -> Patch {
     Patch { kind: PatchKind::StrategicMerge, subresource: Some("status".into()), body }
 }
 
-/// Runs a task for each pod, a few at a time.
+/// Runs a task for each pod, side by side.
 async fn for_each<T, Task>(
     pods: Vec<T>,
     task: impl Fn(T) -> Task,
@@ -42,22 +43,11 @@ where
     Task: Future<Output = (PodTarget, Result<(), Failure>)> + Send + 'static,
 {
     let mut running = JoinSet::new();
-    let mut outcomes = Vec::new();
-    let mut collect = |joined: Option<Result<_, tokio::task::JoinError>>| {
-        if let Some(Ok(outcome)) = joined {
-            outcomes.push(outcome);
-        }
-    };
     for pod in pods {
-        if running.len() >= AT_ONCE {
-            collect(running.join_next().await);
-        }
         running.spawn(task(pod));
     }
-    while !running.is_empty() {
-        collect(running.join_next().await);
-    }
-    outcomes
+    // Whoever waits for these outcomes counts on one for each pod, so a panic is passed on.
+    running.join_all().await
 }
 
 /// A pod that is gone is no failure.

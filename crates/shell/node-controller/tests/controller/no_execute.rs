@@ -1,6 +1,8 @@
 //! Pods that taints send away.
 
-use node_controller::ControllerConfig;
+use std::sync::Arc;
+
+use node_controller::{Clients, ControllerConfig};
 use ports::cluster_api::ObjectPath;
 use serde_json::json;
 
@@ -135,5 +137,30 @@ async fn what_a_node_s_live_state_no_longer_says_is_not_carried_out() {
     untaint(&stage, "node-1");
     seconds(120).await;
     assert!(stage.is_kept("web"));
+    running.end().await;
+}
+
+/// Its pods leave a few at a time, so that one that comes back keeps all whose turn has not come.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_keeps_the_pods_that_are_left() {
+    let stage = Stage::with_nodes(10);
+    for pod in 0..40 {
+        stage.pod(&format!("pod-{pod}"), "node-1", &bears(Some(30)));
+    }
+    let client = stage.cluster.client("one");
+    let (work, quick) = (Arc::new(client.at_rate(4, 4)), Arc::new(client.clone()));
+    let clients = Clients { work, looks: quick.clone(), election: quick };
+    let running = stage.start_with(client, clients, ControllerConfig::default(), None);
+    seconds(60).await;
+    stage.nodes.silence("node-1");
+    stage.until("at work", 150, || stage.deletions().len() >= 3).await;
+    stage.nodes.revive("node-1");
+    stage.until("well again", 60, || stage.taints("node-1").is_empty()).await;
+    seconds(120).await;
+    let gone = stage.deletions().len();
+    assert!(gone <= 11, "{gone} pods of a node that came back after 3 of them");
+    // And one that stays away loses them all.
+    stage.nodes.silence("node-1");
+    stage.until("all gone", 300, || stage.deletions().len() == 40).await;
     running.end().await;
 }
