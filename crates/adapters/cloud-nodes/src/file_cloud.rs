@@ -1,8 +1,10 @@
 //! A cloud that is a file: somebody else keeps the list of machines.
 //!
-//! Rule: the file is read anew when it has changed, in a thread that may be left behind (a dead
-//! network share must not stop the controller), and a file that cannot be read is an error, never
-//! an empty list. Absence counts only in a file that says that it is complete.
+//! Rule: the file is read anew when it has changed, and a file that cannot be read is an error, never
+//! an empty list. Absence counts only in a file that says that it is complete. One look at a time, in
+//! a thread of its own that may be left behind: on a dead network share it hangs for good, and must
+//! not take the few threads that others read their credentials with. Meanwhile every question is
+//! answered with an error at once.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,6 +17,8 @@ use document::MAX_BYTES;
 use document::problem::Origin;
 use ports::PortFuture;
 use ports::cloud_provider::{CloudError, CloudInstance, CloudNodeName, CloudProvider};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::machine_list::{MachineList, read_list};
 
@@ -36,35 +40,70 @@ struct Known {
     list: Arc<MachineList>,
 }
 
+type Found = Result<Arc<MachineList>, String>;
+
+/// A look at the file, for everybody who asks while it lasts.
+#[derive(Debug)]
+struct Look {
+    until: Instant,
+    found: watch::Receiver<Option<Found>>,
+}
+
+impl Look {
+    fn start(path: PathBuf, known: Arc<Mutex<Option<Known>>>) -> std::io::Result<Self> {
+        let (tell, found) = watch::channel(None);
+        // If it panics, what it held is let go of: so its end is seen.
+        let thread = std::thread::Builder::new().name("keelson-cloud".to_owned());
+        thread.spawn(move || tell.send_replace(Some(look(&path, &known))))?;
+        Ok(Self { until: Instant::now() + DEADLINE, found })
+    }
+
+    fn is_over(&self) -> bool {
+        self.found.borrow().is_some() || self.found.has_changed().is_err()
+    }
+}
+
 /// Machines that a file names.
 #[derive(Debug)]
 pub struct FileCloud {
     path: PathBuf,
     name: String,
     known: Arc<Mutex<Option<Known>>>,
+    look: Mutex<Option<Look>>,
 }
 
 impl FileCloud {
     /// Nothing is read yet.
     pub fn new(path: &Path) -> Self {
         let name = format!("file {}", path.display());
-        Self { path: path.to_owned(), name, known: Arc::default() }
+        Self { path: path.to_owned(), name, known: Arc::default(), look: Mutex::default() }
+    }
+
+    /// The look that is under way, or a new one.
+    fn look(&self) -> std::io::Result<(Instant, watch::Receiver<Option<Found>>)> {
+        let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = match look.take().filter(|look| !look.is_over()) {
+            Some(current) => current,
+            None => Look::start(self.path.clone(), self.known.clone())?,
+        };
+        let current = look.insert(current);
+        Ok((current.until, current.found.clone()))
     }
 
     async fn list(&self) -> Result<Arc<MachineList>, CloudError> {
-        let (path, known) = (self.path.clone(), self.known.clone());
-        let look = tokio::task::spawn_blocking(move || look(&path, &known));
-        let cause = match tokio::time::timeout(DEADLINE, look).await {
-            Ok(Ok(Ok(list))) => return Ok(list),
-            Ok(Ok(Err(cause))) => cause,
-            Ok(Err(_)) => "reading it failed".to_owned(),
-            Err(_) => format!("it could not be read within {DEADLINE:?}"),
+        let failed = |cause| CloudError { cloud: self.name.clone(), cause };
+        let (until, mut found) =
+            self.look().map_err(|error| failed(format!("no thread to read it: {error}")))?;
+        let found = match tokio::time::timeout_at(until, found.wait_for(Option::is_some)).await {
+            Ok(Ok(found)) => found.clone(),
+            Ok(Err(_)) => None,
+            Err(_) => Some(Err(format!("it could not be read within {DEADLINE:?}"))),
         };
-        Err(CloudError { cloud: self.name.clone(), cause })
+        found.unwrap_or_else(|| Err("reading it failed".to_owned())).map_err(failed)
     }
 }
 
-fn look(path: &Path, known: &Mutex<Option<Known>>) -> Result<Arc<MachineList>, String> {
+fn look(path: &Path, known: &Mutex<Option<Known>>) -> Found {
     let failed = |error: std::io::Error| format!("cannot be read: {error}");
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;

@@ -1,4 +1,4 @@
-//! A cloud in a file: read, changed, broken, too large.
+//! A cloud in a file: read, changed, broken, too large, and on a share that is dead.
 
 use super::*;
 
@@ -56,4 +56,44 @@ async fn a_folder_is_no_file_and_a_large_file_is_refused() {
     std::fs::write(&path, vec![b' '; MAX_BYTES + 1]).expect("write");
     let error = FileCloud::new(&path).instances().await.expect_err("too large");
     assert!(error.cause.contains("bytes"), "{error}");
+}
+
+/// Opening a pipe that nobody writes to lasts as reading from a dead share does.
+#[test]
+fn a_dead_share_costs_one_thread_and_nobody_else_waits() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("machines.yaml");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("a pipe");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let cloud = FileCloud::new(&path);
+        let (first, second) = tokio::join!(cloud.instances(), cloud.instances());
+        for error in [first.expect_err("it hangs"), second.expect_err("it hangs")] {
+            assert!(error.cause.contains("within 5s"), "{error}");
+        }
+        let began = Instant::now();
+        for _ in 0..20 {
+            assert!(cloud.instances().await.is_err());
+        }
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        let read = tokio::time::timeout(Duration::from_secs(5), tokio::fs::read("/dev/null"));
+        assert!(read.await.is_ok_and(|read| read.is_ok()), "others can read");
+        // The share is back: the look that hung ends, and the next one finds what is there now.
+        let writer = std::fs::OpenOptions::new().write(true).open(&path).expect("a writer");
+        put(&path, "machines: [{name: a}]\n");
+        drop(writer);
+        let mut tries = 0;
+        while cloud.instances().await.is_err() {
+            tries += 1;
+            assert!(tries < 100, "it stays an error");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    runtime.shutdown_background();
 }
