@@ -14,7 +14,7 @@ use node_health::cidr::Ranges;
 use node_health::lifecycle::NodeLifecycle;
 use node_health::no_execute::Evictions;
 use node_health::pod_cleanup::PodCleanup;
-use node_health::{Moment, NodeId};
+use node_health::{Moment, NodeId, PodId};
 use ports::cluster_api::Selection;
 use ports::cluster_objects::{Node, Pod, Renewal};
 use ports::{FeedEvent, ObjectFeed};
@@ -107,6 +107,15 @@ impl Feeds {
     }
 }
 
+/// How far the marking of a node's pods is.
+#[derive(Debug, Default)]
+struct Marking {
+    /// Pods that wait behind those that are on their way.
+    behind: VecDeque<(PodId, Uid)>,
+    /// Some of them have to be tried again.
+    failed: bool,
+}
+
 /// Something that one of the feeds told.
 enum News {
     Node(FeedEvent<Node>),
@@ -135,6 +144,8 @@ struct Engine {
     clearing: HashSet<Uid>,
     /// Nodes whose pods are being sent away, and who waits behind those that are on their way.
     evicting: BTreeMap<NodeId, Vec<Due>>,
+    /// Nodes that fell and whose pods are being marked.
+    marking: BTreeMap<NodeId, Marking>,
     looking_for: bool,
     queue: WriteQueue,
     writes: JoinSet<Done>,
@@ -184,6 +195,7 @@ impl Engine {
                 .with_quarantine(cleanup.quarantine),
             clearing: HashSet::new(),
             evicting: BTreeMap::new(),
+            marking: BTreeMap::new(),
             looking_for: false,
             queue: WriteQueue::default(),
             writes: JoinSet::new(),

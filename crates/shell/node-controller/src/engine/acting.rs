@@ -11,8 +11,8 @@ use node_health::taints::TaintPatch;
 use node_health::{Moment, NodeId, PodId, Stamp};
 use pod_model::TaintEffect;
 
-use super::Engine;
 use super::queue::{Due, Pending};
+use super::{Engine, Marking};
 use crate::events::{About, Said};
 use crate::pods::PodEntry;
 use crate::writes::pods::TOGETHER;
@@ -157,6 +157,7 @@ impl Engine {
                 let pods = vec![pod_target(pod, entry)];
                 Some(Write::MarkPods { target: self.target(node)?, pods, whole: false })
             }
+            Pending::MarkMore(node) => self.mark_more(now, node),
             Pending::Evict(node, pods) => self.prepare_eviction(now, node, pods),
             Pending::Clear(delete, uid) => self.prepare_clearing(&delete, &uid),
             Pending::Cloud(node, answer) => self.prepare_following(now, node, answer),
@@ -200,19 +201,39 @@ impl Engine {
                 Some(Write::Labels { target: self.target(node)?, labels })
             }
             Action::MarkPodsNotReady { node } => {
-                let target = self.target(node)?;
                 let pods = self.names.pods(node).iter().copied();
-                let pods: Vec<PodTarget> = pods
-                    .filter(|pod| self.must_be_marked(*pod, node))
-                    .filter_map(|pod| Some(pod_target(pod, self.pods.get(pod)?)))
-                    .collect();
-                if pods.is_empty() {
-                    self.lifecycle.pods_marked(now, node, true);
+                let pods = pods.filter_map(|pod| Some((pod, self.pods.get(pod)?.uid.clone())));
+                let behind = pods.collect();
+                // It fell again: those on their way end first, and then all have their turn anew.
+                if let Some(marking) = self.marking.get_mut(&node) {
+                    marking.behind = behind;
                     return None;
                 }
-                Some(Write::MarkPods { target, pods, whole: true })
+                self.marking.insert(node, Marking { behind, failed: false });
+                self.mark_more(now, node)
             }
         }
+    }
+
+    /// The next few pods of a node that fell, as far as it is still down and they claim to be ready.
+    fn mark_more(&mut self, now: Moment, node: NodeId) -> Option<Write> {
+        let target = self.target(node)?;
+        let mut marking = self.marking.remove(&node)?;
+        let mut pods: Vec<PodTarget> = Vec::new();
+        while pods.len() < TOGETHER
+            && let Some((pod, uid)) = marking.behind.pop_front()
+        {
+            let entry = self.pods.get(pod).filter(|entry| entry.uid == uid);
+            if let Some(entry) = entry.filter(|_| self.must_be_marked(pod, node)) {
+                pods.push(pod_target(pod, entry));
+            }
+        }
+        if pods.is_empty() {
+            self.lifecycle.pods_marked(now, node, !marking.failed);
+            return None;
+        }
+        self.marking.insert(node, marking);
+        Some(Write::MarkPods { target, pods, whole: true })
     }
 
     fn is_version(&self, node: NodeId, version: u64) -> bool {

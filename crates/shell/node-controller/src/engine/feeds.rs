@@ -143,6 +143,7 @@ impl Engine {
         self.evictions.node_gone(node, pods.iter().copied());
         self.lose_range(node);
         self.forget_cloud(node);
+        self.marking.remove(&node);
         self.names.depart(node);
         for pod in pods {
             self.regard(pod);

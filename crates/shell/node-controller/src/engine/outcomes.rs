@@ -86,8 +86,10 @@ impl Engine {
                 let there = fresh.as_ref().is_some_and(|node| !node.spec.pod_cidrs.is_empty());
                 if there { Duration::ZERO } else { pause(failure) }
             }
+            // After a conflict too: it is decided on our view of the pod, which has to catch up.
             Done::Marked { failures, .. } => {
-                failures.iter().map(|(_, failure)| pause(failure)).max().unwrap_or_default()
+                let pauses = failures.iter().map(|(_, failure)| pause(failure).max(FAILED));
+                pauses.max().unwrap_or_default()
             }
             _ => Duration::ZERO,
         };
@@ -243,7 +245,9 @@ impl Engine {
     ) {
         let mut again = false;
         for (pod, failure) in failures {
-            warn!(pod = pod.full_name(), err = %failure, "Failed to mark a pod as not ready");
+            if !failure.is_conflict() {
+                warn!(pod = pod.full_name(), err = %failure, "Failed to mark a pod as not ready");
+            }
             if !failure.is_hopeless() {
                 again = true;
                 if !whole {
@@ -251,9 +255,19 @@ impl Engine {
                 }
             }
         }
-        if whole && self.is_current(target) {
-            self.lifecycle.pods_marked(now, target.node, !again);
+        if !whole || !self.is_current(target) {
+            return;
         }
+        if let Some(marking) = self.marking.get_mut(&target.node) {
+            marking.failed |= again;
+            if !marking.behind.is_empty() {
+                self.queue.push(Pending::MarkMore(target.node));
+                return;
+            }
+            again = marking.failed;
+        }
+        self.marking.remove(&target.node);
+        self.lifecycle.pods_marked(now, target.node, !again);
     }
 
     fn evicted(

@@ -22,6 +22,8 @@ pub(crate) enum Pending {
     Range(NodeId),
     /// A pod that was bound to a node which is not ready.
     MarkPod(PodId, Uid),
+    /// More pods of a node that fell.
+    MarkMore(NodeId),
     Evict(NodeId, Vec<Due>),
     Clear(ForceDelete<PodId>, Uid),
     /// What follows from what the cloud said.
@@ -39,7 +41,11 @@ impl Pending {
             )
             | Self::Range(node)
             | Self::Cloud(node, _) => Some(*node),
-            Self::Action(_) | Self::MarkPod(..) | Self::Evict(..) | Self::Clear(..) => None,
+            Self::Action(_)
+            | Self::MarkPod(..)
+            | Self::MarkMore(_)
+            | Self::Evict(..)
+            | Self::Clear(..) => None,
         }
     }
 
@@ -47,7 +53,7 @@ impl Pending {
         match self {
             Self::Action(Action::WriteConditions { .. } | Action::PatchTaints { .. }) => 0,
             Self::Evict(..) | Self::Range(_) => 1,
-            Self::Action(_) | Self::MarkPod(..) => 2,
+            Self::Action(_) | Self::MarkPod(..) | Self::MarkMore(_) => 2,
             Self::Clear(..) | Self::Cloud(..) => 3,
         }
     }

@@ -72,6 +72,8 @@ pub(crate) async fn mark(gate: &Gate, target: Target, pods: Vec<PodTarget>, whol
     Done::Marked { target, failures: outcomes.into_iter().filter_map(failed).collect(), whole }
 }
 
+/// On another version of the pod nothing is written: its kubelet may be back and have said so. What
+/// that means for it is decided anew.
 async fn mark_one(gate: &Gate, pod: &PodTarget) -> Result<(), Failure> {
     let wall = gate.shared().clock.wall().to_seconds_text();
     let condition = json!({"type": "Ready", "status": "False", "lastTransitionTime": wall});
@@ -81,28 +83,11 @@ async fn mark_one(gate: &Gate, pod: &PodTarget) -> Result<(), Failure> {
     }
     let body = json!({"metadata": metadata, "status": {"conditions": [condition]}});
     let patch = status_patch(body.to_string().into_bytes());
-    let sent = gate.pass("pods", gate.api().patch(&path(pod), patch)).await;
-    match sent {
-        Err(failure) if failure.is_conflict() => mark_as_read(gate, pod, &condition).await?,
-        Err(failure) => return Err(failure),
-        Ok(_) => {}
-    }
+    gate.pass("pods", gate.api().patch(&path(pod), patch)).await?;
     let (reason, message) = POD_EVENT;
     let said = Said::warning("node-controller", reason, message.to_owned());
     gate.shared().events.tell(About::pod(pod), said);
     Ok(())
-}
-
-/// Our view of the pod was old: looks, and marks it if it still claims to be ready.
-async fn mark_as_read(gate: &Gate, pod: &PodTarget, condition: &Value) -> Result<(), Failure> {
-    let Some(live) = LivePod::read(gate, pod).await? else { return Ok(()) };
-    if !live.conditions.iter().any(|it| it.kind == "Ready" && it.status != "False") {
-        return Ok(());
-    }
-    let metadata = json!({"uid": pod.uid.to_string(), "resourceVersion": live.version});
-    let body = json!({"metadata": metadata, "status": {"conditions": [condition]}});
-    let patch = status_patch(body.to_string().into_bytes());
-    gate.pass("pods", gate.api().patch(&path(pod), patch)).await.map(|_| ())
 }
 
 /// A pod as it is now.

@@ -1,6 +1,8 @@
 //! Silence, conditions, taints that follow them, and pods of silent nodes.
 
-use node_controller::ControllerConfig;
+use std::sync::Arc;
+
+use node_controller::{Clients, ControllerConfig};
 use ports::cluster_api::ObjectPath;
 use serde_json::json;
 
@@ -257,5 +259,61 @@ async fn a_status_that_says_nothing_new_is_not_judged_with_everything_else() {
     assert!(looked <= 20.0, "{looked} looks at all nodes in 10 s of status alone");
     stage.nodes.say_ready("node-3", false);
     stage.until("a taint", 2, || !stage.taints("node-3").is_empty()).await;
+    running.end().await;
+}
+
+/// The node is back, and its kubelet has spoken for its pod, while our mark was on its way.
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_a_node_that_is_back_is_not_marked_over_its_kubelet_s_word() {
+    let stage = Stage::with_nodes(10);
+    stage.pod("web", "node-1", &bears(None));
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    stage.nodes.silence("node-1");
+    seconds(40).await;
+    let latency = std::time::Duration::from_secs(2);
+    running.client.faults.turn(|faults| faults.latency = latency);
+    stage.until("Unknown", 40, || stage.ready("node-1") == "Unknown").await;
+    seconds(1).await;
+    stage.nodes.revive("node-1");
+    stage.cluster.edit(&ObjectPath::pod("default", "web"), |pod| {
+        pod["status"]["message"] = json!("as its kubelet says");
+    });
+    seconds(60).await;
+    assert_eq!(stage.ready("node-1"), "True");
+    assert_eq!(stage.pod_condition("web", "Ready").map(|it| it.0).as_deref(), Some("True"));
+    let tried = stage.writes("pods");
+    assert!(tried.len() == 1 && !tried[0].well, "the mark came too late: {tried:?}");
+    assert_eq!(
+        stage.cluster.reasons("web"),
+        [] as [&str; 0],
+        "nothing was written, so nothing told"
+    );
+    running.end().await;
+}
+
+/// Nobody is marked whose node came back before their turn; where it stays away, all are.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_early_keeps_its_pods_ready() {
+    let stage = Stage::with_nodes(10);
+    for pod in 0..40 {
+        stage.pod(&format!("pod-{pod}"), "node-1", &bears(None));
+    }
+    let client = stage.cluster.client("one");
+    let (work, quick) = (Arc::new(client.at_rate(2, 2)), Arc::new(client.clone()));
+    let clients = Clients { work, looks: quick.clone(), election: quick };
+    let running = stage.start_with(client, clients, ControllerConfig::default(), None);
+    let marked = || {
+        let ready = |pod| stage.pod_condition(&format!("pod-{pod}"), "Ready");
+        (0..40).filter(|pod| ready(*pod).is_some_and(|it| it.0 == "False")).count()
+    };
+    seconds(60).await;
+    stage.nodes.silence("node-1");
+    stage.until("at work", 90, || marked() >= 3).await;
+    stage.nodes.revive("node-1");
+    seconds(60).await;
+    assert!(marked() <= 8, "{} pods of a node that is well", marked());
+    stage.nodes.silence("node-1");
+    stage.until("all marked", 150, || marked() == 40).await;
     running.end().await;
 }
