@@ -61,9 +61,11 @@ async fn serve(
     let access =
         access::main(&connection.kubeconfig, &connection.master, environment, working_directory)?;
     let client = access::client(access, connection.rate, config.lifecycle.monitor_grace)?;
+    let settings = controller_config(config)?;
+    let clients = clients(&client, &settings);
     let controller = NodeController::new(
-        controller_config(config)?,
-        clients(client),
+        settings,
+        clients,
         cloud(config.cloud.as_ref()),
         Arc::new(ThisMachine),
     )?;
@@ -109,9 +111,15 @@ async fn serve(
 }
 
 /// Connections and credentials are shared; the rates are not, as with upstream's client of its own
-/// for the election.
-fn clients(work: ApiClient) -> Clients {
-    let (looks, election) = (work.with_own_rate(), work.with_own_rate());
+/// for the election. Each gives up before the controller does, so that a connection which answers
+/// nobody any more is left in time: for the lease, by whoever asks about that.
+fn clients(client: &ApiClient, config: &ControllerConfig) -> Clients {
+    let work = client.answering_within(config.writes.deadline);
+    let looks = work.with_own_rate();
+    let election = match &config.leader {
+        Some(leader) => looks.with_own_rate().answering_within(leader.renew_deadline / 2),
+        None => looks.with_own_rate(),
+    };
     Clients { work: Arc::new(work), looks: Arc::new(looks), election: Arc::new(election) }
 }
 

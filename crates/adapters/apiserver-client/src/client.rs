@@ -181,6 +181,14 @@ impl ApiClient {
         Self { deadline, ..self.clone() }
     }
 
+    /// The same client for somebody who waits so long for an answer about one object and no longer.
+    /// It gives up itself, a little before: a request that is dropped from outside says nothing
+    /// about its connection, and the next one would go into the same black hole.
+    #[must_use]
+    pub fn answering_within(&self, waits: Duration) -> Self {
+        self.with_deadline(waits * 9 / 10)
+    }
+
     /// The same client with a rate of its own, as large as the other's: its requests never wait
     /// behind the other's, while connections and credentials stay the same. For what must not be
     /// late, such as the lease of a leader.

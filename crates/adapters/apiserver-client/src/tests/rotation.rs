@@ -324,3 +324,30 @@ async fn watches_that_nobody_reads_hold_little_and_hold_up_nobody_else() {
     // A window each, and what the peer has in its own hands.
     assert!(before < unread.len() * 1024 * 1024, "{before} bytes for {} streams", unread.len());
 }
+
+/// As the leader of a cluster does it, in a fifth of its times: it waits half the renew deadline for
+/// an answer, and has the whole of it to renew its lease.
+#[tokio::test]
+async fn a_lease_is_renewed_in_time_though_its_connection_became_a_black_hole() {
+    let authority = Authority::new();
+    let peer = Peer::secure(authority.server(), None, |_, _| {
+        json(200, r#"{"metadata":{"name":"l","resourceVersion":"5"},"spec":{}}"#)
+    })
+    .await;
+    let still = Arc::new(AtomicBool::new(false));
+    let mut access = authority.access(&peer, None);
+    let (port, _relay) = relay(access.server.port, still.clone()).await;
+    access.server.port = port;
+    let (renew, retry) = (Duration::from_secs(2), Duration::from_millis(400));
+    let election = client(access).with_own_rate().answering_within(renew / 2);
+    let ask = || timeout(renew / 2, election.read_lease("kube-system", "l"));
+    ask().await.expect("in time").expect("a lease");
+    still.store(true, Ordering::SeqCst);
+    let began = Instant::now();
+    while !matches!(ask().await, Ok(Ok(_))) {
+        assert!(began.elapsed() < renew, "the lease is lost");
+        tokio::time::sleep(retry).await;
+    }
+    assert!(began.elapsed() < renew, "{:?}", began.elapsed());
+    assert_eq!(peer.connections(), 2);
+}
