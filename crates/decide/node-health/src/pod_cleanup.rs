@@ -53,7 +53,8 @@ impl Phase {
         !matches!(self, Self::Pending | Self::Running | Self::Unknown)
     }
 
-    fn must_be_failed_first(self) -> bool {
+    /// Whether it has to be called Failed before it is deleted: it has not ended by itself.
+    pub fn must_be_failed_first(self) -> bool {
         !matches!(self, Self::Succeeded | Self::Failed)
     }
 }

@@ -229,9 +229,10 @@ pub(crate) fn ranges_patch(version: &str, ranges: &[String]) -> Vec<u8> {
     }))
 }
 
-/// A pod's status, for whoever still has this unique id.
-pub(crate) fn pod_status_patch(uid: &Uid, status: &Value) -> Vec<u8> {
-    body(&json!({"metadata": {"uid": uid.to_string()}, "status": status}))
+/// A pod's status, for whoever still has this unique id, and this version.
+pub(crate) fn pod_status_patch(uid: &Uid, version: &str, status: &Value) -> Vec<u8> {
+    let metadata = json!({"uid": uid.to_string(), "resourceVersion": version});
+    body(&json!({"metadata": metadata, "status": status}))
 }
 
 const ADDRESS_KINDS: [(AddressKind, &str); 5] = [

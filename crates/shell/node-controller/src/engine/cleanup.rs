@@ -119,6 +119,8 @@ impl Engine {
         match outcome {
             // There was no reason to, any more: nobody set out to delete it.
             Ok(false) => {}
+            // It changed between our look and our write; the next pass looks again.
+            Err(failure) if failure.is_conflict() => {}
             Ok(true) => self.shared.counters.pod_cleared(&pod.namespace, why.label(), true),
             Err(failure) => {
                 self.shared.counters.pod_cleared(&pod.namespace, why.label(), false);

@@ -9,7 +9,7 @@ use node_health::health::POD_EVENT;
 use node_health::no_execute::{
     DELETION_BY_TAINT, DisruptionTarget, EVENT_REASON, deletion_message,
 };
-use node_health::pod_cleanup::{DELETION_BY_CLEANUP, Why};
+use node_health::pod_cleanup::{DELETION_BY_CLEANUP, Phase, Why};
 use pod_model::TaintEffect;
 use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind};
 use ports::cluster_objects::{Node, PodCondition};
@@ -96,6 +96,7 @@ struct LivePod {
     generation: i64,
     terminating: bool,
     node: String,
+    phase: Phase,
     conditions: Vec<PodCondition>,
 }
 
@@ -123,8 +124,16 @@ impl LivePod {
                 .pointer("/metadata/deletionTimestamp")
                 .is_some_and(|it| !it.is_null()),
             node: text("/spec/nodeName"),
+            phase: Phase::parse(&text("/status/phase")),
             conditions,
         }))
+    }
+
+    /// Writes to its status, if it is still as it was read: after that its kubelet may have said how
+    /// it ended.
+    async fn patch(&self, gate: &Gate, pod: &PodTarget, status: &Value) -> Result<(), Failure> {
+        let body = convert::pod_status_patch(&pod.uid, &self.version, status);
+        gate.pass("pods", gate.api().patch(&path(pod), status_patch(body))).await.map(|_| ())
     }
 
     /// The condition to write; nothing if it is there already.
@@ -203,8 +212,7 @@ async fn evict_one(gate: &Gate, pod: &PodTarget, due: Moment) -> Result<(), Fail
     shared.events.tell(About::pod(pod), said);
     let wall = shared.clock.wall().to_seconds_text();
     if let Some(condition) = live.disruption(DELETION_BY_TAINT, wall) {
-        let body = convert::pod_status_patch(&pod.uid, &json!({"conditions": [condition]}));
-        gate.pass("pods", gate.api().patch(&path(pod), status_patch(body))).await?;
+        live.patch(gate, pod, &json!({"conditions": [condition]})).await?;
     }
     let deletion = Deletion { uid: Some(pod.uid.to_string()), ..Deletion::default() };
     gate.pass("pods", gate.api().delete(&path(pod), deletion)).await?;
@@ -229,30 +237,27 @@ pub(crate) async fn clear(
     if !holds {
         return Ok(false);
     }
-    let mut generation = 0;
-    let mut disruption = None;
+    let mut fails = None;
     if fail_first || why == Why::Unscheduled {
         let Some(live) = LivePod::read(gate, pod).await? else { return Ok(false) };
         // Bound meanwhile: somebody else will see to its end.
         if why == Why::Unscheduled && (!live.terminating || !live.node.is_empty()) {
             return Ok(false);
         }
-        let wall = gate.shared().clock.wall().to_seconds_text();
-        disruption = condition.then(|| live.disruption(DELETION_BY_CLEANUP, wall)).flatten();
-        generation = live.generation;
+        // One that ended meanwhile keeps the word on how.
+        fails = (fail_first && live.phase.must_be_failed_first()).then_some(live);
     }
     info!(pod = pod.full_name(), why = why.label(), "Clearing a pod away");
-    if fail_first {
+    if let Some(live) = fails {
         let mut status = json!({"phase": "Failed"});
-        if generation > 0 {
-            status["observedGeneration"] = generation.into();
+        if live.generation > 0 {
+            status["observedGeneration"] = live.generation.into();
         }
-        if let Some(condition) = disruption {
-            status["conditions"] = json!([condition]);
+        let wall = gate.shared().clock.wall().to_seconds_text();
+        if let Some(disruption) = live.disruption(DELETION_BY_CLEANUP, wall).filter(|_| condition) {
+            status["conditions"] = json!([disruption]);
         }
-        let body = convert::pod_status_patch(&pod.uid, &status);
-        let sent = gate.pass("pods", gate.api().patch(&path(pod), status_patch(body))).await;
-        gone_is_well(sent.map(|_| ()))?;
+        gone_is_well(live.patch(gate, pod, &status).await)?;
     }
     let deletion =
         Deletion { uid: Some(pod.uid.to_string()), grace_seconds: Some(0), ..Deletion::default() };

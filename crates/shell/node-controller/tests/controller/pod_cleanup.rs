@@ -170,3 +170,34 @@ async fn the_ended_over_the_threshold_and_the_never_bound() {
     assert!(!stage.has_pod("unbound"));
     running.end().await;
 }
+
+/// A pod may end by itself after our view of it, and even after our look at it: how it ended stays.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_succeeded_meanwhile_is_not_called_failed() {
+    for after_the_look in [false, true] {
+        let stage = Stage::with_nodes(2);
+        stage.pod("job", "node-9", &bears(None));
+        let running = stage.start(ControllerConfig::default());
+        seconds(10).await;
+        running.client.faults.turn(|faults| {
+            faults.deaf = true;
+            faults.latency = Duration::from_secs(3);
+        });
+        let pod = ObjectPath::pod("default", "job");
+        let looked = || stage.cluster.log().iter().any(|it| it.path == pod);
+        if after_the_look {
+            stage.until("looked at", 90, looked).await;
+        }
+        stage.cluster.edit(&pod, |pod| pod["status"]["phase"] = json!("Succeeded"));
+        stage.until("cleared away", 120, || !stage.has_pod("job")).await;
+        let calls_failed = |it: &cluster_fake::Logged| {
+            it.well && it.body.as_ref().is_some_and(|body| body["status"]["phase"] == "Failed")
+        };
+        let failed = stage.writes("pods").iter().filter(|it| calls_failed(it)).count();
+        assert_eq!(failed, 0, "after the look: {after_the_look}");
+        let labels = [("namespace", "default"), ("reason", "orphaned")];
+        let count = running.metric("pod_gc_collector_force_delete_pods_total", &labels);
+        assert_eq!(count, Some(1.0));
+        running.end().await;
+    }
+}
