@@ -105,6 +105,17 @@ pub fn judge(threats: &[Threat], pod: &PodFacts<'_>, comparisons: bool) -> Verdi
     first.map_or(Verdict::Stays, Verdict::Goes)
 }
 
+impl Verdict {
+    /// Whether the pod has to go by this moment.
+    pub fn has_to_go(self, now: Moment) -> bool {
+        match self {
+            Self::Stays => false,
+            Self::GoesNow => true,
+            Self::Goes(when) => when <= now,
+        }
+    }
+}
+
 /// What the shell is to do about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodAction {
@@ -114,8 +125,9 @@ pub enum PodAction {
     TellCancelled(PodId),
 }
 
+/// What is known of a node's NoExecute taints.
 #[derive(Clone, Debug, Default)]
-struct NodeThreats {
+pub struct NodeThreats {
     threats: Vec<Threat>,
     /// The last moment at which the node was seen without any such taint.
     clean_at: Option<Moment>,
@@ -144,19 +156,13 @@ impl Evictions {
         facts: &NodeFacts,
         pods: impl IntoIterator<Item = PodFacts<'a>>,
     ) -> Vec<PodAction> {
-        let ready = facts.conditions.is_ready();
-        let counts = |taint: &&Taint| {
-            taint.effect == TaintEffect::NoExecute && !(ready && taint.key.means_lost())
-        };
-        let taints: Vec<&Taint> = facts.taints.iter().filter(counts).collect();
         let known = self.nodes.entry(node).or_default();
-        if taints.is_empty() && known.threats.is_empty() {
-            known.clean_at = Some(now);
+        let threats = known.seen(now, facts.conditions.is_ready(), &facts.taints);
+        known.clean_at = Some(now);
+        if threats.is_empty() && known.threats.is_empty() {
             return Vec::new();
         }
-        let threats = taints.into_iter().map(|taint| known.threat(taint, now)).collect();
         known.threats = threats;
-        known.clean_at = Some(now);
         let mut actions = Vec::new();
         for pod in pods {
             self.weigh(now, node, &pod, &mut actions);
@@ -273,6 +279,11 @@ impl Evictions {
         self.nodes.get(&node).map_or(&[], |known| &known.threats)
     }
 
+    /// What is known of a node's taints, for whoever reads them anew.
+    pub fn known(&self, node: NodeId) -> NodeThreats {
+        self.nodes.get(&node).cloned().unwrap_or_default()
+    }
+
     /// Whether the operators Lt and Gt are on.
     pub fn compares(&self) -> bool {
         self.comparisons
@@ -280,6 +291,14 @@ impl Evictions {
 }
 
 impl NodeThreats {
+    /// Those of the taints on the node as it is now that count, each since when it does.
+    pub fn seen(&self, now: Moment, ready: bool, taints: &[Taint]) -> Vec<Threat> {
+        let counts = |taint: &&Taint| {
+            taint.effect == TaintEffect::NoExecute && !(ready && taint.key.means_lost())
+        };
+        taints.iter().filter(counts).map(|taint| self.threat(taint, now)).collect()
+    }
+
     fn threat(&self, taint: &Taint, now: Moment) -> Threat {
         let since = self.inherited(taint).unwrap_or_else(|| {
             let added = taint.added.map_or(now, Stamp::taken_as_ours);

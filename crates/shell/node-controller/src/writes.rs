@@ -3,10 +3,13 @@
 //! Rule: a write carries every choice that was made for it; it looks at the world only to find out
 //! that the choice no longer holds, and then says so instead of choosing anew.
 
+use std::sync::Arc;
+
 use node_health::health::ConditionWrite;
 use node_health::lifecycle::WriteKind;
+use node_health::no_execute::{NodeThreats, Toleration};
 use node_health::pod_cleanup::Why;
-use node_health::{NodeId, PodId, Stamp, Taint};
+use node_health::{Moment, NodeId, PodId, Stamp, Taint};
 use ports::ApiTime;
 use ports::cluster_objects::Node;
 
@@ -23,7 +26,7 @@ pub(crate) mod probe;
 pub(crate) struct Target {
     pub(crate) node: NodeId,
     pub(crate) incarnation: u32,
-    pub(crate) name: std::sync::Arc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) uid: Uid,
     pub(crate) version: String,
 }
@@ -33,7 +36,7 @@ pub(crate) struct Target {
 pub(crate) struct PodTarget {
     pub(crate) pod: PodId,
     pub(crate) uid: Uid,
-    pub(crate) namespace: std::sync::Arc<str>,
+    pub(crate) namespace: Arc<str>,
     pub(crate) name: Box<str>,
     pub(crate) version: u64,
 }
@@ -42,6 +45,16 @@ impl PodTarget {
     pub(crate) fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
+}
+
+/// A pod that has to go, and what shows whether it still has to.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaving {
+    pub(crate) pod: PodTarget,
+    /// Since when it has to.
+    pub(crate) due: Moment,
+    pub(crate) tolerations: Arc<[Toleration]>,
+    pub(crate) bound: Option<Moment>,
 }
 
 /// Something to be sent.
@@ -78,7 +91,9 @@ pub(crate) enum Write {
     },
     Evict {
         target: Target,
-        pods: Vec<(PodTarget, node_health::Moment)>,
+        pods: Vec<Leaving>,
+        /// The taints that it was decided on.
+        known: NodeThreats,
     },
     Clear {
         pod: PodTarget,
@@ -116,6 +131,8 @@ pub(crate) struct Confirm {
 pub(crate) enum PodFate {
     /// It is deleted, or on its way out, or another by now.
     Gone,
+    /// Its node no longer sends it away.
+    Stays,
     Failed(Failure),
 }
 
@@ -150,7 +167,7 @@ pub(crate) enum Done {
     Evicted {
         target: Target,
         fates: Vec<(PodTarget, PodFate)>,
-        /// The node as a read found it; with it, nothing was deleted.
+        /// The node as a read found it, where that is news.
         fresh: Option<Option<Box<Node>>>,
     },
     Cleared {
@@ -187,7 +204,7 @@ pub(crate) async fn perform(gate: Gate, write: Write) -> Done {
         Write::Labels { target, labels } => node::labels(&gate, target, &labels).await,
         Write::Range { target, ranges } => node::range(&gate, target, &ranges).await,
         Write::MarkPods { target, pods, whole } => pods::mark(&gate, target, pods, whole).await,
-        Write::Evict { target, pods } => pods::evict(&gate, target, pods).await,
+        Write::Evict { target, pods, known } => pods::evict(&gate, target, pods, &known).await,
         Write::Clear { pod, why, node, fail_first, condition } => {
             let outcome = pods::clear(&gate, &pod, why, node, (fail_first, condition)).await;
             Done::Cleared { pod, why, outcome }

@@ -461,3 +461,30 @@ fn only_taints_of_lost_nodes_are_each_others_twins() {
         assert_eq!(evictions.threats(NODE)[0].since, at(500));
     }
 }
+
+/// What a live read finds is judged with the times that are known: a taint that is gone sends nobody
+/// away, whatever else the node has, and one that nobody knew of begins only now.
+#[test]
+fn a_live_read_is_judged_as_a_sight_is() {
+    let (wide, narrow) = (TaintKey::parse("a"), TaintKey::parse("b"));
+    let both = [taint(wide.clone(), Some(100)), taint(narrow.clone(), Some(100))];
+    let mut evictions = Evictions::new(false);
+    evictions.node_seen(at(100), NODE, &node(&both), []);
+    let known = evictions.known(NODE);
+    let bearing = [bears(Some(wide.clone()), Some(300)), bears(Some(narrow.clone()), Some(10))];
+    let new = [taint(wide.clone(), Some(100)), taint(TaintKey::NotReady, Some(100))];
+    let patient = [bears(Some(wide), Some(300)), bears(Some(TaintKey::NotReady), Some(150))];
+    let rows: [(&str, &[Toleration], &[Taint], bool, bool); 6] = [
+        ("as it was seen", &bearing, &both, false, true),
+        ("the one that it bears for long is left", &bearing, &both[..1], false, false),
+        ("the one whose time is over is left", &bearing, &both[1..], false, true),
+        ("none is left", &bearing, &[], false, false),
+        ("the time of a new one begins when it could have come", &patient, &new, false, false),
+        ("a leftover on a ready node", &[], &new[1..], true, false),
+    ];
+    for (name, tolerations, taints, ready, goes) in rows {
+        let threats = known.seen(at(200), ready, taints);
+        let verdict = judge(&threats, &pod(tolerations, None), false);
+        assert_eq!(verdict.has_to_go(at(200)), goes, "{name}: {verdict:?}");
+    }
+}

@@ -6,7 +6,7 @@
 
 use node_health::health::{NodeEvent, PodReadiness, pod_to_be_marked};
 use node_health::lifecycle::{Action, Outcome, WriteKind};
-use node_health::no_execute::{EVENT_REASON, PodAction, Verdict, cancel_message, judge};
+use node_health::no_execute::{EVENT_REASON, PodAction, cancel_message, judge};
 use node_health::taints::TaintPatch;
 use node_health::{Moment, NodeId, PodId, Stamp};
 use pod_model::TaintEffect;
@@ -16,7 +16,7 @@ use super::{Engine, Marking};
 use crate::events::{About, Said};
 use crate::pods::PodEntry;
 use crate::writes::pods::TOGETHER;
-use crate::writes::{Confirm, PodTarget, Target, Write, perform};
+use crate::writes::{Confirm, Leaving, PodTarget, Target, Write, perform};
 
 const COMPONENT: &str = "node-controller";
 /// Who tells of pod ranges. upstream: nodeipam/ipam/range_allocator.go
@@ -265,13 +265,9 @@ impl Engine {
             let facts = entry.facts(pod);
             let threats = self.evictions.threats(node);
             let verdict = judge(threats, &facts, self.evictions.compares());
-            let goes = match verdict {
-                Verdict::Stays => false,
-                Verdict::GoesNow => true,
-                Verdict::Goes(when) => when <= now,
-            };
-            if may_act && goes && !facts.terminating {
-                leave.push((pod_target(pod, entry), due));
+            if may_act && verdict.has_to_go(now) && !facts.terminating {
+                let (tolerations, bound) = (entry.tolerations.clone(), entry.bound);
+                leave.push(Leaving { pod: pod_target(pod, entry), due, tolerations, bound });
             } else {
                 let actions = self.evictions.pod_seen(now, node, &facts);
                 self.pod_actions(actions);
@@ -281,7 +277,7 @@ impl Engine {
             return None;
         }
         self.evicting.insert(node, pods.collect());
-        Some(Write::Evict { target, pods: leave })
+        Some(Write::Evict { target, pods: leave, known: self.evictions.known(node) })
     }
 }
 

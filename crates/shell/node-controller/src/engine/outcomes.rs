@@ -60,7 +60,7 @@ impl Engine {
             Done::Probed(probed) => probed.failure.as_ref(),
             Done::Evicted { fates, .. } => fates.iter().find_map(|(_, fate)| match fate {
                 PodFate::Failed(failure) => Some(failure),
-                PodFate::Gone => None,
+                PodFate::Gone | PodFate::Stays => None,
             }),
             Done::CloudSaid { outcome: Err(cloud::Trouble::Api(failure)), .. }
             | Done::CloudFollowed { outcome: Err(cloud::Trouble::Api(failure)), .. } => {

@@ -1,23 +1,23 @@
 //! Writes to pods: not ready, sent away, cleared away.
 //!
 //! Rule: a pod is named by its unique id in every write, so one of the same name made since is safe.
-//! Before pods are sent away or cleared off a node its live state is read once: what no longer holds
-//! is not carried out. upstream: nodelifecycle, tainteviction, podgc
+//! Before pods are sent away or cleared off a node its live state is read once, and each is judged by
+//! it: what no longer holds is not carried out. upstream: nodelifecycle, tainteviction, podgc
 
 use node_health::Moment;
 use node_health::health::POD_EVENT;
 use node_health::no_execute::{
-    DELETION_BY_TAINT, DisruptionTarget, EVENT_REASON, deletion_message,
+    DELETION_BY_TAINT, DisruptionTarget, EVENT_REASON, NodeThreats, PodFacts, Threat,
+    deletion_message, judge,
 };
 use node_health::pod_cleanup::{DELETION_BY_CLEANUP, Phase, Why};
-use pod_model::TaintEffect;
 use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind};
-use ports::cluster_objects::{Node, PodCondition};
+use ports::cluster_objects::PodCondition;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tracing::info;
 
-use super::{Done, PodFate, PodTarget, Target};
+use super::{Done, Leaving, PodFate, PodTarget, Target};
 use crate::convert;
 use crate::events::{About, Said};
 use crate::gate::{Failure, Gate};
@@ -162,31 +162,50 @@ impl LivePod {
     }
 }
 
-/// Whether a node's live state still sends pods away.
-fn sends_away(node: &Node) -> bool {
-    let conditions = convert::conditions(&node.status.conditions);
-    let (taints, _) = convert::taints(&node.spec.taints);
-    taints.iter().any(|taint| {
-        taint.effect == TaintEffect::NoExecute && !(conditions.is_ready() && taint.key.means_lost())
-    })
+impl Leaving {
+    /// Whether these taints send it away by now.
+    fn has_to_go(&self, threats: &[Threat], comparisons: bool, now: Moment) -> bool {
+        let facts = PodFacts {
+            pod: self.pod.pod,
+            tolerations: &self.tolerations,
+            bound: self.bound,
+            terminating: false,
+        };
+        judge(threats, &facts, comparisons).has_to_go(now)
+    }
 }
 
-/// Sends pods away from a node that still has a taint which does.
-pub(crate) async fn evict(gate: &Gate, target: Target, pods: Vec<(PodTarget, Moment)>) -> Done {
-    let failed = |target, pods: Vec<(PodTarget, Moment)>, failure: &Failure| {
-        let fates = pods.into_iter().map(|(pod, _)| (pod, PodFate::Failed(failure.clone())));
-        Done::Evicted { target, fates: fates.collect(), fresh: None }
+/// Sends pods away from a node whose taints, as they are now, still do.
+pub(crate) async fn evict(
+    gate: &Gate,
+    target: Target,
+    pods: Vec<Leaving>,
+    known: &NodeThreats,
+) -> Done {
+    let all = |pods: Vec<Leaving>, fate: &PodFate| {
+        pods.into_iter().map(|leaving| (leaving.pod, fate.clone())).collect::<Vec<_>>()
     };
-    match gate.read_node(&target.name).await {
-        Err(failure) => return failed(target, pods, &failure),
-        Ok(None) => return Done::Evicted { target, fates: Vec::new(), fresh: Some(None) },
-        Ok(Some(node)) if !target.is(&node) || !sends_away(&node) => {
-            let fresh = Some(Some(Box::new(node)));
-            return Done::Evicted { target, fates: Vec::new(), fresh };
+    let node = match gate.read_node(&target.name).await {
+        Err(failure) => {
+            return Done::Evicted {
+                target,
+                fates: all(pods, &PodFate::Failed(failure)),
+                fresh: None,
+            };
         }
-        Ok(Some(_)) => {}
-    }
-    let outcomes = for_each(pods, |(pod, due)| {
+        Ok(node) => node.map(Box::new),
+    };
+    let threats = match node.as_ref().filter(|node| target.is(node)) {
+        Some(node) => {
+            let ready = convert::conditions(&node.status.conditions).is_ready();
+            known.seen(gate.now(), ready, &convert::taints(&node.spec.taints).0)
+        }
+        None => Vec::new(),
+    };
+    let (now, comparisons) = (gate.now(), gate.shared().checked.config.toleration_comparisons);
+    let goes = |leaving: &Leaving| leaving.has_to_go(&threats, comparisons, now);
+    let (go, stay): (Vec<_>, Vec<_>) = pods.into_iter().partition(goes);
+    let outcomes = for_each(go, |Leaving { pod, due, .. }| {
         let gate = gate.clone();
         async move {
             let outcome = gone_is_well(evict_one(&gate, &pod, due).await);
@@ -197,7 +216,10 @@ pub(crate) async fn evict(gate: &Gate, target: Target, pods: Vec<(PodTarget, Mom
     let fate = |(pod, outcome): (PodTarget, Result<(), Failure>)| {
         (pod, outcome.map_or_else(PodFate::Failed, |()| PodFate::Gone))
     };
-    Done::Evicted { target, fates: outcomes.into_iter().map(fate).collect(), fresh: None }
+    let mut fates: Vec<_> = outcomes.into_iter().map(fate).collect();
+    let fresh = (!stay.is_empty()).then_some(node);
+    fates.extend(all(stay, &PodFate::Stays));
+    Done::Evicted { target, fates, fresh }
 }
 
 async fn evict_one(gate: &Gate, pod: &PodTarget, due: Moment) -> Result<(), Failure> {

@@ -164,3 +164,31 @@ async fn a_node_that_comes_back_keeps_the_pods_that_are_left() {
     stage.until("all gone", 300, || stage.deletions().len() == 40).await;
     running.end().await;
 }
+
+/// One taint is left on the node when its pods' turn comes, and that one this pod bears.
+#[tokio::test(start_paused = true)]
+async fn a_live_read_is_judged_by_what_the_pod_bears() {
+    let stage = Stage::with_nodes(3);
+    let bears_one = json!([
+        {"key": "example.com/borne", "operator": "Exists"},
+        {"key": "example.com/other", "operator": "Exists", "tolerationSeconds": 30},
+    ]);
+    stage.pod("web", "node-1", &bears_one);
+    stage.pod("other", "node-1", &bears(Some(30)));
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    let at = stage.cluster.wall().to_seconds_text();
+    let taint = |key: &str| json!({"key": key, "effect": "NoExecute", "timeAdded": at});
+    let (borne, other) = (taint("example.com/borne"), taint("example.com/other"));
+    let set = |taints: serde_json::Value| {
+        stage.cluster.edit(&ObjectPath::node("node-1"), |node| node["spec"]["taints"] = taints);
+    };
+    set(json!([borne, other]));
+    seconds(10).await;
+    running.client.faults.turn(|faults| faults.deaf = true);
+    set(json!([borne]));
+    seconds(120).await;
+    assert!(!stage.is_kept("other"), "its time is over");
+    assert!(stage.is_kept("web"), "what sent it away is gone");
+    running.end().await;
+}
