@@ -289,8 +289,10 @@ const SETTLING: Duration = Duration::from_secs(20);
 
 fn settings(health: &HealthConfig) -> Settings {
     let settling = health.settling.unwrap_or_else(|| SETTLING.min(health.monitor_grace / 2));
-    // Our view may be two periods old; a period of seconds keeps that above the time of a read.
-    let largest_gap = (health.monitor_period * 2).max(Duration::from_secs(2));
+    // Our view may be two periods old; a period of seconds keeps that above the time of a read. But
+    // it stays well within the grace: an absence that long would make everybody silent at once.
+    let largest_gap = health.monitor_period.saturating_mul(2).max(Duration::from_secs(2));
+    let largest_gap = largest_gap.min(health.monitor_grace / 2);
     Settings {
         grace: Grace { monitor: health.monitor_grace, startup: health.startup_grace },
         zones: ZoneSettings {

@@ -60,3 +60,16 @@ fn two_families_make_two_pools_and_a_short_grace_settles_sooner() {
     assert_eq!(checked.settings.settling, Duration::from_secs(4));
     assert_eq!(checked.settings.largest_gap, Duration::from_secs(2));
 }
+
+#[test]
+fn an_absence_within_the_gap_leaves_everybody_half_of_the_grace() {
+    let rows = [(5, 50, 10), (1, 50, 2), (30, 50, 25), (3_600, 50, 25), (5, 8, 4), (1, 2, 1)];
+    for (period, grace, gap) in rows {
+        let mut config = ControllerConfig::default();
+        config.health.monitor_period = Duration::from_secs(period);
+        config.health.monitor_grace = Duration::from_secs(grace);
+        let checked = check(config).expect("sound");
+        let expected = Duration::from_secs(gap);
+        assert_eq!(checked.settings.largest_gap, expected, "{period} s, {grace} s");
+    }
+}
