@@ -72,7 +72,14 @@ pub fn what_holds_it_back(lifecycle: &NodeLifecycle, node: NodeId, now: Moment) 
         return "Every zone is dark, so the fault is taken to be on this side: nobody is given up until some node is ready.".to_owned();
     }
     let Some(outlook) = lifecycle.queue().outlook(node) else {
-        return "The node said nothing yet; it is waited for.".to_owned();
+        let waits = match facts.conditions.status(ConditionKind::Ready) {
+            None => "The node said nothing yet; it is waited for.",
+            Some(_) if lifecycle.writes_taints(node) => {
+                "Its taint is being written, or was refused and will be tried again."
+            }
+            Some(_) => "Its taint could not be written yet; it is decided anew in a moment.",
+        };
+        return waits.to_owned();
     };
     let zone = lifecycle.zone_of(node).and_then(|zone| lifecycle.zones().get(zone));
     let Some((turn_at, interval)) = outlook.turn_at.zip(outlook.interval) else {

@@ -525,6 +525,11 @@ impl NodeLifecycle {
         })
     }
 
+    /// Whether a write of its taints was asked for whose outcome nobody has told yet.
+    pub fn writes_taints(&self, node: NodeId) -> bool {
+        self.roster.get(node).is_some_and(|record| !record.taints_write.is_idle())
+    }
+
     /// When a node that stays silent will be called so.
     pub fn patience_ends(&self, node: NodeId) -> Option<Moment> {
         let record = self.roster.get(node)?;

@@ -221,3 +221,16 @@ fn a_controller_that_has_only_just_come() {
         "This controller, or its sight, has only just come back and acts against nobody for another 15 s."
     );
 }
+
+#[test]
+fn a_taint_that_is_on_its_way_or_was_refused() {
+    let nodes = [(1, facts(Truth::False)), (2, facts(Truth::True)), (3, facts(Truth::True))];
+    let mut controller = controller(&nodes);
+    let said = |controller: &NodeLifecycle| what_holds_it_back(controller, NodeId(1), at(1));
+    // The first turn of a zone comes at once.
+    let underway = "Its taint is being written, or was refused and will be tried again.";
+    assert_eq!(said(&controller), underway);
+    controller.written(at(1), NodeId(1), WriteKind::Taints, Outcome::Failed);
+    let failed = "Its taint could not be written yet; it is decided anew in a moment.";
+    assert_eq!(said(&controller), failed);
+}

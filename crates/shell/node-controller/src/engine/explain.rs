@@ -5,6 +5,7 @@ use node_health::zones::ZoneState;
 
 use super::Engine;
 use crate::report::Explanation;
+use crate::writes::Done;
 
 /// How many pods are named; of the rest only the number is told.
 const MOST_PODS: usize = 200;
@@ -46,6 +47,18 @@ impl Engine {
         told
     }
 
+    /// Writes to a node that failed and wait to be tried again.
+    fn failed_writes(&self, node: node_health::NodeId) -> impl Iterator<Item = String> {
+        let now = self.now();
+        self.later.iter().filter_map(move |((when, _), done)| match done {
+            Done::Node { target, outcome: Err(failure), .. } if target.node == node => {
+                let seconds = when.since(now).as_secs();
+                Some(format!("A write to it failed, and is tried again in {seconds} s: {failure}."))
+            }
+            _ => None,
+        })
+    }
+
     fn notes(&self, node: node_health::NodeId) -> Vec<String> {
         let mut notes = Vec::new();
         let zone = self.lifecycle.zone_of(node).and_then(|id| self.lifecycle.zones().get(id));
@@ -71,6 +84,7 @@ impl Engine {
             }
             None => notes.push("It has no lease that this controller has seen.".to_owned()),
         }
+        notes.extend(self.failed_writes(node));
         if self.without_range.contains(&node) {
             notes.push("No pod range is left for it.".to_owned());
         }

@@ -220,3 +220,17 @@ async fn a_node_that_is_made_again_begins_anew() {
     assert_eq!(reasons, ["RegisteredNode", "RemovingNode", "RegisteredNode"]);
     running.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_failed_is_told_to_whoever_asks() {
+    let stage = populated(4);
+    let running = stage.start(ControllerConfig::default());
+    seconds(40).await;
+    running.client.faults.turn(|faults| faults.unreadable_every = 1);
+    stage.nodes.say_ready("node-1", false);
+    seconds(5).await;
+    let why = running.controller.explain("node-1").await;
+    let told = |note: &String| note.starts_with("A write to it failed") && note.contains("garbled");
+    assert!(why.notes.iter().any(told), "{why}");
+    running.end().await;
+}
