@@ -410,8 +410,8 @@ impl Engine {
     fn look_live(&mut self, now: Moment, need: Need) {
         let (nodes, next) = self.names.some(self.cursor, self.sight.sample(need));
         self.cursor = next;
-        let nodes = nodes.into_iter().filter_map(|node| self.target(node)).collect();
-        self.sight.ask(now);
+        let nodes: Vec<_> = nodes.into_iter().filter_map(|node| self.target(node)).collect();
+        self.sight.ask(now, nodes.len() == self.names.len());
         self.writes.spawn(perform(self.gate.clone(), Write::Probe { nodes }));
     }
 }

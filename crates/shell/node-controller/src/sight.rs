@@ -3,8 +3,10 @@
 //! Rule: a change that the watch tells proves that what came before it was told too; a list, or
 //! what follows an interruption, proves nothing by itself. When the watch has been silent for so
 //! long that the view would grow too old to count, some leases are read past it: an answer that
-//! agrees proves the view through the moment of the question. How soon, and how many, follows from
-//! what depends on it. A watch that keeps missing what reads find is deaf, and is opened anew. No
+//! agrees proves the view through the moment of the question, unless the watch was under way to be
+//! opened then. One that disagrees shows that there is more to hear, and proves nothing; but where
+//! the leases of all nodes were read there is nothing else. How soon, and how many, follows from what
+//! depends on it. A watch that keeps missing what reads find is deaf, and is opened anew. No
 //! clock and no task here: the engine says what happened and when.
 
 use std::time::Duration;
@@ -48,7 +50,11 @@ pub(crate) struct Sight {
     heard: Option<Moment>,
     heard_since_asked: bool,
     asking: bool,
+    /// The question that is on its way covers all nodes.
+    asking_all: bool,
     asked: Option<Moment>,
+    /// The last answer came and proved nothing.
+    in_vain: bool,
     failures: u32,
     missed: u32,
 }
@@ -65,7 +71,9 @@ impl Sight {
             heard: None,
             heard_since_asked: false,
             asking: false,
+            asking_all: false,
             asked: None,
+            in_vain: false,
             failures: 0,
             missed: 0,
         }
@@ -118,7 +126,12 @@ impl Sight {
     /// Whether the watch spoke lately, so that nobody needs to be asked.
     pub(crate) fn is_lively(&self, now: Moment) -> bool {
         let lately = |heard: Moment| now.since(heard) <= self.soon();
-        !self.listing && !self.interrupted && self.heard.is_some_and(lately)
+        self.speaks() && self.heard.is_some_and(lately)
+    }
+
+    /// Whether the watch is open.
+    fn speaks(&self) -> bool {
+        !self.listing && !self.interrupted
     }
 
     /// A pause that may be nothing.
@@ -139,7 +152,7 @@ impl Sight {
     /// How many leases to read: one shows that the way is open, and it is another each time.
     pub(crate) fn sample(&self, need: Need) -> usize {
         let calm = need == Need::Calm && self.missed == 0 && self.proven.is_some();
-        if calm { 1 } else { SAMPLE }
+        if calm && self.speaks() { 1 } else { SAMPLE }
     }
 
     /// When to ask next.
@@ -148,16 +161,19 @@ impl Sight {
             return None;
         }
         let pause = BETWEEN.saturating_mul(1 << self.failures.min(8)).min(LONGEST);
+        // The watch gets time to tell what it has not yet, or to open.
+        let pause = if self.in_vain { pause.max(self.soon()) } else { pause };
         let earliest = self.asked.map(|asked| asked.after(pause));
         let regular = self.proven.map(|proven| proven.after(self.quiet(need)));
-        let speaks = !self.listing && !self.interrupted;
-        let soon = self.heard.filter(|_| speaks).map(|heard| heard.after(SOON));
+        let soon = self.heard.filter(|_| self.speaks()).map(|heard| heard.after(SOON));
         let wish = if need == Need::Proof { soon } else { regular };
         Some(wish.max(earliest).unwrap_or(Moment::from_nanos(i64::MIN)))
     }
 
-    pub(crate) fn ask(&mut self, now: Moment) {
+    /// A question leaves; `all`: about every node.
+    pub(crate) fn ask(&mut self, now: Moment, all: bool) {
         self.asking = true;
+        self.asking_all = all;
         self.asked = Some(now);
         self.heard_since_asked = false;
     }
@@ -166,14 +182,17 @@ impl Sight {
     /// and has to be opened anew.
     pub(crate) fn answered(&mut self, sent: Moment, well: bool, news: bool) -> bool {
         self.asking = false;
+        self.in_vain = false;
         if !well {
             self.failures = self.failures.saturating_add(1);
             return false;
         }
         self.failures = 0;
-        if !self.nodes_interrupted {
+        let proves = !self.nodes_interrupted && (self.asking_all || (self.speaks() && !news));
+        if proves {
             self.proven = self.proven.max(Some(sent));
         }
+        self.in_vain = !proves;
         if news && !self.heard_since_asked {
             self.missed += 1;
         }
