@@ -134,6 +134,8 @@ struct Engine {
     pod_list: Listing,
     sight: Sight,
     reopen_leases: bool,
+    /// Nodes with a taint that we cannot read, whose own taints wait for that.
+    unreadable: BTreeSet<NodeId>,
     lifecycle: NodeLifecycle,
     evictions: Evictions,
     ranges: Option<Ranges>,
@@ -142,6 +144,9 @@ struct Engine {
     without_range: BTreeSet<NodeId>,
     cleanup: PodCleanup,
     clearing: HashSet<Uid>,
+    /// Pods whose time is over, until they are seen to go or turn out to stay: what we write to them
+    /// on the way must not send them away once more.
+    leaving: HashSet<Uid>,
     /// Nodes whose pods are being sent away, and who waits behind those that are on their way.
     evicting: BTreeMap<NodeId, Vec<Due>>,
     /// Nodes that fell and whose pods are being marked.
@@ -186,6 +191,7 @@ impl Engine {
             pod_list: Listing::default(),
             sight: Sight::new(settings.largest_gap),
             reopen_leases: false,
+            unreadable: BTreeSet::new(),
             lifecycle: NodeLifecycle::new(settings),
             evictions: Evictions::new(checked.config.toleration_comparisons),
             ranges: None,
@@ -194,6 +200,7 @@ impl Engine {
             cleanup: PodCleanup::new(cleanup.terminated_threshold)
                 .with_quarantine(cleanup.quarantine),
             clearing: HashSet::new(),
+            leaving: HashSet::new(),
             evicting: BTreeMap::new(),
             marking: BTreeMap::new(),
             looking_for: false,

@@ -105,6 +105,7 @@ impl Engine {
             let PodAction::Delete(pod) = action else { continue };
             let Some(entry) = self.pods.get(pod) else { continue };
             let Some(node) = entry.node else { continue };
+            self.leaving.insert(entry.uid.clone());
             by_node.entry(node).or_default().push((pod, entry.uid.clone(), now));
         }
         for (node, pods) in by_node {
@@ -181,7 +182,12 @@ impl Engine {
             Action::PatchTaints { node, version, patch } => {
                 let may = !patch.evicts() || self.lifecycle.attention().may_act(now);
                 let odd = self.names.known(node).is_some_and(|known| known.odd_taints);
-                if !may || odd || !self.is_version(node, version) {
+                // It is decided anew when its taints can be read: until then there is nothing to try.
+                if odd {
+                    self.unreadable.insert(node);
+                    return None;
+                }
+                if !may || !self.is_version(node, version) {
                     return self.take_back(now, node, WriteKind::Taints);
                 }
                 let known = self.lifecycle.facts(node)?.taints.clone();
@@ -241,7 +247,12 @@ impl Engine {
     }
 
     /// What was decided no longer holds; it is decided anew.
-    fn take_back(&mut self, now: Moment, node: NodeId, kind: WriteKind) -> Option<Write> {
+    pub(super) fn take_back(
+        &mut self,
+        now: Moment,
+        node: NodeId,
+        kind: WriteKind,
+    ) -> Option<Write> {
         let actions = self.lifecycle.written(now, node, kind, Outcome::Failed);
         self.act(actions);
         None
@@ -254,7 +265,12 @@ impl Engine {
             behind.extend(pods);
             return None;
         }
-        let target = self.target(node)?;
+        let Some(target) = self.target(node) else {
+            for (_, uid, _) in pods {
+                self.leaving.remove(&uid);
+            }
+            return None;
+        };
         let may_act = self.lifecycle.attention().may_act(now);
         let mut leave = Vec::new();
         let mut pods = pods.into_iter();
@@ -270,6 +286,7 @@ impl Engine {
                 leave.push(Leaving { pod: pod_target(pod, entry), due, tolerations, bound });
             } else {
                 let actions = self.evictions.pod_seen(now, node, &facts);
+                self.leaving.remove(&uid);
                 self.pod_actions(actions);
             }
         }

@@ -85,6 +85,9 @@ impl Engine {
             None => notes.push("It has no lease that this controller has seen.".to_owned()),
         }
         notes.extend(self.failed_writes(node));
+        if self.unreadable.contains(&node) {
+            notes.push("It has a taint that cannot be read, so its taints are not written.".into());
+        }
         if self.without_range.contains(&node) {
             notes.push("No pod range is left for it.".to_owned());
         }

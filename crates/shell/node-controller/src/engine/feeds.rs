@@ -3,7 +3,7 @@
 //! Rule: level, not edge. A list replaces what was known; an event only adds to it. An object that
 //! cannot be read is left as it was last known, and logged.
 
-use node_health::lifecycle::Sight as Seen;
+use node_health::lifecycle::{Sight as Seen, WriteKind};
 use node_health::{Moment, NodeId, PodId, Stamp, Truth};
 use ports::FeedEvent;
 use ports::cluster_objects::{Node, Pod, Renewal};
@@ -97,6 +97,9 @@ impl Engine {
         }
         let actions = self.lifecycle.observe(now, id, facts, seen);
         self.act(actions);
+        if !odd_taints && self.unreadable.remove(&id) {
+            self.take_back(now, id, WriteKind::Taints);
+        }
         self.weigh_node(now, id);
         if arrives {
             self.cleanup.node_came(&node.metadata.name);
@@ -144,6 +147,7 @@ impl Engine {
         self.lose_range(node);
         self.forget_cloud(node);
         self.marking.remove(&node);
+        self.unreadable.remove(&node);
         self.names.depart(node);
         for pod in pods {
             self.regard(pod);
@@ -161,7 +165,9 @@ impl Engine {
         }
         let Some(facts) = self.lifecycle.facts(node) else { return };
         let pods = self.names.pods(node).iter();
-        let pods = pods.filter_map(|pod| Some(self.pods.get(*pod)?.facts(*pod)));
+        let pods = pods.filter_map(|pod| Some((*pod, self.pods.get(*pod)?)));
+        let pods = pods.filter(|(_, entry)| !self.leaving.contains(&entry.uid));
+        let pods = pods.map(|(pod, entry)| entry.facts(pod));
         let actions = self.evictions.node_seen(now, node, facts, pods);
         self.pod_actions(actions);
     }
@@ -264,7 +270,9 @@ impl Engine {
         let Some(node) = node.filter(|node| self.names.known(*node).is_some()) else { return };
         if self.shared.checked.config.enabled.taint_eviction
             && let Some(entry) = self.pods.get(id)
+            && (!self.leaving.contains(&entry.uid) || entry.terminating)
         {
+            self.leaving.remove(&entry.uid);
             let actions = self.evictions.pod_seen(now, node, &entry.facts(id));
             self.pod_actions(actions);
         }
@@ -280,6 +288,7 @@ impl Engine {
         self.evictions.pod_gone(pod);
         let Some(entry) = self.pods.remove(pod) else { return };
         self.clearing.remove(&entry.uid);
+        self.leaving.remove(&entry.uid);
         if let Some(node) = entry.node {
             self.names.remove_pod(node, pod);
         }

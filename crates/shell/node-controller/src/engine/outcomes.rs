@@ -277,6 +277,12 @@ impl Engine {
         fates: Vec<(PodTarget, PodFate)>,
         fresh: Option<Option<Box<Node>>>,
     ) {
+        for (pod, fate) in &fates {
+            // One that goes is seen to go; whatever is seen of it before that is old.
+            if !matches!(fate, PodFate::Gone) {
+                self.leaving.remove(&pod.uid);
+            }
+        }
         match fresh {
             Some(Some(node)) => {
                 self.see_node(&node, Seen::Event);

@@ -234,3 +234,31 @@ async fn a_write_that_failed_is_told_to_whoever_asks() {
     assert!(why.notes.iter().any(told), "{why}");
     running.end().await;
 }
+
+/// It is not tried ten times a second whether they can be written after all.
+#[tokio::test(start_paused = true)]
+async fn taints_beside_one_that_cannot_be_read_wait_until_it_can() {
+    let stage = populated(10);
+    let running = stage.start(ControllerConfig::default());
+    seconds(40).await;
+    stage.cluster.edit(&ObjectPath::node("node-1"), |node| {
+        node["spec"]["unschedulable"] = json!(true);
+        node["spec"]["taints"] = json!([{"key": "", "effect": "Whenever"}]);
+    });
+    let looks = || {
+        let families = running.controller.metrics();
+        let name = "node_collector_update_all_nodes_health_duration_seconds";
+        let family = families.iter().find(|family| family.name == name).expect("the family");
+        let count = family.samples.iter().find(|sample| sample.suffix == "_count");
+        count.map(|sample| sample.value).expect("a count")
+    };
+    seconds(2).await;
+    let before = looks();
+    seconds(60).await;
+    assert!(looks() - before < 100.0, "{} looks in a minute", looks() - before);
+    let why = running.controller.explain("node-1").await;
+    assert!(why.notes.iter().any(|note| note.contains("cannot be read")), "{why}");
+    stage.cluster.edit(&ObjectPath::node("node-1"), |node| node["spec"]["taints"] = json!([]));
+    stage.until("written", 5, || stage.taints("node-1") == ["unschedulable:NoSchedule"]).await;
+    running.end().await;
+}

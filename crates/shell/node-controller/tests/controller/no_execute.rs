@@ -1,7 +1,9 @@
 //! Pods that taints send away.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use cluster_fake::Verb;
 use node_controller::{Clients, ControllerConfig};
 use ports::cluster_api::ObjectPath;
 use serde_json::json;
@@ -190,5 +192,23 @@ async fn a_live_read_is_judged_by_what_the_pod_bears() {
     seconds(120).await;
     assert!(!stage.is_kept("other"), "its time is over");
     assert!(stage.is_kept("web"), "what sent it away is gone");
+    running.end().await;
+}
+
+/// The condition that we write before a deletion comes back as news of the pod.
+#[tokio::test(start_paused = true)]
+async fn our_own_condition_does_not_send_a_pod_away_once_more() {
+    let stage = Stage::with_nodes(3);
+    stage.pod("web", "node-1", &bears(Some(30)));
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    running.client.faults.turn(|faults| faults.latency = Duration::from_secs(1));
+    taint(&stage, "node-1", "example.com/maintenance");
+    stage.until("sent away", 60, || !stage.is_kept("web")).await;
+    seconds(30).await;
+    let log = stage.cluster.log().into_iter();
+    let web = ObjectPath::pod("default", "web");
+    let asked: Vec<Verb> = log.filter(|it| it.path == web).map(|it| it.verb).collect();
+    assert_eq!(asked, [Verb::Read, Verb::Patch, Verb::Delete]);
     running.end().await;
 }
