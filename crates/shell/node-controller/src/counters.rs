@@ -132,8 +132,15 @@ impl Counters {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Each zone has a count of its nodes that were given up from the first, as upstream's does.
     pub(crate) fn zones(&self, zones: Vec<ZoneNow>) {
-        self.lock().zones = zones;
+        let mut counts = self.lock();
+        for zone in &zones {
+            if !counts.node_evictions.contains_key(&zone.zone) {
+                counts.node_evictions.insert(zone.zone.clone(), 0);
+            }
+        }
+        counts.zones = zones;
     }
 
     pub(crate) fn ranges(&self, ranges: Vec<RangeNow>) {

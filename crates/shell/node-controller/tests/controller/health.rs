@@ -15,6 +15,7 @@ async fn silence_makes_unknown_and_a_voice_makes_well_again() {
     stage.pod("elsewhere", "node-2", &bears(None));
     let running = stage.start(ControllerConfig::default());
     seconds(60).await;
+    assert_eq!(running.metric("node_collector_evictions_total", &[("zone", "")]), Some(0.0));
     stage.nodes.silence("node-1");
     let took = stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
     assert!((40..=56).contains(&took), "noticed after {took} s");
