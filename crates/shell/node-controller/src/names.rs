@@ -21,6 +21,8 @@ pub(crate) struct Known {
     pub(crate) odd_version: Option<Box<str>>,
     /// A taint that we cannot read: its taints are not ours to write.
     pub(crate) odd_taints: bool,
+    /// Somebody asked for its end.
+    pub(crate) terminating: bool,
 }
 
 #[derive(Debug)]

@@ -148,6 +148,8 @@ impl Engine {
     fn prepare(&mut self, now: Moment, pending: Pending) -> Option<Write> {
         match pending {
             Pending::Action(action) => self.prepare_action(now, action),
+            // What it was to get it keeps until it is gone.
+            Pending::Range(node) if self.is_ending(node) => None,
             Pending::Range(node) => {
                 let ranges = self.ranges.as_ref()?.pending(node)?;
                 Some(Write::Range { target: self.target(node)?, ranges })

@@ -90,10 +90,12 @@ impl Engine {
         // One that cannot be read is not among them.
         let odd_taints = facts.taints.len() < node.spec.taints.len();
         let list = self.node_list.number;
+        let terminating = node.metadata.deletion_timestamp.is_some();
+        let known = Known { uid, list, odd_version, odd_taints, terminating };
         if arrives {
-            self.names.arrive(id, Known { uid, list, odd_version, odd_taints });
-        } else if let Some(known) = self.names.known_mut(id) {
-            (known.list, known.odd_version, known.odd_taints) = (list, odd_version, odd_taints);
+            self.names.arrive(id, known);
+        } else if let Some(place) = self.names.known_mut(id) {
+            *place = known;
         }
         let actions = self.lifecycle.observe(now, id, facts, seen);
         self.act(actions);

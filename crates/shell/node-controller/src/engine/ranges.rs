@@ -47,6 +47,9 @@ impl Engine {
             return;
         };
         if texts.is_empty() {
+            if self.is_ending(id) {
+                self.without_range.remove(&id);
+            }
             self.assign_range(id);
             return;
         }
@@ -56,7 +59,15 @@ impl Engine {
         }
     }
 
+    /// A node that is about to go gets no range. upstream: nodeipam/ipam/range_allocator.go
+    pub(super) fn is_ending(&self, node: NodeId) -> bool {
+        self.names.known(node).is_some_and(|known| known.terminating)
+    }
+
     fn assign_range(&mut self, node: NodeId) {
+        if self.is_ending(node) {
+            return;
+        }
         let Some(ranges) = &mut self.ranges else { return };
         match ranges.assign(node) {
             Assignment::Write(_) => {

@@ -3,7 +3,7 @@
 use super::*;
 
 fn known(uid: &str, list: u32) -> Known {
-    Known { uid: Uid::new(uid), list, odd_version: None, odd_taints: false }
+    Known { uid: Uid::new(uid), list, odd_version: None, odd_taints: false, terminating: false }
 }
 
 #[test]

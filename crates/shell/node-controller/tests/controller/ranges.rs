@@ -168,3 +168,32 @@ async fn lost_answers_and_conflicts_hand_out_nothing_twice() {
         running.end().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_about_to_go_gets_none() {
+    let stage = Stage::with_nodes(3);
+    let until = stage.cluster.wall().to_seconds_text();
+    let ends = |name: &str| {
+        stage.cluster.edit(&ObjectPath::node(name), |node| {
+            node["metadata"]["deletionTimestamp"] = json!(until);
+            node["metadata"]["finalizers"] = json!(["example.com/slow"]);
+        });
+    };
+    ends("node-1");
+    let running = stage.start(ranges(&[("10.1.0.0/23", 24)], &[]));
+    seconds(30).await;
+    let has: Vec<bool> = cidrs(&stage, 3).iter().map(|ranges| !ranges.is_empty()).collect();
+    assert_eq!(has, [true, false, true]);
+    // Nor does it stand in the way of those that wait.
+    for name in ["node-a", "node-z"] {
+        stage.nodes.join(name, &json!({}));
+    }
+    seconds(5).await;
+    assert_eq!(stage.cluster.reasons("node-a"), ["RegisteredNode", "CIDRNotAvailable"]);
+    ends("node-a");
+    seconds(5).await;
+    stage.cluster.remove(&ObjectPath::node("node-0"));
+    stage.until("served", 5, || !stage.node("node-z").spec.pod_cidrs.is_empty()).await;
+    assert!(stage.node("node-a").spec.pod_cidrs.is_empty());
+    running.end().await;
+}
