@@ -139,7 +139,15 @@ pub struct Evictions {
     comparisons: bool,
     nodes: BTreeMap<NodeId, NodeThreats>,
     deadlines: BTreeSet<(Moment, PodId)>,
-    scheduled: BTreeMap<PodId, (Moment, NodeId)>,
+    scheduled: BTreeMap<PodId, Scheduled>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Scheduled {
+    when: Moment,
+    node: NodeId,
+    /// A deletion failed, and this is when it is tried again.
+    again: bool,
 }
 
 impl Evictions {
@@ -186,7 +194,7 @@ impl Evictions {
     pub fn node_gone(&mut self, node: NodeId, pods: impl IntoIterator<Item = PodId>) {
         self.nodes.remove(&node);
         for pod in pods {
-            if self.scheduled.get(&pod).is_some_and(|(_, on)| *on == node) {
+            if self.scheduled.get(&pod).is_some_and(|scheduled| scheduled.node == node) {
                 self.drop_schedule(pod);
             }
         }
@@ -199,9 +207,10 @@ impl Evictions {
         actions
     }
 
-    /// A pod is gone.
-    pub fn pod_gone(&mut self, pod: PodId) {
-        self.drop_schedule(pod);
+    /// A pod is gone. When it would have been due, if it was: that is told as cancelled where that
+    /// moment had not come yet.
+    pub fn pod_gone(&mut self, pod: PodId) -> Option<Moment> {
+        self.drop_schedule(pod)
     }
 
     fn weigh(
@@ -212,32 +221,51 @@ impl Evictions {
         actions: &mut Vec<PodAction>,
     ) {
         let threats = self.nodes.get(&node).map_or(&[][..], |known| &known.threats);
-        let verdict = match pod.terminating {
-            true => Verdict::Stays,
-            false => judge(threats, pod, self.comparisons),
-        };
-        let had = self.drop_schedule(pod.pod);
+        let verdict = judge(threats, pod, self.comparisons);
+        let known = self.scheduled.get(&pod.pod).copied();
+        if let Some(known) = known
+            && known.again
+            && !pod.terminating
+            && verdict.has_to_go(now)
+        {
+            return;
+        }
+        // Nothing is left to do, but that it was due is told of when it is gone.
+        if pod.terminating && verdict != Verdict::Stays {
+            if let Some(known) = known {
+                self.deadlines.remove(&(known.when, pod.pod));
+            }
+            return;
+        }
+        self.drop_schedule(pod.pod);
+        let due_later = known.is_some_and(|known| known.when > now);
         match verdict {
-            Verdict::Stays if had && !pod.terminating => {
+            Verdict::Stays if known.is_some() => {
                 actions.push(PodAction::TellCancelled(pod.pod));
             }
             Verdict::Stays => {}
-            Verdict::Goes(when) => self.schedule(pod.pod, when, node),
-            Verdict::GoesNow => self.schedule(pod.pod, now, node),
+            Verdict::Goes(when) => self.schedule(pod.pod, when, node, false),
+            Verdict::GoesNow => {
+                // What was due later is cancelled, for what is due now.
+                if due_later {
+                    actions.push(PodAction::TellCancelled(pod.pod));
+                }
+                self.schedule(pod.pod, now, node, false);
+            }
         }
     }
 
-    fn schedule(&mut self, pod: PodId, when: Moment, node: NodeId) {
+    fn schedule(&mut self, pod: PodId, when: Moment, node: NodeId, again: bool) {
         // One deadline per pod: another would outlive its entry.
         self.drop_schedule(pod);
         self.deadlines.insert((when, pod));
-        self.scheduled.insert(pod, (when, node));
+        self.scheduled.insert(pod, Scheduled { when, node, again });
     }
 
-    fn drop_schedule(&mut self, pod: PodId) -> bool {
-        let Some((when, _)) = self.scheduled.remove(&pod) else { return false };
-        self.deadlines.remove(&(when, pod));
-        true
+    fn drop_schedule(&mut self, pod: PodId) -> Option<Moment> {
+        let known = self.scheduled.remove(&pod)?;
+        self.deadlines.remove(&(known.when, pod));
+        Some(known.when)
     }
 
     /// Pods whose time is over, as far as our view reaches.
@@ -260,7 +288,7 @@ impl Evictions {
     /// send anybody away.
     pub fn delete_failed(&mut self, node: NodeId, pod: PodId, again_at: Moment) {
         if !self.threats(node).is_empty() {
-            self.schedule(pod, again_at, node);
+            self.schedule(pod, again_at, node, true);
         }
     }
 
@@ -271,7 +299,7 @@ impl Evictions {
 
     /// When a pod is due.
     pub fn deadline(&self, pod: PodId) -> Option<Moment> {
-        self.scheduled.get(&pod).map(|(when, _)| *when)
+        self.scheduled.get(&pod).map(|scheduled| scheduled.when)
     }
 
     /// The taints that count on a node.

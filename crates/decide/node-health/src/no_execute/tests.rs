@@ -488,3 +488,39 @@ fn a_live_read_is_judged_as_a_sight_is() {
         assert_eq!(verdict.has_to_go(at(200)), goes, "{name}: {verdict:?}");
     }
 }
+
+/// upstream: tainteviction/taint_eviction.go, processPodOnNode and handlePodUpdate
+#[test]
+fn what_is_told_as_cancelled() {
+    let bearing = [bears(Some(TaintKey::Unreachable), Some(300))];
+    let due_at_400 = || {
+        let mut evictions = Evictions::new(false);
+        evictions.node_seen(at(100), NODE, &node(&[lost(100)]), [pod(&bearing, None)]);
+        evictions
+    };
+    let unborne = [lost(100), taint(TaintKey::parse("a"), Some(150))];
+    let worse = |evictions: &mut Evictions, now| {
+        evictions.node_seen(at(now), NODE, &node(&unborne), [pod(&bearing, None)])
+    };
+    let told = [PodAction::TellCancelled(POD)];
+    let mut evictions = due_at_400();
+    assert_eq!(worse(&mut evictions, 150), told, "due later, and now at once");
+    assert_eq!(worse(&mut evictions, 151), [], "at once is not cancelled again");
+    assert_eq!(evictions.due(at(151), &proven(151)), [PodAction::Delete(POD)]);
+    // One that is tried again waits for that, whatever is seen of it.
+    evictions.delete_failed(NODE, POD, at(181));
+    assert_eq!(worse(&mut evictions, 160), []);
+    assert_eq!(evictions.deadline(POD), Some(at(181)));
+    // Somebody else deletes it: told once it is gone, unless its own time had come.
+    let mut evictions = due_at_400();
+    let leaving = PodFacts { terminating: true, ..pod(&bearing, None) };
+    assert_eq!(evictions.pod_seen(at(200), NODE, &leaving), []);
+    assert_eq!(evictions.next_wake(), None, "nothing is left to do");
+    assert_eq!(evictions.pod_gone(POD), Some(at(400)));
+    assert_eq!(evictions.pod_gone(POD), None);
+    assert_eq!(due_at_400().pod_gone(POD), Some(at(400)));
+    // Or before that, where the taint goes.
+    let mut evictions = due_at_400();
+    evictions.pod_seen(at(200), NODE, &leaving);
+    assert_eq!(evictions.node_seen(at(210), NODE, &node(&[]), [leaving]), told);
+}

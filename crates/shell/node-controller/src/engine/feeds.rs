@@ -4,6 +4,7 @@
 //! cannot be read is left as it was last known, and logged.
 
 use node_health::lifecycle::{Sight as Seen, WriteKind};
+use node_health::no_execute::PodAction;
 use node_health::{Moment, NodeId, PodId, Stamp, Truth};
 use ports::FeedEvent;
 use ports::cluster_objects::{Node, Pod, Renewal};
@@ -287,7 +288,10 @@ impl Engine {
     }
 
     fn lose_pod(&mut self, pod: PodId) {
-        self.evictions.pod_gone(pod);
+        let now = self.now();
+        if self.evictions.pod_gone(pod).is_some_and(|due| due > now) {
+            self.pod_actions(vec![PodAction::TellCancelled(pod)]);
+        }
         let Some(entry) = self.pods.remove(pod) else { return };
         self.clearing.remove(&entry.uid);
         self.leaving.remove(&entry.uid);

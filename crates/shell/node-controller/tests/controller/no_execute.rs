@@ -212,3 +212,25 @@ async fn our_own_condition_does_not_send_a_pod_away_once_more() {
     assert_eq!(asked, [Verb::Read, Verb::Patch, Verb::Delete]);
     running.end().await;
 }
+
+/// As upstream tells it of a pod whose end somebody else brought about.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_goes_by_itself_before_its_time_is_told_of() {
+    let stage = Stage::with_nodes(3);
+    stage.pod("early", "node-1", &bears(Some(60)));
+    stage.pod("late", "node-1", &bears(Some(60)));
+    let running = stage.start(ControllerConfig::default());
+    seconds(40).await;
+    taint(&stage, "node-1", "example.com/maintenance");
+    seconds(20).await;
+    stage.cluster.remove(&ObjectPath::pod("default", "early"));
+    stage.until("sent away", 60, || !stage.is_kept("late")).await;
+    seconds(30).await;
+    let told = |name: &str| -> Vec<String> {
+        let events = stage.cluster.events().into_iter();
+        events.filter(|it| it.about.name == name).map(|it| it.message).collect()
+    };
+    assert_eq!(told("early"), ["Cancelling deletion of Pod default/early"]);
+    assert_eq!(told("late"), ["Marking for deletion Pod default/late"]);
+    running.end().await;
+}
