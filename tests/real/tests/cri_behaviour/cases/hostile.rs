@@ -18,6 +18,7 @@ use crate::support::{Cri, Running, VOLUMES, code, security, texts};
 cases![
     hostile_child_that_gets_no_turn_is_no_silent_one,
     hostile_child_that_prints_for_ever_ends_with_the_exec,
+    hostile_depth_of_a_root_keeps_nothing_from_being_removed,
     hostile_command_that_never_reads_ends_with_its_client,
     hostile_pod_cannot_reach_the_hosts_loopback,
     hostile_pod_on_the_hosts_network_finds_no_socket,
@@ -293,4 +294,33 @@ async fn swapped(cri: &Cri, (sandbox, pod): (&str, &v1::PodSandboxConfig)) -> Re
     }
     cri.remove(&id).await?;
     Ok(started)
+}
+
+/// A tree in its root that is deeper than any path, and a file that nobody may remove: both go with
+/// their container, and no other container's removal hears of it.
+async fn hostile_depth_of_a_root_keeps_nothing_from_being_removed(cri: &Cri) -> Result<()> {
+    // Each turn hangs what there is below a thousand more folders.
+    let script = "set -e; path=d; for i in 1 2 3 4 5 6 7 8 9 10; do path=$path/$path; done; \
+        mkdir /deep; for i in $(seq 5); do mkdir -p /new/$path; mv /deep /new/$path/deep; \
+        mv /new /deep; done; : > /fixed; chattr +i /fixed; \
+        if rm -f /fixed 2> /dev/null; then exit 9; fi; echo made; sleep 1000";
+    let mut config = cri.container(script);
+    security(&mut config).capabilities = Some(v1::Capability {
+        add_capabilities: vec!["LINUX_IMMUTABLE".to_owned()],
+        ..Default::default()
+    });
+    let running = cri.running_as(cri.pod(), config).await?;
+    let other = cri.running("echo x > /file; sleep 1000").await?;
+    let begun = Instant::now();
+    while !running.output().is_ok_and(|said| said.contains("made")) {
+        ensure!(begun.elapsed() < Duration::from_secs(40), "{:?}", running.lines());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    cri.remove(&running.id).await.context("RemoveContainer of the deep one")?;
+    cri.remove(&other.id).await.context("RemoveContainer of the other")?;
+    let bed = cri.folder.ancestors().nth(2).context("the bed's folder")?;
+    let trash = bed.join("k/root/images/trash");
+    let left: Vec<_> = std::fs::read_dir(&trash)?.collect();
+    ensure!(left.is_empty(), "in the trash: {left:?}");
+    Ok(())
 }
