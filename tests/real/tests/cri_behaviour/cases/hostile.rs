@@ -18,10 +18,13 @@ use crate::support::{Cri, Running, VOLUMES, code, security, texts};
 cases![
     hostile_child_that_gets_no_turn_is_no_silent_one,
     hostile_child_that_prints_for_ever_ends_with_the_exec,
+    hostile_depth_of_a_root_keeps_nothing_from_being_removed,
     hostile_command_that_never_reads_ends_with_its_client,
     hostile_pod_cannot_reach_the_hosts_loopback,
     hostile_pod_on_the_hosts_network_finds_no_socket,
+    hostile_source_that_becomes_a_link_is_not_followed,
     hostile_volumes_of_an_image_stay_inside,
+    hostile_writes_to_the_pods_files_fill_nothing,
     hostile_swap_of_a_mount_target_leads_nowhere,
 ];
 
@@ -293,4 +296,87 @@ async fn swapped(cri: &Cri, (sandbox, pod): (&str, &v1::PodSandboxConfig)) -> Re
     }
     cri.remove(&id).await?;
     Ok(started)
+}
+
+/// A tree in its root that is deeper than any path, and a file that nobody may remove: both go with
+/// their container, and no other container's removal hears of it.
+async fn hostile_depth_of_a_root_keeps_nothing_from_being_removed(cri: &Cri) -> Result<()> {
+    // Each turn hangs what there is below a thousand more folders.
+    let script = "set -e; path=d; for i in 1 2 3 4 5 6 7 8 9 10; do path=$path/$path; done; \
+        mkdir /deep; for i in $(seq 5); do mkdir -p /new/$path; mv /deep /new/$path/deep; \
+        mv /new /deep; done; : > /fixed; chattr +i /fixed; \
+        if rm -f /fixed 2> /dev/null; then exit 9; fi; echo made; sleep 1000";
+    let mut config = cri.container(script);
+    security(&mut config).capabilities = Some(v1::Capability {
+        add_capabilities: vec!["LINUX_IMMUTABLE".to_owned()],
+        ..Default::default()
+    });
+    let running = cri.running_as(cri.pod(), config).await?;
+    let other = cri.running("echo x > /file; sleep 1000").await?;
+    let begun = Instant::now();
+    while !running.output().is_ok_and(|said| said.contains("made")) {
+        ensure!(begun.elapsed() < Duration::from_secs(40), "{:?}", running.lines());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    cri.remove(&running.id).await.context("RemoveContainer of the deep one")?;
+    cri.remove(&other.id).await.context("RemoveContainer of the other")?;
+    let bed = cri.folder.ancestors().nth(2).context("the bed's folder")?;
+    let trash = bed.join("k/root/images/trash");
+    let left: Vec<_> = std::fs::read_dir(&trash)?.collect();
+    ensure!(left.is_empty(), "in the trash: {left:?}");
+    Ok(())
+}
+
+/// CVE-2020-8557's class: the files that every container gets lie with the machine's own state.
+async fn hostile_writes_to_the_pods_files_fill_nothing(cri: &Cri) -> Result<()> {
+    // More than a pod may have, less than would hurt this machine if it could.
+    let script = "for file in hostname hosts resolv.conf; do \
+        head -c 100000000 /dev/zero 2> /dev/null > /etc/$file && echo $file; : > /etc/$file; done; \
+        echo kept > /etc/hosts; cat /etc/hosts; head -c 100000000 /dev/zero > /etc/hostname; \
+        sleep 1000";
+    let running = cri.running_as(cri.networked_pod(), cri.container(script)).await?;
+    let bed = cri.folder.ancestors().nth(2).context("the bed's folder")?;
+    let state = bed.join("k/state");
+    let begun = Instant::now();
+    while !running.output().is_ok_and(|said| said.contains("kept")) {
+        ensure!(begun.elapsed() < Duration::from_secs(30), "{:?}", running.lines());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    ensure!(running.output()? == "kept\n", "written without end: {}", running.output()?);
+    // They are on a file system of their own, and the state folder's has none of it.
+    use std::os::unix::fs::MetadataExt as _;
+    let shared = state.join("pods").join(&running.sandbox[..16]).join("shared/hostname");
+    let (own, around) = (std::fs::metadata(&shared)?, std::fs::metadata(&state)?);
+    ensure!(own.dev() != around.dev(), "{} is on the state folder's", shared.display());
+    cri.remove_pod(&running.sandbox).await?;
+    ensure!(!shared.exists(), "{} is left", shared.display());
+    Ok(())
+}
+
+/// A volume's folder is swapped for a link between the moment in which its path was looked at and
+/// the start.
+async fn hostile_source_that_becomes_a_link_is_not_followed(cri: &Cri) -> Result<()> {
+    let place = |name: &str| cri.folder.join(name);
+    for (folder, mark) in [("victim", "victim"), ("source", "mine")] {
+        std::fs::create_dir_all(place(folder))?;
+        std::fs::write(place(folder).join("mark"), mark)?;
+    }
+    let pod = cri.pod();
+    let sandbox = cri.run(&pod).await?;
+    for swapped in [false, true] {
+        let mut config = cri.container("cat /volume/mark");
+        config.mounts = vec![v1::Mount {
+            host_path: place("source").display().to_string(),
+            container_path: "/volume".to_owned(),
+            ..Default::default()
+        }];
+        let id = cri.create(&sandbox, &pod, &config).await?;
+        if swapped {
+            std::fs::rename(place("source"), place("aside"))?;
+            std::os::unix::fs::symlink(place("victim"), place("source"))?;
+        }
+        let started = cri.start(&id).await;
+        ensure!(started.is_ok() != swapped, "swapped: {swapped}, {started:?}");
+    }
+    Ok(())
 }
