@@ -6,7 +6,7 @@ use super::{NodeState, PodContext};
 use crate::images::ImageNews;
 use crate::volumes::{ReadyVolumes, VolumeNews};
 use container_setup::log_paths;
-use pod_lifecycle::{Admission, Facts, ImageFact, PodEvent, VolumesFact};
+use pod_lifecycle::{Admission, Facts, ImageFact, ImageState, PodEvent, VolumesFact};
 use pod_model::pod::Pod;
 use std::collections::BTreeMap;
 
@@ -41,10 +41,13 @@ impl PodFactBook {
 
     pub(super) fn image(&mut self, news: ImageNews) -> Vec<PodEvent> {
         if let Some(state) = news.state {
-            let fact = ImageFact { attempt: news.attempt, state };
-            self.facts.images.insert(news.container, fact);
+            self.set_image(news.container, news.attempt, state);
         }
         news.events
+    }
+
+    pub(super) fn set_image(&mut self, container: String, attempt: u32, state: ImageState) {
+        self.facts.images.insert(container, ImageFact { attempt, state });
     }
 
     pub(super) fn volume(&mut self, news: VolumeNews) -> Option<PodEvent> {

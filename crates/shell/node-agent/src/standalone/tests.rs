@@ -1,5 +1,6 @@
 //! Pods on a runtime and a host in memory, on paused time: the whole of the shell, with faults.
 
+mod again;
 mod bench;
 mod faults;
 mod life;
