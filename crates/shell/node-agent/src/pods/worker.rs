@@ -394,7 +394,8 @@ impl Worker {
         if wish == self.desired {
             return;
         }
-        self.desired = wish;
+        let before = std::mem::replace(&mut self.desired, wish);
+        self.follow_volumes(&before.pod);
         let ends = matches!(self.desired.wish, Wish::End(_));
         self.turn.begins(if ends { Cause::Kill } else { Cause::Update });
         if self.desired.is_wished_away() {

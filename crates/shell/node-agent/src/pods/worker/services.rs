@@ -110,21 +110,27 @@ impl Worker {
     pub(super) fn serve(&mut self, plan: &PodPlan) {
         let wants: &Wants = &plan.wants;
         self.serve_images(&wants.images);
-        let has_volumes = !self.pod().spec.volumes.is_empty();
+        let is_ready = self.book.facts.volumes == VolumesFact::Ready;
         if !wants.volumes {
             self.chores.abort(&Chore::Volumes);
-        } else if has_volumes
-            && self.book.volumes.is_empty()
-            && !self.chores.contains(&Chore::Volumes)
-        {
+        } else if !is_ready && !self.chores.contains(&Chore::Volumes) {
             self.begin_volumes(Duration::ZERO);
         }
         self.serve_probes(plan);
     }
 
+    /// Another version of the pod may have other volumes. What it has no more stays on disk until the
+    /// pod ends: an older container may still use it.
+    pub(super) fn follow_volumes(&mut self, before: &Pod) {
+        if self.book.follow_volumes(before, &self.desired.pod) {
+            self.chores.abort(&Chore::Volumes);
+        }
+    }
+
     fn begin_volumes(&mut self, pause: Duration) {
         let driver = self.context.ports.volumes.clone();
-        let task = volumes::set_up(driver, self.pod().clone(), self.senders.volumes.clone());
+        let wanted = self.book.wanted_volumes(self.pod());
+        let task = volumes::set_up(driver, wanted, self.senders.volumes.clone());
         let name = format!("volumes of pod {}", self.uid);
         self.chores.start(Chore::Volumes, name, after(pause, task));
     }
