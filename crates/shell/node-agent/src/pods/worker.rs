@@ -10,7 +10,7 @@ mod services;
 use super::facts::PodFactBook;
 use super::turn::{Cause, Turn};
 use super::{NodeState, PodContext};
-use crate::actions::{ActionWorld, deadline, describe, perform};
+use crate::actions::{ActionWorld, deadline, describe, failed, perform};
 use crate::board::first_seen;
 use crate::branch::{Branch, Panicked};
 use crate::images::ImageNews;
@@ -206,8 +206,8 @@ struct Worker {
     memory: PodMemory,
     book: PodFactBook,
     actions: Branch<ActionKey, Outcome>,
-    /// What the actions in flight are, for people.
-    doing: BTreeMap<ActionKey, String>,
+    /// The actions in flight.
+    doing: BTreeMap<ActionKey, Action>,
     chores: Branch<Chore, ()>,
     /// The wants that chores were begun for.
     image_wants: BTreeMap<String, ImageWant>,
@@ -309,7 +309,7 @@ impl Worker {
         }
         self.shown_ready = ready;
         self.tell_recorded();
-        let doing = self.doing.values().cloned().collect();
+        let doing = self.doing.values().map(describe).collect();
         self.context.board.show(&self.uid, &plan, doing, self.context.clock.now());
         if self.actions.is_empty() && !self.is_over(&plan) {
             self.turn.ends();
@@ -358,7 +358,7 @@ impl Worker {
             volumes: self.book.volumes.clone(),
             events: self.senders.events.clone(),
         };
-        self.doing.insert(key.clone(), words.clone());
+        self.doing.insert(key.clone(), action.clone());
         let (action, limit) = (action.clone(), deadline(action));
         let task = async move {
             match tokio::time::timeout(limit, perform(&action, &world)).await {
@@ -370,10 +370,13 @@ impl Worker {
     }
 
     async fn ended(&mut self, key: ActionKey, outcome: Result<Outcome, Panicked>) {
-        let words = self.doing.remove(&key).unwrap_or_default();
+        let action = self.doing.remove(&key);
+        let words = action.as_ref().map(describe).unwrap_or_default();
         let outcome = outcome.unwrap_or_else(|Panicked(why)| {
             warn!(pod_uid = self.uid, action = words, panic = why, "An action panicked");
-            Outcome::Aborted
+            // As any failure: it is told, and tried again after a pause.
+            let why = format!("{words}: the agent's own task panicked: {why}");
+            action.as_ref().map_or(Outcome::Aborted, |action| failed(action, why))
         });
         debug!(pod_uid = self.uid, action = words, outcome = ?outcome, "Ended");
         if let (ActionKey::Container(name), Outcome::ContainerStarted(Err(_))) = (&key, &outcome) {

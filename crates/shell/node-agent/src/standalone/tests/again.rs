@@ -57,6 +57,24 @@ async fn a_task_for_volumes_that_panics_begins_again_after_a_pause() {
     assert_eq!(bench.host.panics(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_action_that_panics_is_told_and_tried_again_after_the_usual_pause() {
+    for call in ["run_sandbox", "create_container"] {
+        let mut bench = Bench::new();
+        for _ in 0..2 {
+            bench.runtime.spoil(call, Fault::Panics);
+        }
+        bench.script.tell(&[("/m/a", &pod("a", ""))]);
+        bench.begin();
+        let took = bench.until_running().await;
+        assert!((20..=31).contains(&took.as_secs()), "{call}: after two pauses: {took:?}");
+        assert_eq!(bench.calls_of(call).len(), 3);
+        let events = bench.detail().events;
+        let told = events.iter().any(|event| event.message.contains("panicked"));
+        assert!(told, "{call}: {events:?}");
+    }
+}
+
 fn with_volumes(mounts: &str, volumes: &str) -> String {
     let mounted = format!(", volumeMounts: [{mounts}]");
     format!("{}  volumes: [{volumes}]\n", pod("a", &mounted))
