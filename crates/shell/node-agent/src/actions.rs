@@ -4,6 +4,7 @@
 //! the next look at the runtime shows. Every failure says what failed and on what.
 
 mod clean_up;
+mod contents;
 mod prepare;
 mod sandbox;
 mod start;

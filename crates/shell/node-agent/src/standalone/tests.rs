@@ -2,6 +2,7 @@
 
 mod again;
 mod bench;
+mod contents;
 mod faults;
 mod life;
 mod probed;
