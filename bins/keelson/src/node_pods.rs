@@ -57,13 +57,17 @@ pub(crate) struct PsCommand {
 /// Say why a pod is not where it should be, and what to do next
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  keelson explain web\n  keelson explain kube-system/etcd-node1"
+    after_help = "Examples:\n  keelson explain web\n  keelson explain kube-system/etcd-node1\n  \
+                  keelson explain web -o json"
 )]
 pub(crate) struct ExplainCommand {
     #[command(flatten)]
     address: Address,
     /// NAME, NAMESPACE/NAME or the beginning of a UID
     pod: String,
+    /// How to print it; wide has all events that are known
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
 }
 
 /// Show where the time of a pod's start went
@@ -115,7 +119,12 @@ impl ExplainCommand {
         let pods = agent.pods().await?;
         let pod = find::pod(&pods, &self.pod)?;
         let detail = agent.pod(&pod.uid).await?;
-        crate::terminal::print(&explain::text(&detail, &pods.node, now()));
+        crate::terminal::print(&match self.output {
+            Format::Table => explain::text(&detail, &pods.node, now(), false),
+            Format::Wide => explain::text(&detail, &pods.node, now(), true),
+            Format::Json => json(&explain::value(&detail, &pods.node)?)?,
+            Format::Yaml => yaml::write(&explain::value(&detail, &pods.node)?),
+        });
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -10,6 +10,7 @@ use super::pod_settings::{Node, pod_settings};
 use crate::doctor::facts;
 use crate::rest::Rest;
 use anyhow::{Context, Result};
+use apiserver_client::NoApiServer;
 use cri_client::CriClient;
 use host_cgroups::{CgroupSetup, Driver, HostCgroups, KernelLog, Since};
 use host_files::{HostFolders, HostPullRecords, HostRecords};
@@ -58,6 +59,7 @@ pub(crate) async fn pod_parts(
         logs: folders,
         credential_programs: Arc::new(credential_providers::programs(config)),
         pull_records: Arc::new(HostPullRecords::new(root)),
+        contents: Arc::new(NoApiServer),
     };
     let node = node(config).await;
     info!(node = node.name, addresses = ?node.ips, "Running pods as a standalone node");

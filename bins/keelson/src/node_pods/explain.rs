@@ -1,11 +1,33 @@
 //! Why a pod is not where it should be: one sentence, the next step, and what led there.
 
 use crate::table::age;
+use anyhow::Result;
 use ports::local_api::{LocalNode, LocalPodDetail};
+use serde_json::{Value, json};
 
 const EVENTS_SHOWN: usize = 8;
 
-pub(super) fn text(detail: &LocalPodDetail, node: &LocalNode, now: i64) -> String {
+/// The same for programs, with all events.
+pub(super) fn value(detail: &LocalPodDetail, node: &LocalNode) -> Result<Value> {
+    let pod = &detail.pod;
+    let warnings: Vec<&String> = warnings(detail, node).collect();
+    Ok(json!({
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "phase": pod.object["status"]["phase"],
+        "waitingOn": serde_json::to_value(&pod.waiting_on)?,
+        "doing": pod.doing,
+        "manifest": pod.manifest,
+        "warnings": warnings,
+        "runtime": node.runtime,
+        "agentLog": node.agent_log,
+        "events": serde_json::to_value(&detail.events)?,
+    }))
+}
+
+/// `wide`: with all events.
+pub(super) fn text(detail: &LocalPodDetail, node: &LocalNode, now: i64, wide: bool) -> String {
     let pod = &detail.pod;
     let mut text = format!("{}/{}: ", pod.namespace, pod.name);
     match &pod.waiting_on {
@@ -26,7 +48,7 @@ pub(super) fn text(detail: &LocalPodDetail, node: &LocalNode, now: i64) -> Strin
     if !pod.manifest.is_empty() {
         text.push_str(&format!("manifest: {}\n", pod.manifest));
     }
-    for trouble in node.troubles.iter().filter(|trouble| concerns(trouble, &pod.manifest)) {
+    for trouble in warnings(detail, node) {
         text.push_str(&format!("warning: {trouble}\n"));
     }
     if !node.runtime.is_empty() && pod.waiting_on.is_some() {
@@ -35,7 +57,8 @@ pub(super) fn text(detail: &LocalPodDetail, node: &LocalNode, now: i64) -> Strin
     if !node.agent_log.is_empty() && pod.waiting_on.is_some() {
         text.push_str(&format!("agent's log: {}\n", node.agent_log));
     }
-    let skipped = detail.events.len().saturating_sub(EVENTS_SHOWN);
+    let shown = if wide { detail.events.len() } else { EVENTS_SHOWN };
+    let skipped = detail.events.len().saturating_sub(shown);
     for event in detail.events.iter().skip(skipped) {
         let times = if event.count > 1 { format!(" (x{})", event.count) } else { String::new() };
         text.push_str(&format!(
@@ -49,6 +72,12 @@ pub(super) fn text(detail: &LocalPodDetail, node: &LocalNode, now: i64) -> Strin
     text
 }
 
-fn concerns(trouble: &str, manifest: &str) -> bool {
-    !manifest.is_empty() && trouble.contains(manifest)
+/// What is wrong with the pod's manifest.
+fn warnings<'a>(
+    detail: &'a LocalPodDetail,
+    node: &'a LocalNode,
+) -> impl Iterator<Item = &'a String> {
+    let manifest = &detail.pod.manifest;
+    let concerns = move |trouble: &&String| !manifest.is_empty() && trouble.contains(manifest);
+    node.troubles.iter().filter(concerns)
 }

@@ -120,7 +120,7 @@ fn an_explanation_begins_with_the_reason_and_the_next_step() {
             ..LocalEvent::default()
         })
         .collect();
-    let text = explain::text(&detail, &LocalNode::default(), 0);
+    let text = explain::text(&detail, &LocalNode::default(), 0, false);
     let mut lines = text.lines();
     assert_eq!(
         lines.next(),
@@ -128,8 +128,20 @@ fn an_explanation_begins_with_the_reason_and_the_next_step() {
     );
     assert_eq!(lines.next(), Some("next: keelson logs other/web-node1 --previous"));
     assert!(text.contains("BackOff (x3): number 19") && !text.contains("number 11"), "{text}");
+    let wide = explain::text(&detail, &LocalNode::default(), 0, true);
+    assert!(wide.contains("number 19") && wide.contains("number 0"), "{wide}");
+    detail.pod.manifest = "/m/web.yaml".to_owned();
+    let troubles = vec!["manifest /m/web.yaml: kept".to_owned(), "another".to_owned()];
+    let node = LocalNode { troubles, ..LocalNode::default() };
+    let value = explain::value(&detail, &node).unwrap();
+    assert_eq!(value["name"], "web-node1");
+    assert_eq!(value["waitingOn"]["nextStep"], "keelson logs other/web-node1 --previous");
+    assert_eq!(value["warnings"], json!(["manifest /m/web.yaml: kept"]));
+    assert_eq!(value["events"].as_array().map(Vec::len), Some(20));
     detail.pod.waiting_on = None;
-    assert!(explain::text(&detail, &LocalNode::default(), 0).contains("where it should be"));
+    assert!(explain::value(&detail, &node).unwrap()["waitingOn"].is_null());
+    let text = explain::text(&detail, &LocalNode::default(), 0, false);
+    assert!(text.contains("where it should be"), "{text}");
 }
 
 #[test]

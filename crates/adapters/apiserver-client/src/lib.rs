@@ -8,7 +8,7 @@
 //! - `request`, `failure`, `lines`, `watch_line`, `protobuf`, `watch_progress`, `back_off`,
 //!   `token_bucket`, `event_body`: what is said and what an answer means; pure.
 //! - `credentials`, `exec_plugin`, `tls`, `connections`, [`client`], [`watch`]: the transport.
-//! - `cluster_port`: the seam that the rest of the project sees.
+//! - `cluster_port`: the seam that the rest of the project sees; `no_server`: where there is none.
 
 pub mod access;
 mod back_off;
@@ -21,6 +21,7 @@ mod exec_plugin;
 mod failure;
 pub mod kubeconfig;
 mod lines;
+mod no_server;
 mod paced_socket;
 mod protobuf;
 mod request;
@@ -34,6 +35,7 @@ mod watch_progress;
 pub use access::ClusterAccess;
 pub use client::{ApiClient, ClientOptions};
 pub use kubeconfig::{KubeconfigError, parse_kubeconfig};
+pub use no_server::NoApiServer;
 pub use protobuf::ProtobufObject;
 pub use secret::Secret;
 pub use token_bucket::RateLimit;

@@ -1,52 +1,23 @@
 //! ConfigMaps and Secrets that a container's variables come from.
 //!
 //! Rule: what is needed is said before ([`wanted`]) and given as a value; what could not be had is
-//! told with the reference's words. Where nobody can be asked (no API server) every reference is
-//! refused, an optional one too.
+//! told with the reference's words. Where nobody can be asked (no API server) an optional one is
+//! missing and any other is refused; the reference refuses both.
 //!
 //! upstream: pkg/kubelet/kubelet_pods.go
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use pod_model::pod::Container;
+use ports::{ContentData, ContentError, ContentKind};
 
 use crate::{SetupError, refuse};
 
 #[cfg(test)]
 mod tests;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ContentKind {
-    ConfigMap,
-    Secret,
-}
-
-/// What came of asking for one.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Content {
-    Found(BTreeMap<String, Vec<u8>>),
-    NotFound,
-    /// With the text of what went wrong.
-    Failed(String),
-}
-
-impl std::fmt::Debug for Content {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Found(data) => out.debug_set().entries(data.keys()).finish(),
-            Self::NotFound => out.write_str("NotFound"),
-            Self::Failed(why) => out.debug_tuple("Failed").field(why).finish(),
-        }
-    }
-}
-
-/// What was had of what is wanted.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Contents {
-    /// Whether there is anybody to ask.
-    pub has_source: bool,
-    pub found: BTreeMap<(ContentKind, String), Content>,
-}
+/// What came of asking for what is wanted, by kind and name in the pod's namespace.
+pub type Contents = BTreeMap<(ContentKind, String), Result<ContentData, ContentError>>;
 
 /// The names in the pod's namespace that the container's variables refer to.
 pub fn wanted(container: &Container) -> BTreeSet<(ContentKind, String)> {
@@ -92,14 +63,14 @@ impl Reference<'_> {
             ContentKind::ConfigMap => ("configMap", "configmap"),
             ContentKind::Secret => ("secret", "secret"),
         };
-        if !contents.has_source {
-            refuse!("couldn't get {in_sentence} {namespace}/{name}, no kubeClient defined");
-        }
-        match contents.found.get(&(kind, name.to_owned())) {
-            Some(Content::Found(data)) => Ok(Some(data)),
-            Some(Content::NotFound) if optional => Ok(None),
-            Some(Content::NotFound) => refuse!("{resource} {name:?} not found"),
-            Some(Content::Failed(why)) => refuse!("{why}"),
+        match contents.get(&(kind, name.to_owned())) {
+            Some(Ok(ContentData(data))) => Ok(Some(data)),
+            Some(Err(ContentError::NotFound | ContentError::NoSource(_))) if optional => Ok(None),
+            Some(Err(ContentError::NotFound)) => refuse!("{resource} {name:?} not found"),
+            Some(Err(ContentError::NoSource(why))) => refuse!(
+                "couldn't get {in_sentence} {namespace}/{name}, no kubeClient defined: {why}"
+            ),
+            Some(Err(ContentError::Failed(why))) => refuse!("{why}"),
             None => refuse!("{resource} {name:?} has not been read yet"),
         }
     }

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 
 use pod_model::pod::container::{EnvFromSource, EnvVar};
 use pod_model::pod::{Container, Pod};
+use ports::ContentKind;
 
-use crate::contents::{ContentKind, Reference};
+use crate::contents::Reference;
 use crate::inputs::{ContainerFacts, NodeFacts};
 use crate::{SetupError, env_file, expansion, fields, refuse, resource_fields};
 

@@ -69,9 +69,9 @@ pub struct Readings {
     pub log: Option<Result<(Vec<u8>, bool), String>>,
 }
 
-/// The message to show, after what the runtime itself said.
-pub fn message(record: &ContainerRecord, sources: &Sources, readings: &Readings) -> String {
-    let left = match (&readings.file, &sources.file) {
+/// What the container left behind. What the runtime itself said is in its record and told before it.
+pub fn left_behind(sources: &Sources, readings: &Readings) -> String {
+    match (&readings.file, &sources.file) {
         (Some(Ok(bytes)), _) if !bytes.is_empty() => {
             let from = bytes.len().saturating_sub(FILE_CAP);
             String::from_utf8_lossy(bytes.get(from..).unwrap_or_default()).into_owned()
@@ -84,11 +84,6 @@ pub fn message(record: &ContainerRecord, sources: &Sources, readings: &Readings)
             Some(Ok((bytes, is_whole))) => end_of_log(bytes, *is_whole),
             Some(Err(why)) => format!("Error on reading termination message from logs: {why}"),
         },
-    };
-    match (record.message.as_str(), left.as_str()) {
-        (said, "") => said.to_owned(),
-        ("", left) => left.to_owned(),
-        (said, left) => format!("{said}: {left}"),
     }
 }
 

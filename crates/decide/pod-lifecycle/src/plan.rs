@@ -74,8 +74,10 @@ pub struct ProbeWant {
     pub container_id: String,
     pub kind: ProbeKind,
     pub started_at: ApiTime,
-    /// Whether a verdict for this container is known already (after a restart of the agent).
-    pub known: bool,
+    /// Whether the first try may come later than it is due, so that those of a whole node do not come
+    /// together when an agent begins. Not of a readiness that is not known: the pod is not ready
+    /// until it is tried.
+    pub can_wait: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

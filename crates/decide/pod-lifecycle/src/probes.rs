@@ -39,8 +39,8 @@ pub(crate) fn wanted(scene: &Scene<'_>, status: &PodStatus) -> Vec<ProbeWant> {
                 ProbeKind::Readiness => started,
             };
             if due && kind.in_container(container).is_some() {
-                let known = kind == ProbeKind::Readiness
-                    && memory
+                let can_wait = kind != ProbeKind::Readiness
+                    || memory
                         .and_then(|memory| memory.readiness.as_ref())
                         .is_some_and(|(id, _)| *id == record.id);
                 wanted.push(ProbeWant {
@@ -48,7 +48,7 @@ pub(crate) fn wanted(scene: &Scene<'_>, status: &PodStatus) -> Vec<ProbeWant> {
                     container_id: record.id.clone(),
                     kind,
                     started_at: ApiTime::from_nanos(record.started_at),
-                    known,
+                    can_wait,
                 });
             }
         }

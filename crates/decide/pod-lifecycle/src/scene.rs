@@ -238,6 +238,13 @@ impl<'a> Scene<'a> {
         })
     }
 
+    /// Whether a start has failed and the next is not due yet.
+    pub(crate) fn pauses_after_failure(&self, name: &str) -> bool {
+        let failure = self.memory(name).and_then(|memory| memory.start_failure.as_ref());
+        let retry_at = failure.and_then(|failure| failure.retry_at).map(ApiTime::from_nanos);
+        retry_at.is_some_and(|at| at > self.view.now)
+    }
+
     pub(crate) fn image_state(&self, name: &str) -> Option<&'a ImageState> {
         let fact = self.view.facts.images.get(name)?;
         (fact.attempt == self.next_attempt(name)).then_some(&fact.state)

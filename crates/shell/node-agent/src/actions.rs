@@ -4,6 +4,7 @@
 //! the next look at the runtime shows. Every failure says what failed and on what.
 
 mod clean_up;
+mod contents;
 mod prepare;
 mod sandbox;
 mod start;
@@ -90,7 +91,11 @@ pub(crate) fn deadline(action: &Action) -> Duration {
 
 /// How an action ends that did not end by itself.
 pub(crate) fn timed_out(action: &Action, limit: Duration) -> Outcome {
-    let why = format!("{} did not end within {limit:?}", describe(action));
+    failed(action, format!("{} did not end within {limit:?}", describe(action)))
+}
+
+/// An action's own way to say that it failed.
+pub(crate) fn failed(action: &Action, why: String) -> Outcome {
     match action {
         Action::RunSandbox { .. } => Outcome::SandboxRun(Err(why)),
         Action::StartContainer { .. } => Outcome::ContainerStarted(Err(StartFailure {

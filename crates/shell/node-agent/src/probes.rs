@@ -1,7 +1,8 @@
 //! Probes of all pods: one timer wheel, no task that waits for its turn.
 //!
 //! Rules: a probe's first try comes when its initial delay since the container's start is over,
-//! later ones every period, never two of the same probe at once. Each try ends within its timeout.
+//! later ones every period, never two of the same probe at once. Those of containers that an earlier
+//! agent started begin somewhere in their first period: the whole node's must not fall due at once. Each try ends within its timeout.
 //! What a result means (thresholds, streaks) is the planner's business. Results that a worker does
 //! not take in time are lost; the next one comes.
 
@@ -59,6 +60,22 @@ pub(crate) struct Probes {
     prober: Arc<dyn NetworkProber>,
     wheel: Arc<Mutex<Wheel>>,
     changed: Arc<Notify>,
+    beginning: Beginning,
+}
+
+/// When this agent began, by both clocks.
+#[derive(Clone, Copy)]
+struct Beginning {
+    at: ApiTime,
+    moment: Instant,
+}
+
+impl Beginning {
+    /// Whether a probe that is due now is one of many that are, because the agent has just begun.
+    /// upstream: pkg/kubelet/prober/worker.go
+    fn is_crowded(&self, want: &ProbeWant, period: Duration) -> bool {
+        want.can_wait && want.started_at < self.at && self.moment.elapsed() < period
+    }
 }
 
 /// What a worker says about its probes.
@@ -88,8 +105,13 @@ pub(crate) fn specification<'a>(
 }
 
 impl Probes {
-    pub(crate) fn new(runtime: Arc<dyn PodRuntime>, prober: Arc<dyn NetworkProber>) -> Self {
-        Self { runtime, prober, wheel: Arc::default(), changed: Arc::default() }
+    pub(crate) fn new(
+        runtime: Arc<dyn PodRuntime>,
+        prober: Arc<dyn NetworkProber>,
+        now: ApiTime,
+    ) -> Self {
+        let beginning = Beginning { at: now, moment: Instant::now() };
+        Self { runtime, prober, wheel: Arc::default(), changed: Arc::default(), beginning }
     }
 
     fn wheel(&self) -> MutexGuard<'_, Wheel> {
@@ -115,7 +137,7 @@ impl Probes {
                 known.follow(order, want);
                 continue;
             }
-            if let Some(scheduled) = schedule(order, want, &mut wheel.counts) {
+            if let Some(scheduled) = schedule(order, want, &mut wheel.counts, self.beginning) {
                 wheel.turns.insert((scheduled.due, key.clone()));
                 wheel.probes.insert(key, scheduled);
                 changed = true;
@@ -222,15 +244,15 @@ fn schedule(
     order: &ProbeOrder<'_>,
     want: &ProbeWant,
     counts: &mut ProbeCounts,
+    beginning: Beginning,
 ) -> Option<Scheduled> {
     let (probing, probe) = probing(order, want)?;
     let period = seconds(probe.period_seconds.max(1));
     let ran = order.now.nanos().saturating_sub(want.started_at.nanos());
     let ran = Duration::from_nanos(u64::try_from(ran).unwrap_or(0));
     let mut wait = seconds(probe.initial_delay_seconds).saturating_sub(ran);
-    if want.known && wait.is_zero() {
-        // After a restart of the agent: all probes of the node must not fall due at once.
-        wait = spread(&want.container_id, period);
+    if wait.is_zero() && beginning.is_crowded(want, period) {
+        wait = spread(want, period);
     }
     Some(Scheduled {
         probing: Arc::new(probing),
@@ -242,11 +264,18 @@ fn schedule(
     })
 }
 
-/// A part of the period that differs from container to container and is the same every time.
-fn spread(container_id: &str, period: Duration) -> Duration {
-    let sum = container_id
-        .bytes()
-        .fold(0u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+/// A part of the period that differs from probe to probe and is the same every time.
+fn spread(want: &ProbeWant, period: Duration) -> Duration {
+    let kind = match want.kind {
+        ProbeKind::Startup => "startup",
+        ProbeKind::Liveness => "liveness",
+        ProbeKind::Readiness => "readiness",
+    };
+    // FNV-1a: also ids that differ in their last letter only are far from each other.
+    let bytes = kind.bytes().chain(want.container_id.bytes());
+    let sum = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
     let millis = u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1);
     Duration::from_millis(sum % millis)
 }

@@ -83,7 +83,7 @@ fn start_with_clock(
         (pulled.clone(), board.metrics().clone()),
     );
     let (node_sender, node) = watch::channel(node_state::unknown(&settings.lifecycle));
-    let probes = Probes::new(ports.runtime.clone(), ports.prober.clone());
+    let probes = Probes::new(ports.runtime.clone(), ports.prober.clone(), clock.now());
     set_lasting_metrics(&board, &settings.lifecycle.node_name, &*ports.cgroups);
     let reading = settings.reading.clone();
     let pulls = settings.pulls.clone();

@@ -5,7 +5,7 @@
 //! decided in `container-setup`.
 
 use crate::memory_kills::memory_limit;
-use container_setup::termination::{FILE_CAP, LOG_TAIL, Readings, Sources, message, sources};
+use container_setup::termination::{FILE_CAP, LOG_TAIL, Readings, Sources, left_behind, sources};
 use pod_lifecycle::{MemoryKillNote, ObservedPod};
 use ports::pod_host::PodFolders;
 use ports::runtime_objects::{ContainerRecord, ContainerState};
@@ -103,7 +103,7 @@ impl TerminationMessages {
             },
             None => None,
         };
-        message(record, &sources, &Readings { file, log })
+        left_behind(&sources, &Readings { file, log })
     }
 
     async fn tail(&self, path: &str, most: usize) -> Result<Option<Vec<u8>>, String> {

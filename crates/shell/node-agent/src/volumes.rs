@@ -12,7 +12,7 @@ use pod_model::pod::resources::{MEMORY, effective_limits};
 use pod_model::pod::security::FsGroupChangePolicy;
 use pod_model::pod::{Pod, Volume, VolumeSource};
 use ports::pod_host::{HostVolume, VolumeDriver, VolumeOwnership};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -25,9 +25,24 @@ const LONGEST_SET_UP: Duration = Duration::from_secs(600);
 /// By name.
 pub(crate) type ReadyVolumes = BTreeMap<String, ReadyVolume>;
 
+/// What is to be set up.
+pub(crate) struct WantedVolumes {
+    /// Of the pod's volumes; what is told carries it.
+    pub(crate) version: u64,
+    pub(crate) pod: Arc<Pod>,
+    /// What is ready already.
+    pub(crate) ready: ReadyVolumes,
+}
+
 /// What the worker hears.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum VolumeNews {
+pub(crate) struct VolumeNews {
+    pub(crate) version: u64,
+    pub(crate) state: VolumeState,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum VolumeState {
     Ready(ReadyVolumes),
     /// Some are not there; tried again by itself.
     Failed {
@@ -117,14 +132,27 @@ pub(crate) fn names(pod: &Pod) -> Vec<String> {
     pod.spec.volumes.iter().map(|volume| volume.name.to_string()).collect()
 }
 
+/// Names of the volumes that two versions of a pod have alike.
+pub(crate) fn same(one: &Pod, other: &Pod) -> BTreeSet<String> {
+    let named = |volume: &Volume| volume.name.to_string();
+    let known: BTreeMap<_, _> =
+        one.spec.volumes.iter().map(|volume| (named(volume), wanted(one, volume))).collect();
+    let volumes = other.spec.volumes.iter();
+    let same = volumes.filter(|volume| known.get(&*volume.name) == Some(&wanted(other, volume)));
+    same.map(named).collect()
+}
+
 /// Sets up every volume of the pod, however long it takes, and tells of it.
 pub(crate) async fn set_up(
     driver: Arc<dyn VolumeDriver>,
-    pod: Arc<Pod>,
+    wanted: WantedVolumes,
     news: mpsc::Sender<Box<VolumeNews>>,
 ) {
+    let WantedVolumes { version, pod, mut ready } = wanted;
+    let tell = async |state| {
+        let _ = news.send(Box::new(VolumeNews { version, state })).await;
+    };
     let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
-    let mut ready = ReadyVolumes::new();
     loop {
         let mut failures = Vec::new();
         for volume in &pod.spec.volumes {
@@ -139,8 +167,7 @@ pub(crate) async fn set_up(
             }
         }
         let Some((name, why)) = failures.first() else {
-            let _ = news.send(Box::new(VolumeNews::Ready(ready))).await;
-            return;
+            return tell(VolumeState::Ready(ready)).await;
         };
         let text = format!("MountVolume.SetUp failed for volume {name:?} : {why}");
         let event = PodEvent {
@@ -150,8 +177,7 @@ pub(crate) async fn set_up(
             field_path: None,
         };
         let texts: Vec<&str> = failures.iter().map(|(_, why)| why.as_str()).collect();
-        let failed = VolumeNews::Failed { message: texts.join("; "), event };
-        let _ = news.send(Box::new(failed)).await;
+        tell(VolumeState::Failed { message: texts.join("; "), event }).await;
         tokio::time::sleep(back_off.pause()).await;
     }
 }

@@ -100,12 +100,18 @@ impl FakeRuntime {
 
     /// Every running container of this name ends now.
     pub fn crash(&self, container: &str, code: i32) {
+        self.crash_with(container, code, "");
+    }
+
+    /// The same, and the runtime says this about it.
+    pub fn crash_with(&self, container: &str, code: i32, message: &str) {
         let mut state = self.shared.state();
         let now = (self.shared.now)();
         let State { containers, events, .. } = &mut *state;
         for made in containers.values_mut() {
             if made.record.name == container && made.record.state == ContainerState::Running {
                 end(made, code, now);
+                message.clone_into(&mut made.record.message);
                 events.push(RuntimeEventKind::Stopped, &made.record.id, &made.uid);
             }
         }

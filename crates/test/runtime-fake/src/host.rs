@@ -51,12 +51,23 @@ struct Disk {
     refuses_records: bool,
     refuses_cgroups: bool,
     listing_takes: Duration,
-    /// How many of the next looks at log numbers of a pod panic, and how many did.
+    /// How many of the next calls that concern a name panic, and how many did.
     panics_to_come: BTreeMap<String, u32>,
     panics: u32,
     answers: VecDeque<TryAnswer>,
     tries: Vec<NetworkTry>,
     addresses: Option<Vec<IpAddr>>,
+}
+
+impl Disk {
+    fn panic_if_due(&mut self, call: &str, about: &str) {
+        let mut bad = self.panics_to_come.iter_mut();
+        let bad = bad.find(|(name, times)| **times > 0 && about.contains(name.as_str()));
+        let Some((_, times)) = bad else { return };
+        *times -= 1;
+        self.panics += 1;
+        panic!("the fake's {call} panics");
+    }
 }
 
 impl FakeHost {
@@ -93,10 +104,10 @@ impl FakeHost {
         self.disk().is_full = full;
     }
 
-    /// The next so many looks for the highest log number of a pod of this name panic: its worker
-    /// makes them itself.
-    pub fn panic_at_log_number(&self, pod: &str, times: u32) {
-        self.disk().panics_to_come.insert(pod.to_owned(), times);
+    /// The next so many looks for the highest log number of a pod of this name (its worker makes them
+    /// itself), or set-ups of a volume of this name, panic.
+    pub fn panic_about(&self, name: &str, times: u32) {
+        self.disk().panics_to_come.insert(name.to_owned(), times);
     }
 
     pub fn panics(&self) -> u32 {
@@ -252,13 +263,7 @@ impl PodFolders for FakeHost {
     }
     fn highest_log_number<'a>(&'a self, log_directory: &'a str) -> HostFuture<'a, Option<u32>> {
         self.done(move |disk| {
-            let mut bad = disk.panics_to_come.iter_mut();
-            let bad = bad.find(|(pod, times)| **times > 0 && log_directory.contains(pod.as_str()));
-            if let Some((_, times)) = bad {
-                *times -= 1;
-                disk.panics += 1;
-                panic!("the fake's highest_log_number panics");
-            }
+            disk.panic_if_due("highest_log_number", log_directory);
             disk.logs.get(log_directory).copied()
         })
     }
@@ -363,6 +368,7 @@ impl VolumeDriver for FakeHost {
         _ownership: &'a VolumeOwnership,
     ) -> HostFuture<'a, PathBuf> {
         self.written(move |disk| {
+            disk.panic_if_due("set_up", volume.name());
             disk.volumes.insert((uid.to_owned(), volume.name().to_owned()));
             PathBuf::from(format!("/pods/{uid}/volumes/{}", volume.name()))
         })

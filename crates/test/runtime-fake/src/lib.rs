@@ -6,6 +6,7 @@
 //! lost or told twice, a runtime that is away. Time is whatever the test's clock says.
 
 mod behaviour;
+mod contents;
 mod controls;
 mod events;
 mod host;
@@ -14,6 +15,7 @@ mod programs;
 mod runtime;
 
 pub use behaviour::{Behaviour, Fault};
+pub use contents::FakeContents;
 pub use host::{FakeHost, Script};
 pub use kernel_log::FakeKernelLog;
 pub use programs::FakePrograms;

@@ -24,11 +24,13 @@ fn pods_begin_go_on_and_end_as_their_manifests_say() -> Result<()> {
             ("bad-init", BAD_INIT),
             ("bad-hook", BAD_HOOK),
             ("last-words", LAST_WORDS),
+            ("no-program", NO_PROGRAM),
         ] {
             node.place(name, spec)?;
         }
         policies(&node).context("restart policies")?;
         last_words(&node).context("termination messages")?;
+        no_program(&node).context("a program that is not there")?;
         back_off(&node).context("crash loop")?;
         hooks(&node).context("hooks that fail")?;
         order(&node).context("order of containers")?;
@@ -213,4 +215,24 @@ fn last_words(node: &Node<'_>) -> Result<()> {
         let log = node.agent.ask(&["logs", "last-words", "-c", "log"])?;
         Ok(log.lines().count() == 200)
     })
+}
+
+const NO_PROGRAM: &str = r#"
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: BUSYBOX
+    command: [/no/such/program]
+"#;
+
+/// The runtime's words are all that there is, and they are told once.
+fn no_program(node: &Node<'_>) -> Result<()> {
+    let pod = node.until_phase("no-program", "Failed")?;
+    let ended = &container(&pod, "main")["state"]["terminated"];
+    ensure!(ended["reason"] == "StartError" && ended["exitCode"] == 128, "{pod:#}");
+    let message = ended["message"].as_str().unwrap_or_default();
+    ensure!(message.contains("/no/such/program"), "{message}");
+    let start: String = message.chars().take(40).collect();
+    ensure!(message.matches(&start).count() == 1, "once: {message}");
+    Ok(())
 }

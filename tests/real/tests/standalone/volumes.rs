@@ -11,7 +11,8 @@ use node_testkit::start::Containerd;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::node::{
-    Node, archives, container, ensure_has, is_ready, keelson, restarts, uid, wait_for,
+    Node, archives, container, container_id, ensure_has, is_ready, keelson, manifest, restarts,
+    uid, wait_for,
 };
 
 #[test]
@@ -46,6 +47,7 @@ fn volumes_are_what_they_should_be_and_nobody_gets_out_of_them() -> Result<()> {
         on_host(&node).context("hostPath")?;
         kinds(&node).context("what is not of the kind that was said")?;
         escape(&node).context("a way out by symlinks")?;
+        edited(&node).context("a manifest that is edited")?;
         let root = node.home.root();
         node.agent.withdraw_all()?;
         node.runtime.wait_gone("")?;
@@ -236,4 +238,53 @@ fn escape(node: &Node<'_>) -> Result<()> {
     let said = node.shell(&pod, "inside", "ls /got")?;
     ensure!(said == "fine\n", "{said}");
     Ok(())
+}
+
+const BEFORE: &str = r#"
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: one, emptyDir: {}}]
+  containers:
+  - name: main
+    image: BUSYBOX
+    command: [sh, -c, "echo kept > /one/file; exec sleep 1000"]
+    volumeMounts: [{name: one, mountPath: /one}]
+"#;
+
+const AFTER: &str = r#"
+  terminationGracePeriodSeconds: 1
+  volumes:
+  - {name: one, emptyDir: {}}
+  - {name: two, emptyDir: {medium: Memory}}
+  - {name: three, hostPath: {path: /run/bed/host, type: Directory}}
+  containers:
+  - name: main
+    image: BUSYBOX
+    command: [sh, -c, "echo kept > /one/file; exec sleep 1000"]
+    volumeMounts: [{name: one, mountPath: /one}]
+  - name: other
+    image: BUSYBOX
+    command: [sleep, "1000"]
+    volumeMounts:
+    - {name: one, mountPath: /one}
+    - {name: two, mountPath: /two}
+    - {name: three, mountPath: /three}
+"#;
+
+/// A stated UID makes it the same pod: its old volume stays, and the new ones come.
+fn edited(node: &Node<'_>) -> Result<()> {
+    let text = |spec: &str| {
+        let named = "  name: edited\n";
+        manifest("edited", spec).replace(named, &format!("{named}  uid: stated-uid\n"))
+    };
+    node.agent.place("edited", &text(BEFORE))?;
+    let before = node.until_ready("edited")?;
+    node.agent.place("edited", &text(AFTER))?;
+    let pod = node.until("the added container is ready", "edited", |pod| {
+        container(pod, "other")["ready"] == true && is_ready(pod)
+    })?;
+    ensure!(uid(&pod)? == "stated-uid", "{pod:#}");
+    let same = container_id(&before, "main")? == container_id(&pod, "main")?;
+    ensure!(same && restarts(&pod, "main") == 0, "the other one was left alone: {pod:#}");
+    let said = node.shell(&pod, "other", "cat /one/file /three/file; mount | grep ' /two '")?;
+    ensure_has(&said, &["kept\n", "from the host", "tmpfs"])
 }

@@ -88,7 +88,7 @@ fn each_part_may_refuse() {
     for (container, start) in [
         ("volumeDevices: [{name: gone, devicePath: /x}]", "cannot find volume \"gone\" to pass"),
         ("volumeMounts: [{name: gone, mountPath: /x}]", "cannot find volume \"gone\" to mount"),
-        ("envFrom: [{secretRef: {name: s}}]", "couldn't get secret shop/s"),
+        ("envFrom: [{secretRef: {name: s}}]", "secret \"s\" has not been read yet"),
         ("securityContext: {runAsNonRoot: true, runAsUser: 0}", "container's runAsUser breaks"),
         ("securityContext: {seccompProfile: {type: Localhost}}", "localhostProfile must be set"),
     ] {

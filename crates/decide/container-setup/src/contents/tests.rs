@@ -18,18 +18,15 @@ fn every_reference_is_wanted_once() {
 fn contents() -> Contents {
     let data = [("key".to_owned(), b"value".to_vec()), ("raw".to_owned(), b"\xff".to_vec())];
     let zero = [("key".to_owned(), b"a\0b".to_vec())];
-    Contents {
-        has_source: true,
-        found: [
-            ((ConfigMap, "there".to_owned()), Content::Found(data.clone().into())),
-            ((Secret, "there".to_owned()), Content::Found(data.into())),
-            ((Secret, "zero".to_owned()), Content::Found(zero.into())),
-            ((ConfigMap, "absent".to_owned()), Content::NotFound),
-            ((Secret, "absent".to_owned()), Content::NotFound),
-            ((Secret, "broken".to_owned()), Content::Failed("it broke".into())),
-        ]
-        .into(),
-    }
+    [
+        ((ConfigMap, "there".to_owned()), Ok(ContentData(data.clone().into()))),
+        ((Secret, "there".to_owned()), Ok(ContentData(data.into()))),
+        ((Secret, "zero".to_owned()), Ok(ContentData(zero.into()))),
+        ((ConfigMap, "absent".to_owned()), Err(ContentError::NotFound)),
+        ((Secret, "absent".to_owned()), Err(ContentError::NotFound)),
+        ((Secret, "broken".to_owned()), Err(ContentError::Failed("it broke".into()))),
+    ]
+    .into()
 }
 
 fn value(
@@ -76,13 +73,17 @@ fn values_and_refusals() {
 }
 
 #[test]
-fn without_anybody_to_ask_even_optional_ones_are_refused() {
+fn without_anybody_to_ask_only_optional_ones_can_be_missing() {
     for (kind, text) in [
-        (ConfigMap, "couldn't get configMap shop/a, no kubeClient defined"),
-        (Secret, "couldn't get secret shop/a, no kubeClient defined"),
+        (ConfigMap, "couldn't get configMap shop/a, no kubeClient defined: nobody is here"),
+        (Secret, "couldn't get secret shop/a, no kubeClient defined: nobody is here"),
     ] {
-        let reference = Reference { kind, namespace: "shop", name: "a", optional: true };
-        let error = reference.data(&Contents::default()).expect_err("nobody");
+        let nobody = Err(ContentError::NoSource("nobody is here".to_owned()));
+        let contents: Contents = [((kind, "a".to_owned()), nobody)].into();
+        let mut reference = Reference { kind, namespace: "shop", name: "a", optional: true };
+        assert_eq!(reference.data(&contents).expect("it may be missing"), None);
+        reference.optional = false;
+        let error = reference.data(&contents).expect_err("nobody");
         assert_eq!(error.to_string(), text);
     }
 }

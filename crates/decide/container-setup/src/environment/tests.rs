@@ -1,27 +1,26 @@
 //! Variables from everywhere, in their order.
 
 use super::*;
-use crate::contents::{Content, Contents};
+use crate::contents::Contents;
 use crate::inputs::ReadyVolume;
 use crate::testing::{first, node, one, texts};
+use ports::{ContentData, ContentError};
 
 fn facts() -> ContainerFacts {
     let data = |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter();
-        Content::Found(pairs.map(|(key, value)| ((*key).into(), value.as_bytes().into())).collect())
+        let data = pairs.map(|(key, value)| ((*key).into(), value.as_bytes().into())).collect();
+        Ok(ContentData(data))
     };
     ContainerFacts {
         pod_ips: texts(&["10.0.0.7"]),
-        contents: Contents {
-            has_source: true,
-            found: [
-                ((ContentKind::ConfigMap, "cm".into()), data(&[("B", "cm-b"), ("A", "cm-a")])),
-                ((ContentKind::Secret, "s".into()), data(&[("A", "secret-a"), ("P", "pass")])),
-                ((ContentKind::Secret, "none".into()), Content::NotFound),
-                ((ContentKind::ConfigMap, "none".into()), Content::NotFound),
-            ]
-            .into(),
-        },
+        contents: [
+            ((ContentKind::ConfigMap, "cm".into()), data(&[("B", "cm-b"), ("A", "cm-a")])),
+            ((ContentKind::Secret, "s".into()), data(&[("A", "secret-a"), ("P", "pass")])),
+            ((ContentKind::Secret, "none".into()), Err(ContentError::NotFound)),
+            ((ContentKind::ConfigMap, "none".into()), Err(ContentError::NotFound)),
+        ]
+        .into(),
         ..ContainerFacts::default()
     }
 }
@@ -114,10 +113,13 @@ fn refusals() {
         assert_eq!(made(container), Err(expected.to_owned()), "{container}");
     }
     let mut alone = facts();
-    alone.contents = Contents::default();
-    let container = "envFrom: [{configMapRef: {name: cm, optional: true}}]";
-    let text = "couldn't get configMap shop/cm, no kubeClient defined";
+    let nobody = Err(ContentError::NoSource("nobody is here".into()));
+    alone.contents = Contents::from([((ContentKind::ConfigMap, "cm".into()), nobody)]);
+    let container = "envFrom: [{configMapRef: {name: cm}}]";
+    let text = "couldn't get configMap shop/cm, no kubeClient defined: nobody is here";
     assert_eq!(made_with(container, &alone), Err(text.to_owned()));
+    let container = "envFrom: [{configMapRef: {name: cm, optional: true}}]";
+    assert_eq!(made_with(container, &alone), Ok(String::new()));
 }
 
 #[test]

@@ -53,12 +53,14 @@ pub(crate) fn plan(
     }
 }
 
-/// Asks for the images of all that is to be started and is not held back.
+/// Asks for the images of all that is to be started and is not held back. After a start that failed
+/// only when the next is due: what is there now may be gone by then.
 pub(crate) fn want_images(scene: &Scene<'_>, draft: &mut Draft, starts: &[String]) {
     for name in starts {
         let Some((_, container)) = lineup::find(scene.pod, name) else { continue };
         let runs = scene.lineup.latest(name).is_some_and(|record| scene.may_run(record));
-        if runs || scene.is_starting(name) || matches!(scene.pace(container), Pace::Wait { .. }) {
+        let waits = matches!(scene.pace(container), Pace::Wait { .. });
+        if runs || waits || scene.is_starting(name) || scene.pauses_after_failure(name) {
             continue;
         }
         draft.wants.images.push(ImageWant {

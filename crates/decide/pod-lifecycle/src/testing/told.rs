@@ -51,8 +51,8 @@ pub(super) fn describe(
     put("images", images.collect::<Vec<_>>().join(" "));
     put("volumes", plan.wants.volumes.to_string());
     let probes = plan.wants.probes.iter().map(|want| {
-        let known = if want.known { "!" } else { "" };
-        format!("{}:{:?}{known}", want.container_id, want.kind)
+        let at_once = if want.can_wait { "" } else { "!" };
+        format!("{}:{:?}{at_once}", want.container_id, want.kind)
     });
     put("probes", probes.collect::<Vec<_>>().join(" "));
     put("events", events.iter().map(event).collect::<Vec<_>>().join("; "));

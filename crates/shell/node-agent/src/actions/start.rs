@@ -2,7 +2,7 @@
 //!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_container.go
 
-use super::ActionWorld;
+use super::{ActionWorld, contents};
 use crate::crash_points::reached;
 use crate::hooks::{self, HookPlace};
 use crate::metrics::names;
@@ -112,6 +112,7 @@ async fn set_up(
         pod_ips: start.pod_ips.to_vec(),
         target_id: start.target_id.cloned(),
         volumes: world.volumes.clone(),
+        contents: contents::read(world, spec).await,
         ..ContainerFacts::default()
     };
     facts.termination_file = make_folders(world, spec, &node).await.map_err(config_failure)?;

@@ -20,7 +20,9 @@ use pod_lifecycle::Settings;
 use ports::pod_host::{CgroupLimits, PodCgroups, PodFolders, Records, VolumeDriver};
 use ports::probing::NetworkProber;
 use ports::runtime_objects::HandlerFeatures;
-use ports::{CredentialPrograms, HostAddresses, HostTexts, LogFiles, PodRuntime, PullRecords};
+use ports::{
+    CredentialPrograms, HostAddresses, HostTexts, LogFiles, PodContents, PodRuntime, PullRecords,
+};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -38,6 +40,7 @@ pub struct PodPorts {
     pub logs: Arc<dyn LogFiles>,
     pub credential_programs: Arc<dyn CredentialPrograms>,
     pub pull_records: Arc<dyn PullRecords>,
+    pub contents: Arc<dyn PodContents>,
 }
 
 /// What the configuration says about pods.

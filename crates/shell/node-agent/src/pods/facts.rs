@@ -4,15 +4,18 @@
 
 use super::{NodeState, PodContext};
 use crate::images::ImageNews;
-use crate::volumes::{ReadyVolumes, VolumeNews};
+use crate::volumes::{ReadyVolumes, VolumeNews, VolumeState, WantedVolumes};
 use container_setup::log_paths;
-use pod_lifecycle::{Admission, Facts, ImageFact, PodEvent, VolumesFact};
+use pod_lifecycle::{Admission, Facts, ImageFact, ImageState, PodEvent, VolumesFact};
 use pod_model::pod::Pod;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub(super) struct PodFactBook {
     pub(super) facts: Facts,
     pub(super) volumes: ReadyVolumes,
+    /// Counts versions of the pod with other volumes: what is told of an earlier one is not news.
+    version: u64,
 }
 
 impl PodFactBook {
@@ -26,7 +29,7 @@ impl PodFactBook {
             host_ips: context.host_ips(),
             ..Facts::default()
         };
-        Self { facts, volumes: ReadyVolumes::new() }
+        Self { facts, volumes: ReadyVolumes::new(), version: 0 }
     }
 
     pub(super) fn node(&mut self, state: &NodeState) {
@@ -41,24 +44,52 @@ impl PodFactBook {
 
     pub(super) fn image(&mut self, news: ImageNews) -> Vec<PodEvent> {
         if let Some(state) = news.state {
-            let fact = ImageFact { attempt: news.attempt, state };
-            self.facts.images.insert(news.container, fact);
+            self.set_image(news.container, news.attempt, state);
         }
         news.events
     }
 
+    pub(super) fn set_image(&mut self, container: String, attempt: u32, state: ImageState) {
+        self.facts.images.insert(container, ImageFact { attempt, state });
+    }
+
     pub(super) fn volume(&mut self, news: VolumeNews) -> Option<PodEvent> {
-        match news {
-            VolumeNews::Ready(volumes) => {
+        if news.version != self.version {
+            return None;
+        }
+        match news.state {
+            VolumeState::Ready(volumes) => {
                 self.volumes = volumes;
                 self.facts.volumes = VolumesFact::Ready;
                 None
             }
-            VolumeNews::Failed { message, event } => {
+            VolumeState::Failed { message, event } => {
                 self.facts.volumes = VolumesFact::Failed(message);
                 Some(event)
             }
         }
+    }
+
+    /// The pod is another version of itself: what is as it was stays ready, the rest is to be set up.
+    /// Whether anything is different.
+    pub(super) fn follow_volumes(&mut self, before: &Pod, now: &Pod) -> bool {
+        let same = crate::volumes::same(before, now);
+        if same.len() == before.spec.volumes.len() && same.len() == now.spec.volumes.len() {
+            return false;
+        }
+        self.version += 1;
+        self.volumes.retain(|name, _| same.contains(name));
+        let mut missing = crate::volumes::names(now);
+        missing.retain(|name| !self.volumes.contains_key(name));
+        self.facts.volumes = match missing {
+            none if none.is_empty() => VolumesFact::Ready,
+            names => VolumesFact::Pending(names),
+        };
+        true
+    }
+
+    pub(super) fn wanted_volumes(&self, pod: &Arc<Pod>) -> WantedVolumes {
+        WantedVolumes { version: self.version, pod: pod.clone(), ready: self.volumes.clone() }
     }
 }
 

@@ -5,26 +5,27 @@
 //! memory says must be on disk before going on, is. A worker that is dropped or panics loses nothing
 //! but time: the next one recovers. Decides nothing itself.
 
+mod services;
+
 use super::facts::PodFactBook;
 use super::turn::{Cause, Turn};
 use super::{NodeState, PodContext};
-use crate::actions::{ActionWorld, deadline, describe, link_log, perform};
+use crate::actions::{ActionWorld, deadline, describe, failed, perform};
 use crate::board::first_seen;
 use crate::branch::{Branch, Panicked};
-use crate::images::{ImageNews, ImageRequest, obtain};
+use crate::images::ImageNews;
 use crate::metrics::names;
 use crate::observed::Observation;
-use crate::probes::{ProbeNews, ProbeOrder};
-use crate::volumes::{self, VolumeNews};
-use container_setup::log_paths;
+use crate::probes::ProbeNews;
+use crate::volumes::VolumeNews;
 use pod_lifecycle::{
     Action, ActionKey, Admission, DesiredPod, Happening, ImageWant, ObservedPod, Outcome, PodEvent,
-    PodMemory, PodPlan, Save, Stage, Told, View, Wants, Wish, plan,
+    PodMemory, PodPlan, Save, Stage, Told, View, Wish, plan,
 };
 use pod_model::pod::Pod;
-use pod_model::pod::spec::ContainerList;
 use pod_model::pod::status::PodCondition;
 use ports::runtime_objects::ContainerState;
+use services::Chore;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +72,7 @@ pub(super) async fn run(
         return WorkerEnd::Finished;
     };
     worker.count_start(is_first);
-    worker.link_logs();
+    worker.link_logs(Duration::ZERO);
     worker.told_at_start().await;
     loop {
         worker.book.admission(ears.admission.borrow_and_update().clone());
@@ -93,7 +94,7 @@ pub(super) async fn run(
             Some(news) = ears.volumes.recv() => worker.heard_of_volumes(*news),
             Some(news) = ears.probes.recv() => worker.probed(*news).await,
             Some(event) = ears.events.recv() => worker.tell_event(*event),
-            (chore, end) = worker.chores.next() => chore_ended(&chore, end),
+            (chore, end) = worker.chores.next() => worker.chore_ended(&chore, end),
         }
         worker.turn.begins(Cause::Sync);
         worker.save_if_due().await;
@@ -190,20 +191,6 @@ async fn until(wake: Option<Instant>) {
     }
 }
 
-/// A chore that panicked is told of; it begins again when it is wanted again.
-fn chore_ended(chore: &Chore, end: Result<(), Panicked>) {
-    if let Err(Panicked(why)) = end {
-        warn!(chore = ?chore, panic = why, "A pod's task panicked");
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Chore {
-    Image(String),
-    Volumes,
-    Links,
-}
-
 struct Senders {
     images: mpsc::Sender<Box<ImageNews>>,
     volumes: mpsc::Sender<Box<VolumeNews>>,
@@ -219,8 +206,8 @@ struct Worker {
     memory: PodMemory,
     book: PodFactBook,
     actions: Branch<ActionKey, Outcome>,
-    /// What the actions in flight are, for people.
-    doing: BTreeMap<ActionKey, String>,
+    /// The actions in flight.
+    doing: BTreeMap<ActionKey, Action>,
     chores: Branch<Chore, ()>,
     /// The wants that chores were begun for.
     image_wants: BTreeMap<String, ImageWant>,
@@ -250,29 +237,6 @@ impl Worker {
             let took = Duration::from_nanos(u64::try_from(nanos).unwrap_or_default());
             self.context.board.metrics().took(&names::POD_WORKER_START_DURATION, &[], took);
         }
-    }
-
-    /// What runs already has a link to its log, unless whoever started it died before it made one.
-    fn link_logs(&mut self) {
-        let all = self.observed.containers.iter().map(|each| &each.record);
-        let running = all.filter(|record| record.state == ContainerState::Running);
-        let links: Vec<(String, String)> = running
-            .filter(|record| !record.log_path.is_empty())
-            .map(|record| {
-                let name = log_paths::link_name(self.pod(), &record.name, &record.id);
-                (name, record.log_path.clone())
-            })
-            .collect();
-        if links.is_empty() || self.desired.wish != Wish::Run {
-            return;
-        }
-        let folders = self.context.ports.folders.clone();
-        let task = async move {
-            for (name, target) in links {
-                link_log(&*folders, &name, &target).await;
-            }
-        };
-        self.chores.start(Chore::Links, format!("links to logs of pod {}", self.uid), task);
     }
 
     async fn told_at_start(&mut self) {
@@ -345,7 +309,7 @@ impl Worker {
         }
         self.shown_ready = ready;
         self.tell_recorded();
-        let doing = self.doing.values().cloned().collect();
+        let doing = self.doing.values().map(describe).collect();
         self.context.board.show(&self.uid, &plan, doing, self.context.clock.now());
         if self.actions.is_empty() && !self.is_over(&plan) {
             self.turn.ends();
@@ -394,7 +358,7 @@ impl Worker {
             volumes: self.book.volumes.clone(),
             events: self.senders.events.clone(),
         };
-        self.doing.insert(key.clone(), words.clone());
+        self.doing.insert(key.clone(), action.clone());
         let (action, limit) = (action.clone(), deadline(action));
         let task = async move {
             match tokio::time::timeout(limit, perform(&action, &world)).await {
@@ -406,12 +370,18 @@ impl Worker {
     }
 
     async fn ended(&mut self, key: ActionKey, outcome: Result<Outcome, Panicked>) {
-        let words = self.doing.remove(&key).unwrap_or_default();
+        let action = self.doing.remove(&key);
+        let words = action.as_ref().map(describe).unwrap_or_default();
         let outcome = outcome.unwrap_or_else(|Panicked(why)| {
             warn!(pod_uid = self.uid, action = words, panic = why, "An action panicked");
-            Outcome::Aborted
+            // As any failure: it is told, and tried again after a pause.
+            let why = format!("{words}: the agent's own task panicked: {why}");
+            action.as_ref().map_or(Outcome::Aborted, |action| failed(action, why))
         });
         debug!(pod_uid = self.uid, action = words, outcome = ?outcome, "Ended");
+        if let (ActionKey::Container(name), Outcome::ContainerStarted(Err(_))) = (&key, &outcome) {
+            self.forget_image(name);
+        }
         self.absorb(&Happening::Ended { key, outcome }).await;
         // Whatever came of it: nothing is decided on what was seen before.
         self.context.observed.look_at(&self.uid);
@@ -427,7 +397,8 @@ impl Worker {
         if wish == self.desired {
             return;
         }
-        self.desired = wish;
+        let before = std::mem::replace(&mut self.desired, wish);
+        self.follow_volumes(&before.pod);
         let ends = matches!(self.desired.wish, Wish::End(_));
         self.turn.begins(if ends { Cause::Kill } else { Cause::Update });
         if self.desired.is_wished_away() {
@@ -436,77 +407,9 @@ impl Worker {
         self.absorb(&Happening::WishChanged).await;
     }
 
-    fn heard_of_image(&mut self, news: ImageNews) {
-        for event in self.book.image(news) {
-            self.tell_event(event);
-        }
-    }
-
-    fn heard_of_volumes(&mut self, news: VolumeNews) {
-        if let Some(event) = self.book.volume(news) {
-            self.tell_event(event);
-        }
-    }
-
     async fn probed(&mut self, news: ProbeNews) {
         let ProbeNews { container, container_id, kind, result } = news;
         self.absorb(&Happening::Probe { container, container_id, kind, result }).await;
-    }
-
-    /// The pod ends: no image is needed any more, and volumes only until they are let go.
-    fn give_up_wants(&mut self, plan: &PodPlan) {
-        for container in std::mem::take(&mut self.image_wants).into_keys() {
-            self.chores.abort(&Chore::Image(container));
-        }
-        if !plan.wants.volumes {
-            self.chores.abort(&Chore::Volumes);
-        }
-        self.serve_probes(plan);
-    }
-
-    /// Hands the wants to the services.
-    fn serve(&mut self, plan: &PodPlan) {
-        let wants: &Wants = &plan.wants;
-        self.serve_images(&wants.images);
-        let has_volumes = !self.pod().spec.volumes.is_empty();
-        if !wants.volumes {
-            self.chores.abort(&Chore::Volumes);
-        } else if has_volumes
-            && self.book.volumes.is_empty()
-            && !self.chores.contains(&Chore::Volumes)
-        {
-            let driver = self.context.ports.volumes.clone();
-            let task = volumes::set_up(driver, self.pod().clone(), self.senders.volumes.clone());
-            self.chores.start(Chore::Volumes, format!("volumes of pod {}", self.uid), task);
-        }
-        self.serve_probes(plan);
-    }
-
-    /// upstream: pkg/kubelet/prober/prober.go: the address is the one that the status tells.
-    fn serve_probes(&self, plan: &PodPlan) {
-        self.context.probes.set(&ProbeOrder {
-            pod: self.pod(),
-            wants: &plan.wants.probes,
-            pod_ip: Some(&*plan.status.pod_ip).filter(|ip| !ip.is_empty()),
-            now: self.context.clock.now(),
-            news: &self.senders.probes,
-            is_ending: matches!(self.desired.wish, Wish::End(_)),
-        });
-    }
-
-    fn serve_images(&mut self, wants: &[ImageWant]) {
-        // A want that is not said for a moment (a look at the runtime is due) is not given up: what
-        // was begun for it goes on, until another takes its place or the pod ends.
-        for want in wants {
-            if self.image_wants.get(&want.container) == Some(want) {
-                continue;
-            }
-            self.image_wants.insert(want.container.clone(), want.clone());
-            let request = image_request(self.pod(), want);
-            let task = obtain(self.context.images.clone(), request, self.senders.images.clone());
-            let name = format!("image of {} of pod {}", want.container, self.uid);
-            self.chores.start(Chore::Image(want.container.clone()), name, task);
-        }
     }
 
     fn wake(&self, plan: &PodPlan) -> Option<Instant> {
@@ -530,24 +433,5 @@ impl Worker {
         self.context.saved.forget(&self.uid).await;
         self.turn.is_last();
         info!(pod = self.pod().full_name(), pod_uid = self.uid, "Nothing is left of the pod");
-    }
-}
-
-fn image_request(pod: &Pod, want: &ImageWant) -> ImageRequest {
-    let list = pod.spec.all_containers().find(|(_, _, each)| *each.name == *want.container);
-    let list = list.map_or(ContainerList::Regular, |(list, _, _)| list);
-    let annotations = pod.metadata.annotations.iter();
-    ImageRequest {
-        pod_uid: pod.metadata.uid.to_string(),
-        container: want.container.clone(),
-        field_path: format!("spec.{}{{{}}}", list.field(), want.container),
-        image: want.image.clone(),
-        policy: want.policy.clone(),
-        handler: String::new(),
-        annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_string())).collect(),
-        service_account: pod.spec.service_account_name.to_string(),
-        // A static pod may name no secret; nobody else is here yet.
-        own_logins: Vec::new(),
-        attempt: want.attempt,
     }
 }

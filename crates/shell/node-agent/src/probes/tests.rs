@@ -25,11 +25,12 @@ async fn a_probe_in_flight_when_the_wheel_falls_over_is_tried_again() {
         container_id: "c".to_owned(),
         kind: ProbeKind::Liveness,
         started_at: ApiTime::from_nanos(1),
-        known: false,
+        can_wait: true,
     };
     let runtime = FakeRuntime::new(|| 1);
     runtime.spoil("exec_sync", Fault::Hangs);
-    let probes = Probes::new(Arc::new(runtime.clone()), Arc::new(FakeHost::default()));
+    let began = ApiTime::from_nanos(1);
+    let probes = Probes::new(Arc::new(runtime.clone()), Arc::new(FakeHost::default()), began);
     let (news, _heard) = mpsc::channel(8);
     probes.set(&ProbeOrder {
         pod: &pod,

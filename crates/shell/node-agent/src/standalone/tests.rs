@@ -1,6 +1,8 @@
 //! Pods on a runtime and a host in memory, on paused time: the whole of the shell, with faults.
 
+mod again;
 mod bench;
+mod contents;
 mod faults;
 mod life;
 mod probed;

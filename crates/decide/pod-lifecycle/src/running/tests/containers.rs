@@ -178,12 +178,12 @@ const STARTS_THAT_FAILED: &[Row] = &[
     (
         "wrong configuration",
         "pod: Always app:web\nseen: s0\nmemory: trouble web CreateContainerConfigError 7",
-        "do:\nwake: 7\nweb: waiting CreateContainerConfigError boom r0\nphase: Pending\nwhy: container web cannot start: CreateContainerConfigError: boom",
+        "do:\nwake: 7\nimages:\nweb: waiting CreateContainerConfigError boom r0\nphase: Pending\nwhy: container web cannot start: CreateContainerConfigError: boom",
     ),
     (
         "tried again",
         "pod: Always app:web\nseen: s0\nmemory: trouble web CreateContainerConfigError 0",
-        "do: start web#0 in s0\nweb: waiting CreateContainerConfigError boom r0",
+        "do: start web#0 in s0\nimages: web#0\nweb: waiting CreateContainerConfigError boom r0",
     ),
     (
         "does not hold up the next",

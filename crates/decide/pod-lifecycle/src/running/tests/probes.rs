@@ -6,7 +6,7 @@ const WHICH_PROBES_RUN: &[Row] = &[
     (
         "all but startup",
         "pod: Always app:web(live,ready)\nseen: s0; web#0 running",
-        "probes: web0:Liveness web0:Readiness",
+        "probes: web0:Liveness web0:Readiness!",
     ),
     (
         "only startup at first",
@@ -16,22 +16,22 @@ const WHICH_PROBES_RUN: &[Row] = &[
     (
         "the others after it",
         "pod: Always app:web(startup,live,ready)\nseen: s0; web#0 running\nmemory: startup web web0",
-        "probes: web0:Liveness web0:Readiness\nweb: running r0 started",
+        "probes: web0:Liveness web0:Readiness!\nweb: running r0 started",
     ),
     (
         "a verdict that is known already",
         "pod: Always app:web(ready)\nseen: s0; web#0 running\nmemory: ready web web0",
-        "probes: web0:Readiness!\nweb: running r0 started ready",
+        "probes: web0:Readiness\nweb: running r0 started ready",
     ),
     (
         "not of the container before",
         "pod: Always app:web(ready)\nseen: s0; web#1 running\nmemory: ready web web0",
-        "probes: web1:Readiness\nweb: running r1 started",
+        "probes: web1:Readiness!\nweb: running r1 started",
     ),
     (
         "none of one that failed",
         "pod: Always app:web(live,ready)\nseen: s0; web#0 running\nmemory: failed web web0 liveness",
-        "probes: web0:Readiness",
+        "probes: web0:Readiness!",
     ),
     (
         "none of one that does not run",
@@ -51,7 +51,7 @@ const WHICH_PROBES_RUN: &[Row] = &[
     (
         "while the pod ends only readiness",
         "pod: Always app:web(live,ready)\nseen: s0; web#0 running\nwish: deleted",
-        "probes: web0:Readiness",
+        "probes: web0:Readiness!",
     ),
     (
         "no startup probe while the pod ends",

@@ -18,7 +18,7 @@ use pod_lifecycle::Settings;
 use pod_manifest::PodGates;
 use ports::local_api::{LocalApi, LocalEndpoint, LocalPod, LocalPodDetail};
 use ports::{ApiTime, PortFuture};
-use runtime_fake::{FakeHost, FakeKernelLog, FakePrograms, FakeRuntime, Script};
+use runtime_fake::{FakeContents, FakeHost, FakeKernelLog, FakePrograms, FakeRuntime, Script};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -48,8 +48,10 @@ pub(super) struct Bench {
     pub(super) script: Script,
     pub(super) limits: PullLimits,
     pub(super) programs: FakePrograms,
+    pub(super) contents: FakeContents,
     pub(super) providers: Vec<CredentialProvider>,
     pub(super) verification: Option<Verification>,
+    pub(super) gates: PodGates,
     pub(super) max_pods: i64,
     pub(super) dead: DeadLimits,
     pub(super) logs: Option<LogRotation>,
@@ -73,8 +75,10 @@ impl Bench {
             script: Script::default(),
             limits: PullLimits { side_by_side: Some(1), per_second: 5, burst: 10 },
             programs: FakePrograms::default(),
+            contents: FakeContents::default(),
             providers: Vec::new(),
             verification: Some(Verification::NotForPreloaded),
+            gates: PodGates::default(),
             max_pods: 110,
             dead: DeadLimits::default(),
             logs: None,
@@ -102,10 +106,11 @@ impl Bench {
             logs: host.clone(),
             credential_programs: Arc::new(self.programs.clone()),
             pull_records: host,
+            contents: Arc::new(self.contents.clone()),
         };
         let lifecycle = Settings { node_name: "n".to_owned(), ..Settings::default() };
         let settings = PodSettings {
-            reading: Reading { node_name: "n".to_owned(), gates: PodGates::default() },
+            reading: Reading { node_name: "n".to_owned(), gates: self.gates },
             lifecycle,
             setup: NodeFacts { pod_logs_directory: "/logs".to_owned(), ..NodeFacts::default() },
             resolv_conf: String::new(),

@@ -359,7 +359,7 @@ async fn a_worker_that_panics_begins_anew_and_others_do_not_notice() {
     bench.until("both run", |bench| bench.calls_of("start_container").len() == 2).await;
     let calls = bench.runtime.calls();
     // The worker itself asks for this folder when it begins: the panic is in its own task.
-    bench.host.panic_at_log_number("a-n", 2);
+    bench.host.panic_about("a-n", 2);
     bench.kill().await;
     bench.script.tell(&[("/m/a", &a), ("/m/b", &b)]);
     bench.begin();

@@ -48,3 +48,35 @@ async fn probes_go_to_the_address_that_the_status_tells() {
     assert_eq!(bench.status("/podIP"), "10.0.0.7");
     assert_eq!(probed_hosts(&bench)[0], "10.0.0.7");
 }
+
+/// Of containers that an earlier agent started; those that this one starts are probed at once.
+#[tokio::test(start_paused = true)]
+async fn the_probes_of_a_node_are_spread_when_an_agent_begins() {
+    let mut bench = Bench::new();
+    let probe = "{tcpSocket: {port: 80}, periodSeconds: 30, failureThreshold: 9}";
+    let rest = format!(", livenessProbe: {probe}, readinessProbe: {probe}");
+    let texts: Vec<(String, String)> =
+        (0..20).map(|at| (format!("/m/{at}"), pod(&format!("p{at}"), &rest))).collect();
+    let files: Vec<(&str, &str)> =
+        texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    bench.script.tell(&files);
+    bench.begin();
+    bench.until("all run", |bench| bench.calls_of("start_container").len() == 20).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(probed_hosts(&bench).len(), 40, "the first agent's are due when they start");
+    bench.kill().await;
+    let before = probed_hosts(&bench).len();
+    bench.script.tell(&files);
+    bench.begin();
+    bench.until("known again", |bench| bench.pods().len() == 20).await;
+    let mut most = 0;
+    let mut seen = 0;
+    for _ in 0..31 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = probed_hosts(&bench).len() - before;
+        most = most.max(now - seen);
+        seen = now;
+    }
+    assert!(seen >= 40, "each is tried within its first period: {seen}");
+    assert!(most <= 8, "{most} of 40 in one second");
+}

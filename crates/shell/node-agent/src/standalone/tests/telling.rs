@@ -345,3 +345,21 @@ async fn main_loops_come_round_however_little_happens() {
     let (_, silent) = bench.beats.most_silent().unwrap();
     assert!(silent > Duration::from_secs(300), "nothing beats when nothing runs");
 }
+
+/// What the runtime says of an end, and then what the container left behind: each once.
+#[tokio::test(start_paused = true)]
+async fn the_message_of_an_end_tells_everything_once() {
+    for (left, expected) in [("", "it could not start"), ("bye", "it could not start: bye")] {
+        let mut bench = Bench::new();
+        let rest = ", terminationMessagePath: /dev/termination-log";
+        bench.script.tell(&[("/m/a", &format!("{}  restartPolicy: Never\n", pod("a", rest)))]);
+        bench.begin();
+        bench.until_running().await;
+        let mounts = bench.runtime.containers().remove(0).mounts;
+        let file = mounts.iter().find(|mount| mount.container_path == "/dev/termination-log");
+        bench.host.put_file(&file.unwrap().host_path, left.as_bytes());
+        bench.runtime.crash_with("main", 128, "it could not start");
+        bench.until("it has ended", |bench| bench.phase().as_deref() == Some("Failed")).await;
+        assert_eq!(bench.status("/containerStatuses/0/state/terminated/message"), expected);
+    }
+}

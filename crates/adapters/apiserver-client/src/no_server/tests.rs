@@ -1,0 +1,13 @@
+//! It says why nothing can be read.
+
+use super::*;
+use ports::ContentKind;
+
+#[tokio::test]
+async fn every_wish_is_refused() {
+    for kind in [ContentKind::ConfigMap, ContentKind::Secret] {
+        let wanted = ContentName { kind, namespace: "shop".into(), name: "a".into() };
+        let why = ContentError::NoSource("this node has no API server".to_owned());
+        assert_eq!(NoApiServer.read(&wanted).await, Err(why));
+    }
+}

@@ -1,0 +1,195 @@
+//! What a worker asks of the services for its pod: images, volumes, probes, links to logs.
+//!
+//! Rules: what is wanted is begun once and goes on until another want takes its place or the pod
+//! ends. A task that panicked is told of and begun again after a pause. After a start that failed its
+//! image is asked for anew: it may be what is missing.
+
+use super::Worker;
+use crate::actions::link_log;
+use crate::branch::Panicked;
+use crate::clock::later;
+use crate::images::{ImageNews, ImageRequest, obtain};
+use crate::probes::ProbeOrder;
+use crate::volumes::{self, VolumeNews};
+use container_setup::log_paths;
+use pod_lifecycle::{ImageState, ImageWant, PodPlan, VolumesFact, Wants, Wish};
+use pod_model::pod::Pod;
+use pod_model::pod::spec::ContainerList;
+use ports::runtime_objects::ContainerState;
+use std::future::Future;
+use std::time::Duration;
+use tracing::warn;
+
+/// Before a task that panicked is begun again.
+const AFTER_PANIC: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Chore {
+    Image(String),
+    Volumes,
+    Links,
+}
+
+async fn after(pause: Duration, task: impl Future<Output = ()>) {
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
+    task.await;
+}
+
+impl Worker {
+    pub(super) fn chore_ended(&mut self, chore: &Chore, end: Result<(), Panicked>) {
+        let Err(Panicked(why)) = end else { return };
+        warn!(pod_uid = self.uid, chore = ?chore, panic = why, "A pod's task panicked");
+        let why = format!("the agent's own task for it panicked: {why}");
+        match chore {
+            Chore::Image(container) => {
+                let Some(want) = self.image_wants.get(container).cloned() else { return };
+                let retry_at = Some(later(self.context.clock.now(), AFTER_PANIC));
+                let reason = "ErrImagePull".to_owned();
+                let state = ImageState::Failed { reason, message: why, retry_at };
+                self.book.set_image(container.clone(), want.attempt, state);
+                self.begin_image(&want, AFTER_PANIC);
+            }
+            Chore::Volumes => {
+                self.book.facts.volumes = VolumesFact::Failed(why);
+                self.begin_volumes(AFTER_PANIC);
+            }
+            Chore::Links => self.link_logs(AFTER_PANIC),
+        }
+    }
+
+    /// What runs already has a link to its log, unless whoever started it died before it made one.
+    pub(super) fn link_logs(&mut self, pause: Duration) {
+        let all = self.observed.containers.iter().map(|each| &each.record);
+        let running = all.filter(|record| record.state == ContainerState::Running);
+        let links: Vec<(String, String)> = running
+            .filter(|record| !record.log_path.is_empty())
+            .map(|record| {
+                let name = log_paths::link_name(self.pod(), &record.name, &record.id);
+                (name, record.log_path.clone())
+            })
+            .collect();
+        if links.is_empty() || self.desired.wish != Wish::Run {
+            return;
+        }
+        let folders = self.context.ports.folders.clone();
+        let task = async move {
+            for (name, target) in links {
+                link_log(&*folders, &name, &target).await;
+            }
+        };
+        let name = format!("links to logs of pod {}", self.uid);
+        self.chores.start(Chore::Links, name, after(pause, task));
+    }
+
+    pub(super) fn heard_of_image(&mut self, news: ImageNews) {
+        for event in self.book.image(news) {
+            self.tell_event(event);
+        }
+    }
+
+    pub(super) fn heard_of_volumes(&mut self, news: VolumeNews) {
+        if let Some(event) = self.book.volume(news) {
+            self.tell_event(event);
+        }
+    }
+
+    /// The pod ends: no image is needed any more, and volumes only until they are let go.
+    pub(super) fn give_up_wants(&mut self, plan: &PodPlan) {
+        for container in std::mem::take(&mut self.image_wants).into_keys() {
+            self.chores.abort(&Chore::Image(container));
+        }
+        if !plan.wants.volumes {
+            self.chores.abort(&Chore::Volumes);
+        }
+        self.serve_probes(plan);
+    }
+
+    /// Hands the wants to the services.
+    pub(super) fn serve(&mut self, plan: &PodPlan) {
+        let wants: &Wants = &plan.wants;
+        self.serve_images(&wants.images);
+        let is_ready = self.book.facts.volumes == VolumesFact::Ready;
+        if !wants.volumes {
+            self.chores.abort(&Chore::Volumes);
+        } else if !is_ready && !self.chores.contains(&Chore::Volumes) {
+            self.begin_volumes(Duration::ZERO);
+        }
+        self.serve_probes(plan);
+    }
+
+    /// Another version of the pod may have other volumes. What it has no more stays on disk until the
+    /// pod ends: an older container may still use it.
+    pub(super) fn follow_volumes(&mut self, before: &Pod) {
+        if self.book.follow_volumes(before, &self.desired.pod) {
+            self.chores.abort(&Chore::Volumes);
+        }
+    }
+
+    fn begin_volumes(&mut self, pause: Duration) {
+        let driver = self.context.ports.volumes.clone();
+        let wanted = self.book.wanted_volumes(self.pod());
+        let task = volumes::set_up(driver, wanted, self.senders.volumes.clone());
+        let name = format!("volumes of pod {}", self.uid);
+        self.chores.start(Chore::Volumes, name, after(pause, task));
+    }
+
+    /// upstream: pkg/kubelet/prober/prober.go: the address is the one that the status tells.
+    fn serve_probes(&self, plan: &PodPlan) {
+        self.context.probes.set(&ProbeOrder {
+            pod: self.pod(),
+            wants: &plan.wants.probes,
+            pod_ip: Some(&*plan.status.pod_ip).filter(|ip| !ip.is_empty()),
+            now: self.context.clock.now(),
+            news: &self.senders.probes,
+            is_ending: matches!(self.desired.wish, Wish::End(_)),
+        });
+    }
+
+    fn serve_images(&mut self, wants: &[ImageWant]) {
+        // A want that is not said for a moment (a look at the runtime is due) is not given up: what
+        // was begun for it goes on, until another takes its place or the pod ends.
+        for want in wants {
+            if self.image_wants.get(&want.container) == Some(want) {
+                continue;
+            }
+            self.image_wants.insert(want.container.clone(), want.clone());
+            self.begin_image(want, Duration::ZERO);
+        }
+    }
+
+    fn begin_image(&mut self, want: &ImageWant, pause: Duration) {
+        let request = image_request(self.pod(), want);
+        let task = obtain(self.context.images.clone(), request, self.senders.images.clone());
+        let name = format!("image of {} of pod {}", want.container, self.uid);
+        self.chores.start(Chore::Image(want.container.clone()), name, after(pause, task));
+    }
+
+    /// A start failed. Somebody may have removed the image since it was found: the next start asks for
+    /// it again, as the reference does at each.
+    pub(super) fn forget_image(&mut self, container: &str) {
+        self.image_wants.remove(container);
+        self.chores.abort(&Chore::Image(container.to_owned()));
+        self.book.facts.images.remove(container);
+    }
+}
+
+fn image_request(pod: &Pod, want: &ImageWant) -> ImageRequest {
+    let list = pod.spec.all_containers().find(|(_, _, each)| *each.name == *want.container);
+    let list = list.map_or(ContainerList::Regular, |(list, _, _)| list);
+    let annotations = pod.metadata.annotations.iter();
+    ImageRequest {
+        pod_uid: pod.metadata.uid.to_string(),
+        container: want.container.clone(),
+        field_path: format!("spec.{}{{{}}}", list.field(), want.container),
+        image: want.image.clone(),
+        policy: want.policy.clone(),
+        handler: String::new(),
+        annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_string())).collect(),
+        service_account: pod.spec.service_account_name.to_string(),
+        // A static pod may name no secret; nobody else is here yet.
+        own_logins: Vec::new(),
+        attempt: want.attempt,
+    }
+}

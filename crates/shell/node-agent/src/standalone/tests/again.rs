@@ -1,0 +1,126 @@
+//! What is asked for again: images that went, volumes that an edit brought, tasks that panicked.
+
+use super::bench::{Bench, pod};
+use runtime_fake::Fault;
+use std::time::Duration;
+
+fn waiting(bench: &Bench) -> String {
+    let status = bench.status("/containerStatuses/0/state/waiting");
+    format!("{} {}", status["reason"], status["message"])
+}
+
+/// It was there when somebody looked, and is not when the container starts: before its first start,
+/// or between one that failed and the next.
+#[tokio::test(start_paused = true)]
+async fn an_image_that_goes_before_the_start_is_brought_again() {
+    for call in ["run_sandbox", "create_container"] {
+        let mut bench = Bench::new();
+        bench.runtime.let_pulls_succeed(true);
+        bench.runtime.spoil(call, Fault::Refuses("not now".to_owned()));
+        bench.script.tell(&[("/m/a", &pod("a", ""))]);
+        bench.begin();
+        bench.until("it is refused", |bench| !bench.calls_of(call).is_empty()).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(bench.runtime.looks("image") > 0, "{call}: the image was found");
+        bench.runtime.remove_image_now("i:1");
+        let took = bench.until_running().await;
+        assert!(took < Duration::from_secs(60), "{call}: {took:?}");
+        assert_eq!(bench.calls_of("pull_image").len(), 1, "{call}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_for_an_image_that_panics_begins_again_after_a_pause() {
+    let mut bench = Bench::new();
+    bench.runtime.spoil("image", Fault::Panics);
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until("it is told", |bench| waiting(bench).contains("panicked")).await;
+    let took = bench.until_running().await;
+    assert!((9..=11).contains(&took.as_secs()), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_for_volumes_that_panics_begins_again_after_a_pause() {
+    let mut bench = Bench::new();
+    bench.host.panic_about("data", 2);
+    let text = format!("{}  volumes: [{{name: data, emptyDir: {{}}}}]\n", pod("a", ""));
+    bench.script.tell(&[("/m/a", &text)]);
+    bench.begin();
+    let told = |bench: &Bench| {
+        let waiting = bench.pod().and_then(|pod| pod.waiting_on);
+        waiting.is_some_and(|waiting| waiting.why.contains("panicked"))
+    };
+    bench.until("it is told", told).await;
+    let took = bench.until_running().await;
+    assert!((19..=21).contains(&took.as_secs()), "after two pauses: {took:?}");
+    assert_eq!(bench.host.panics(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_that_panics_is_told_and_tried_again_after_the_usual_pause() {
+    for call in ["run_sandbox", "create_container"] {
+        let mut bench = Bench::new();
+        for _ in 0..2 {
+            bench.runtime.spoil(call, Fault::Panics);
+        }
+        bench.script.tell(&[("/m/a", &pod("a", ""))]);
+        bench.begin();
+        let took = bench.until_running().await;
+        assert!((20..=31).contains(&took.as_secs()), "{call}: after two pauses: {took:?}");
+        assert_eq!(bench.calls_of(call).len(), 3);
+        let events = bench.detail().events;
+        let told = events.iter().any(|event| event.message.contains("panicked"));
+        assert!(told, "{call}: {events:?}");
+    }
+}
+
+fn with_volumes(mounts: &str, volumes: &str) -> String {
+    let mounted = format!(", volumeMounts: [{mounts}]");
+    format!("{}  volumes: [{volumes}]\n", pod("a", &mounted))
+        .replace("{name: a}", "{name: a, uid: stated-uid}")
+}
+
+/// A stated UID makes an edit another version of the same pod.
+#[tokio::test(start_paused = true)]
+async fn an_edit_brings_the_volumes_that_it_adds() {
+    let one = with_volumes("{name: one, mountPath: /one}", "{name: one, emptyDir: {}}");
+    let two = with_volumes(
+        "{name: one, mountPath: /one}, {name: two, mountPath: /two}",
+        "{name: one, emptyDir: {}}, {name: two, emptyDir: {}}",
+    );
+    let other = with_volumes("{name: two, mountPath: /two}", "{name: two, hostPath: {path: /h}}");
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &one)]);
+    bench.begin();
+    bench.until_running().await;
+    assert_eq!(bench.host.volumes_of("stated-uid"), ["one"]);
+    bench.host.panic_about("one", 1);
+    for (text, starts, mounted) in
+        [(&two, 2, vec!["/one", "/two"]), (&other, 3, vec!["/two"]), (&pod_without(), 4, vec![])]
+    {
+        // Another image is what makes the container another.
+        let image = format!("i:{starts}");
+        bench.runtime.add_image(&image);
+        bench.script.tell(&[("/m/a", &text.replace("i:1", &image))]);
+        let has_started = |bench: &Bench| bench.calls_of("start_container").len() == starts;
+        let took = bench.until("the edited one starts", has_started).await;
+        assert!(took < Duration::from_secs(30), "{took:?}");
+        bench.until_running().await;
+        let newest = bench.runtime.containers().into_iter().max_by_key(|record| record.attempt);
+        let mounts = newest.unwrap().mounts;
+        let paths: Vec<&str> = mounts.iter().map(|mount| mount.container_path.as_str()).collect();
+        for path in ["/one", "/two"] {
+            assert_eq!(paths.contains(&path), mounted.contains(&path), "{path}: {paths:?}");
+        }
+    }
+    assert_eq!(bench.host.panics(), 0, "what is as it was is not set up again");
+    assert_eq!(bench.calls_of("run_sandbox").len(), 1);
+    bench.script.tell(&[]);
+    bench.until("nothing is left", |bench| bench.pods().is_empty()).await;
+    assert_eq!(bench.host.volumes_of("stated-uid"), [""; 0], "not of what left before either");
+}
+
+fn pod_without() -> String {
+    pod("a", "").replace("{name: a}", "{name: a, uid: stated-uid}")
+}

@@ -1,0 +1,54 @@
+//! ConfigMaps and Secrets in memory.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ports::{ContentData, ContentError, ContentName, PodContents, PortFuture};
+
+/// Cheap to clone; all clones are one. What nobody has put there is not found.
+#[derive(Clone, Default)]
+pub struct FakeContents {
+    shared: Arc<Mutex<BTreeMap<String, Answer>>>,
+}
+
+#[derive(Clone)]
+enum Answer {
+    Ready(Result<ContentData, ContentError>),
+    Never,
+}
+
+impl FakeContents {
+    fn answers(&self) -> MutexGuard<'_, BTreeMap<String, Answer>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who asks for this (`ConfigMap default/a`) gets one key with its value.
+    pub fn put(&self, name: &str, key: &str, value: &str) {
+        let data = BTreeMap::from([(key.to_owned(), value.as_bytes().to_vec())]);
+        self.answers().insert(name.to_owned(), Answer::Ready(Ok(ContentData(data))));
+    }
+
+    pub fn refuse(&self, name: &str, error: ContentError) {
+        self.answers().insert(name.to_owned(), Answer::Ready(Err(error)));
+    }
+
+    pub fn hang(&self, name: &str) {
+        self.answers().insert(name.to_owned(), Answer::Never);
+    }
+}
+
+impl PodContents for FakeContents {
+    fn read<'a>(
+        &'a self,
+        wanted: &'a ContentName,
+    ) -> PortFuture<'a, Result<ContentData, ContentError>> {
+        Box::pin(async move {
+            let answer = self.answers().get(&wanted.to_string()).cloned();
+            match answer {
+                Some(Answer::Ready(answer)) => answer,
+                Some(Answer::Never) => std::future::pending().await,
+                None => Err(ContentError::NotFound),
+            }
+        })
+    }
+}
