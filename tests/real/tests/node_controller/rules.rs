@@ -8,10 +8,12 @@ use node_testkit::bed::Test;
 use node_testkit::programs;
 use node_testkit::start::ControlPlane;
 use ports::cluster_api::ObjectPath;
+use real_tests::node_controller::cluster::USER;
 use serde_json::json;
 
 use crate::cloud;
 use crate::stage::{GRACE, Stage, bears, seconds};
+use crate::volumes;
 
 const RANGES: &[&str] = &[
     "--allocate-node-cidrs",
@@ -28,7 +30,7 @@ const NODES: [&str; 6] = ["n0", "n1", "n2", "n3", "n4", "n5"];
 fn every_rule_on_a_real_api_server() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(8)).run(|bed| {
-        let stage = Stage::new(bed, &keelson)?;
+        let stage = Stage::audited(bed, &keelson, &[USER.to_owned()])?;
         stage.join(&NODES, "a")?;
         stage.run_pod("orphan", "n9", &bears(None))?;
         stage.end_unbound_pod("unbound")?;
@@ -39,7 +41,7 @@ fn every_rule_on_a_real_api_server() -> Result<()> {
         pressure_and_cordon(&stage).context("pressure and cordon")?;
         controller = tolerations_survive(&stage, controller).context("tolerations survive")?;
         occupied_ranges(&stage).context("occupied ranges")?;
-        out_of_service(&stage).context("out of service")?;
+        volumes::out_of_service(&stage).context("out of service")?;
         ended_pods(&stage).context("ended pods")?;
         stage.until("the orphan is gone", seconds(90), || Ok(stage.pod("orphan")?.is_none()))?;
         ensure!(began.elapsed() > seconds(40), "the quarantine was kept");
@@ -195,20 +197,6 @@ fn tolerations_survive(
     stage.runtime.block_on(stage.hollow.speak(&["n3"]))?;
     stage.until("well again", seconds(5), || Ok(stage.taints("n3")?.is_empty()))?;
     Ok(controller)
-}
-
-fn out_of_service(stage: &Stage<'_>) -> Result<()> {
-    stage.run_pod("db", "n4", &bears(Some(1)))?;
-    stage.hollow.silence(&["n4"]);
-    stage.until("sent away", seconds(40), || Ok(!stage.is_kept("db")?))?;
-    std::thread::sleep(seconds(2));
-    ensure!(stage.pod("db")?.is_some(), "nobody confirms its end: it is stuck");
-    stage.taint("n4", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")?;
-    stage.until("freed", seconds(30), || Ok(stage.pod("db")?.is_none()))?;
-    stage.taint("n4", "node.kubernetes.io/out-of-service-")?;
-    stage.runtime.block_on(stage.hollow.speak(&["n4"]))?;
-    stage.until("well again", seconds(5), || Ok(stage.taints("n4")?.is_empty()))?;
-    Ok(())
 }
 
 fn ended_pods(stage: &Stage<'_>) -> Result<()> {

@@ -219,6 +219,13 @@ impl<'a> Stage<'a> {
         self.cluster.plane.kubectl(&["taint", "nodes", node, taint]).map(|_| ())
     }
 
+    /// Makes objects as a person would.
+    pub(crate) fn make(&self, name: &str, objects: &Value) -> Result<()> {
+        let file = self.file(&format!("{name}.json"));
+        std::fs::write(&file, objects.to_string())?;
+        self.cluster.plane.kubectl(&["create", "--filename", &file.to_string_lossy()]).map(|_| ())
+    }
+
     /// A file of this test's own.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.bed.folder().join(name)
