@@ -58,6 +58,12 @@ enum Verb {
         #[arg(long, default_value_t = 20)]
         kills: u32,
     },
+    /// The node controller's decisions against 15 000 nodes in virtual time, seed by seed
+    Simulate {
+        /// How many runs
+        #[arg(long, default_value_t = 1_000)]
+        runs: u64,
+    },
     /// Fuzz targets, guided by coverage; without a name every one of them
     Fuzz {
         target: Option<String>,
@@ -106,6 +112,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Real { filter } => test_run::real_command(filter.as_deref()),
         Verb::Bench { subject } => verbs::bench(subject),
         Verb::Soak { kills } => verbs::soak(kills),
+        Verb::Simulate { runs } => node_controller::simulate(runs),
         Verb::Fuzz { target, runs } => fuzz::command(target.as_deref(), runs),
         Verb::Mutants { package } => mutants::command(package.as_deref()),
         Verb::Conformance { subject } => verbs::conformance(subject),

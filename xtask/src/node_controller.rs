@@ -1,4 +1,5 @@
-//! Verbs of the node controller: the side-by-side with kube-controller-manager, and the benchmark.
+//! Verbs of the node controller: the side-by-side with kube-controller-manager, the benchmark, and the
+//! simulation.
 
 use std::ffi::OsString;
 
@@ -23,6 +24,13 @@ pub(crate) fn bench() -> Result<()> {
     release::command()?;
     workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
     in_bed("node-controller-bench", release::binary()?.into_os_string())
+}
+
+/// So many runs of the pure simulation; in release mode, since a thousand of them take a while.
+pub(crate) fn simulate(runs: u64) -> Result<()> {
+    let mut command =
+        workspace::cargo(&["run", "--quiet", "--release", "--package", "node-health"]);
+    workspace::run(command.args(["--example", "simulate", "--", &runs.to_string()]))
 }
 
 fn in_bed(program: &str, keelson: OsString) -> Result<()> {

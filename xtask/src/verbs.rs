@@ -25,6 +25,9 @@ const LANDING_PARTS: &[&str] = &[
 /// What a comparison with the reference kubelet needs.
 const REFERENCE_PARTS: &[&str] = &["kubelet", "containerd", "runc", "cni-plugins"];
 
+/// Processes killed or stalled in one fight for the lease.
+const FIGHT_BLOWS: u32 = 5;
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Subject {
     /// The table of configuration cases, fed to the reference kubelet too
@@ -132,6 +135,15 @@ pub(crate) fn soak(kills: u32) -> Result<()> {
         command
             .args(["kill", "--", "--test-threads=1", "--nocapture"])
             .env("KEELSON_KILLS", kills.to_string());
+        workspace::run(&mut command)?;
+    }
+    // Of the node controller: two that are killed and stalled, each time at other moments.
+    for seed in 1..=kills.div_ceil(FIGHT_BLOWS) {
+        let mut command =
+            workspace::cargo(&["test", "--package", "real-tests", "--test", "node_controller"]);
+        command
+            .args(["two_fight_for_the_lease", "--", "--nocapture"])
+            .env("KEELSON_SEED", (seed * 2 + 1).to_string());
         workspace::run(&mut command)?;
     }
     // The runtime's kills are cheap beside the others': ten times as many, under thirty pods.

@@ -6,6 +6,7 @@ pub mod container_setup;
 pub mod cri_bench;
 pub mod embedded;
 pub mod judge;
+pub mod metric_families;
 pub mod node_controller;
 pub mod node_specs;
 pub mod pod_differential;

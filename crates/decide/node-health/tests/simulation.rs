@@ -23,6 +23,7 @@ fn small_zones() {
     assert!(report.pods_marked > 1_000, "{report:?}");
     assert!(report.restarts > 20 && report.blind > 20 && report.stalls > 20, "{report:?}");
     assert!(report.blackouts > 5 && report.dark_seconds > 200, "{report:?}");
+    assert!(report.strays > 50 && report.strays_taken > 30, "{report:?}");
 }
 
 #[test]

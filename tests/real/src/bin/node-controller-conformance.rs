@@ -2,13 +2,39 @@
 //! bed: `bed run -- node-controller-conformance KEELSON [LIST]`. Prints every difference and fails
 //! unless they are exactly those of the checked-in list.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed;
+use real_tests::metric_families::{self, Family};
 use real_tests::node_controller::cluster::Subject;
 use real_tests::node_controller::comparison::{differences, known, turns, verdict};
 use real_tests::node_controller::script;
+
+/// Ours alone.
+const OWN: &str = "keelson_";
+/// What a scraper of the node controllers looks for.
+const TOLD: usize = 15;
+/// Told only after the first of them, which one of the two may not have had.
+const ON_TROUBLE: &[&str] = &["pod_gc_collector_force_delete_pod_errors_total"];
+
+/// Of every metric that ours tells, name, kind, labels and bounds are the reference's.
+fn compare_metrics(
+    ours: &BTreeMap<String, Family>,
+    theirs: &BTreeMap<String, Family>,
+) -> Result<()> {
+    let shared: BTreeMap<String, Family> = ours
+        .iter()
+        .filter(|(name, _)| !name.starts_with(OWN))
+        .map(|(name, family)| (name.clone(), family.clone()))
+        .collect();
+    ensure!(shared.len() >= TOLD, "only {:?}", shared.keys());
+    let wrong = metric_families::differences(&shared, theirs, ON_TROUBLE);
+    ensure!(wrong.is_empty(), "metrics:\n{}", wrong.join("\n"));
+    println!("{} metrics, named, labelled and bounded as the reference's", shared.len());
+    Ok(())
+}
 
 fn main() -> Result<()> {
     let bed = bed::enter_role(None)?.context("to be run in a bed: cargo xtask conformance")?;
@@ -18,10 +44,11 @@ fn main() -> Result<()> {
     let list = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join(format!("goldens/node-controller-differences-{version}.txt"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ours = runtime.block_on(script::run(&bed, &Subject::Keelson(PathBuf::from(keelson))))?;
+    let (ours, our_metrics) =
+        runtime.block_on(script::run(&bed, &Subject::Keelson(PathBuf::from(keelson))))?;
     // The next cluster begins empty.
     std::fs::remove_dir_all(bed.folder().join("control-plane"))?;
-    let theirs = runtime.block_on(script::run(&bed, &Subject::Reference))?;
+    let (theirs, their_metrics) = runtime.block_on(script::run(&bed, &Subject::Reference))?;
     for (ours, theirs) in ours.iter().zip(&theirs) {
         let seconds = |record: &script::PhaseRecord| {
             record.noticed.map_or("-".to_owned(), |time| format!("{:.1} s", time.as_secs_f64()))
@@ -38,6 +65,7 @@ fn main() -> Result<()> {
     let (pairs, _) = turns(&ours, &theirs);
     println!("order between nodes: {pairs} pairs compared");
     ensure!(pairs > 0, "no two nodes were given up whose order could be compared");
+    compare_metrics(&our_metrics, &their_metrics)?;
     let found = differences(&ours, &theirs);
     for difference in &found {
         println!("difference: {difference}");

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use apiserver_client::{ApiClient, ClientOptions, parse_kubeconfig};
-use node_testkit::bed::Bed;
+use node_testkit::bed::{Bed, free_port};
 use node_testkit::parts;
-use node_testkit::start::{ControlPlane, Running};
+use node_testkit::start::{ControlPlane, Running, Subject as Certified};
 
 use super::audit::Audit;
 
@@ -97,15 +97,54 @@ impl Cluster {
         Ok(Self { plane, client, through: None, audit: None })
     }
 
+    /// Flags for a subject's secure port on this machine, and the port.
+    ///
+    /// # Errors
+    /// When there is no port, or no certificate for it.
+    pub fn serving(&self, subject: &Subject) -> Result<(Vec<String>, u16)> {
+        let port = free_port()?;
+        let serving = self.plane.authority().issue(
+            subject.name(),
+            &Certified {
+                common_name: subject.name(),
+                alternative_names: &["127.0.0.1"],
+                ..Certified::default()
+            },
+        )?;
+        let kubeconfig = self.own_kubeconfig(subject)?;
+        let flags = vec![
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            format!("--tls-cert-file={}", serving.certificate.display()),
+            format!("--tls-private-key-file={}", serving.key.display()),
+            format!("--authentication-kubeconfig={}", kubeconfig.display()),
+            format!("--authorization-kubeconfig={}", kubeconfig.display()),
+        ];
+        Ok((flags, port))
+    }
+
+    /// What a subject tells on its secure port, to the administrator.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn metrics(&self, port: u16) -> Result<String> {
+        let server = format!("https://127.0.0.1:{port}");
+        self.plane.kubectl(&["--server", &server, "get", "--raw", "/metrics"])
+    }
+
+    fn own_kubeconfig(&self, subject: &Subject) -> Result<PathBuf> {
+        match subject {
+            Subject::Keelson(_) => self.plane.user_kubeconfig(USER),
+            Subject::Reference => Ok(self.plane.admin_kubeconfig().to_owned()),
+        }
+    }
+
     /// Starts a subject's controllers with these flags, and waits until its process stands.
     ///
     /// # Errors
     /// When the program cannot be started.
     pub fn controller(&self, bed: &Bed, subject: &Subject, flags: &[String]) -> Result<Running> {
-        let own = match subject {
-            Subject::Keelson(_) => self.plane.user_kubeconfig(USER)?,
-            Subject::Reference => self.plane.admin_kubeconfig().to_owned(),
-        };
+        let own = self.own_kubeconfig(subject)?;
         let kubeconfig = self.through.as_ref().unwrap_or(&own);
         let mut command = match subject {
             Subject::Keelson(binary) => {

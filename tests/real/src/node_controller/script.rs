@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::cluster::{Cluster, Subject};
 use super::hollow::{Hollow, NodeForm, now};
 use super::recorder::{Entry, Recorder};
+use crate::metric_families::{Family, families};
 
 /// How often hollow nodes speak.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -188,16 +189,20 @@ fn phases() -> Vec<Phase> {
 /// Pods bear it as they bear a lost node.
 const SOON: [&str; 3] = ["example.com/soon", "", "NoExecute"];
 
-/// Runs the whole script against one subject.
+/// Runs the whole script against one subject: what happened, and what it told of it in metrics.
 ///
 /// # Errors
 /// When a part fails, or the script's own acts are refused.
-pub async fn run(bed: &Bed, subject: &Subject) -> Result<Vec<PhaseRecord>> {
+pub async fn run(
+    bed: &Bed,
+    subject: &Subject,
+) -> Result<(Vec<PhaseRecord>, BTreeMap<String, Family>)> {
     let cluster = Cluster::start(bed)?;
     let hollow = Hollow::new(cluster.client.clone(), HEARTBEAT);
     let recorder = Recorder::start(&cluster.client);
     let beating = tokio::spawn(hollow.clone().beat());
-    let mut controller = cluster.controller(bed, subject, &flags())?;
+    let (serving, port) = cluster.serving(subject)?;
+    let mut controller = cluster.controller(bed, subject, &[flags(), serving].concat())?;
     let mut records = Vec::new();
     let forms = ZONES.iter().flat_map(|(zone, count)| {
         (1..=*count).map(move |number| NodeForm::in_zone(&format!("{zone}{number}"), zone))
@@ -233,8 +238,9 @@ pub async fn run(bed: &Bed, subject: &Subject) -> Result<Vec<PhaseRecord>> {
         anyhow::ensure!(controller.is_alive()?, "{} has ended", subject.name());
     }
     beating.abort();
+    let metrics = families(&cluster.metrics(port)?)?;
     controller.stop();
-    Ok(records)
+    Ok((records, metrics))
 }
 
 struct Stage {

@@ -1,9 +1,10 @@
 //! Two instances on a real API server: one is killed while all is calm, and then the API server
-//! itself goes away. What they do while they are at work is `fight`'s.
+//! itself goes away; and client-go's own election as a rival for the same lease. What they do while
+//! they are at work is `fight`'s.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use node_testkit::bed::Test;
 use node_testkit::programs;
 use node_testkit::start::ControlPlane;
@@ -58,6 +59,47 @@ fn leaders_come_and_go_and_no_node_is_called_lost() -> Result<()> {
         // Asked to end, the lease is free at once.
         drop(second);
         stage.until("free", seconds(5), || Ok(stage.holder().is_empty()))?;
-        Ok(())
+        a_rival_of_another_make(&stage).context("a rival of another make")
     })
+}
+
+/// The real kube-controller-manager competes for our lease: each understands what the other writes.
+fn a_rival_of_another_make(stage: &Stage<'_>) -> Result<()> {
+    const RIVAL: &[&str] = &[
+        "--controllers=ttl-after-finished-controller",
+        "--leader-elect-resource-name=keelson-node-controller",
+        "--leader-elect-resource-namespace=kube-system",
+        "--leader-elect-lease-duration=6s",
+        "--leader-elect-renew-deadline=4s",
+        "--leader-elect-retry-period=1s",
+    ];
+    // Longer than the lease's six seconds.
+    let long = seconds(8);
+    let transitions = || {
+        let lease = stage.lease("kube-system", "keelson-node-controller")?;
+        anyhow::Ok(lease.spec.lease_transitions.unwrap_or(0))
+    };
+    let mut ours = stage.controller("third", &[])?;
+    stage.until("ours leads", seconds(20), || Ok(!stage.holder().is_empty()))?;
+    let (leader, before) = (stage.holder(), transitions()?);
+    let mut rival = stage.reference("rival", RIVAL)?;
+    let tries = || Ok(std::fs::read_to_string(rival.log())?.contains("leaderelection"));
+    stage.until("the rival tries", seconds(30), tries)?;
+    stage.stays("it waits while ours renews", long, || Ok(stage.holder() == leader))?;
+    ours.kill()?;
+    let taken_from = |leader: &str| {
+        let holder = stage.holder();
+        Ok(!holder.is_empty() && holder != leader)
+    };
+    let took = stage.until("the rival takes over", seconds(20), || taken_from(&leader))?;
+    ensure!(took >= seconds(3), "not before the lease could have run out: {took:?}");
+    let theirs = stage.holder();
+    let mut ours = stage.controller("fourth", &[])?;
+    stage.stays("ours waits while the rival renews", long, || Ok(stage.holder() == theirs))?;
+    ensure!(ours.is_alive()? && rival.is_alive()?, "both live");
+    rival.kill()?;
+    let took = stage.until("ours takes over", seconds(20), || taken_from(&theirs))?;
+    ensure!(took >= seconds(3), "not before the lease could have run out: {took:?}");
+    ensure!(transitions()? == before + 2, "both count changes of hands alike");
+    Ok(())
 }

@@ -11,4 +11,5 @@ mod rates;
 mod rules;
 mod stage;
 mod verdict;
+mod volumes;
 mod zones;

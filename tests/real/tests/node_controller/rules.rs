@@ -1,4 +1,4 @@
-//! Each rule once: silence, taints, pods that go, out of service, clean-up, ranges.
+//! Each rule once: silence, taints, clocks, pods that go, out of service, clean-up, ranges.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -8,10 +8,12 @@ use node_testkit::bed::Test;
 use node_testkit::programs;
 use node_testkit::start::ControlPlane;
 use ports::cluster_api::ObjectPath;
+use real_tests::node_controller::cluster::USER;
 use serde_json::json;
 
 use crate::cloud;
-use crate::stage::{GRACE, Stage, bears, seconds};
+use crate::stage::{GRACE, LOST, Stage, bears, seconds};
+use crate::volumes;
 
 const RANGES: &[&str] = &[
     "--allocate-node-cidrs",
@@ -22,13 +24,16 @@ const RANGES: &[&str] = &[
     "--terminated-pod-gc-threshold=2",
 ];
 
+/// Seconds.
+const YEAR: i64 = 365 * 24 * 3600;
+
 const NODES: [&str; 6] = ["n0", "n1", "n2", "n3", "n4", "n5"];
 
 #[test]
 fn every_rule_on_a_real_api_server() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(8)).run(|bed| {
-        let stage = Stage::new(bed, &keelson)?;
+        let stage = Stage::audited(bed, &keelson, &[USER.to_owned()])?;
         stage.join(&NODES, "a")?;
         stage.run_pod("orphan", "n9", &bears(None))?;
         stage.end_unbound_pod("unbound")?;
@@ -39,7 +44,7 @@ fn every_rule_on_a_real_api_server() -> Result<()> {
         pressure_and_cordon(&stage).context("pressure and cordon")?;
         controller = tolerations_survive(&stage, controller).context("tolerations survive")?;
         occupied_ranges(&stage).context("occupied ranges")?;
-        out_of_service(&stage).context("out of service")?;
+        volumes::out_of_service(&stage).context("out of service")?;
         ended_pods(&stage).context("ended pods")?;
         stage.until("the orphan is gone", seconds(90), || Ok(stage.pod("orphan")?.is_none()))?;
         ensure!(began.elapsed() > seconds(40), "the quarantine was kept");
@@ -117,7 +122,16 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
     stage.run_pod("soon", "n1", &bears(Some(3)))?;
     stage.run_pod("never", "n1", &bears(None))?;
     stage.run_pod("elsewhere", "n2", &json!([]))?;
-    let heard = stage.hollow.silence(&["n1"]);
+    // What their clocks say is nobody's business: they speak, or they do not.
+    for (name, ahead) in [("n1", 10 * YEAR), ("n2", 10 * YEAR), ("n5", -30 * YEAR)] {
+        stage.hollow.set_clock(name, ahead);
+    }
+    stage.mute_node("mute", &json!({}))?;
+    stage.runtime.block_on(stage.hollow.post("n3", &[("Ready", "False")]))?;
+    stage.until("not ready by its own word", seconds(15), || {
+        Ok(stage.taints("n3")? == ["not-ready:NoExecute", "not-ready:NoSchedule"])
+    })?;
+    let heard = stage.hollow.silence(&["n1", "n3"]);
     let heard = heard.get("n1").context("n1 beats")?.into_std();
     stage.until("Unknown", seconds(30), || Ok(stage.ready("n1")? == "Unknown"))?;
     let took = heard.elapsed();
@@ -127,9 +141,11 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
         ensure!(condition.reason == "NodeStatusUnknown", "{condition:?}");
         ensure!(condition.message == "Kubelet stopped posting node status.", "{condition:?}");
     }
-    stage.until("given up", seconds(5), || {
-        Ok(stage.taints("n1")? == ["unreachable:NoExecute", "unreachable:NoSchedule"])
+    stage.until("given up", seconds(5), || Ok(stage.taints("n1")? == LOST))?;
+    stage.until("one taint takes the other's place", seconds(5), || {
+        Ok(stage.ready("n3")? == "Unknown" && stage.taints("n3")? == LOST)
     })?;
+    never_heard(stage)?;
     let condition = |pod: &str, kind: &str| -> Result<Option<(String, String)>> {
         let pod = stage.pod(pod)?.context("the pod is there")?;
         let found = pod.status.conditions.into_iter().find(|it| it.kind == kind);
@@ -147,13 +163,35 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
     let told = stage.reasons("n1")?;
     ensure!(told.contains("RegisteredNode") && told.contains("NodeNotReady"), "{told}");
 
-    stage.runtime.block_on(stage.hollow.speak(&["n1"]))?;
-    stage.until("well again", seconds(5), || Ok(stage.taints("n1")?.is_empty()))?;
+    // Its clock goes back by forty years, and that is a sign of life.
+    stage.hollow.set_clock("n1", -30 * YEAR);
+    stage.runtime.block_on(stage.hollow.speak(&["n1", "n3"]))?;
+    stage.until("well again", seconds(5), || {
+        Ok(stage.taints("n1")?.is_empty() && stage.taints("n3")?.is_empty())
+    })?;
     ensure!(stage.is_kept("never")? && stage.is_kept("elsewhere")?, "the others stay");
-    for name in ["n0", "n2", "n3", "n4"] {
-        ensure!(stage.ready(name)? == "True" && stage.taints(name)?.is_empty(), "{name}");
-    }
+    stage.stays("all are well", GRACE + seconds(1), || {
+        NODES.iter().try_fold(true, |well, name| {
+            Ok(well && stage.ready(name)? == "True" && stage.taints(name)?.is_empty())
+        })
+    })?;
+    // Not only now: nobody else was called lost at any moment.
+    let writes = stage.audit()?.writes()?;
+    let called = writes.iter().filter(|write| write.resource == "nodes/status");
+    let called: BTreeSet<&str> = called.map(|write| write.name.as_str()).collect();
+    ensure!(called == ["mute", "n1", "n3"].into(), "{called:?} were called lost");
     Ok(())
+}
+
+/// A node that never posted anything is told apart from one that stopped.
+fn never_heard(stage: &Stage<'_>) -> Result<()> {
+    stage.until("the mute one is given up", seconds(20), || Ok(stage.taints("mute")? == LOST))?;
+    for condition in stage.node("mute")?.status.conditions {
+        ensure!(condition.status == "Unknown", "{condition:?}");
+        ensure!(condition.reason == "NodeStatusNeverUpdated", "{condition:?}");
+        ensure!(condition.message == "Kubelet never posted node status.", "{condition:?}");
+    }
+    stage.delete_node("mute")
 }
 
 fn pressure_and_cordon(stage: &Stage<'_>) -> Result<()> {
@@ -195,20 +233,6 @@ fn tolerations_survive(
     stage.runtime.block_on(stage.hollow.speak(&["n3"]))?;
     stage.until("well again", seconds(5), || Ok(stage.taints("n3")?.is_empty()))?;
     Ok(controller)
-}
-
-fn out_of_service(stage: &Stage<'_>) -> Result<()> {
-    stage.run_pod("db", "n4", &bears(Some(1)))?;
-    stage.hollow.silence(&["n4"]);
-    stage.until("sent away", seconds(40), || Ok(!stage.is_kept("db")?))?;
-    std::thread::sleep(seconds(2));
-    ensure!(stage.pod("db")?.is_some(), "nobody confirms its end: it is stuck");
-    stage.taint("n4", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")?;
-    stage.until("freed", seconds(30), || Ok(stage.pod("db")?.is_none()))?;
-    stage.taint("n4", "node.kubernetes.io/out-of-service-")?;
-    stage.runtime.block_on(stage.hollow.speak(&["n4"]))?;
-    stage.until("well again", seconds(5), || Ok(stage.taints("n4")?.is_empty()))?;
-    Ok(())
 }
 
 fn ended_pods(stage: &Stage<'_>) -> Result<()> {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use node_testkit::bed::Bed;
+use node_testkit::parts;
 use node_testkit::start::Running;
 use ports::ClusterApi as _;
 use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind};
@@ -96,6 +97,15 @@ impl<'a> Stage<'a> {
             .args(QUICK)
             .args(flags);
         Running::start(self.bed, name, &mut command)
+    }
+
+    /// The real kube-controller-manager beside it, with the administrator's rights.
+    pub(crate) fn reference(&self, name: &str, flags: &[&str]) -> Result<Running> {
+        let program = "kube-controller-manager";
+        let mut command = Command::new(parts::program(program, program)?);
+        let kubeconfig = self.cluster.plane.admin_kubeconfig();
+        command.arg(format!("--kubeconfig={}", kubeconfig.display())).arg("--secure-port=0");
+        Running::start(self.bed, name, command.args(flags))
     }
 
     pub(crate) fn audit(&self) -> Result<&Audit> {
@@ -217,6 +227,13 @@ impl<'a> Stage<'a> {
     /// Adds a taint as a person would.
     pub(crate) fn taint(&self, node: &str, taint: &str) -> Result<()> {
         self.cluster.plane.kubectl(&["taint", "nodes", node, taint]).map(|_| ())
+    }
+
+    /// Makes objects as a person would.
+    pub(crate) fn make(&self, name: &str, objects: &Value) -> Result<()> {
+        let file = self.file(&format!("{name}.json"));
+        std::fs::write(&file, objects.to_string())?;
+        self.cluster.plane.kubectl(&["create", "--filename", &file.to_string_lossy()]).map(|_| ())
     }
 
     /// A file of this test's own.

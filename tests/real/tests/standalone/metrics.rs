@@ -1,12 +1,13 @@
 //! What is counted, beside what the reference counts: of every metric that ours tells, kind, labels and
 //! bounds are the reference's, and ours has those that people watch a node by.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::{Bed, Test};
 use node_testkit::start::{Containerd, get};
+use real_tests::metric_families::{Family, differences, families};
 use real_tests::standalone::agent::{Agent, Home, Kind};
 use real_tests::standalone::runtime::Runtime;
 
@@ -73,15 +74,7 @@ fn metrics_are_named_and_measured_as_the_reference_does() -> Result<()> {
         for name in TOLD {
             ensure!(ours.contains_key(*name), "{name} is not told: {:?}", ours.keys());
         }
-        let mut wrong = Vec::new();
-        for (name, family) in &ours {
-            match theirs.get(name) {
-                Some(same) if same == family => {}
-                Some(other) => wrong.push(format!("{name}: {family:?}, the reference's {other:?}")),
-                None if ON_TROUBLE.contains(&name.as_str()) => {}
-                None => wrong.push(format!("{name}: the reference has none")),
-            }
-        }
+        let wrong = differences(&ours, &theirs, ON_TROUBLE);
         let missing = theirs.keys().filter(|name| !ours.contains_key(*name));
         let missing = missing.filter(|name| name.starts_with("kubelet_"));
         let missing: Vec<&str> = missing.map(String::as_str).collect();
@@ -124,62 +117,9 @@ fn told(
         Ok(text.contains("\nkubelet_working_pods{"))
     })?;
     let mut families = families(&text)?;
-    families.extend(self::families(&probes)?);
+    families.extend(real_tests::metric_families::families(&probes)?);
     // The agent first: two who stop one sandbox at once are in each other's way.
     agent.end()?;
     runtime.remove_all()?;
     Ok(families)
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Family {
-    kind: String,
-    labels: BTreeSet<String>,
-    /// Of a histogram, as they are written.
-    bounds: BTreeSet<String>,
-}
-
-fn families(text: &str) -> Result<BTreeMap<String, Family>> {
-    let mut families: BTreeMap<String, Family> = BTreeMap::new();
-    let mut name = String::new();
-    for line in text.lines().filter(|line| !line.is_empty()) {
-        if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (family, kind) = rest.split_once(' ').with_context(|| line.to_owned())?;
-            family.clone_into(&mut name);
-            families.entry(name.clone()).or_default().kind = kind.to_owned();
-        }
-        if line.starts_with('#') {
-            continue;
-        }
-        let family = families.get_mut(&name).with_context(|| format!("no kind before {line}"))?;
-        ensure!(line.starts_with(&name), "{line} does not belong to {name}");
-        let Some((_, rest)) = line.split_once('{') else { continue };
-        let (labels, _) = rest.rsplit_once('}').with_context(|| line.to_owned())?;
-        for label in split_labels(labels) {
-            let (label, value) = label.split_once('=').with_context(|| line.to_owned())?;
-            match label {
-                "le" => family.bounds.insert(value.to_owned()),
-                label => family.labels.insert(label.to_owned()),
-            };
-        }
-    }
-    Ok(families)
-}
-
-/// A value may have a comma in it.
-fn split_labels(labels: &str) -> Vec<String> {
-    let (mut all, mut one, mut quoted, mut escaped) = (Vec::new(), String::new(), false, false);
-    for letter in labels.chars() {
-        match letter {
-            ',' if !quoted => all.push(std::mem::take(&mut one)),
-            _ => {
-                quoted ^= letter == '"' && !escaped;
-                one.push(letter);
-            }
-        }
-        escaped = letter == '\\' && !escaped;
-    }
-    all.push(one);
-    all.retain(|label| !label.is_empty());
-    all
 }

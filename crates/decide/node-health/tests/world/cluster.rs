@@ -22,6 +22,8 @@ pub struct Node {
     pub exists: bool,
     pub facts: NodeFacts,
     pub lease: Stamp,
+    /// When it was last renewed, on the world's clock.
+    pub renewed_at: Option<i64>,
     /// Its own clock against the world's, in seconds.
     clock_error: i64,
     /// Cut off from the API server, or powered off, until then.
@@ -126,6 +128,7 @@ impl Cluster {
             exists: true,
             facts,
             lease: Stamp::from_nanos(0),
+            renewed_at: None,
             clock_error: if dice.one_in(10) { dice.between(-90_000_000, 90_000_000) } else { 0 },
             lost_until: 0,
             ill_until: 0,
@@ -229,6 +232,7 @@ impl Cluster {
             // Who speaks is not lost, whatever comes a moment later.
             node.lost_since = None;
             node.lease = Moment::from_secs(now + node.clock_error).stamp();
+            node.renewed_at = Some(now);
             let lease = node.lease;
             self.news.push((now, News::Lease(id, lease)));
             // A kubelet posts when what the API server has is not what it knows.

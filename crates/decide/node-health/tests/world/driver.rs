@@ -1,5 +1,5 @@
 //! What stands where the shell will: carries news to the decisions and their writes to the store,
-//! late, sometimes in vain, sometimes without an answer.
+//! late, sometimes in vain, sometimes without an answer. What a write does there is [`super::store`]'s.
 
 use node_health::cidr::{Assignment, Pool, Ranges, WriteFate};
 use node_health::health::{PodReadiness, pod_to_be_marked};
@@ -10,25 +10,16 @@ use node_health::{Moment, NodeFacts, NodeId, PodId, Truth};
 use super::cluster::{Cluster, News, PODS};
 use super::dice::Dice;
 use super::oracle::Oracle;
-
-/// A write on its way.
-enum Write {
-    Node(Action),
-    Range(u32),
-    Pod(u32, usize),
-    /// The pods of a node are not ready; `whole`: because it fell.
-    Marks {
-        id: u32,
-        whole: bool,
-    },
-}
+use super::store::{self, Author, LAG, Sent, WAY, Write, is_swap};
 
 /// One controller process and its connection.
 pub struct Driver {
     lifecycle: NodeLifecycle,
     evictions: Evictions,
     ranges: Ranges,
-    under_way: Vec<(i64, Write)>,
+    under_way: Vec<Sent>,
+    /// Which process this is, so that the observer can tell one's writes from another's.
+    instance: u32,
     tolerations: [Vec<Toleration>; PODS],
     pub blind_until: i64,
     pub stalled_until: i64,
@@ -57,6 +48,7 @@ pub fn pool(nodes: usize) -> Pool {
 impl Driver {
     /// Starts, and lists everything.
     pub fn start(cluster: &Cluster, oracle: &mut Oracle, dice: &mut Dice, pool: Pool) -> Self {
+        let instance = u32::try_from(oracle.started()).expect("few starts");
         let listed: Vec<(NodeId, &[String])> = (0..)
             .map(NodeId)
             .zip(&cluster.nodes)
@@ -64,14 +56,15 @@ impl Driver {
             .map(|(id, node)| (id, node.ranges.as_slice()))
             .collect();
         let (ranges, problems) = Ranges::new(vec![pool], &[], listed);
-        for problem in problems {
-            oracle.report.violations.push(format!("t={}: at start {problem:?}", cluster.now));
+        for (_, problem) in problems {
+            oracle.told(cluster, &problem);
         }
         let mut driver = Self {
             lifecycle: NodeLifecycle::new(Settings::default()),
             evictions: Evictions::new(false),
             ranges,
             under_way: Vec::new(),
+            instance,
             tolerations: [bears(Some(300)), bears(Some(30)), bears(None)],
             blind_until: 0,
             stalled_until: 0,
@@ -124,7 +117,7 @@ impl Driver {
     /// before may have died before it marked them.
     fn mark_newly_seen(&mut self, cluster: &Cluster, id: u32) {
         if self.to_be_marked(cluster, id).next().is_some() {
-            self.under_way.push((cluster.now + 1, Write::Marks { id, whole: false }));
+            self.post(cluster, 1, Write::Marks { id, whole: false });
         }
     }
 
@@ -150,6 +143,9 @@ impl Driver {
             })
         });
         self.evictions.node_seen(now, NodeId(id), facts, pods);
+        for pod in (0..PODS).filter(|pod| cluster.node(id).pods[*pod].is_none()) {
+            self.evictions.pod_gone(pod_id(id, pod));
+        }
     }
 
     fn forget(&mut self, id: u32) {
@@ -160,13 +156,36 @@ impl Driver {
 
     fn range(&mut self, cluster: &Cluster, oracle: &mut Oracle, dice: &mut Dice, id: u32) {
         for problem in self.ranges.seen(NodeId(id), &cluster.node(id).ranges) {
-            oracle.report.violations.push(format!("t={}: node {id}: {problem}", cluster.now));
+            oracle.told(cluster, &problem);
         }
         if cluster.node(id).ranges.is_empty()
             && let Assignment::Write(_) = self.ranges.assign(NodeId(id))
         {
-            self.under_way.push((cluster.now + dice.between(1, 2), Write::Range(id)));
+            self.send_range(cluster, dice, id);
         }
+    }
+
+    fn send_range(&mut self, cluster: &Cluster, dice: &mut Dice, id: u32) {
+        let version = self.lifecycle.facts(NodeId(id)).map(|facts| facts.version);
+        if let (Some(texts), Some(version)) = (self.ranges.pending(NodeId(id)), version) {
+            self.post(cluster, dice.between(1, 2), Write::Range { id, version, texts });
+        }
+    }
+
+    fn post(&mut self, cluster: &Cluster, delay: i64, write: Write) {
+        let (lands, sent) = (cluster.now + delay, cluster.now);
+        let author = Author { instance: self.instance, sent, dead: false };
+        self.under_way.push(Sent { lands, author, write });
+    }
+
+    /// What it had sent when it died.
+    pub fn die(self) -> Vec<Sent> {
+        self.under_way
+    }
+
+    /// Whether a node's range is on its way.
+    pub fn hands_out_a_range(&self) -> bool {
+        self.under_way.iter().any(|sent| matches!(sent.write, Write::Range { .. }))
     }
 
     /// One second of the controller.
@@ -183,7 +202,7 @@ impl Driver {
             cluster.news.clear();
             self.list(cluster, oracle, dice);
         } else {
-            let late = cluster.now - dice.between(0, 2);
+            let late = cluster.now - dice.between(0, LAG);
             self.read_news(cluster, oracle, dice, late);
         }
         let now = Moment::from_secs(cluster.now);
@@ -200,7 +219,9 @@ impl Driver {
         for action in self.evictions.due(now, self.lifecycle.attention()) {
             if let PodAction::Delete(PodId(number)) = action {
                 let (id, pod) = (number / 4, usize::try_from(number % 4).expect("small"));
-                self.under_way.push((cluster.now + dice.between(0, 2), Write::Pod(id, pod)));
+                let Some(bound) = cluster.node(id).pods[pod] else { continue };
+                let write = Write::Pod { id, pod, bound, seen_through: self.proven };
+                self.post(cluster, dice.between(0, WAY), write);
             }
         }
     }
@@ -257,13 +278,13 @@ impl Driver {
                 }
                 Action::MarkPodsNotReady { node } => {
                     let marks = Write::Marks { id: node.0, whole: true };
-                    self.under_way.push((cluster.now + dice.between(0, 2), marks));
+                    self.post(cluster, dice.between(0, WAY), marks);
                     continue;
                 }
                 Action::Tell { .. } => continue,
                 Action::WriteConditions { .. } | Action::SetLabels { .. } => {}
             }
-            self.under_way.push((cluster.now + dice.between(0, 2), Write::Node(action)));
+            self.post(cluster, dice.between(0, WAY), Write::Node(action));
         }
     }
 
@@ -271,122 +292,82 @@ impl Driver {
     fn land(&mut self, cluster: &mut Cluster, oracle: &mut Oracle, dice: &mut Dice) {
         let under_way = std::mem::take(&mut self.under_way);
         let (due, later): (Vec<_>, Vec<_>) =
-            under_way.into_iter().partition(|(when, _)| *when <= cluster.now);
+            under_way.into_iter().partition(|sent| sent.lands <= cluster.now);
         self.under_way = later;
-        for (_, write) in due {
+        for Sent { author, write, .. } in due {
             let arrives = cluster.api_is_up() && !dice.one_in(20);
             let luck = Luck { arrives, answered: arrives && !dice.one_in(40) };
+            let fate = if arrives { store::take(cluster, oracle, &write, author) } else { None };
             match write {
                 Write::Node(action) => {
-                    let more = self.land_node(cluster, oracle, &action, luck);
+                    let more = self.node_answered(cluster, &action, fate.filter(|_| luck.answered));
                     self.send(cluster, oracle, dice, more);
                 }
-                Write::Range(id) => {
-                    if self.land_range(cluster, oracle, id, luck) {
-                        self.under_way.push((cluster.now + dice.between(1, 2), Write::Range(id)));
-                    }
+                Write::Range { id, .. } => {
+                    self.range_answered(cluster, oracle, dice, (id, fate.is_some(), luck));
                 }
-                Write::Pod(id, pod) => {
-                    if luck.arrives {
-                        Self::land_pod(cluster, oracle, id, pod);
-                    } else {
-                        // Decided anew from what we know now.
-                        self.weigh_pods(cluster, id);
+                Write::Pod { id, pod, .. } => {
+                    if !luck.arrives {
+                        // Due again, as soon as the view is proven through this moment.
+                        let now = Moment::from_secs(cluster.now);
+                        self.evictions.delete_failed(NodeId(id), pod_id(id, pod), now);
                     }
                 }
                 Write::Marks { id, whole } => {
-                    self.land_marks(cluster, oracle, id, luck);
                     if whole {
                         let now = Moment::from_secs(cluster.now);
                         self.lifecycle.pods_marked(now, NodeId(id), luck.answered);
                     } else if !luck.answered {
-                        self.under_way.push((cluster.now + 1, Write::Marks { id, whole }));
+                        self.post(cluster, 1, Write::Marks { id, whole });
                     }
                 }
             }
         }
     }
 
-    fn land_node(
+    fn node_answered(
         &mut self,
-        cluster: &mut Cluster,
-        oracle: &mut Oracle,
+        cluster: &Cluster,
         action: &Action,
-        luck: Luck,
+        fate: Option<u64>,
     ) -> Vec<Action> {
-        let (id, kind, expected) = match action {
-            Action::WriteConditions { node, version, .. } => {
-                (node.0, WriteKind::Conditions, *version)
-            }
-            Action::PatchTaints { node, version, .. } => (node.0, WriteKind::Taints, *version),
+        let (node, kind) = match action {
+            Action::WriteConditions { node, .. } => (*node, WriteKind::Conditions),
+            Action::PatchTaints { node, .. } => (*node, WriteKind::Taints),
             _ => return Vec::new(),
         };
-        let node = cluster.node(id);
-        let mut outcome = Outcome::Failed;
-        if luck.arrives && node.exists && node.facts.version == expected {
-            let version = cluster.write(id, |facts| match action {
-                Action::WriteConditions { writes, .. } => {
-                    for write in writes {
-                        facts.conditions.set(write.kind, Some(write.condition));
-                    }
-                }
-                Action::PatchTaints { patch, .. } => facts.taints = patch.apply(&facts.taints),
-                _ => {}
-            });
-            if let Action::PatchTaints { patch, .. } = action
-                && patch.evicts()
-            {
-                oracle.given_up(cluster, id, is_swap(patch));
-            }
-            if luck.answered {
-                outcome = Outcome::Written { version };
-            }
-        }
-        let now = Moment::from_secs(cluster.now);
-        let more = self.lifecycle.written(now, NodeId(id), kind, outcome);
-        self.weigh_pods(cluster, id);
+        let outcome = fate.map_or(Outcome::Failed, |version| Outcome::Written { version });
+        let more = self.lifecycle.written(Moment::from_secs(cluster.now), node, kind, outcome);
+        self.weigh_pods(cluster, node.0);
         more
     }
 
-    /// Says whether to try again.
-    fn land_range(
+    /// What became of a range. After a conflict the node is looked at again, as the shell does.
+    fn range_answered(
         &mut self,
-        cluster: &mut Cluster,
+        cluster: &Cluster,
         oracle: &mut Oracle,
-        id: u32,
-        luck: Luck,
-    ) -> bool {
-        let Some(texts) = self.ranges.pending(NodeId(id)) else { return false };
+        dice: &mut Dice,
+        (id, taken, luck): (u32, bool, Luck),
+    ) {
         if !cluster.node(id).exists {
             self.ranges.written(NodeId(id), WriteFate::Refused);
-            return false;
+            return;
         }
-        if luck.arrives && cluster.node(id).ranges.is_empty() {
-            cluster.node_mut(id).ranges = texts;
-            oracle.ranged(cluster, id);
-            cluster.write(id, |_| {});
+        if taken && luck.answered {
+            self.ranges.written(NodeId(id), WriteFate::Written);
+            return;
         }
-        let fate = if luck.answered { WriteFate::Written } else { WriteFate::Unknown };
-        self.ranges.written(NodeId(id), fate);
-        !luck.answered
-    }
-
-    fn land_marks(&self, cluster: &mut Cluster, oracle: &mut Oracle, id: u32, luck: Luck) {
-        let pods = self.to_be_marked(cluster, id);
-        let node = cluster.node_mut(id);
-        if luck.arrives && node.exists {
-            for pod in pods {
-                node.pods_ready[pod] = false;
-                oracle.report.pods_marked += 1;
+        self.ranges.written(NodeId(id), WriteFate::Unknown);
+        if luck.answered {
+            let facts = cluster.node(id).facts.clone();
+            let more = self.observe(cluster, id, facts, Sight::Event);
+            self.send(cluster, oracle, dice, more);
+            for problem in self.ranges.seen(NodeId(id), &cluster.node(id).ranges) {
+                oracle.told(cluster, &problem);
             }
         }
-    }
-
-    fn land_pod(cluster: &mut Cluster, oracle: &mut Oracle, id: u32, pod: usize) {
-        let node = cluster.node_mut(id);
-        if node.exists && node.pods[pod].take().is_some() {
-            oracle.deleted(cluster, id);
-        }
+        self.send_range(cluster, dice, id);
     }
 }
 
@@ -395,10 +376,6 @@ impl Driver {
 struct Luck {
     arrives: bool,
     answered: bool,
-}
-
-fn is_swap(patch: &node_health::taints::TaintPatch) -> bool {
-    patch.remove.iter().any(|(_, effect)| *effect == pod_model::TaintEffect::NoExecute)
 }
 
 fn pod_id(node: u32, pod: usize) -> PodId {

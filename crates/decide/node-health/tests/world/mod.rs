@@ -4,19 +4,21 @@
 //! One run is a pure function of its plan. Outages of nodes, zones and everything, kubelets that
 //! say they are not ready, clocks that jump by years, an API server that goes away, watches that
 //! lag, break or stand still, writes that are late, refused or unanswered, and a controller that is
-//! stalled, crashes and starts again.
+//! stalled, crashes and starts again, while what it had sent still arrives.
 #![allow(unreachable_pub, reason = "a test and an example share this module")]
 
 mod cluster;
 mod dice;
 mod driver;
 mod oracle;
+mod store;
 
 use cluster::Cluster;
 use dice::Dice;
 use driver::Driver;
 use oracle::Oracle;
 pub use oracle::Report;
+use store::Strays;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +40,18 @@ pub fn run(plan: Plan) -> Report {
     cluster.news.clear();
     let mut driver = Some(Driver::start(&cluster, &mut oracle, &mut dice, pool.clone()));
     let mut starts_at = START;
+    let mut strays = Strays::default();
     for _ in 0..plan.seconds {
         fate_of_nodes(&mut cluster, &mut oracle, &mut dice);
         cluster.recover();
         cluster.second(&mut dice);
-        fate_of_controller(&mut cluster, &mut driver, &mut oracle, &mut dice, &mut starts_at);
+        if let Some((dead, successor_at)) =
+            fate_of_controller(&cluster, &mut driver, &mut oracle, &mut dice)
+        {
+            starts_at = successor_at;
+            strays.inherit(dead.die(), successor_at, cluster.now, &mut dice);
+        }
+        strays.second(&mut cluster, &mut oracle);
         match &mut driver {
             Some(controller) => controller.second(&mut cluster, &mut oracle, &mut dice),
             None => {
@@ -130,15 +139,15 @@ fn lose(cluster: &mut Cluster, oracle: &mut Oracle, id: u32, until: i64) {
     }
 }
 
+/// Says who died, if it did, and when the next starts.
 fn fate_of_controller(
-    cluster: &mut Cluster,
+    cluster: &Cluster,
     driver: &mut Option<Driver>,
     oracle: &mut Oracle,
     dice: &mut Dice,
-    starts_at: &mut i64,
-) {
+) -> Option<(Driver, i64)> {
     let now = cluster.now;
-    let Some(controller) = driver else { return };
+    let controller = driver.as_mut()?;
     if dice.one_in(500) {
         controller.blind_until = now + dice.between(3, 150);
         oracle.report.blind += 1;
@@ -147,9 +156,11 @@ fn fate_of_controller(
         controller.stalled_until = now + dice.between(3, 150);
         oracle.report.stalls += 1;
     }
-    if dice.one_in(400) {
-        *driver = None;
-        *starts_at = now + dice.between(5, 90);
-        oracle.restarted();
+    // To die with a range on its way is the case that could give it to two: so that is likelier.
+    let odds = if controller.hands_out_a_range() { 50 } else { 400 };
+    if !dice.one_in(odds) {
+        return None;
     }
+    oracle.restarted();
+    Some((driver.take()?, now + dice.between(5, 90)))
 }

@@ -3,13 +3,18 @@
 //! Counts how often each rule was really put to the test, so that a run in which nothing happened
 //! does not pass for a proof.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::cluster::{Cluster, RENEW, wears_lost_taint};
+use node_health::cidr::Problem;
 
-/// Seconds by which the controller's view may lag: watch and write (2 each), the gap that counts as
-/// looking (10), and steps of one second.
-pub const STALENESS: i64 = 16;
+use super::cluster::{Cluster, wears_lost_taint};
+use super::store::{Author, LAG, WAY};
+
+/// A view that is older than this is not acted upon.
+const GAP: i64 = 10;
+/// Seconds by which what is done may lag behind the truth: watch and write, the gap that counts as
+/// looking, and steps of one second.
+pub const STALENESS: i64 = LAG + WAY + GAP + 2;
 const GRACE: i64 = 50;
 const STARTUP: i64 = 60;
 /// After a disturbance everybody may speak first.
@@ -33,9 +38,23 @@ pub struct Report {
     pub api_outages: u64,
     pub blackouts: u64,
     pub dark_seconds: u64,
+    /// How long a node had said that it is well when it was evicted from: by a controller that
+    /// lived, and by what a dead one had sent.
     pub stalest_eviction: i64,
+    pub stalest_of_the_dead: i64,
     pub longest_unheard: i64,
     pub renewals: u64,
+    pub starts: u64,
+    /// Writes of dead controllers that arrived, and those of them that were taken.
+    pub strays: u64,
+    pub strays_taken: u64,
+    /// Ranges that two nodes had because a dead controller's write met its successor's.
+    pub clashes: u64,
+    /// Nodes that a dead controller's write called lost although they had been heard since.
+    pub called_lost_by_the_dead: u64,
+    /// Nodes whose pods nobody marked because a dead controller's write made them fall under the eyes
+    /// of its successor.
+    pub unmarked_after_the_dead: u64,
 }
 
 impl Report {
@@ -57,8 +76,15 @@ impl Report {
         self.blackouts += other.blackouts;
         self.dark_seconds += other.dark_seconds;
         self.stalest_eviction = self.stalest_eviction.max(other.stalest_eviction);
+        self.stalest_of_the_dead = self.stalest_of_the_dead.max(other.stalest_of_the_dead);
         self.longest_unheard = self.longest_unheard.max(other.longest_unheard);
         self.renewals += other.renewals;
+        self.starts += other.starts;
+        self.strays += other.strays;
+        self.strays_taken += other.strays_taken;
+        self.clashes += other.clashes;
+        self.called_lost_by_the_dead += other.called_lost_by_the_dead;
+        self.unmarked_after_the_dead += other.unmarked_after_the_dead;
     }
 }
 
@@ -74,7 +100,15 @@ pub struct Oracle {
     last_landed: Vec<Option<(i64, u32)>>,
     /// Since when the zone was mostly dark, when its last node was asked to be given up.
     asked_in_partial: Vec<Option<i64>>,
-    owners: BTreeMap<String, u32>,
+    /// Who has a range, and which process gave it.
+    owners: BTreeMap<String, Vec<(u32, u32)>>,
+    /// Ranges of two nodes that nobody was told of yet, and since when.
+    untold: BTreeMap<String, i64>,
+    /// Ranges whose clash was told while one of the two writes was still on its way.
+    foretold: BTreeSet<String>,
+    /// Nodes that fell by a dead controller's write after its successor had listed them.
+    fell_by_the_dead: BTreeSet<u32>,
+    is_led: bool,
     stained_since: BTreeMap<u32, i64>,
     /// Since when a lost node has pods that claim to be ready.
     unmarked_since: BTreeMap<u32, i64>,
@@ -92,6 +126,10 @@ impl Oracle {
             last_landed: vec![None; zones],
             asked_in_partial: vec![None; zones],
             owners: BTreeMap::new(),
+            untold: BTreeMap::new(),
+            foretold: BTreeSet::new(),
+            fell_by_the_dead: BTreeSet::new(),
+            is_led: false,
             stained_since: BTreeMap::new(),
             unmarked_since: BTreeMap::new(),
             unnoticed: BTreeMap::new(),
@@ -105,7 +143,16 @@ impl Oracle {
     /// A new controller: gaps between its turns start anew, landed ones go on counting.
     pub fn restarted(&mut self) {
         self.report.restarts += 1;
+        self.is_led = false;
         self.last_asked.fill(None);
+    }
+
+    /// A controller lists everything and begins. Its number.
+    pub fn started(&mut self) -> u64 {
+        self.report.starts += 1;
+        self.is_led = true;
+        self.fell_by_the_dead.clear();
+        self.report.starts
     }
 
     /// A node is lost since then; it has to be noticed.
@@ -144,62 +191,124 @@ impl Oracle {
         }
     }
 
-    /// A node's taint that gives it up is there.
-    pub fn given_up(&mut self, cluster: &Cluster, id: u32, swap: bool) {
-        self.evicted(cluster, id, "tainted");
-        let zone = cluster.node(id).zone;
+    /// A node is called Unknown. Whoever did so must have had its silence before its eyes: when the
+    /// write left, either the grace was over, or the last renewal was so fresh that the view, which
+    /// may be as old as the gap, could miss it. Leases are objects of their own, so no version guards
+    /// this; the node has its next turn to say that it is well.
+    pub fn called_lost(&mut self, cluster: &Cluster, id: u32, author: Author) {
+        if author.dead && self.is_led {
+            self.fell_by_the_dead.insert(id);
+        }
+        let Some(renewed) = cluster.node(id).renewed_at else { return };
+        let silence = author.sent - renewed;
+        if (GAP + 1..GRACE).contains(&silence) {
+            self.fail(cluster, &format!("node {id} called lost after {silence} s of silence"));
+        }
+        self.report.called_lost_by_the_dead += u64::from(author.dead && silence < 0);
+    }
+
+    /// A node's taint that gives it up is there. The write carries the version that it was decided
+    /// on, and a node's report makes a new one: so not one second after the API server had it from
+    /// the node itself that it is well, whoever wrote and however late.
+    pub fn given_up(&mut self, cluster: &Cluster, id: u32, swap: bool, author: Author) {
+        self.evicted(cluster, id, author);
+        if let Some(since) = cluster.node(id).reported_since {
+            let text = format!("node {id} tainted although it said at {since} that it is well");
+            self.fail(cluster, &text);
+        }
         if swap {
             return;
         }
         self.report.given_up += 1;
+        // Its turn was taken when it was sent, and by whoever was the controller then.
+        if author.dead {
+            return;
+        }
+        let zone = cluster.node(id).zone;
         let last = self.last_landed[zone].replace((cluster.now, id));
         let Some((last, who)) = last else { return };
         // A restart is no excuse while the last one still wears its taint, and so can be seen.
         let visible =
             who != id && cluster.node(who).exists && wears_lost_taint(&cluster.node(who).facts);
         let partial = self.asked_in_partial[zone].is_some_and(|since| last > since + STALENESS);
-        // Two seconds of delay on either side.
-        let shortest = if visible && partial { 98 } else { 8 };
+        // The way of a write on either side.
+        let shortest = if visible && partial { 100 - WAY } else { 10 - WAY };
         if cluster.now - last < shortest {
             self.fail(cluster, &format!("zone {zone}: two nodes given up at {last} and now"));
         }
     }
 
-    /// A pod was deleted.
-    pub fn deleted(&mut self, cluster: &Cluster, id: u32) {
+    /// A pod was deleted, by a controller that had seen everything through that moment. No version
+    /// guards a deletion against its node's report (they are two objects), so one that the watch had
+    /// not shown yet can be missed: for as long as the watch lags and the deletion is on its way. The
+    /// shell, which reads the node once more before it deletes, makes the first of the two shorter
+    /// still. A dead controller's deletion is as late as it is, but was decided by the same rule.
+    pub fn deleted(&mut self, cluster: &Cluster, id: u32, seen_through: i64, author: Author) {
         self.report.pods_deleted += 1;
-        self.evicted(cluster, id, "lost a pod");
-        if self.dark_since.is_some_and(|since| cluster.now - since > STALENESS) {
+        self.evicted(cluster, id, author);
+        if let Some(since) = cluster.node(id).reported_since {
+            let late = cluster.now - since;
+            if since <= seen_through || (!author.dead && late > LAG + WAY) {
+                let text = format!(
+                    "node {id} lost a pod although it said {late} s ago that it is \
+                    well, and everything through {seen_through} was seen"
+                );
+                self.fail(cluster, &text);
+            }
+        }
+        if self.dark_since.is_some_and(|since| author.sent - since > STALENESS) {
             self.fail(cluster, &format!("node {id} lost a pod in the dark"));
         }
     }
 
-    fn evicted(&mut self, cluster: &Cluster, id: u32, what: &str) {
+    fn evicted(&mut self, cluster: &Cluster, id: u32, author: Author) {
         let node = cluster.node(id);
-        let reported = node.reported_since.map_or(0, |since| cluster.now - since);
-        // A kubelet that is back needs up to one period to say so. That the API server was down
-        // meanwhile is no excuse: then the controller has to wait for what the nodes say.
-        let well = node.well_since.map_or(0, |since| cluster.now - since);
-        self.report.stalest_eviction = self.report.stalest_eviction.max(reported);
-        self.report.longest_unheard = self.report.longest_unheard.max(well);
-        if reported > STALENESS {
-            self.fail(
-                cluster,
-                &format!("node {id} {what} although it said {reported} s ago that it is well"),
-            );
-        }
-        if well > STALENESS + i64::try_from(RENEW).unwrap_or(0) {
-            self.fail(cluster, &format!("node {id} {what} although well for {well} s"));
+        let since = |moment: Option<i64>| moment.map_or(0, |since| cluster.now - since);
+        let (reported, report) = (since(node.reported_since), &mut self.report);
+        if author.dead {
+            report.stalest_of_the_dead = report.stalest_of_the_dead.max(reported);
+        } else {
+            report.stalest_eviction = report.stalest_eviction.max(reported);
+            report.longest_unheard = report.longest_unheard.max(since(node.well_since));
         }
     }
 
-    /// A node has ranges now.
-    pub fn ranged(&mut self, cluster: &Cluster, id: u32) {
+    /// A node has ranges now. One process never gives a range to two. That a dead one's write arrives
+    /// on a node at the very moment at which its successor, who cannot know of it, gives the range to
+    /// another node is beyond any guard by version: they are two objects. It must be found and told.
+    pub fn ranged(&mut self, cluster: &Cluster, id: u32, author: Author) {
         for range in cluster.node(id).ranges.clone() {
             self.report.ranges += 1;
-            if let Some(other) = self.owners.insert(range.clone(), id).filter(|other| *other != id)
-            {
-                self.fail(cluster, &format!("range {range} of node {other} given to node {id}"));
+            let owners = self.owners.entry(range.clone()).or_default();
+            let others = owners.clone();
+            owners.push((id, author.instance));
+            if others.is_empty() {
+                continue;
+            }
+            self.report.clashes += 1;
+            if !self.foretold.remove(&range) {
+                self.untold.insert(range.clone(), cluster.now);
+            }
+            if others.len() > 1 || others.iter().any(|(_, by)| *by == author.instance) {
+                self.fail(cluster, &format!("range {range} of {others:?} given to node {id}"));
+            }
+        }
+    }
+
+    /// What the controller tells of a node's ranges. It may know of a clash before there is one: when
+    /// it sees on one node what it has just sent to another.
+    pub fn told(&mut self, cluster: &Cluster, problem: &Problem) {
+        let Problem::Clash { text, .. } = problem else {
+            self.fail(cluster, &format!("told of what is not so: {problem}"));
+            return;
+        };
+        match self.owners.get(text).map_or(0, Vec::len) {
+            0 => self.fail(cluster, &format!("told of what is not so: {problem}")),
+            1 => {
+                self.foretold.insert(text.clone());
+            }
+            _ => {
+                self.untold.remove(text);
             }
         }
     }
@@ -207,7 +316,15 @@ impl Oracle {
     /// A node is gone.
     pub fn gone(&mut self, cluster: &Cluster, id: u32) {
         for range in &cluster.node(id).ranges {
-            self.owners.remove(range);
+            let Some(owners) = self.owners.get_mut(range) else { continue };
+            owners.retain(|(owner, _)| *owner != id);
+            if owners.len() < 2 {
+                self.untold.remove(range);
+            }
+            if owners.is_empty() {
+                self.foretold.remove(range);
+                self.owners.remove(range);
+            }
         }
         self.unnoticed.remove(&id);
         self.stained_since.remove(&id);
@@ -226,6 +343,11 @@ impl Oracle {
             self.partial_since[zone] = partial.then_some(self.partial_since[zone].unwrap_or(now));
         }
         self.check_notice(cluster);
+        let (calm, untold) = (self.calm_since, &mut self.untold);
+        for (range, _) in untold.extract_if(.., |_, since| now - calm.max(*since) > STALENESS) {
+            let text = format!("t={now}: two nodes have {range}, and nobody was told");
+            self.report.violations.push(text);
+        }
         if now % 10 == 0 {
             self.check_stains(cluster);
             self.check_marks(cluster);
@@ -270,6 +392,14 @@ impl Oracle {
             let claims = node.pods.iter().zip(node.pods_ready).any(|(pod, it)| pod.is_some() && it);
             if !node.exists || !node.fell || !claims {
                 self.unmarked_since.remove(&id);
+                self.fell_by_the_dead.remove(&id);
+                continue;
+            }
+            // Not told as a violation yet: the successor knows the node as Ready, sees it Unknown by a
+            // write that is not its own, and takes that for somebody else's business.
+            if self.fell_by_the_dead.contains(&id) {
+                let first = self.unmarked_since.insert(id, now).is_none();
+                self.report.unmarked_after_the_dead += u64::from(first);
                 continue;
             }
             let since = *self.unmarked_since.entry(id).or_insert(now);
