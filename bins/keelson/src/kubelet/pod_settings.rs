@@ -250,7 +250,7 @@ fn setup(config: &NodeConfig, node: &Node, allocatable: &ResourceList) -> NodeFa
             cgroup_v2: node.cgroup_v2,
             memory_bytes: machine.memory_bytes,
             swap_bytes: machine.swap_bytes,
-            swap_controller: node.cgroup_v2,
+            swap_controller: machine.can_limit_swap,
             page_bytes: machine.page_bytes,
             huge_page_sizes: machine.huge_page_sizes.clone(),
         },

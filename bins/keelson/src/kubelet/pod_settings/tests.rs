@@ -53,3 +53,13 @@ fn a_whole_container_dies_for_memory_where_the_kernel_can_kill_it_at_once() {
         assert_eq!(limits.single_process_oom_kill, !cgroup_v2);
     }
 }
+
+#[test]
+fn swap_is_limited_where_the_kernel_can_whichever_its_version() {
+    for (can_limit_swap, cgroup_v2) in [(true, true), (true, false), (false, true)] {
+        let machine = MachineSize { can_limit_swap, ..machine() };
+        let node = Node { name: "node".to_owned(), ips: Vec::new(), machine, cgroup_v2 };
+        let setup = setup(&config(&[]), &node, &ResourceList::default());
+        assert_eq!(setup.machine.swap_controller, can_limit_swap);
+    }
+}
