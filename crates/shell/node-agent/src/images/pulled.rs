@@ -111,7 +111,7 @@ impl PulledImages {
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Before a pull; each is followed by one of the other two.
