@@ -18,6 +18,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 pub(crate) use ask::{Agent, NoAgent};
 pub(crate) use find::pod as find_pod;
@@ -166,6 +167,8 @@ impl StopCommand {
     }
 }
 
+/// After an agent did not tell of changes: it ends, or too many wait for them.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// Answers that may break off one after another.
 const BROKEN_ANSWERS: u32 = 3;
 
@@ -181,7 +184,13 @@ async fn until_gone(agent: &Agent, uid: &str) -> Result<()> {
             Err(error) if broken == BROKEN_ANSWERS => return Err(error),
             Err(_) => broken += 1,
         }
-        version = agent.changed(version).await.unwrap_or(0);
+        version = match agent.changed(version).await {
+            Ok(newer) => newer,
+            Err(_) => {
+                tokio::time::sleep(ASK_AGAIN).await;
+                0
+            }
+        };
     }
 }
 

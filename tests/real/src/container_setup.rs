@@ -46,13 +46,12 @@ impl MachineNote {
             .and_then(|number| number.parse().ok())
             .context("/proc/meminfo: no MemTotal")?;
         let cgroup_v2 = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
-        let memsw = Path::new("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes");
         Ok(Self {
             memory_bytes: kilobytes * 1024,
             huge_page_sizes: huge_page_sizes()?,
             thermal_throttle_paths: thermal_throttle_paths()?,
             cgroup_v2,
-            swap_controller: !cgroup_v2 && memsw.exists(),
+            swap_controller: cgroup_files::can_limit_swap(Path::new("/")),
         })
     }
 }

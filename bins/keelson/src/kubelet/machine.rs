@@ -17,6 +17,8 @@ pub(super) struct MachineSize {
     pub(super) online: CpuSet,
     pub(super) memory_bytes: i64,
     pub(super) swap_bytes: i64,
+    /// The kernel can limit swap by control group.
+    pub(super) can_limit_swap: bool,
     pub(super) huge_page_sizes: Vec<String>,
     /// Bytes of a page and of all pages of that size.
     pub(super) huge_pages: Vec<(i64, i64)>,
@@ -42,6 +44,7 @@ pub(super) fn read(root: &Path) -> MachineSize {
         online: CpuSet::parse(text("sys/devices/system/cpu/online").trim()).unwrap_or_default(),
         memory_bytes: amount(&memory, "MemTotal:"),
         swap_bytes: amount(&memory, "SwapTotal:"),
+        can_limit_swap: cgroup_files::can_limit_swap(root),
         huge_page_sizes: huge_page_sizes(root),
         huge_pages: huge_pages(root),
         storage_bytes: None,
@@ -216,7 +219,10 @@ mod tests {
         write("proc/sys/kernel/threads-max", "15710\n");
         assert!(!read(root.path()).is_app_armor_on, "the kernel's own files are not there");
         write("sys/kernel/security/apparmor/profiles", "");
+        let without_swap = read(root.path());
+        write("sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", "");
         let found = read(root.path());
+        assert!(found.can_limit_swap && !without_swap.can_limit_swap);
         assert_eq!((found.processors, found.memory_bytes, found.swap_bytes), (2, 2 << 20, 0));
         assert_eq!((found.online.to_string().as_str(), found.most_tasks), ("0-1", Some(15710)));
         assert_eq!((found.kernel, found.is_app_armor_on), (Some((6, 8)), true));

@@ -54,7 +54,7 @@ pub(crate) async fn pod_parts(
         volumes: Arc::new(HostVolumes::new(root, Some(step_program()))),
         records: Arc::new(HostRecords::new(root)),
         prober: Arc::new(NetworkTries::new()),
-        texts: Arc::new(MachineTexts),
+        texts: Arc::new(MachineTexts::default()),
         addresses: Arc::new(MachineAddresses::new(said_addresses(config))),
         logs: folders,
         credential_programs: Arc::new(credential_providers::programs(config)),

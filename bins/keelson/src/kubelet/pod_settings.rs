@@ -5,7 +5,7 @@
 use super::credential_providers;
 use super::machine::MachineSize;
 use anyhow::{Context, Result, ensure};
-use container_setup::allocatable::{Reservations, enforced, told};
+use container_setup::allocatable::{self, Reservations, enforced, told};
 use container_setup::cgroups::{PIDS, all_pods_limits, reserved_limits};
 use container_setup::inputs::{
     Gates, Machine, NodeDns, NodeFacts, NodeLimits, NodeSecurity, SwapBehavior,
@@ -45,6 +45,8 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettin
     let settings = config.settings();
     let capacity = capacity(&node.machine);
     let reservations = reservations(config, &node.machine)?;
+    // Less than nothing would be left, and no limit at all be set: upstream does not start either.
+    allocatable::check(&capacity, &reservations).map_err(anyhow::Error::msg)?;
     let allocatable = told(&capacity, &reservations);
     let setup = setup(config, node, &allocatable);
     let is_enforced = settings.enforce_node_allocatable.iter().any(|word| word == "pods");
@@ -250,7 +252,7 @@ fn setup(config: &NodeConfig, node: &Node, allocatable: &ResourceList) -> NodeFa
             cgroup_v2: node.cgroup_v2,
             memory_bytes: machine.memory_bytes,
             swap_bytes: machine.swap_bytes,
-            swap_controller: node.cgroup_v2,
+            swap_controller: machine.can_limit_swap,
             page_bytes: machine.page_bytes,
             huge_page_sizes: machine.huge_page_sizes.clone(),
         },

@@ -1,7 +1,7 @@
 //! Follows the kernel's log and tells of processes killed for memory.
 //!
 //! Rules: event-driven: one descriptor that wakes when the kernel writes. Records that were
-//! overwritten before they were read are skipped; the count in a group's own files stays true. What
+//! overwritten before they were read are skipped, and those kills are not told of. What
 //! comes while the log is followed has happened now; only what was there before is dated by the
 //! kernel's stamps, which drift from every other clock by seconds in a day.
 
@@ -99,7 +99,8 @@ impl KernelLog {
     }
 }
 
-/// A log that cannot be read tells nothing more; the counts in the groups' files remain.
+/// A log that cannot be read any more tells nothing more until the agent starts again, and nobody
+/// counts from the groups' files in its place: which of both is followed is chosen at the start.
 async fn give_up(error: std::io::Error) {
     warn!(%error, "the kernel's log cannot be followed any more");
     std::future::pending::<()>().await;
@@ -129,7 +130,7 @@ fn read_some(
                 pid: kill.pid,
                 limited_cgroup: kill.limited,
                 victim_cgroup: kill.victim,
-                anonymous_bytes: kill.anonymous_bytes,
+                resident_bytes: kill.resident_bytes,
                 with_its_group: kill.with_its_group,
             });
         }

@@ -43,7 +43,7 @@ pub(crate) struct Kill {
     pub(crate) process: String,
     pub(crate) limited: String,
     pub(crate) victim: String,
-    pub(crate) anonymous_bytes: u64,
+    pub(crate) resident_bytes: u64,
     /// It had to go because another of its group did; that one came before it.
     pub(crate) with_its_group: bool,
 }
@@ -89,8 +89,7 @@ impl Kills {
         // A process may call itself anything; the kernel's own words come last.
         let (name, sizes) = rest.rsplit_once(" total-vm:")?;
         let process = unescaped(&name[..name.rfind(')')?]);
-        let anonymous = sizes.split_once("anon-rss:")?.1.split_once("kB")?.0;
-        let anonymous_bytes = anonymous.parse::<u64>().ok()?.saturating_mul(1024);
+        let resident_bytes = resident(sizes)?;
         let known = self.announced.iter().position(|kill| kill.pid == pid);
         let announced = known.and_then(|place| self.announced.remove(place));
         let with_its_group = announced.is_none() && self.whole_group.is_some();
@@ -104,8 +103,20 @@ impl Kills {
                 (None, None) => (String::new(), String::new()),
             },
         };
-        Some(Kill { pid, process, limited, victim, anonymous_bytes, with_its_group })
+        Some(Kill { pid, process, limited, victim, resident_bytes, with_its_group })
     }
+}
+
+/// All that the process held: a cache in `/dev/shm` and mapped files count against its limit as its
+/// own memory does. Kernels before 4.5 do not tell of shared memory.
+fn resident(sizes: &str) -> Option<u64> {
+    let kibibytes = |name: &str| {
+        let (number, _) = sizes.split_once(name)?.1.split_once("kB")?;
+        number.parse::<u64>().ok()
+    };
+    let rest = ["file-rss:", "shmem-rss:"].map(|name| kibibytes(name).unwrap_or(0));
+    let all = rest.into_iter().fold(kibibytes("anon-rss:")?, u64::saturating_add);
+    Some(all.saturating_mul(1024))
 }
 
 /// `constraint=…,oom_memcg=/a,task_memcg=/a/b,task=name,pid=1,uid=0`, or with `global_oom` in the

@@ -1,12 +1,13 @@
 //! The socket itself: who may connect, how many, for how long.
 //!
-//! Rule: a connection is for questions, few at once and each for a short time, until it is handed to
-//! the runtime for a stream. From then on it is no question any more and lasts as long as the stream;
-//! how many of those there are is the runtime's to limit.
+//! Rule: a connection is for questions, few at once and each for a short time, until it waits for a
+//! change or is handed to the runtime for a stream. Who waits (`logs -f`, `stop`) takes no place of
+//! questions; how many may is limited, and one more is refused with the reason. A stream lasts as
+//! long as it lasts; how many of those there are is the runtime's to limit.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Limited};
@@ -21,7 +22,7 @@ use ports::local_api::{LocalApi, LocalEndpoint};
 use ports::local_runtime::{CarryStream, STREAM_UPGRADE};
 use ports::{LocalRuntime, PortFuture};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::listener::listen;
@@ -29,6 +30,8 @@ use crate::reply::{Desk, JSON, Reply};
 
 /// More than people and their scripts ask at once; the next one waits in the kernel's queue.
 const MOST_CONNECTIONS: usize = 16;
+/// Connections on which somebody waits for a change. They cost a task and a descriptor each.
+const MOST_WAITING: usize = 128;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 /// A manifest of the largest kind, as a JSON text.
@@ -87,24 +90,69 @@ impl LocalEndpoint for LocalSocket {
 /// Accepts for ever.
 async fn accept(listener: &UnixListener, desk: &Desk) -> String {
     let own = rustix::process::geteuid().as_raw();
+    let places = Places::default();
     // Dropped with the rest, which ends them.
-    let (mut questions, mut streams) = (JoinSet::new(), JoinSet::new());
+    let (mut connections, mut streams) = (JoinSet::new(), JoinSet::new());
     loop {
         tokio::select! {
-            accepted = listener.accept(), if questions.len() < MOST_CONNECTIONS => match accepted {
-                Ok((stream, _)) => {
+            accepted = next(listener, &places) => match accepted {
+                Ok((stream, place)) => {
                     let allowed = may_ask(&stream, own);
-                    questions.spawn(serve(stream, allowed, desk.clone()));
+                    connections.spawn(serve(stream, allowed, desk.clone(), place));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
-            Some(answered) = questions.join_next() => {
+            Some(answered) = connections.join_next() => {
                 if let Ok(Some(handed_over)) = answered {
                     streams.spawn(handed_over.carried());
                 }
             }
             Some(_) = streams.join_next() => {}
         }
+    }
+}
+
+/// Who connects next, once there is a place for a question.
+async fn next(listener: &UnixListener, places: &Places) -> std::io::Result<(UnixStream, Place)> {
+    let taken = places.questions.clone().acquire_owned().await.map_err(std::io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    let held = Mutex::new(Held::Question { _place: taken });
+    Ok((stream, Place { held: Arc::new(held), waiting: places.waiting.clone() }))
+}
+
+struct Places {
+    questions: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        let places = |most| Arc::new(Semaphore::new(most));
+        Self { questions: places(MOST_CONNECTIONS), waiting: places(MOST_WAITING) }
+    }
+}
+
+/// What one connection counts as; one place at a time, and it goes with the connection.
+#[derive(Clone)]
+struct Place {
+    held: Arc<Mutex<Held>>,
+    waiting: Arc<Semaphore>,
+}
+
+enum Held {
+    Question { _place: OwnedSemaphorePermit },
+    Wait { _place: OwnedSemaphorePermit },
+}
+
+impl Place {
+    /// From now on the connection is one that waits. False where too many do.
+    fn wait(&self) -> bool {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Held::Question { .. } = *held {
+            let Ok(place) = self.waiting.clone().try_acquire_owned() else { return false };
+            *held = Held::Wait { _place: place };
+        }
+        true
     }
 }
 
@@ -133,11 +181,27 @@ impl HandedOver {
 }
 
 /// Answers what is asked on one connection. Some: it is a stream from now on.
-async fn serve(stream: UnixStream, allowed: Result<(), String>, desk: Desk) -> Option<HandedOver> {
+async fn serve(
+    stream: UnixStream,
+    allowed: Result<(), String>,
+    desk: Desk,
+    place: Place,
+) -> Option<HandedOver> {
     let (hand_over, mut handed_over) = mpsc::channel(1);
     let service = service_fn(move |request: Request<Incoming>| {
         let (desk, allowed, hand_over) = (desk.clone(), allowed.clone(), hand_over.clone());
-        async move { Ok::<_, Infallible>(reply(request, &allowed, &desk, &hand_over).await) }
+        let place = place.clone();
+        async move {
+            let may = match &allowed {
+                Ok(()) if waits(&request) && !place.wait() => Err((
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    format!("{MOST_WAITING} others wait for changes already"),
+                )),
+                Ok(()) => Ok(()),
+                Err(why) => Err((StatusCode::FORBIDDEN, why.clone())),
+            };
+            Ok::<_, Infallible>(reply(request, may, &desk, &hand_over).await)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -150,15 +214,20 @@ async fn serve(stream: UnixStream, allowed: Result<(), String>, desk: Desk) -> O
     handed_over.try_recv().ok()
 }
 
+/// It is answered when something changes, which may be never.
+fn waits(request: &Request<Incoming>) -> bool {
+    request.uri().path().starts_with("/v1/changes/")
+}
+
 async fn reply(
     request: Request<Incoming>,
-    allowed: &Result<(), String>,
+    may: Result<(), (StatusCode, String)>,
     desk: &Desk,
     hand_over: &mpsc::Sender<HandedOver>,
 ) -> Response<String> {
-    let answered = match allowed {
+    let answered = match may {
         Ok(()) => answer(request, desk, hand_over).await,
-        Err(why) => Some(refused(StatusCode::FORBIDDEN, why)),
+        Err((status, why)) => Some(refused(status, &why)),
     };
     let Some(Reply { status, content_type, body }) = answered else {
         let mut response = Response::new(String::new());

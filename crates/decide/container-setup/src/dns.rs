@@ -166,6 +166,9 @@ fn cut_searches(searches: &mut Vec<String>) -> Option<SetupWarning> {
     })
 }
 
+/// Why the node's resolver file is warned of.
+pub const LIMITS_REASON: &str = "CheckLimitsForResolvConf";
+
 /// What to warn of at the node when its resolver file leaves no room for a pod's own domains.
 pub fn check_node(dns: &NodeDns, path: &str) -> Option<SetupWarning> {
     let searches = &dns.resolver.as_ref()?.searches;
@@ -188,5 +191,5 @@ pub fn check_node(dns: &NodeDns, path: &str) -> Option<SetupWarning> {
     } else {
         return None;
     };
-    Some(SetupWarning { about_node: true, reason: "CheckLimitsForResolvConf", message })
+    Some(SetupWarning { about_node: true, reason: LIMITS_REASON, message })
 }

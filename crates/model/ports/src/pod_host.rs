@@ -131,7 +131,8 @@ pub struct MemoryKill {
     /// The cgroup that ran out, and the one that the victim was in.
     pub limited_cgroup: String,
     pub victim_cgroup: String,
-    pub anonymous_bytes: u64,
+    /// All that the process held in memory: its own, shared, and of files.
+    pub resident_bytes: u64,
     /// It took no memory that was not there: all of its cgroup were killed with the one that did,
     /// which was told of before.
     pub with_its_group: bool,

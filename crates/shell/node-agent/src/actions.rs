@@ -178,7 +178,8 @@ impl ActionWorld {
     async fn warn(&self, warnings: Vec<SetupWarning>) {
         for SetupWarning { about_node, reason, message } in warnings {
             if about_node {
-                tracing::warn!(reason, "{message}");
+                let now = self.context.clock.now();
+                self.context.board.tell_of_node(EventKind::Warning, reason, &message, now);
             } else {
                 let kind = EventKind::Warning;
                 let reason = reason.to_owned();

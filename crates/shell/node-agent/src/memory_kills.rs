@@ -60,7 +60,7 @@ fn take(kill: &MemoryKill, messages: &TerminationMessages, observed: &Observed) 
             at: kill.at,
             process: kill.process.clone(),
             pid: kill.pid,
-            bytes: kill.anonymous_bytes,
+            bytes: kill.resident_bytes,
             limit: None,
         };
         if !messages.note_kill(id, note, kill.with_its_group) {
@@ -77,7 +77,7 @@ fn take(kill: &MemoryKill, messages: &TerminationMessages, observed: &Observed) 
             container = record.name,
             process = kill.process,
             pid = kill.pid,
-            anonymous_bytes = kill.anonymous_bytes,
+            resident_bytes = kill.resident_bytes,
             limit = memory_limit(record),
             "The kernel killed a process of a container for memory"
         );

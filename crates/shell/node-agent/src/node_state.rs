@@ -1,7 +1,8 @@
 //! What the runtime says of itself, as pods need it: ready or why not, its name, its handlers.
 //!
 //! Rules: follows the runtime watch; asks for the handlers and the cgroup driver each time the
-//! runtime comes back. A runtime that answers and does not tell its driver cannot be used: a guess
+//! runtime comes back. What its handlers can do holds until it says otherwise: where it does not
+//! answer that, what is known stays and it is asked again. A runtime that answers and does not tell its driver cannot be used: a guess
 //! would put pods where it does not look. Only one that says it cannot tell leaves it to the
 //! configuration.
 //!
@@ -18,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::warn;
 
-/// While the runtime answers other calls and not the one for its driver.
+/// While the runtime answers other calls and not those for its driver and its handlers.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(15);
 
@@ -46,7 +47,7 @@ pub(crate) async fn follow(
         let mut seen = view.borrow_and_update().clone();
         let mut handlers = None;
         if let RuntimeView::Answering { .. } = &seen {
-            handlers = Some(self::handlers(&ports).await);
+            handlers = self::handlers(&ports).await;
             match learn_driver(&ports).await {
                 Ok(()) => is_learned = true,
                 Err(why) if !is_learned => seen = RuntimeView::Silent { why },
@@ -54,7 +55,11 @@ pub(crate) async fn follow(
                 Err(_) => {}
             }
         }
-        let asks_again = matches!(*view.borrow(), RuntimeView::Answering { .. }) && !is_learned;
+        let is_answering = matches!(*view.borrow(), RuntimeView::Answering { .. });
+        let asks_again = is_answering && (!is_learned || handlers.is_none());
+        if !asks_again {
+            back_off.reset();
+        }
         node.send_if_modified(|known| {
             let next = state(known, &seen, handlers);
             let changed = next != *known;
@@ -64,9 +69,6 @@ pub(crate) async fn follow(
         tokio::select! {
             changed = view.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(back_off.pause()), if asks_again => {}
-        }
-        if is_learned {
-            back_off.reset();
         }
     }
 }
@@ -98,7 +100,7 @@ fn state(
             ..known.clone()
         };
     };
-    let handlers = handlers.unwrap_or_default();
+    let handlers = handlers.map_or_else(|| known.handlers.clone(), Arc::new);
     let recursive = handlers
         .iter()
         .map(|handler| (handler.name.clone(), handler.recursive_read_only_mounts))
@@ -113,7 +115,7 @@ fn state(
         runtime_ready: condition(status, &RuntimeConditionKind::RuntimeReady),
         strict_groups: Some(status.strict_groups),
         lifecycle: Arc::new(lifecycle),
-        handlers: Arc::new(handlers),
+        handlers,
     }
 }
 
@@ -128,9 +130,13 @@ fn condition(status: &RuntimeStatus, kind: &RuntimeConditionKind) -> Result<(), 
     }
 }
 
-async fn handlers(ports: &PodPorts) -> Vec<HandlerFeatures> {
-    ports.runtime.handlers().await.unwrap_or_else(|error| {
+/// None where it does not tell.
+async fn handlers(ports: &PodPorts) -> Option<Vec<HandlerFeatures>> {
+    let told = ports.runtime.handlers().await.map_err(|error| {
         warn!(err = %error, "The container runtime does not tell what its handlers can do");
-        Vec::new()
-    })
+    });
+    told.ok()
 }
+
+#[cfg(test)]
+mod tests;

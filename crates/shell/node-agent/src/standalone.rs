@@ -18,7 +18,10 @@ use crate::runtime_watch::RuntimeView;
 use crate::sources::{self, Merging, WantedPods};
 use crate::task_tree::TaskTree;
 use crate::termination::TerminationMessages;
-use crate::{cgroup_tree, counted_kills, garbage, images, log_rotation, memory_kills, node_state};
+use crate::{
+    cgroup_tree, counted_kills, garbage, images, log_rotation, memory_kills, node_checks,
+    node_state,
+};
 use pod_manifest::static_pod::SourceKind;
 use ports::pod_host::{MemoryKills, PodCgroups};
 use ports::pod_sources::ManifestSource;
@@ -145,8 +148,10 @@ fn set_lasting_metrics(board: &Board, node_name: &str, cgroups: &dyn PodCgroups)
     metrics.set(&names::CGROUP_VERSION, &[], version);
 }
 
-/// What is kept in order beside the pods: cgroups above them, logs.
+/// What is kept in order beside the pods: cgroups above them, logs, what the machine itself is.
 fn start_upkeep(tree: &mut TaskTree, context: &Arc<PodContext>) {
+    let checked = context.clone();
+    tree.start("node-checks", move || node_checks::tell(checked.clone()));
     let tree_context = context.clone();
     tree.start("cgroups", move || cgroup_tree::keep(tree_context.clone()));
     let reserved = context.settings.cgroups.reserved.clone();

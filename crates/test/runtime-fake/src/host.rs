@@ -50,6 +50,7 @@ struct Disk {
     is_full: bool,
     refuses_records: bool,
     refuses_cgroups: bool,
+    has_old_cgroups: bool,
     listing_takes: Duration,
     /// How many of the next calls that concern a name panic, and how many did.
     panics_to_come: BTreeMap<String, u32>,
@@ -82,6 +83,11 @@ impl FakeHost {
 
     async fn knows_driver(&self) {
         let _ = self.drivers.subscribe().wait_for(|drivers| !drivers.is_empty()).await;
+    }
+
+    /// Its cgroups are of version 1.
+    pub fn have_old_cgroups(&self) {
+        self.disk().has_old_cgroups = true;
     }
 
     /// Whether no cgroup can be made or limited.
@@ -356,7 +362,7 @@ impl PodCgroups for FakeHost {
         self.done(|_| None)
     }
     fn is_unified(&self) -> bool {
-        true
+        !self.disk().has_old_cgroups
     }
 }
 

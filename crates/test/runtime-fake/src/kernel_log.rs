@@ -37,7 +37,7 @@ impl FakeKernelLog {
                 pid,
                 limited_cgroup: victim_cgroup.to_owned(),
                 victim_cgroup: victim_cgroup.to_owned(),
-                anonymous_bytes: 4096,
+                resident_bytes: 4096,
                 with_its_group,
             });
         });

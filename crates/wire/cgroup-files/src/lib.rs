@@ -14,6 +14,7 @@ mod limits;
 mod mounts;
 pub mod names;
 mod stats;
+mod swap;
 
 pub use devices::{DeviceAccess, DeviceKind, DeviceRule};
 pub use error::{CgroupError, Result};
@@ -24,3 +25,4 @@ pub use limits::{HugePageLimit, Limits, weight_of_shares};
 pub use stats::{
     CpuStats, DeviceIo, HugePageStats, MemoryStats, PidsStats, Pressure, PressureLine, Stats,
 };
+pub use swap::can_limit_swap;

@@ -9,6 +9,7 @@
 mod exchange;
 mod failure;
 mod line;
+mod lookups;
 mod target;
 mod tls;
 

@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::failure::{Failure, errno_words};
+use crate::lookups;
 
 /// Bytes remembered of what the other end sent first.
 const REMEMBERED: usize = 16;
@@ -43,10 +44,8 @@ async fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    match tokio::net::lookup_host((host, port)).await {
-        Ok(found) => Ok(found.collect()),
-        Err(_) => Err(Failure::Lookup { host: host.to_owned(), why: "no such host".to_owned() }),
-    }
+    // Not the runtime's own lookup: it takes a thread that others need for as long as it hangs.
+    lookups::SYSTEM.addresses(host, port).await
 }
 
 impl Line {

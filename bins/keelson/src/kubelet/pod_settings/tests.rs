@@ -53,3 +53,30 @@ fn a_whole_container_dies_for_memory_where_the_kernel_can_kill_it_at_once() {
         assert_eq!(limits.single_process_oom_kill, !cgroup_v2);
     }
 }
+
+#[test]
+fn swap_is_limited_where_the_kernel_can_whichever_its_version() {
+    for (can_limit_swap, cgroup_v2) in [(true, true), (true, false), (false, true)] {
+        let machine = MachineSize { can_limit_swap, ..machine() };
+        let node = Node { name: "node".to_owned(), ips: Vec::new(), machine, cgroup_v2 };
+        let setup = setup(&config(&[]), &node, &ResourceList::default());
+        assert_eq!(setup.machine.swap_controller, can_limit_swap);
+    }
+}
+
+#[test]
+fn more_than_there_is_cannot_be_reserved() {
+    let ips = vec!["10.0.0.1".parse().unwrap()];
+    let node = Node { name: "node".to_owned(), ips, machine: machine(), cgroup_v2: true };
+    let settings = |arguments: &[&str]| {
+        pod_settings(&config(arguments), &node).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(settings(&["--kube-reserved=memory=7Gi"]), Ok(()));
+    let arguments = ["--kube-reserved=memory=5Gi,cpu=1", "--system-reserved=memory=4Gi,cpu=8"];
+    assert_eq!(
+        settings(&arguments).unwrap_err(),
+        "invalid Node Allocatable configuration. Resource \"cpu\" has a reservation of 9 but \
+         capacity of 8. Expected capacity >= reservation. Resource \"memory\" has a reservation of \
+         9Gi but capacity of 8Gi. Expected capacity >= reservation."
+    );
+}

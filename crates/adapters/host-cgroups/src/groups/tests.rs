@@ -163,7 +163,8 @@ async fn a_process_killed_for_memory_is_counted_and_named() {
     assert_eq!(kill.process, "tail");
     assert!(kill.limited_cgroup.ends_with(limited.path()), "{kill:?}");
     assert!(kill.victim_cgroup.ends_with(victim.path()), "{kill:?}");
-    assert!(kill.anonymous_bytes > 8 << 20 && kill.anonymous_bytes <= 32 << 20, "{kill:?}");
+    // Pages of the program's file may be charged to whoever read them first.
+    assert!(kill.resident_bytes > 8 << 20 && kill.resident_bytes <= 40 << 20, "{kill:?}");
     let at = std::time::UNIX_EPOCH + Duration::from_nanos(u64::try_from(kill.at).unwrap());
     let late = Duration::from_secs(120);
     assert!(at + late > before && before + late > at, "{kill:?}");

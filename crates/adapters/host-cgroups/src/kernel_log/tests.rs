@@ -29,7 +29,7 @@ async fn records_are_followed_as_they_come() {
         "6,4,300,-;Memory cgroup out of memory: Killed process 5 (x) total-vm:9kB, anon-rss:2kB, f\n",
     );
     let kill = tokio::time::timeout(Duration::from_secs(5), log.next()).await.unwrap();
-    assert_eq!((kill.process.as_str(), kill.pid, kill.anonymous_bytes), ("x", 5, 2048));
+    assert_eq!((kill.process.as_str(), kill.pid, kill.resident_bytes), ("x", 5, 2048));
     assert_eq!(kill.order, 5, "the record that says so is the fifth");
     assert_eq!((kill.limited_cgroup.as_str(), kill.victim_cgroup.as_str()), ("/p", "/p/c"));
     // The stamp says soon after boot; it has just come.

@@ -15,7 +15,7 @@ fn kill(pid: i32, process: &str, limited: &str, victim: &str, kibibytes: u64) ->
         process: process.to_owned(),
         limited: limited.to_owned(),
         victim: victim.to_owned(),
-        anonymous_bytes: kibibytes * 1024,
+        resident_bytes: kibibytes * 1024,
         with_its_group: false,
     }
 }
@@ -31,12 +31,12 @@ fn kernels_of_today() {
          oom_memcg=/kubepods/burstable/podu1,task_memcg=/kubepods/burstable/podu1/c1,task=stress,\
          pid=4242,uid=1000",
         "Memory cgroup out of memory: Killed process 4242 (stress) total-vm:412340kB, \
-         anon-rss:101120kB, file-rss:640kB, shmem-rss:0kB, UID:1000 pgtables:300kB \
+         anon-rss:101120kB, file-rss:640kB, shmem-rss:240kB, UID:1000 pgtables:300kB \
          oom_score_adj:1000",
         "oom_reaper: reaped process 4242 (stress), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB",
     ];
     let wanted =
-        kill(4242, "stress", "/kubepods/burstable/podu1", "/kubepods/burstable/podu1/c1", 101_120);
+        kill(4242, "stress", "/kubepods/burstable/podu1", "/kubepods/burstable/podu1/c1", 102_000);
     assert_eq!(kills(&lines), [wanted]);
 }
 
@@ -49,7 +49,7 @@ fn kernels_between() {
         "Memory cgroup out of memory: Kill process 77 (python3) score 1974 or sacrifice child",
         "Killed process 77 (python3) total-vm:20kB, anon-rss:9kB, file-rss:1kB, shmem-rss:0kB",
     ];
-    assert_eq!(kills(&lines), [kill(77, "python3", "/p", "/p/c", 9)]);
+    assert_eq!(kills(&lines), [kill(77, "python3", "/p", "/p/c", 10)]);
 }
 
 #[test]

@@ -27,7 +27,13 @@ impl LocalApi for OnePod {
         (uid == "u").then(|| LocalPodDetail { pod, ..LocalPodDetail::default() })
     }
     fn changed(&self, since: u64) -> PortFuture<'_, u64> {
-        Box::pin(std::future::ready(since + 1))
+        // After that one nothing changes any more.
+        Box::pin(async move {
+            match since {
+                77 => std::future::pending().await,
+                since => since + 1,
+            }
+        })
     }
     fn metrics(&self) -> String {
         "counted 1\n".to_owned()

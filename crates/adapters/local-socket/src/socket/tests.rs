@@ -183,7 +183,11 @@ async fn an_offered_connection_may_be_declined() {
 async fn strangers_get_no_stream() {
     let (mut near, far) = UnixStream::pair().unwrap();
     let desk = Desk { api: Arc::new(OnePod), runtime: Some(Arc::new(OneRuntime)) };
-    let serving = tokio::spawn(serve(far, Err("user 7 may not".to_owned()), desk));
+    let places = Places::default();
+    let taken = places.questions.acquire_owned().await.unwrap();
+    let held = Arc::new(Mutex::new(Held::Question { _place: taken }));
+    let place = Place { held, waiting: places.waiting };
+    let serving = tokio::spawn(serve(far, Err("user 7 may not".to_owned()), desk, place));
     near.write_all(
         b"POST /v1/containers/c/exec HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\n\
           upgrade: SPDY/3.1\r\ncontent-length: 2\r\n\r\n{}",
@@ -194,4 +198,43 @@ async fn strangers_get_no_stream() {
     assert!(text.starts_with("HTTP/1.1 403") && text.contains("user 7 may not"), "{text}");
     drop(near);
     assert!(serving.await.unwrap().is_none());
+}
+
+/// Who waits for a change takes no place of questions, and there is an end to how many may.
+#[tokio::test]
+async fn those_who_wait_take_no_place_of_questions() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.sock");
+    let socket = LocalSocket::new(path.clone());
+    let asking = async {
+        let mut waiting = Vec::new();
+        ask_until_answered(&path).await;
+        for _ in 0..MOST_WAITING {
+            let mut stream = UnixStream::connect(&path).await.unwrap();
+            stream.write_all(b"GET /v1/changes/77 HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            waiting.push(stream);
+        }
+        let text = tokio::time::timeout(Duration::from_secs(5), ask(&path)).await;
+        let text = text.expect("those who wait keep others out").unwrap();
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        let beyond = async {
+            loop {
+                let mut stream = UnixStream::connect(&path).await.unwrap();
+                let request = b"GET /v1/changes/77 HTTP/1.1\r\nhost: x\r\n\r\n";
+                stream.write_all(request).await.unwrap();
+                let said = until(&mut stream, "}");
+                // One of those before may not have been read yet: then this one waits too.
+                match tokio::time::timeout(Duration::from_millis(500), said).await {
+                    Ok(text) => return text,
+                    Err(_) => waiting.push(stream),
+                }
+            }
+        };
+        let text = tokio::time::timeout(Duration::from_secs(20), beyond).await.unwrap();
+        assert!(text.starts_with("HTTP/1.1 503") && text.contains("others wait"), "{text}");
+    };
+    tokio::select! {
+        why = socket.serve(Arc::new(OnePod)) => panic!("{why}"),
+        () = asking => {}
+    }
 }

@@ -21,7 +21,7 @@ pub(super) fn families(context: &PodContext) -> Vec<MetricFamily> {
     for (state, count) in containers {
         metrics.set(&names::RUNNING_CONTAINERS, &[state], count);
     }
-    let mut desired = 0.0;
+    let (mut desired, mut ephemeral) = (0.0, 0_usize);
     let mut working: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();
     for (config, is_static) in CONFIGS {
         for lifecycle in ["sync", "terminating", "terminated"] {
@@ -30,18 +30,22 @@ pub(super) fn families(context: &PodContext) -> Vec<MetricFamily> {
     }
     for entry in context.board.pods().values() {
         let (config, is_static) = config(entry);
+        ephemeral += entry.pod.spec.ephemeral_containers.len();
         if config == "desired" {
             desired += 1.0;
         }
         *working.entry((config, lifecycle(entry), is_static)).or_default() += 1.0;
     }
-    for _ in context.board.without_uid().values() {
+    for entry in context.board.without_uid().values() {
+        ephemeral += entry.pod.spec.ephemeral_containers.len();
         desired += 1.0;
         *working.entry(("desired", "sync", "true")).or_default() += 1.0;
     }
     for ((config, lifecycle, is_static), count) in working {
         metrics.set(&names::WORKING_PODS, &[config, lifecycle, is_static], count);
     }
+    let ephemeral = u32::try_from(ephemeral).unwrap_or(u32::MAX);
+    metrics.set(&names::MANAGED_EPHEMERAL, &[], f64::from(ephemeral));
     let active: f64 = context.admissions.admitted().iter().map(|_| 1.0).sum();
     for (metric, of_static) in [(&names::DESIRED_PODS, desired), (&names::ACTIVE_PODS, active)] {
         metrics.set(metric, &[""], 0.0);

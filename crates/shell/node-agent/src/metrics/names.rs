@@ -64,6 +64,8 @@ metrics! {
         "Seconds that successful pulls took, waiting included, by size of the image.";
     HTTP_FALLBACKS = Counter "kubelet_lifecycle_handler_http_fallbacks_total" [] &[],
         "Hooks that asked over HTTPS, were answered in plain HTTP, and were asked again so.";
+    MANAGED_EPHEMERAL = Gauge "kubelet_managed_ephemeral_containers" [] &[],
+        "Containers that were added to pods of this agent for a while.";
     MIRROR_PODS = Gauge "kubelet_mirror_pods" [] &[],
         "Pods that stand for static pods at the API server.";
     NODE_NAME = Gauge "kubelet_node_name" ["node"] &[],

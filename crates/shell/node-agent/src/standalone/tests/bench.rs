@@ -56,6 +56,8 @@ pub(super) struct Bench {
     pub(super) dead: DeadLimits,
     pub(super) logs: Option<LogRotation>,
     pub(super) reserved: Vec<ReservedCgroup>,
+    /// The file of `resolvConf`; empty for none.
+    pub(super) resolv_conf: String,
     pub(super) clock: Clock,
     pub(super) beats: LoopBeats,
     tree: Option<TaskTree>,
@@ -83,6 +85,7 @@ impl Bench {
             dead: DeadLimits::default(),
             logs: None,
             reserved: Vec::new(),
+            resolv_conf: String::new(),
             clock,
             beats: LoopBeats::default(),
             tree: None,
@@ -113,7 +116,7 @@ impl Bench {
             reading: Reading { node_name: "n".to_owned(), gates: self.gates },
             lifecycle,
             setup: NodeFacts { pod_logs_directory: "/logs".to_owned(), ..NodeFacts::default() },
-            resolv_conf: String::new(),
+            resolv_conf: self.resolv_conf.clone(),
             room: NodeRoom { name: "n".to_owned(), pods: self.max_pods, ..NodeRoom::default() },
             cgroups: CgroupSettings {
                 per_qos: true,

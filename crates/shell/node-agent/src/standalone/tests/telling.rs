@@ -363,3 +363,45 @@ async fn the_message_of_an_end_tells_everything_once() {
         assert_eq!(bench.status("/containerStatuses/0/state/terminated/message"), expected);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_old_or_wrong_with_the_machine_is_told_of_the_node() {
+    let begun = async |file: Option<&str>| {
+        let mut bench = Bench::new();
+        bench.host.have_old_cgroups();
+        bench.resolv_conf = "/etc/r".to_owned();
+        if let Some(text) = file {
+            bench.host.put_file("/etc/r", text.as_bytes());
+        }
+        bench.begin();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let told = bench.node_events();
+        bench.kill().await;
+        told
+    };
+    let old = "Warning CgroupV1: cgroup v1 detected. cgroup v1 support is deprecated";
+    let good = begun(Some("nameserver 192.0.2.1\nsearch a.example\n")).await;
+    assert!(good.iter().any(|event| event.starts_with(old)), "{good:?}");
+    assert!(!good.iter().any(|event| event.contains("ResolvConf")), "{good:?}");
+    let domains = (0..40).map(|number| format!(" d{number}.example")).collect::<String>();
+    let long = begun(Some(&format!("search{domains}\n"))).await;
+    let words = "Warning CheckLimitsForResolvConf: Resolv.conf file '/etc/r' contains search line \
+                 consisting of more than 32 domains!";
+    assert!(long.iter().any(|event| event == words), "{long:?}");
+    let missing = begun(None).await;
+    let words = "Warning CheckLimitsForResolvConf: open /etc/r: no such file or directory";
+    assert!(missing.iter().any(|event| event == words), "{missing:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_dns_server_for_its_pods_says_so() {
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    let events = bench.node_events();
+    let words = "Warning MissingClusterDNS: kubelet does not have ClusterDNS IP configured";
+    assert!(events.iter().any(|event| event.starts_with(words)), "{events:?}");
+    assert!(bench.reasons().contains(&"MissingClusterDNS".to_owned()));
+    assert_eq!(bench.metric("kubelet_managed_ephemeral_containers"), Some(0.0));
+}

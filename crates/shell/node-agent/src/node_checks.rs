@@ -1,0 +1,52 @@
+//! What an administrator should know of the machine itself, told once when the agent starts.
+//!
+//! Rule: warnings only, as events of the node; nothing is refused or waited for because of them.
+//!
+//! upstream: pkg/kubelet/kubelet_linux.go (cgroupVersionCheck), pkg/kubelet/network/dns/dns.go
+//! (CheckLimitsForResolvConf)
+
+use crate::pods::PodContext;
+use container_setup::dns;
+use container_setup::inputs::{NodeDns, SetupWarning};
+use container_setup::resolv_conf;
+use pod_lifecycle::EventKind;
+use std::sync::Arc;
+
+const OLD_CGROUPS: &str = "cgroup v1 detected. cgroup v1 support is deprecated and will be removed \
+                           in a future release. Please migrate to cgroup v2. More information at \
+                           https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1";
+
+/// Ends when all is told.
+pub(crate) async fn tell(context: Arc<PodContext>) {
+    let tell = |reason: &str, message: &str| {
+        context.board.tell_of_node(EventKind::Warning, reason, message, context.clock.now());
+    };
+    if !context.ports.cgroups.is_unified() {
+        tell("CgroupV1", OLD_CGROUPS);
+    }
+    if let Some(warning) = resolver_file(&context).await {
+        tell(warning.reason, &warning.message);
+    }
+}
+
+/// What is wrong with the file of `resolvConf`; None also where there is none.
+async fn resolver_file(context: &PodContext) -> Option<SetupWarning> {
+    let path = context.settings.resolv_conf.as_str();
+    if path.is_empty() {
+        return None;
+    }
+    let read = match context.ports.texts.read(path).await {
+        Ok(Some(text)) => resolv_conf::parse(text.as_bytes()).map_err(|error| error.to_string()),
+        Ok(None) => Err(format!("open {path}: no such file or directory")),
+        Err(error) => Err(error.to_string()),
+    };
+    match read {
+        Ok(resolver) => {
+            let dns = NodeDns { resolver: Some(resolver), ..context.settings.setup.dns.clone() };
+            dns::check_node(&dns, path)
+        }
+        Err(message) => {
+            Some(SetupWarning { about_node: true, reason: dns::LIMITS_REASON, message })
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Whether the kernel can limit swap by control group.
+//!
+//! Rule: the file of the limit is looked for, since a kernel may count memory and not swap
+//! (`swapaccount=0`, built without it) and then refuses whoever wants it limited. Read beneath a
+//! root, so that a folder of files stands for a machine in tests.
+//!
+//! upstream: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go (checkSwapControllerAvailability)
+
+use std::fs;
+use std::path::Path;
+
+#[cfg(test)]
+mod tests;
+
+const TREE: &str = "sys/fs/cgroup";
+
+/// Of the machine beneath `root`.
+pub fn can_limit_swap(root: &Path) -> bool {
+    let tree = root.join(TREE);
+    if !tree.join("cgroup.controllers").exists() {
+        return tree.join("memory/memory.memsw.limit_in_bytes").exists();
+    }
+    let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    let limits = |group: &Path| group.join("memory.swap.max").exists();
+    match own.trim_matches('/') {
+        // The root itself has no limits. Upstream gives up here; the groups beneath it would have
+        // the file, and without it pods could use swap that the node does not allow.
+        "" => {
+            let groups = fs::read_dir(&tree).into_iter().flatten().flatten();
+            groups.map(|entry| entry.path()).any(|group| limits(&group))
+        }
+        own => limits(&tree.join(own)),
+    }
+}

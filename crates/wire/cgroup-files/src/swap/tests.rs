@@ -1,0 +1,28 @@
+//! Machines as folders.
+
+use super::*;
+
+#[test]
+fn the_file_of_the_limit_decides() {
+    let rows: [(&str, &[&str], bool); 9] = [
+        ("1:memory:/\n", &[], false),
+        ("1:memory:/a\n", &["memory/memory.limit_in_bytes"], false),
+        ("1:memory:/a\n", &["memory/memory.memsw.limit_in_bytes"], true),
+        ("0::/a/b\n", &["cgroup.controllers", "a/b/memory.swap.max"], true),
+        ("0::/a/b\n", &["cgroup.controllers", "a/b/memory.max", "a/memory.swap.max"], false),
+        ("0::/a/b\n", &["cgroup.controllers", "memory/memory.memsw.limit_in_bytes"], false),
+        ("0::/\n", &["cgroup.controllers", "kubepods/memory.max"], false),
+        ("0::/\n", &["cgroup.controllers", "kubepods/memory.swap.max"], true),
+        ("", &["cgroup.controllers"], false),
+    ];
+    for (own, files, expected) in rows {
+        let root = tempfile::tempdir().unwrap();
+        let files = files.iter().map(|file| (format!("{TREE}/{file}"), "max\n"));
+        for (file, text) in files.chain([("proc/self/cgroup".to_owned(), own)]) {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        assert_eq!(can_limit_swap(root.path()), expected, "{own:?}");
+    }
+}

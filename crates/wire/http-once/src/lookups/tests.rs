@@ -1,0 +1,75 @@
+//! A resolver that hangs, and what others notice of it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::*;
+
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// Names that begin with `slow` take as long as a resolver whose servers are away.
+fn resolver(host: &str) -> io::Result<Vec<SocketAddr>> {
+    if host.starts_with("slow") {
+        ASKED.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_secs(3));
+    }
+    match host {
+        "nobody" => Err(io::Error::other("not known")),
+        "panic" => panic!("a resolver that is broken"),
+        _ => Ok(vec![SocketAddr::from(([127, 0, 0, 1], 0))]),
+    }
+}
+
+async fn within(lookups: &Lookups, host: &str, milliseconds: u64) -> Result<String, String> {
+    let limit = Duration::from_millis(milliseconds);
+    match tokio::time::timeout(limit, lookups.addresses(host, 80)).await {
+        Ok(Ok(found)) => Ok(format!("{found:?}")),
+        Ok(Err(failure)) => Err(failure.to_string()),
+        Err(_) => Err("late".to_owned()),
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_hangs_costs_one_thread_however_often_it_is_asked_for() {
+    let lookups = Lookups::new(2, resolver);
+    for _ in 0..20 {
+        assert_eq!(within(&lookups, "slow-one", 5).await, Err("late".to_owned()));
+    }
+    assert_eq!(ASKED.load(Ordering::SeqCst), 1);
+    let other = within(&lookups, "other", 2000).await;
+    assert_eq!(other, Ok("[127.0.0.1:80]".to_owned()));
+    assert_eq!(within(&lookups, "slow-two", 5).await, Err("late".to_owned()));
+    let beyond = within(&lookups, "other", 2000).await.unwrap_err();
+    assert_eq!(
+        beyond,
+        "dial tcp: lookup other: 2 lookups are under way and none ends; not looked up"
+    );
+    assert_eq!(within(&lookups, "slow-one", 20_000).await, Ok("[127.0.0.1:80]".to_owned()));
+    assert_eq!(within(&lookups, "slow-two", 20_000).await, Ok("[127.0.0.1:80]".to_owned()));
+    assert!(within(&lookups, "other", 2000).await.is_ok(), "the places are free again");
+}
+
+#[tokio::test]
+async fn a_lookup_that_fails_or_breaks_frees_its_place() {
+    let lookups = Lookups::new(1, resolver);
+    for _ in 0..2 {
+        let missing = within(&lookups, "nobody", 5000).await.unwrap_err();
+        assert_eq!(missing, "dial tcp: lookup nobody: no such host");
+        let broken = within(&lookups, "panic", 5000).await.unwrap_err();
+        assert_eq!(broken, "dial tcp: lookup panic: the lookup failed");
+    }
+}
+
+/// What takes threads from others is the runtime's pool: none of it is used here.
+#[test]
+fn the_runtimes_threads_stay_free() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).enable_all().build();
+    runtime.unwrap().block_on(async {
+        let lookups = Lookups::new(MOST, resolver);
+        assert_eq!(within(&lookups, "slow-three", 5).await, Err("late".to_owned()));
+        let read = tokio::task::spawn_blocking(|| 1);
+        let read = tokio::time::timeout(Duration::from_secs(2), read).await;
+        assert_eq!(read.expect("the pool is taken").unwrap(), 1);
+    });
+}
