@@ -97,6 +97,28 @@ impl BuiltIn {
         firewall.map(drop)
     }
 
+    /// What to say to somebody who wants pods to have addresses of this range (of each version, with
+    /// a comma between); nothing where they have.
+    pub(super) fn objection(&self, range: &str) -> Option<String> {
+        let own: BTreeSet<String> = self.settings.subnets.iter().map(ToString::to_string).collect();
+        let parts = range.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let wanted: BTreeSet<String> = parts
+            .map(|part| {
+                // Another way to write the same is no other range.
+                part.parse::<Subnet>().map_or_else(|_| part.to_owned(), |subnet| subnet.to_string())
+            })
+            .collect();
+        if wanted.is_empty() || wanted == own {
+            return None;
+        }
+        let own: Vec<String> = own.into_iter().collect();
+        Some(format!(
+            "the pod range {range} was told and is not taken: pods on the built-in network have \
+             addresses of {} (`network.subnets` of the runtime's settings)",
+            own.join(", ")
+        ))
+    }
+
     /// Addresses and a link name for a new pod; taken from now on.
     pub(super) fn reserve(&self, pod: &PodNetwork) -> Result<(String, Vec<String>)> {
         let ports = host_ports(pod)?;

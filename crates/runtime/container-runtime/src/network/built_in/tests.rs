@@ -114,3 +114,17 @@ fn without_nftables_nothing_fails_but_a_pod_that_needs_it() {
     assert!(network.tidy().is_err(), "rules of a pod that is there cannot be written");
     network.remove(&gone, &record).unwrap();
 }
+
+#[test]
+fn a_range_that_is_not_taken_is_told_with_what_is_in_force() {
+    let both = ["10.88.0.0/16".parse().unwrap(), "fd00::/64".parse().unwrap()];
+    let settings = BuiltInSettings { subnets: both.to_vec(), ..BuiltInSettings::default() };
+    let network = BuiltIn::new(settings).unwrap();
+    for same in ["", "10.88.0.0/16,fd00::/64", " fd00::/64, 10.88.0.0/16"] {
+        assert_eq!(network.objection(same), None, "{same:?}");
+    }
+    for other in ["10.99.0.0/24", "10.88.0.0/16", "10.88.0.0/17,fd00::/64", "nonsense"] {
+        let words = network.objection(other).expect(other);
+        assert!(words.contains(other) && words.contains("10.88.0.0/16, fd00::/64"), "{words}");
+    }
+}
