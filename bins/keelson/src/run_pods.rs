@@ -11,6 +11,7 @@ mod background;
 mod compose;
 mod desk;
 mod detach;
+mod ending;
 mod foreground;
 mod household;
 mod image_manifest;
@@ -49,7 +50,9 @@ Examples:
   keelson run --image web:1 -p 8080:80 -e MODE=test
   keelson run --runtime-config registries.json pod.yaml
 
-The exit code is 0 when all pods succeeded, else that of the first container that failed. The
+The exit code is 0 when all pods succeeded, else that of the first container that failed. Pods
+ended by Ctrl-C, SIGTERM or `stop` count by what their containers ended with within their grace: 0
+where all ended with 0, 137 for one that had to be killed. The
 background agent of a --root restarts and probes its pods until the last has ended or is stopped,
 and then ends too.";
 

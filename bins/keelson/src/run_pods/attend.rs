@@ -5,6 +5,7 @@
 //! to containers goes to standard output; what is said about them goes to standard error.
 
 use super::desk::Desk;
+use super::ending::Endings;
 use super::household::{Household, Wish};
 use super::kept::KeptPods;
 use super::show::{self, Show};
@@ -44,8 +45,10 @@ pub(super) struct Attendant {
 #[derive(Default)]
 pub(super) struct Shown {
     followed: BTreeSet<String>,
-    /// What will be answered when all pods are gone.
+    /// What will be answered when all pods have ended by themselves.
     code: Option<u8>,
+    /// And when they were stopped.
+    endings: Endings,
 }
 
 impl LocalEndpoint for Attendant {
@@ -93,6 +96,7 @@ impl Attendant {
             }
             let pods = api.pods();
             self.follow(&api, &pods, &mut shown, &mut followers);
+            shown.endings.look(&pods.pods);
             let verdict = wish.borrow_and_update().verdict(&pods.pods);
             if let Some(code) = verdict {
                 shown.code.get_or_insert(code);
@@ -100,7 +104,8 @@ impl Attendant {
             }
             if pods.node.all_sources_have_spoken && pods.pods.is_empty() && self.close(is_patient) {
                 while followers.join_next().await.is_some() {}
-                self.ended.send_replace(Some(shown.code.unwrap_or(0)));
+                let code = shown.code.filter(|code| *code != 0);
+                self.ended.send_replace(Some(code.unwrap_or_else(|| shown.endings.code())));
                 return;
             }
         }

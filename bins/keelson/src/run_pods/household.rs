@@ -4,6 +4,7 @@
 //! Rule: a pod is known by namespace and name; the same manifest again changes nothing. A household
 //! that was closed takes nobody: its agent is on its way out.
 
+use super::ending;
 use super::manifest::PodManifest;
 use ports::local_api::LocalPod;
 use ports::pod_sources::{ManifestContent, ManifestFile};
@@ -83,11 +84,8 @@ impl Wish {
             let pod = pods.iter().find(|pod| {
                 pod.manifest == wanted.manifest && wanted.instead_of.as_deref() != Some(&pod.uid)
             })?;
-            code = code.or(match pod.object["status"]["phase"].as_str() {
-                Some("Succeeded") => None,
-                Some("Failed") => Some(failure(pod)),
-                _ => return None,
-            });
+            let own = ending::of_itself(pod)?;
+            code = code.or((own != 0).then_some(own));
         }
         (!self.pods.is_empty()).then(|| code.unwrap_or(0))
     }
@@ -95,16 +93,6 @@ impl Wish {
 
 fn is_same_pod(one: &WantedPod, other: &WantedPod) -> bool {
     (&one.namespace, &one.name) == (&other.namespace, &other.name)
-}
-
-/// The code of the first container that failed; 1 where none did.
-fn failure(pod: &LocalPod) -> u8 {
-    let codes = ["initContainerStatuses", "containerStatuses"].into_iter().flat_map(|kind| {
-        pod.object["status"][kind].as_array().into_iter().flatten().filter_map(|status| {
-            status["state"]["terminated"]["exitCode"].as_i64().filter(|code| *code != 0)
-        })
-    });
-    codes.into_iter().next().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
 /// The wish, shared by whoever changes it and whoever acts on it.

@@ -136,6 +136,83 @@ mod wishes {
     }
 }
 
+mod endings {
+    use crate::run_pods::ending::{Endings, of_itself};
+    use ports::local_api::LocalPod;
+    use serde_json::{Value, json};
+
+    fn pod(uid: &str, phase: &str, containers: Value, inits: Value) -> LocalPod {
+        let status = json!({ "phase": phase, "containerStatuses": containers,
+            "initContainerStatuses": inits });
+        LocalPod { uid: uid.to_owned(), object: json!({ "status": status }), ..LocalPod::default() }
+    }
+
+    fn ended(code: i64) -> Value {
+        json!({ "state": { "terminated": { "exitCode": code, "reason": "Error" } } })
+    }
+
+    fn running() -> Value {
+        json!({ "state": { "running": {} }, "lastState": { "terminated": { "exitCode": 5 } } })
+    }
+
+    /// Waited to be started again when the pod was stopped.
+    fn given_up(code: i64) -> Value {
+        let unknown = json!({ "exitCode": 137, "reason": "ContainerStatusUnknown" });
+        json!({ "state": { "terminated": unknown },
+            "lastState": { "terminated": { "exitCode": code } } })
+    }
+
+    fn after(looks: &[Vec<LocalPod>]) -> u8 {
+        let mut endings = Endings::default();
+        looks.iter().for_each(|pods| endings.look(pods));
+        endings.look(&[]);
+        endings.code()
+    }
+
+    #[test]
+    fn a_stopped_pod_is_told_by_what_its_containers_ended_with() {
+        let never_begun = json!({ "state": { "terminated":
+            { "exitCode": 137, "reason": "ContainerStatusUnknown" } } });
+        for (containers, inits, expected) in [
+            (json!([ended(0)]), json!([]), 0),
+            (json!([ended(0), ended(3)]), json!([]), 3),
+            (json!([ended(137)]), json!([]), 137),
+            (json!([ended(300)]), json!([]), 1),
+            (json!([given_up(4)]), json!([]), 4),
+            (json!([never_begun.clone()]), json!([]), 0),
+            (json!([running()]), json!([]), 0),
+            (json!([ended(0)]), json!([ended(143)]), 0),
+            (json!([never_begun]), json!([ended(9)]), 9),
+            (Value::Null, Value::Null, 0),
+        ] {
+            let last = pod("a", "Running", containers.clone(), inits);
+            let first = pod("a", "Running", json!([running()]), json!([]));
+            assert_eq!(after(&[vec![first], vec![last]]), expected, "{containers}");
+        }
+    }
+
+    #[test]
+    fn the_last_look_counts_and_the_first_failure_stays() {
+        let one = |uid: &str, code| pod(uid, "Running", json!([ended(code)]), json!([]));
+        assert_eq!(after(&[vec![one("a", 3)], vec![one("a", 0)]]), 0, "it was started again");
+        assert_eq!(after(&[vec![one("a", 3), one("b", 0)], vec![one("b", 4)]]), 3);
+        assert_eq!(after(&[]), 0);
+    }
+
+    #[test]
+    fn a_pod_that_ended_by_itself_is_told_by_its_phase() {
+        let sidecar = json!([ended(143)]);
+        let done = pod("a", "Succeeded", json!([ended(0)]), sidecar.clone());
+        let failed = pod("a", "Failed", json!([ended(3)]), sidecar);
+        assert_eq!((of_itself(&done), of_itself(&failed)), (Some(0), Some(3)));
+        assert_eq!((after(&[vec![done]]), after(&[vec![failed]])), (0, 3));
+        let late = pod("a", "Failed", json!([ended(0)]), json!([]));
+        assert_eq!(of_itself(&late), Some(1), "failed without a container that did");
+        let preparing = pod("a", "Failed", json!([]), json!([ended(7)]));
+        assert_eq!(of_itself(&preparing), Some(7));
+    }
+}
+
 mod from_image {
     use crate::run_pods::image_manifest::{FromImage, Published, Variable, name_of};
     use crate::run_pods::manifest::pods;

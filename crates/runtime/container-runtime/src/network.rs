@@ -92,6 +92,22 @@ impl Network {
         }
     }
 
+    /// A kubelet tells its pod range. As in containerd it changes nothing: with CNI it is the
+    /// plugins' business, and the built-in network keeps its own across servers that no kubelet
+    /// has spoken to yet. What is in force is said.
+    pub(crate) async fn hear_range(&self, range: &str) {
+        match self.cni.configuration().await {
+            Ok(None) => {
+                if let Some(words) = self.built_in.objection(range) {
+                    tracing::warn!("{words}");
+                }
+            }
+            Ok(Some(_)) | Err(_) => {
+                tracing::info!(range, "the pod range is left to the CNI plugins");
+            }
+        }
+    }
+
     /// Which way a new pod's network is made, with everything that undoing it needs.
     pub(crate) async fn plan(&self, pod: &PodNetwork) -> Result<NetworkRecord> {
         let namespace = self.namespace_path(&pod.sandbox).display().to_string();

@@ -256,10 +256,11 @@ impl RuntimeService for Runtime {
 
     async fn update_runtime_config(
         &self,
-        _: Request<v1::UpdateRuntimeConfigRequest>,
+        request: Request<v1::UpdateRuntimeConfigRequest>,
     ) -> Answer<v1::UpdateRuntimeConfigResponse> {
-        // A kubelet tells its pod range here. Where a CNI configuration is there it is the
-        // plugins' business, and the built-in network has a range of its own.
+        let config = request.into_inner().runtime_config.unwrap_or_default();
+        let network = config.network_config.unwrap_or_default();
+        self.network.hear_range(&network.pod_cidr).await;
         Ok(Response::new(v1::UpdateRuntimeConfigResponse {}))
     }
 

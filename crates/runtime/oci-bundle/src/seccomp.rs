@@ -1,12 +1,12 @@
 //! Seccomp profiles as OCI writes them, read and written. Pure.
 //!
-//! Rule: an action or a comparison that is unknown is an error of the whole profile, never a weaker
-//! filter. An architecture that is unknown means other machines; this one is always part of it.
+//! Rule: an action, a comparison or a flag that is unknown is an error of the whole profile, never
+//! a weaker filter. An architecture that is unknown means other machines; this one is always part of it.
 //! Does not compile profiles, and does not read files.
 //!
 //! upstream: OCI runtime-spec config-linux.md (seccomp)
 
-use seccomp_filter::{Action, Architecture, Comparison, Condition, Profile, Rule};
+use seccomp_filter::{Action, Architecture, Comparison, Condition, Flags, Profile, Rule};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ struct Document {
     default_errno_ret: Option<u16>,
     #[serde(default)]
     architectures: Vec<String>,
+    flags: Option<Vec<String>>,
     #[serde(default)]
     syscalls: Vec<DocumentRule>,
 }
@@ -78,7 +79,24 @@ pub fn parse(bytes: &[u8]) -> Result<Profile, String> {
         default_action: action(&document.default_action, document.default_errno_ret)?,
         architectures: wanted,
         rules: rules?,
+        flags: document.flags.as_deref().map(flags).transpose()?,
     })
+}
+
+fn flags(names: &[String]) -> Result<Flags, String> {
+    let mut flags = Flags::default();
+    for name in names {
+        match name.as_str() {
+            "SECCOMP_FILTER_FLAG_LOG" => flags.log = true,
+            "SECCOMP_FILTER_FLAG_SPEC_ALLOW" => flags.allow_speculation = true,
+            // Whoever loads the filter has one thread.
+            "SECCOMP_FILTER_FLAG_TSYNC" => {}
+            // It is about the listener of SCMP_ACT_NOTIFY, which is refused.
+            "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV" => {}
+            other => return Err(format!("the flag {other:?} is unknown or cannot be served")),
+        }
+    }
+    Ok(flags)
 }
 
 fn architecture(name: &str) -> Option<Architecture> {
@@ -143,7 +161,18 @@ pub fn write(profile: &Profile) -> String {
     if let Some(errno) = errno {
         all["defaultErrnoRet"] = json!(errno);
     }
+    if let Some(flags) = profile.flags {
+        all["flags"] = json!(flag_names(flags));
+    }
     all.to_string()
+}
+
+fn flag_names(flags: Flags) -> Vec<&'static str> {
+    let names = [
+        (flags.log, "SECCOMP_FILTER_FLAG_LOG"),
+        (flags.allow_speculation, "SECCOMP_FILTER_FLAG_SPEC_ALLOW"),
+    ];
+    names.into_iter().filter(|(set, _)| *set).map(|(_, name)| name).collect()
 }
 
 fn architecture_name(one: Architecture) -> &'static str {

@@ -296,6 +296,16 @@ impl Client {
                 });
             }
             if !next.same_origin(&origin) {
+                // Only the form for a token service has a body, and its secret stands there.
+                if !request.body.is_empty() {
+                    return Err(Error::Answer {
+                        what: request.address.to_string(),
+                        why: format!(
+                            "redirects to {}, which would show it the identity token",
+                            next.origin()
+                        ),
+                    });
+                }
                 request.headers.remove(AUTHORIZATION);
             }
             request.address = next;

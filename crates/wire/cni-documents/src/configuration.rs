@@ -1,8 +1,21 @@
 //! CNI configurations: a list of plugins, or the older form of one alone.
+//!
+//! Rule: of the versions that a configuration offers, plugins are spoken to in the highest that is
+//! known here. A field of a wrong type is an error of the whole configuration.
+//!
+//! upstream: containernetworking/cni SPEC.md (network configuration format, version selection)
 
 use serde_json::{Map, Value};
 
 use crate::CniError;
+
+#[cfg(test)]
+mod tests;
+
+/// The newest version that we speak.
+const NEWEST: Version = (1, 1, 0);
+
+type Version = (u64, u64, u64);
 
 /// A list of plugins that make one network together.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,6 +23,8 @@ pub struct Configuration {
     pub name: String,
     version: String,
     pub plugins: Vec<Entry>,
+    /// The administrator forbids to tell plugins which attachments still count.
+    pub is_garbage_kept: bool,
     /// As it was read.
     pub text: Vec<u8>,
 }
@@ -64,7 +79,8 @@ impl Configuration {
         if name.contains('/') || name.len() > 128 {
             return Err(wrong(format!("the name {name:?} is longer than 128 or has a '/'")));
         }
-        let version = text_of("cniVersion").unwrap_or_else(|| "0.1.0".to_owned());
+        let version = version(&fields).map_err(wrong)?;
+        let is_garbage_kept = switch(&fields, "disableGC").map_err(wrong)?;
         let plugins = match fields.get("plugins") {
             Some(Value::Array(plugins)) => plugins
                 .iter()
@@ -80,14 +96,52 @@ impl Configuration {
         if plugins.is_empty() {
             return Err(wrong("has no plugins".to_owned()));
         }
-        Ok(Self { name, version, plugins, text: text.to_vec() })
+        Ok(Self { name, version, plugins, is_garbage_kept, text: text.to_vec() })
     }
 
     /// Whether the plugins speak at least this version.
     pub fn at_least(&self, wanted: (u64, u64, u64)) -> bool {
-        let mut parts = self.version.split('.').map(|part| part.parse::<u64>().unwrap_or(0));
-        let mut next = || parts.next().unwrap_or(0);
-        (next(), next(), next()) >= wanted
+        numbers(&self.version) >= wanted
+    }
+}
+
+fn numbers(version: &str) -> Version {
+    let mut parts = version.split('.').map(|part| part.parse::<u64>().unwrap_or(0));
+    let mut next = || parts.next().unwrap_or(0);
+    (next(), next(), next())
+}
+
+/// The highest that is offered and known. One that is newer than we are is left to the plugins,
+/// where nothing else is offered.
+fn version(fields: &Map<String, Value>) -> Result<String, String> {
+    let own = fields.get("cniVersion").and_then(Value::as_str).unwrap_or("0.1.0");
+    let listed = match fields.get("cniVersions") {
+        None | Some(Value::Null) => &[],
+        Some(Value::Array(listed)) => listed.as_slice(),
+        Some(_) => return Err("cniVersions is no list".to_owned()),
+    };
+    let mut offered = Vec::new();
+    for version in listed {
+        let text = version.as_str().ok_or("a version in cniVersions is no text")?;
+        offered.push(text);
+    }
+    // Alone it may be left out; beside a list it is one more.
+    if offered.is_empty() || fields.contains_key("cniVersion") {
+        offered.push(own);
+    }
+    let known = offered.iter().filter(|version| numbers(version) <= NEWEST);
+    let highest = known.max_by_key(|version| numbers(version));
+    Ok((*highest.unwrap_or(&own)).to_owned())
+}
+
+/// A field that is true or false; the word is taken too, as by others.
+fn switch(fields: &Map<String, Value>, name: &str) -> Result<bool, String> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(set)) => Ok(*set),
+        Some(Value::String(word)) if word.eq_ignore_ascii_case("true") => Ok(true),
+        Some(Value::String(word)) if word.eq_ignore_ascii_case("false") => Ok(false),
+        Some(other) => Err(format!("{name} is {other}; expected true or false")),
     }
 }
 

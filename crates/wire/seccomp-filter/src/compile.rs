@@ -146,11 +146,33 @@ fn identities(named: &[Architecture]) -> Vec<Identity> {
     identities
 }
 
-/// What happens to a call: rules with conditions in order, then what always holds.
+/// What happens to a call: cases with conditions in order, then what always holds.
 #[derive(Debug, Clone, PartialEq)]
 struct Fate<'a> {
-    conditional: Vec<&'a Rule>,
+    conditional: Vec<Case<'a>>,
     otherwise: Action,
+}
+
+/// Conditions that must all hold, and what happens then.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Case<'a> {
+    conditions: &'a [Condition],
+    action: Action,
+}
+
+impl<'a> Case<'a> {
+    /// A rule that names an argument twice is a case for each of its conditions: the library that
+    /// other runtimes use takes one condition per argument, so they add such a rule once for each.
+    ///
+    /// upstream: opencontainers/runc libcontainer/seccomp/seccomp_linux.go (matchCall)
+    fn of(rule: &'a Rule) -> Vec<Self> {
+        let conditions = rule.conditions.as_slice();
+        let repeats = conditions.iter().enumerate().any(|(index, one)| {
+            conditions[..index].iter().any(|earlier| earlier.argument == one.argument)
+        });
+        let case = |conditions| Self { conditions, action: rule.action };
+        if repeats { conditions.chunks(1).map(case).collect() } else { vec![case(conditions)] }
+    }
 }
 
 impl Fate<'_> {
@@ -183,23 +205,24 @@ fn ranges(profile: &Profile, identity: Identity) -> Vec<(u32, Fate<'_>)> {
 }
 
 fn named_calls(profile: &Profile, identity: Identity) -> BTreeMap<u32, Fate<'_>> {
-    let mut calls: BTreeMap<u32, Vec<&Rule>> = BTreeMap::new();
+    let mut calls: BTreeMap<u32, Vec<Case<'_>>> = BTreeMap::new();
     for rule in &profile.rules {
+        let cases = Case::of(rule);
         for name in &rule.syscalls {
             for architecture in identity.architectures() {
                 if let Some(number) = syscall_number(architecture, name) {
-                    calls.entry(number).or_default().push(rule);
+                    calls.entry(number).or_default().extend(&cases);
                 }
             }
         }
     }
     calls
         .into_iter()
-        .map(|(number, rules)| {
-            let unconditional = rules.iter().position(|rule| rule.conditions.is_empty());
+        .map(|(number, cases)| {
+            let unconditional = cases.iter().position(|case| case.conditions.is_empty());
             let otherwise =
-                unconditional.map_or(profile.default_action, |index| rules[index].action);
-            let conditional = rules[..unconditional.unwrap_or(rules.len())].to_vec();
+                unconditional.map_or(profile.default_action, |index| cases[index].action);
+            let conditional = cases[..unconditional.unwrap_or(cases.len())].to_vec();
             (number, Fate { conditional, otherwise })
         })
         .collect()
@@ -232,9 +255,9 @@ fn lay_fate<'a>(
         return *label;
     }
     let mut next = assembler.verdict(fate.otherwise);
-    for rule in fate.conditional.iter().rev() {
-        let mut matched = assembler.verdict(rule.action);
-        for condition in rule.conditions.iter().rev() {
+    for case in fate.conditional.iter().rev() {
+        let mut matched = assembler.verdict(case.action);
+        for condition in case.conditions.iter().rev() {
             matched = lay_condition(assembler, *condition, Targets { yes: matched, no: next });
         }
         next = matched;

@@ -16,7 +16,7 @@ mod syscalls;
 
 pub use compile::{CompileError, compile};
 pub use load::{LoadError, LoadOptions, load, set_no_new_privileges};
-pub use profile::{Action, Architecture, Comparison, Condition, Profile, Rule};
+pub use profile::{Action, Architecture, Comparison, Condition, Flags, Profile, Rule};
 pub use program::{INSTRUCTION_LIMIT, Instruction, Program};
 pub use self_check::{SelfCheckError, SelfCheckReport, self_check};
 pub use syscalls::{syscall_names, syscall_number};

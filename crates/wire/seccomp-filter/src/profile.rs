@@ -11,9 +11,21 @@ pub struct Profile {
     pub default_action: Action,
     pub architectures: Vec<Architecture>,
     pub rules: Vec<Rule>,
+    /// None where the profile says nothing of them, which others read as their own default.
+    pub flags: Option<Flags>,
 }
 
-/// What to do with some calls, all of whose conditions hold.
+/// How the kernel is to hold the filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags {
+    /// Write every action but Allow to the audit log.
+    pub log: bool,
+    /// Leave speculative execution as it is.
+    pub allow_speculation: bool,
+}
+
+/// What to do with some calls, all of whose conditions hold. Where two conditions are on the same
+/// argument, one of all conditions that holds is enough.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// Names as the kernel has them. A name that an architecture does not have is left out there.

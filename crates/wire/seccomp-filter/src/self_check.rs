@@ -64,6 +64,7 @@ fn try_filter(architecture: Architecture) -> Result<SelfCheckReport, SelfCheckEr
             action: Action::Errno(CHOSEN_ERRNO),
             conditions: Vec::new(),
         }],
+        flags: None,
     })?;
     working_directory().map_err(SelfCheckError::CallBroken)?;
     set_no_new_privileges().map_err(SelfCheckError::NoNewPrivileges)?;

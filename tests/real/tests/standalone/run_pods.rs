@@ -1,7 +1,7 @@
 //! `keelson run`: pods by the embedded runtime alone, in a bed without containerd or runc.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead as _, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -84,6 +84,50 @@ fn pods_run_with_nothing_else_installed() -> Result<()> {
         ensure!(ended.code() == Some(0) && out.ends_with("/main | up\n"), "{ended} {out}");
         let left = fs::read_dir(folder.join("root/agent/pods"))?.count();
         ensure!(left == 0, "{left} pod folders are left");
+        Ok(())
+    })
+}
+
+#[test]
+fn the_exit_code_tells_how_stopped_pods_ended() -> Result<()> {
+    const DEAF: &str = "trap '' TERM; echo up; while :; do sleep 1; done";
+    const SAYS_THREE: &str = "trap 'exit 3' TERM; echo up; while :; do sleep 1000 & wait; done";
+    let keelson = programs::build("keelson", "keelson")?;
+    let archive = images::busybox()?.oci_archive()?;
+    Test::new().deadline(Duration::from_secs(180)).run(move |bed| {
+        let folder = bed.make_folder("run")?;
+        let pod = folder.join("pod.yaml");
+        let ways = [Some(Signal::INT), Some(Signal::TERM), None];
+        for (way, script, expected) in [
+            (ways[0], SAYS_THREE, 3),
+            (ways[1], DEAF, 137),
+            (ways[2], SAYS_THREE, 3),
+            (ways[2], &*format!("echo up; {STEADY}"), 0),
+        ] {
+            fs::write(&pod, manifest("stopped", "restartPolicy: Always", script))?;
+            let mut running = run(&keelson, &folder, &archive)
+                .arg(&pod)
+                .stdout(Stdio::piped())
+                .stderr(fs::File::create(bed.logs().join("run.log"))?)
+                .spawn()?;
+            let mut out = std::io::BufReader::new(running.stdout.take().context("its output")?);
+            let mut line = String::new();
+            out.read_line(&mut line)?;
+            ensure!(line.ends_with("/main | up\n"), "{line}");
+            match way {
+                Some(signal) => {
+                    let process = i32::try_from(running.id()).ok().and_then(Pid::from_raw);
+                    kill_process(process.context("its number")?, signal)?;
+                }
+                None => {
+                    let mut stop = Command::new(&keelson);
+                    stop.args(["stop", "stopped", "--socket"]).arg(folder.join("state/agent.sock"));
+                    ensure!(stop.status()?.success(), "stop");
+                }
+            }
+            let ended = running.wait()?;
+            ensure!(ended.code() == Some(expected), "{script:?} by {way:?}: {ended}");
+        }
         Ok(())
     })
 }

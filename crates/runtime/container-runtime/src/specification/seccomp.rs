@@ -12,7 +12,7 @@ use container_create::spec::SeccompSpec;
 use cri_wire::v1;
 use cri_wire::v1::security_profile::ProfileType;
 use oci_bundle::seccomp as document;
-use seccomp_filter::{Action, Comparison, Condition, Profile, Rule, compile};
+use seccomp_filter::{Action, Comparison, Condition, Flags, Profile, Rule, compile};
 
 use super::capabilities;
 use crate::failure::{Doing as _, Failure, Result};
@@ -52,7 +52,8 @@ pub(super) fn filter(
         bytes.extend_from_slice(&instruction.operand.to_ne_bytes());
     }
     let document = if for_handler { document::write(&profile) } else { String::new() };
-    Ok(Some(SeccompSpec { program: bytes, document, ..SeccompSpec::default() }))
+    let Flags { log, allow_speculation } = profile.flags.unwrap_or_default();
+    Ok(Some(SeccompSpec { program: bytes, log, allow_speculation, document }))
 }
 
 enum Wanted {
@@ -128,6 +129,7 @@ pub(super) fn default_profile(bounding: u64) -> Profile {
         default_action: Action::Errno(EPERM),
         architectures: document::architectures(),
         rules,
+        flags: None,
     }
 }
 

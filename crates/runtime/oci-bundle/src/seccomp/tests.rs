@@ -32,6 +32,7 @@ fn full() -> Profile {
         default_action: Action::Errno(1),
         architectures: architectures(),
         rules: rules.collect(),
+        flags: None,
     }
 }
 
@@ -42,6 +43,30 @@ fn what_is_written_reads_as_the_same_profile() {
     profile.default_action = Action::Allow;
     assert!(!write(&profile).contains("defaultErrnoRet"));
     assert_eq!(parse(write(&profile).as_bytes()).unwrap(), profile);
+    for (log, allow_speculation) in [(false, false), (true, false), (false, true), (true, true)] {
+        profile.flags = Some(Flags { log, allow_speculation });
+        assert_eq!(parse(write(&profile).as_bytes()).unwrap(), profile);
+    }
+}
+
+#[test]
+fn flags_are_kept_without_effect_or_refused() {
+    let read = |list: &str| {
+        let text = format!(r#"{{"defaultAction":"SCMP_ACT_ALLOW"{list}}}"#);
+        parse(text.as_bytes()).map(|profile| profile.flags)
+    };
+    let set = |log, allow_speculation| Ok(Some(Flags { log, allow_speculation }));
+    assert_eq!(read(""), Ok(None));
+    assert_eq!(read(r#","flags":null"#), Ok(None));
+    assert_eq!(read(r#","flags":[]"#), set(false, false));
+    assert_eq!(read(r#","flags":["SECCOMP_FILTER_FLAG_LOG"]"#), set(true, false));
+    assert_eq!(
+        read(r#","flags":["SECCOMP_FILTER_FLAG_SPEC_ALLOW","SECCOMP_FILTER_FLAG_TSYNC"]"#),
+        set(false, true)
+    );
+    assert_eq!(read(r#","flags":["SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV"]"#), set(false, false));
+    let error = read(r#","flags":["SECCOMP_FILTER_FLAG_NEW_LISTENER"]"#).unwrap_err();
+    assert!(error.contains("SECCOMP_FILTER_FLAG_NEW_LISTENER"), "{error}");
 }
 
 #[test]

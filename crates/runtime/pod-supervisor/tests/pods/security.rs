@@ -35,6 +35,7 @@ fn refusing(name: &str) -> SeccompSpec {
             action: Action::Errno(38),
             conditions: Vec::new(),
         }],
+        flags: None,
     };
     SeccompSpec::from_program(&compile(&profile).expect("compiled"))
 }

@@ -254,6 +254,31 @@ async fn blobs_elsewhere_are_fetched_without_credentials() {
     );
 }
 
+/// An identity token stands in the body, which a redirect would carry along.
+#[tokio::test]
+async fn an_identity_token_is_not_told_to_whom_a_token_service_redirects() {
+    for status in ["301 Moved", "302 Found", "303 See Other", "307 Moved", "308 Moved"] {
+        let elsewhere = Peer::start(|_| response("200 OK", "", br#"{"token":"t"}"#));
+        let port = elsewhere.port;
+        let peer = Peer::start(move |heard| match heard.line.contains("/token") {
+            true => {
+                let location = format!("location: http://127.0.0.1:{port}/token\r\n");
+                response(status, &location, b"")
+            }
+            false => {
+                let realm = format!("http://{}/token", heard.header("host"));
+                let challenge = format!("www-authenticate: Bearer realm=\"{realm}\"\r\n");
+                response("401 Unauthorized", &challenge, b"")
+            }
+        });
+        let identity = Credentials::Identity { token: "secret".to_owned() };
+        let error = client(&[]).resolve(&peer.name("a:1"), &identity).await.unwrap_err();
+        assert!(error.to_string().contains("identity token"), "{status}: {error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+        assert!(elsewhere.heard().is_empty(), "{status}: it was told");
+    }
+}
+
 #[tokio::test]
 async fn an_endless_token_and_one_of_nothing_are_refused() {
     for (token, words) in [(vec![b' '; 2 << 20], "exceeds"), (b"{}".to_vec(), "no token")] {

@@ -90,3 +90,54 @@ fn what_is_in_force_is_read_back() {
     assert_eq!(group.limits_now().expect("read"), wanted);
     assert_eq!("9223372036854771712".parse::<i64>().map(|most| most < VERSION_1_OPEN), Ok(false));
 }
+
+fn huge(pages: &[(&str, u64)]) -> Limits {
+    let limit = |(size, bytes): &(&str, u64)| HugePageLimit {
+        page_size: (*size).to_owned(),
+        bytes: *bytes,
+    };
+    Limits { huge_pages: pages.iter().map(limit).collect(), ..Limits::default() }
+}
+
+/// `rsvd` is only with kernels that count reservations apart.
+#[test]
+fn huge_pages_are_limited_in_the_files_of_either_version() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let point = folder.path().display();
+    fs::write(folder.path().join("cgroup.controllers"), "cpu hugetlb").expect("written");
+    let mounted = format!("26 25 0:23 / {point} rw - cgroup cgroup rw,hugetlb\n");
+    let machines = [
+        (Hierarchy::unified(folder.path()).expect("v2"), "max"),
+        (Hierarchy::from_mounts(&mounted, folder.path()).expect("v1"), "limit_in_bytes"),
+    ];
+    fs::create_dir(folder.path().join("a")).expect("made");
+    for (machine, word) in machines {
+        let names = [
+            format!("hugetlb.2MB.{word}"),
+            format!("hugetlb.2MB.rsvd.{word}"),
+            format!("hugetlb.1GB.{word}"),
+        ];
+        for name in &names {
+            fs::write(folder.path().join("a").join(name), "").expect("written");
+        }
+        let group = machine.group("/a").expect("a path");
+        group.apply(&huge(&[("2MB", 4 << 20), ("1GB", 0)])).expect("applied");
+        for (name, value) in names.iter().zip(["4194304", "4194304", "0"]) {
+            assert_eq!(text(&folder, name), value, "{name}");
+        }
+        assert!(!folder.path().join(format!("a/hugetlb.1GB.rsvd.{word}")).exists());
+        let error = group.apply(&huge(&[("3MB", 1)])).expect_err("a size that is not there");
+        assert!(error.to_string().contains("hugetlb.3MB"), "{error}");
+    }
+}
+
+#[test]
+fn huge_pages_without_their_controller_are_told() {
+    let machine = Hierarchy::from_mounts(
+        "26 25 0:23 / /nowhere rw - cgroup cgroup rw,memory\n",
+        Path::new("/nowhere"),
+    );
+    let group = machine.expect("v1").group("/a").expect("a path");
+    let error = group.apply(&huge(&[("2MB", 1)])).expect_err("no controller");
+    assert!(error.to_string().contains("hugetlb"), "{error}");
+}

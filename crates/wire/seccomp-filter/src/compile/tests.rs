@@ -26,7 +26,7 @@ fn on(argument: u8, comparison: Comparison) -> Condition {
 }
 
 fn profile(default_action: Action, architectures: &[Architecture], rules: Vec<Rule>) -> Profile {
-    Profile { default_action, architectures: architectures.to_vec(), rules }
+    Profile { default_action, architectures: architectures.to_vec(), rules, flags: None }
 }
 
 fn call(identity: u32, number: u32, arguments: [u64; 6]) -> Call {
@@ -77,6 +77,30 @@ fn the_first_matching_rule_decides() {
     let gives = |argument| verdict(&program, &call(X86_64, 0, [argument, 0, 0, 0, 0, 0]));
     assert_eq!(gives(7), return_value(Action::Errno(9)));
     assert_eq!(gives(8), return_value(Action::Allow), "an earlier rule has decided");
+}
+
+#[test]
+fn a_rule_with_two_conditions_on_an_argument_matches_if_either_holds() {
+    let above = on(0, Comparison::GreaterOrEqual(10));
+    let below = on(0, Comparison::LessOrEqual(5));
+    let other = on(1, Comparison::Equal(1));
+    let gives = |conditions: &[Condition], first, second| {
+        let rules = vec![rule(&["read"], Action::Errno(1), conditions)];
+        let native = [Architecture::X86_64];
+        let program = compile(&profile(Action::Allow, &native, rules)).expect("compiles");
+        verdict(&program, &call(X86_64, 0, [first, second, 0, 0, 0, 0]))
+    };
+    let (denied, allowed) = (return_value(Action::Errno(1)), return_value(Action::Allow));
+    for (first, second, expected) in [(3, 0, denied), (12, 0, denied), (7, 0, allowed)] {
+        assert_eq!(gives(&[above, below], first, second), expected, "{first}");
+    }
+    // Every condition is a rule of its own then, also those on other arguments.
+    assert_eq!(gives(&[above, other, below], 7, 1), denied);
+    assert_eq!(gives(&[above, other, below], 7, 2), allowed);
+    // Without a repeated argument all must hold.
+    assert_eq!(gives(&[above, other], 12, 1), denied);
+    assert_eq!(gives(&[above, other], 12, 0), allowed);
+    assert_eq!(gives(&[above, other], 7, 1), allowed);
 }
 
 #[test]

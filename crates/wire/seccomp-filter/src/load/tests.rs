@@ -15,7 +15,8 @@ const ROLE: &str = "SECCOMP_FILTER_TEST_ROLE";
 fn denying(syscall: &str, action: Action) -> Program {
     let rule = Rule { syscalls: vec![syscall.to_owned()], action, conditions: Vec::new() };
     let architectures = vec![Architecture::native().expect("a known architecture")];
-    compile(&Profile { default_action: Action::Allow, architectures, rules: vec![rule] })
+    let rules = vec![rule];
+    compile(&Profile { default_action: Action::Allow, architectures, rules, flags: None })
         .expect("a small profile")
 }
 

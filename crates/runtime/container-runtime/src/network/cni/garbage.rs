@@ -1,6 +1,7 @@
 //! What plugins keep for pods that nobody knows any more, because records were lost.
 //!
-//! Rule: only when the administrator says that the networks are ours alone. Attachments with a kept
+//! Rule: only when the administrator says that the networks are ours alone, and never where a
+//! network's configuration forbids it. Attachments with a kept
 //! result are taken down by their own configuration; then plugins that know the question are told
 //! which attachments still count. What fails is told in the log and stops nothing.
 //!
@@ -34,6 +35,11 @@ impl Cni {
                 return;
             }
         };
+        // Others have attachments in it that we know nothing of.
+        if configuration.is_garbage_kept {
+            tracing::debug!(network = configuration.name, "its configuration forbids to collect");
+            return;
+        }
         if let Err(failure) = self.remove_stale(&configuration, known).await {
             tracing::warn!(%failure, "taking down networks of pods that nobody knows");
         }

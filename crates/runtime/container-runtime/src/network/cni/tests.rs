@@ -280,3 +280,25 @@ async fn what_a_former_servers_plugin_does_is_waited_for() {
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "DEL\nDEL\n");
     assert!(!folder.path().join("calls/abc").exists());
 }
+
+#[tokio::test]
+async fn garbage_is_collected_unless_the_configuration_forbids_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    plugin(
+        folder.path(),
+        "first",
+        &format!("cat >/dev/null; echo $CNI_COMMAND >>{}", log.display()),
+    );
+    std::fs::create_dir(folder.path().join("net.d")).unwrap();
+    let settings = CniSettings { collect_garbage: true, ..settings(folder.path()) };
+    for (more, asked) in [(r#","disableGC":true"#, false), ("", true)] {
+        let text = format!(
+            r#"{{"cniVersion":"1.1.0","name":"pods","plugins":[{{"type":"first"}}]{more}}}"#
+        );
+        std::fs::write(folder.path().join("net.d/10-pods.conflist"), text).unwrap();
+        Cni::new(settings.clone()).collect(&[]).await;
+        assert_eq!(log.exists(), asked, "{more}");
+    }
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "GC\n");
+}

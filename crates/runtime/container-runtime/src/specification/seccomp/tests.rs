@@ -26,6 +26,30 @@ fn the_default_profile_allows_more_to_who_has_capabilities() {
 }
 
 #[test]
+fn the_flags_of_a_profile_reach_the_kernel_and_a_handler() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.json");
+    let given = |flags: &str| {
+        let text = format!(r#"{{"defaultAction":"SCMP_ACT_ALLOW"{flags}}}"#);
+        std::fs::write(&path, text).unwrap();
+        let localhost_ref = path.display().to_string();
+        let seccomp = v1::SecurityProfile { profile_type: 2, localhost_ref };
+        let security = v1::LinuxContainerSecurityContext {
+            seccomp: Some(seccomp),
+            ..v1::LinuxContainerSecurityContext::default()
+        };
+        filter(&security, 0, true)
+    };
+    let plain = given("").unwrap().unwrap();
+    assert!(!plain.log && !plain.allow_speculation && !plain.document.contains("flags"));
+    let names = r#"["SECCOMP_FILTER_FLAG_LOG","SECCOMP_FILTER_FLAG_SPEC_ALLOW"]"#;
+    let both = given(&format!(r#","flags":{names}"#)).unwrap().unwrap();
+    assert!(both.log && both.allow_speculation && both.document.contains(names));
+    let error = given(r#","flags":["SECCOMP_FILTER_FLAG_ODD"]"#).unwrap_err().to_string();
+    assert!(error.contains("SECCOMP_FILTER_FLAG_ODD"), "{error}");
+}
+
+#[test]
 fn profiles_of_others_are_read_strictly_where_it_matters() {
     let text = r#"{"defaultAction":"SCMP_ACT_ERRNO","defaultErrnoRet":38,
         "architectures":["SCMP_ARCH_X86_64","SCMP_ARCH_MIPS"],

@@ -3,6 +3,8 @@
 //! Rule: written from the profile's own words and sharing nothing with the compiler but the
 //! tables of numbers.
 
+use std::collections::BTreeSet;
+
 use crate::profile::{Action, Architecture, Comparison, Condition, Profile};
 use crate::syscalls::syscall_number;
 
@@ -35,8 +37,14 @@ pub(super) fn evaluate(profile: &Profile, call: &Call) -> Action {
     };
     let matching = profile.rules.iter().find(|rule| {
         let named = |name: &String| syscall_number(architecture, name) == Some(call.number);
-        rule.syscalls.iter().any(named)
-            && rule.conditions.iter().all(|condition| holds(condition, call))
+        let arguments: BTreeSet<u8> = rule.conditions.iter().map(|one| one.argument).collect();
+        let mut conditions = rule.conditions.iter();
+        let met = if arguments.len() < rule.conditions.len() {
+            conditions.any(|condition| holds(condition, call))
+        } else {
+            conditions.all(|condition| holds(condition, call))
+        };
+        met && rule.syscalls.iter().any(named)
     });
     matching.map_or(profile.default_action, |rule| rule.action)
 }
