@@ -118,6 +118,7 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
         group: group.as_ref(),
         own_cgroup_namespace: mode(namespaces.cgroup)? == NamespaceMode::Container,
         proc_options: &spec.proc_options,
+        label: &spec.mount_label,
     };
     let mounts = mounts::prepare(&spec.mounts, &around)?;
     let devices = devices::prepare(&spec.devices, user.is_some())?;
@@ -127,11 +128,8 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
     }
     identity::set_limits(&security.limits)?;
     // From here on the machine's mounts may be out of sight.
-    let owner = creation.mappings.and_then(|mappings| {
-        let of = |ranges: &[crate::spec::IdRange]| user_namespace::outside(ranges, 0);
-        of(&mappings.users).zip(of(&mappings.groups))
-    });
-    let root = overlay::prepare_root(root, user, owner)?;
+    let owner = root_of_pod(creation.mappings);
+    let root = overlay::prepare_root(root, user, owner, &spec.mount_label)?;
     let (new, seen_in) = enter_namespaces(&creation, &namespaces, user)?;
     let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
     admit(way_in.for_caller.as_ref(), 0)?;
@@ -171,6 +169,12 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
             Ok(Role::Helper)
         }
     }
+}
+
+/// Who is root in the pod, as the machine knows it.
+fn root_of_pod(mappings: Option<&crate::spec::IdMappings>) -> Option<(u32, u32)> {
+    let of = |ranges: &[crate::spec::IdRange]| user_namespace::outside(ranges, 0);
+    mappings.and_then(|mappings| of(&mappings.users).zip(of(&mappings.groups)))
 }
 
 /// One of the two, or none without a group.
@@ -379,7 +383,7 @@ impl<'a> Container<'a> {
         };
         sysctl::apply(self.files, &self.spec.sysctls, sysctls)?;
         self.mounts.iter_mut().try_for_each(Prepared::make_own)?;
-        self.cover.make_own(!self.spec.masked_paths.is_empty())?;
+        self.cover.make_own(!self.spec.masked_paths.is_empty(), &self.spec.mount_label)?;
         let root = self.root.take().ok_or_else(|| Trouble::other("the root is gone"))?;
         become_root(&root)?;
         let root = Root::here()?;

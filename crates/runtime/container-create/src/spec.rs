@@ -122,6 +122,10 @@ pub struct ContainerSpec {
     /// Another program makes and ends the container. None: we do.
     #[prost(message, optional, tag = "14")]
     pub handler: Option<HandlerSpec>,
+    /// SELinux's label of the container's files: of its root's overlay and of the filesystems that are
+    /// made for it. Empty: what the kernel chooses.
+    #[prost(string, tag = "15")]
+    pub mount_label: String,
 }
 
 /// An OCI runtime on the machine that is called by its command line.

@@ -155,6 +155,7 @@ fn linux(
         sysctls.put(name, value);
     }
     all.put_members("sysctl", sysctls);
+    all.put_text("mountLabel", &spec.mount_label);
     all.put_texts("maskedPaths", &spec.masked_paths);
     all.put_texts("readonlyPaths", &spec.read_only_paths);
     let root = spec.root.as_ref().map_or(0, |root| root.propagation);

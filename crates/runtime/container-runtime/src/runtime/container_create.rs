@@ -25,7 +25,7 @@ use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::identity;
 use crate::records::{ContainerRecord, ContainerStage, SandboxStage};
 use crate::signals;
-use crate::specification::{Ingredients, container_spec};
+use crate::specification::{Identity, Ingredients, Labels, Wish, container_spec};
 
 /// The file with a container's specification, in its folder.
 pub(super) const SPECIFICATION: &str = "specification";
@@ -130,6 +130,7 @@ impl Runtime {
             (self.container_folder(&container.id), self.container_mounts(&container.id));
         let log_path = record.log_path.clone();
         let (id, image_id) = (container.id.clone(), record.image_id.clone());
+        let sandbox_id = sandbox.id.clone();
         let store = self.images.store();
         let pod_namespaces = namespaces_of(&sandbox.record());
         let handler = self.handler_of(&sandbox.record(), &config);
@@ -137,8 +138,11 @@ impl Runtime {
         let (cgroup, user) = blocking(move || {
             durable::make_folder(&folder)?;
             make_log_folder(&log_path)?;
-            let view = store.create_view(&id, &image_id)?;
-            let mut extra_mounts = mount_images(&store, &config, &names, &mounts)?;
+            let wish = Wish::of_pod(&sandbox_id, &sandbox_config).of_container(&config);
+            let labels = machine.selinux.labels(&wish)?;
+            let mut view = store.create_view(&id, &image_id)?;
+            view.overlay.label.clone_from(&labels.file);
+            let mut extra_mounts = mount_images(&store, &config, (&names, &labels), &mounts)?;
             let defined = &image_config.config.volumes;
             extra_mounts.extend(defined_volumes(&view.overlay, &folder, &config, defined)?);
             let root = match &handler {
@@ -158,6 +162,7 @@ impl Runtime {
                 handler,
                 root,
                 device_folders: &device_folders,
+                labels: &labels,
             };
             let (spec, identity) = container_spec(&machine, &given)
                 .doing(format!("failed to generate container {id:?} spec"))?;
@@ -168,12 +173,8 @@ impl Runtime {
                 &spec.encode_to_vec(),
                 durable::Lasting::ThroughKills,
             )?;
-            let user = v1::LinuxContainerUser {
-                uid: identity.uid.into(),
-                gid: identity.gid.into(),
-                supplemental_groups: identity.groups.iter().copied().map(i64::from).collect(),
-            };
-            Ok((spec.cgroup.map(|cgroup| cgroup.path).unwrap_or_default(), user))
+            let cgroup = spec.cgroup.map(|cgroup| cgroup.path).unwrap_or_default();
+            Ok((cgroup, user_of(&identity)))
         })
         .await?;
         reached("container-furnished");
@@ -221,6 +222,14 @@ fn namespaces_of(record: &crate::records::SandboxRecord) -> v1::NamespaceOption 
     security.and_then(|security| security.namespace_options.clone()).unwrap_or_default()
 }
 
+fn user_of(identity: &Identity) -> v1::LinuxContainerUser {
+    v1::LinuxContainerUser {
+        uid: identity.uid.into(),
+        gid: identity.gid.into(),
+        supplemental_groups: identity.groups.iter().copied().map(i64::from).collect(),
+    }
+}
+
 /// A kubelet makes the folder of a pod's logs; other clients need not.
 /// upstream: containerd internal/cri/server/helpers_linux.go
 fn make_log_folder(log_path: &str) -> Result<()> {
@@ -249,7 +258,7 @@ fn image_view_names(id: &str, config: &v1::ContainerConfig) -> Vec<String> {
 fn mount_images(
     store: &Store,
     config: &v1::ContainerConfig,
-    names: &[String],
+    (names, labels): (&[String], &Labels),
     folder: &Path,
 ) -> Result<Vec<v1::Mount>> {
     let mut all = Vec::new();
@@ -271,11 +280,12 @@ fn mount_images(
         if image.is_empty() {
             return Err(Failure::plain(format!("image not specified in the mount at {at:?}")));
         }
-        let made = store
+        let mut made = store
             .create_read_only_view(view, &image)
             .doing(format!("failed to mount image volume {image:?}"))?;
         let place = folder.join(view.rsplit('-').next().unwrap_or_default());
         durable::make_folder(&place)?;
+        made.overlay.label.clone_from(&labels.file);
         image_store::mount_overlay(&made.overlay, &place)?;
         let source = beneath(&place, &mount.image_sub_path).doing(format!(
             "failed to ensure image subpath {:?} in {image:?}",
@@ -284,6 +294,8 @@ fn mount_images(
         all.push(v1::Mount {
             host_path: source.display().to_string(),
             readonly: true,
+            // It is mounted with its label.
+            selinux_relabel: false,
             recursive_read_only: false,
             propagation: 0,
             image: None,

@@ -2,6 +2,7 @@
 //!
 //! upstream: containerd internal/cri/server/podsandbox/sandbox_run_linux.go (setupSandboxFiles)
 
+use std::ffi::CString;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,9 +14,9 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use super::Runtime;
 use crate::durable;
 use crate::failure::{Doing as _, Failure, Result, blocking};
-use crate::specification::{Machine, PodPlaces};
+use crate::specification::{Labels, Machine, PodPlaces, Wish};
 
-const SHARED_MEMORY: &std::ffi::CStr = c"mode=1777,size=65536k";
+const SHARED_MEMORY: &str = "mode=1777,size=65536k";
 /// More name servers and the like than any pod has.
 const LARGEST: u64 = 1 << 20;
 
@@ -27,11 +28,18 @@ impl Runtime {
     ) -> Result<()> {
         let (places, machine, config) =
             (self.places(sandbox), std::sync::Arc::clone(&self.machine), config.clone());
-        blocking(move || make(&places, &machine, &config)).await
+        let id = sandbox.to_owned();
+        blocking(move || make(&places, &machine, &config, &id)).await
     }
 }
 
-fn make(places: &PodPlaces, machine: &Machine, config: &v1::PodSandboxConfig) -> Result<()> {
+fn make(
+    places: &PodPlaces,
+    machine: &Machine,
+    config: &v1::PodSandboxConfig,
+    id: &str,
+) -> Result<()> {
+    let labels = machine.selinux.labels(&Wish::of_pod(id, config))?;
     durable::make_folder(places.folder())?;
     let hostname = match config.hostname.as_str() {
         "" => machine.hostname.as_str(),
@@ -58,8 +66,18 @@ fn make(places: &PodPlaces, machine: &Machine, config: &v1::PodSandboxConfig) ->
     let place = places.shared_memory();
     durable::make_folder(&place)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("shm", &place, "tmpfs", flags, SHARED_MEMORY)
+    mount("shm", &place, "tmpfs", flags, shared_memory(&labels)?.as_c_str())
         .doing(format!("mounting shared memory at {}", place.display()))
+}
+
+/// The options of the pod's shared memory.
+fn shared_memory(labels: &Labels) -> Result<CString> {
+    let label = match labels.file.as_str() {
+        "" => String::new(),
+        label => format!(",context=\"{label}\""),
+    };
+    CString::new(format!("{SHARED_MEMORY}{label}"))
+        .map_err(|_| Failure::plain("the label of the pod's files has a zero byte in it"))
 }
 
 /// Who is root in the pod, as this machine knows it. Files that belong to it need no mapped mount,
