@@ -385,7 +385,19 @@ pub(crate) fn set_propagation(
 
 /// Makes a detached tree the root, and forgets the old one.
 pub(crate) fn become_root(tree: &OwnedFd) -> Result<()> {
-    // Nothing that we do from here on may be seen on the machine.
+    move_onto(tree, &leave_machine()?).during("mounting the root")?;
+    change_root(tree)
+}
+
+/// Puts what is to be the root where others find it while the machine's is still there.
+pub(crate) fn show_root(tree: &OwnedFd, place: &str) -> Result<()> {
+    drop(leave_machine()?);
+    let place = open_source(place, "", false)?;
+    move_onto(tree, &place).during("mounting the root")
+}
+
+/// Nothing that we mount from here on is seen on the machine. Gives its root.
+fn leave_machine() -> Result<OwnedFd> {
     let everything = rustix::fs::open(
         "/",
         rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
@@ -394,7 +406,11 @@ pub(crate) fn become_root(tree: &OwnedFd) -> Result<()> {
     .during("opening /")?;
     set_propagation(&everything, Propagation::Slave, true)
         .during("leaving the machine's mounts")?;
-    move_onto(tree, &everything).during("mounting the root")?;
+    Ok(everything)
+}
+
+/// From the machine's root into one that is mounted.
+pub(crate) fn change_root(tree: &OwnedFd) -> Result<()> {
     rustix::process::fchdir(tree).during("entering the root")?;
     crate::system::pivot_here().during("changing the root")?;
     rustix::process::chdir("/").during("entering the root")

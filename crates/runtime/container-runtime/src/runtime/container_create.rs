@@ -8,6 +8,8 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use container_create::hooks::ROOT_IN_BUNDLE;
+use container_create::spec::ContainerSpec;
 use cri_wire::v1;
 use cri_wire::v1::ContainerEventType as Kind;
 use image_store::{ImageConfig, ImageRecord, Store};
@@ -164,8 +166,9 @@ impl Runtime {
                 device_folders: &device_folders,
                 labels: &labels,
             };
-            let (spec, identity) = container_spec(&machine, &given)
+            let (mut spec, identity) = container_spec(&machine, &given)
                 .doing(format!("failed to generate container {id:?} spec"))?;
+            make_bundle(&mut spec, &folder)?;
             let specification = folder.join(SPECIFICATION);
             // Nobody starts it after a power cut: its pod is gone by then.
             durable::write_lasting(
@@ -327,6 +330,22 @@ fn beneath(root: &Path, name: &str) -> Result<PathBuf> {
         return Err(Failure::plain("it lies outside the image"));
     }
     Ok(found)
+}
+
+/// Hooks read there which container they are for, and find its root.
+fn make_bundle(spec: &mut ContainerSpec, folder: &Path) -> Result<()> {
+    if spec.hooks.is_empty() {
+        return Ok(());
+    }
+    let bundle = folder.join("bundle");
+    let root = bundle.join(ROOT_IN_BUNDLE);
+    durable::make_folder(&root)?;
+    let text = oci_bundle::for_hooks(spec, &root.display().to_string())
+        .map_err(|error| Failure::plain(error.to_string()))?;
+    let file = bundle.join("config.json");
+    std::fs::write(&file, text).doing(format!("writing {}", file.display()))?;
+    spec.bundle = bundle.display().to_string();
+    Ok(())
 }
 
 /// Another program finds the container's root mounted.
