@@ -92,6 +92,9 @@ enum Verb {
         /// Swap in MiB
         #[arg(long, default_value_t = 0)]
         swap: u32,
+        /// The labels of containers, on a machine with SELinux in AppArmor's place
+        #[arg(long, conflicts_with = "payload")]
+        selinux: bool,
     },
 }
 
@@ -118,6 +121,8 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Conformance { subject } => verbs::conformance(subject),
         Verb::Release => release::command(),
         Verb::Parts { names } => verbs::parts(&names),
-        Verb::Machine { payload, swap } => verbs::machine(payload.as_deref(), swap),
+        Verb::Machine { payload, swap, selinux } => {
+            verbs::machine(payload.as_deref(), swap, selinux)
+        }
     }
 }

@@ -69,7 +69,12 @@ pub(crate) fn parts(names: &[String]) -> Result<()> {
     parts::command(&names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-pub(crate) fn machine(payload: Option<&Path>, swap_mib: u32) -> Result<()> {
+pub(crate) fn machine(payload: Option<&Path>, swap_mib: u32, selinux: bool) -> Result<()> {
+    if selinux {
+        let mut command =
+            workspace::cargo(&["run", "--package", "real-tests", "--bin", "selinux-machine"]);
+        return workspace::run(&mut command);
+    }
     let Some(payload) = payload else {
         parts::command(&["containerd", "runc", "kubelet"])?;
         let mut command =

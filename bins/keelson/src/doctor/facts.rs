@@ -34,7 +34,21 @@ pub(crate) struct MachineFacts {
     pub(crate) process_ids: Option<u64>,
     /// Configurations of network plugins.
     pub(crate) network_configurations: usize,
+    pub(crate) confinement: Confinement,
     pub(crate) tried: Trials,
+}
+
+/// What judges programs beside the rights of files; a kernel has one of them on, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Confinement {
+    /// With the program that loads a profile, or without.
+    AppArmor {
+        parser: bool,
+    },
+    Selinux {
+        enforcing: bool,
+    },
+    Nothing,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +110,7 @@ pub(crate) fn gather(root: &Path, tried: Trials) -> MachineFacts {
         open_files: text("proc/self/limits").as_deref().and_then(open_files),
         process_ids: number("proc/sys/kernel/pid_max"),
         network_configurations: network_configurations(&root.join("etc/cni/net.d")),
+        confinement: confinement(root),
         tried,
     }
 }
@@ -115,6 +130,21 @@ fn network_configurations(folder: &Path) -> usize {
         path.extension().is_some_and(|end| ["conf", "conflist", "json"].iter().any(|it| end == *it))
     };
     names.filter(is_one).count()
+}
+
+fn confinement(root: &Path) -> Confinement {
+    let text = |path: &str| std::fs::read_to_string(root.join(path)).ok();
+    if let Some(mode) = text("sys/fs/selinux/enforce") {
+        return Confinement::Selinux { enforcing: mode.trim() == "1" };
+    }
+    let on = text("sys/module/apparmor/parameters/enabled").is_some_and(|on| on.starts_with('Y'));
+    // Inside another container the kernel has it, but its policy is not ours to see.
+    if on && root.join("sys/kernel/security/apparmor/profiles").exists() {
+        let places = ["sbin/apparmor_parser", "usr/sbin/apparmor_parser"];
+        let parser = places.iter().any(|place| root.join(place).exists());
+        return Confinement::AppArmor { parser };
+    }
+    Confinement::Nothing
 }
 
 /// The mask behind `CapEff:`.

@@ -2,7 +2,7 @@
 //!
 //! Rule: pure. Every finding says what was found and, where it is not good, the next step to take.
 
-use super::facts::{Cgroups, Limit, MachineFacts};
+use super::facts::{Cgroups, Confinement, Limit, MachineFacts};
 use serde::Serialize;
 
 /// How a part of the machine stands.
@@ -62,6 +62,7 @@ pub(crate) fn judge(facts: &MachineFacts) -> Vec<Finding> {
         recursive_read_only(facts),
         overlay(facts),
         seccomp(facts),
+        confinement(facts),
         resource_capability(facts),
         swap(facts),
         inotify(facts),
@@ -197,6 +198,31 @@ fn seccomp(facts: &MachineFacts) -> Finding {
             "seccomp",
             why,
             "use a kernel with CONFIG_SECCOMP_FILTER; pods that ask for a profile will not start",
+        ),
+    }
+}
+
+/// Pods that ask for what is not there: a profile of AppArmor is refused, a label of SELinux left out.
+fn confinement(facts: &MachineFacts) -> Finding {
+    let name = "confinement";
+    match facts.confinement {
+        Confinement::AppArmor { parser: true } => good(name, "AppArmor (no SELinux)"),
+        Confinement::AppArmor { parser: false } => limited(
+            name,
+            "AppArmor (no SELinux), without apparmor_parser: containers have no default profile",
+            "install the package apparmor",
+        ),
+        Confinement::Selinux { enforcing: true } => good(name, "SELinux, enforcing (no AppArmor)"),
+        Confinement::Selinux { enforcing: false } => limited(
+            name,
+            "SELinux (no AppArmor), permissive: it writes down what it would refuse",
+            "run setenforce 1 once its log is clean",
+        ),
+        Confinement::Nothing => limited(
+            name,
+            "neither AppArmor nor SELinux",
+            "boot a kernel that has one of them; AppArmor profiles of pods are refused here, SELinux \
+             options left out",
         ),
     }
 }

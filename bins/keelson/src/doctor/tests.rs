@@ -27,6 +27,9 @@ const UNIFIED: &[(&str, &str)] = &[
     ("proc/sys/fs/inotify/max_user_watches", "65536\n"),
     ("proc/self/limits", "Limit  Soft  Hard  Units\nMax open files  1024  1048576  files\n"),
     ("proc/sys/kernel/pid_max", "4194304\n"),
+    ("sys/module/apparmor/parameters/enabled", "Y\n"),
+    ("sys/kernel/security/apparmor/profiles", ""),
+    ("sbin/apparmor_parser", ""),
 ];
 
 /// What is tried on the real machine is not these tests' business.
@@ -189,4 +192,23 @@ fn netlink_answers_are_told_apart() {
     answer[4..6].copy_from_slice(&0x0a0f_u16.to_ne_bytes());
     assert_eq!(nftables::verdict(&answer), Ok(()));
     assert!(nftables::verdict(&[0; 3]).is_err());
+}
+
+#[test]
+fn confinement_is_told_by_name() {
+    let app_armor = [
+        ("sys/module/apparmor/parameters/enabled", "Y\n"),
+        ("sys/kernel/security/apparmor/profiles", ""),
+    ];
+    for (files, wanted, word) in [
+        (&[][..], Verdict::Limited, "neither"),
+        (&app_armor[..1], Verdict::Limited, "neither"),
+        (&app_armor[..], Verdict::Limited, "apparmor_parser"),
+        (&[("sys/fs/selinux/enforce", "0")][..], Verdict::Limited, "permissive"),
+        (&[("sys/fs/selinux/enforce", "1")][..], Verdict::Good, "SELinux, enforcing"),
+    ] {
+        let (_root, facts) = machine(files);
+        let (found, text) = verdict(&facts, "confinement");
+        assert!(found == wanted && text.contains(word), "{files:?}: {found:?} {text}");
+    }
 }

@@ -58,5 +58,5 @@ fn mapped_root(folder: &str) -> Result<()> {
         map_ids: true,
         ..RootFilesystem::default()
     };
-    overlay::prepare_root(&root, Some(namespace.as_fd()), Some((FIRST_ID, FIRST_ID))).map(drop)
+    overlay::prepare_root(&root, Some(namespace.as_fd()), Some((FIRST_ID, FIRST_ID)), "").map(drop)
 }

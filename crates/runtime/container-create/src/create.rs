@@ -17,8 +17,11 @@ use cgroup_files::{Cgroup, Door, Hierarchy};
 
 use crate::error::{During, Result, Trouble};
 use crate::exchange::Reporter;
+use crate::hooks::{ROOT_IN_BUNDLE, Runner};
 use crate::mounts::masks::{Cover, make_read_only};
-use crate::mounts::{self, Prepared, Surroundings, become_root, overlay, set_propagation};
+use crate::mounts::{
+    self, Prepared, Surroundings, become_root, change_root, overlay, set_propagation, show_root,
+};
 use crate::paths::Root;
 use crate::pod::{PodNamespaces, become_namespace_root, mode};
 use crate::process_files::ProcessFiles;
@@ -78,6 +81,7 @@ struct Container<'a> {
     streams: Option<Streams>,
     files: &'a ProcessFiles,
     go: UnixStream,
+    hooks: Option<Runner>,
     /// The PID namespace where others already are, not entered yet.
     seen_in: Option<BorrowedFd<'a>>,
 }
@@ -105,6 +109,8 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
     let security = required(&spec.security, "security")?;
     let root = required(&spec.root, "root")?;
     let namespaces = required(&spec.namespaces, "namespaces")?.clone();
+    // Before anything is set that is meant for the container.
+    let hooks = Runner::start(spec)?;
     identity::set_labels(creation.process, security)?;
     identity::set_oom_score(creation.process, security)?;
     let user = match mode(namespaces.user)? {
@@ -118,6 +124,7 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
         group: group.as_ref(),
         own_cgroup_namespace: mode(namespaces.cgroup)? == NamespaceMode::Container,
         proc_options: &spec.proc_options,
+        label: &spec.mount_label,
     };
     let mounts = mounts::prepare(&spec.mounts, &around)?;
     let devices = devices::prepare(&spec.devices, user.is_some())?;
@@ -127,11 +134,8 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
     }
     identity::set_limits(&security.limits)?;
     // From here on the machine's mounts may be out of sight.
-    let owner = creation.mappings.and_then(|mappings| {
-        let of = |ranges: &[crate::spec::IdRange]| user_namespace::outside(ranges, 0);
-        of(&mappings.users).zip(of(&mappings.groups))
-    });
-    let root = overlay::prepare_root(root, user, owner)?;
+    let owner = root_of_pod(creation.mappings);
+    let root = overlay::prepare_root(root, user, owner, &spec.mount_label)?;
     let (new, seen_in) = enter_namespaces(&creation, &namespaces, user)?;
     let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
     admit(way_in.for_caller.as_ref(), 0)?;
@@ -150,6 +154,7 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
                 streams: creation.streams,
                 files: creation.process,
                 go: theirs,
+                hooks,
                 seen_in,
             })))
         }
@@ -171,6 +176,12 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
             Ok(Role::Helper)
         }
     }
+}
+
+/// Who is root in the pod, as the machine knows it.
+fn root_of_pod(mappings: Option<&crate::spec::IdMappings>) -> Option<(u32, u32)> {
+    let of = |ranges: &[crate::spec::IdRange]| user_namespace::outside(ranges, 0);
+    mappings.and_then(|mappings| of(&mappings.users).zip(of(&mappings.groups)))
 }
 
 /// One of the two, or none without a group.
@@ -379,15 +390,31 @@ impl<'a> Container<'a> {
         };
         sysctl::apply(self.files, &self.spec.sysctls, sysctls)?;
         self.mounts.iter_mut().try_for_each(Prepared::make_own)?;
-        self.cover.make_own(!self.spec.masked_paths.is_empty())?;
+        self.cover.make_own(!self.spec.masked_paths.is_empty(), &self.spec.mount_label)?;
         let root = self.root.take().ok_or_else(|| Trouble::other("the root is gone"))?;
-        become_root(&root)?;
+        match self.hooks.take() {
+            None => {
+                become_root(&root)?;
+                self.fill(&Root::here()?)?;
+            }
+            Some(hooks) => {
+                show_root(&root, &format!("{}/{ROOT_IN_BUNDLE}", self.spec.bundle))?;
+                let copy = root.try_clone().during("copying a descriptor")?;
+                self.fill(&Root::new(copy))?;
+                hooks.run()?;
+                change_root(&root)?;
+            }
+        }
         let root = Root::here()?;
-        self.mounts.iter().try_for_each(|mount| mount.attach(&root))?;
-        self.devices.iter().try_for_each(|device| device.attach(&root))?;
         // A filesystem that is about to be read-only takes their places first.
         own.iter().try_for_each(|mount| mount.make_place(&root))?;
         Ok(own)
+    }
+
+    /// What was prepared, in its places.
+    fn fill(&self, root: &Root) -> Result<()> {
+        self.mounts.iter().try_for_each(|mount| mount.attach(root))?;
+        self.devices.iter().try_for_each(|device| device.attach(root))
     }
 
     /// Leaves everything of the machine behind and goes among others; false in who stays behind.

@@ -57,7 +57,7 @@ pub fn enter_container(entry: Entry<'_>, reporter: &Reporter) -> ! {
 }
 
 /// The kinds of namespaces that the container has beside the machine's.
-fn kinds(wanted: &ContainerNamespaces, user: bool) -> Result<u64> {
+pub(crate) fn kinds(wanted: &ContainerNamespaces, user: bool) -> Result<u64> {
     let mut kinds = NEW_MOUNT;
     for (choice, kind) in [
         (wanted.network, NEW_NET),

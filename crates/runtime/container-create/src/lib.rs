@@ -15,6 +15,7 @@ mod enter;
 mod error;
 pub mod exchange;
 mod groups;
+pub mod hooks;
 mod identity;
 mod mounts;
 mod paths;

@@ -36,6 +36,8 @@ pub(crate) struct Surroundings<'a> {
     /// The container has a cgroup namespace of its own.
     pub(crate) own_cgroup_namespace: bool,
     pub(crate) proc_options: &'a [String],
+    /// SELinux's, of the container's files; empty for none.
+    pub(crate) label: &'a str,
 }
 
 /// A mount on its way into the container.
@@ -59,6 +61,7 @@ enum Source {
     },
     /// `/dev`: a tmpfs, and nodes of the machine where none can be made.
     Dev {
+        options: Vec<String>,
         tree: Option<OwnedFd>,
         nodes: devices::MachineNodes,
     },
@@ -121,6 +124,7 @@ fn prepare_one(spec: &MountSpec, around: &Surroundings<'_>) -> Result<Prepared> 
                 options.push((*option).to_owned());
             }
         }
+        options.extend(label_option(filesystem, around.label));
         Source::Own { filesystem, options, tree: None }
     };
     let source = match kind {
@@ -136,11 +140,28 @@ fn prepare_one(spec: &MountSpec, around: &Surroundings<'_>) -> Result<Prepared> 
         MountKind::Devpts => own("devpts", &["newinstance", "ptmxmode=0666", "mode=0620"]),
         MountKind::Cgroup => Source::Cgroup(cgroups::prepare(around)?),
         MountKind::Dev => Source::Dev {
+            options: dev_options(spec, around.label),
             tree: None,
             nodes: devices::MachineNodes::open(around.user_namespace.is_some())?,
         },
     };
     Ok(Prepared { spec: spec.clone(), kind, source })
+}
+
+/// As fsconfig(2) takes it. The kernel's own trees keep its labels, and so do queues: a filesystem that
+/// the pod's containers share is mounted with one label only.
+pub(crate) fn label_option(filesystem: &str, label: &str) -> Option<String> {
+    let labelled = matches!(filesystem, "tmpfs" | "devpts") && !label.is_empty();
+    labelled.then(|| format!("context={label}"))
+}
+
+fn dev_options(spec: &MountSpec, label: &str) -> Vec<String> {
+    let mut options = spec.options.clone();
+    if options.is_empty() {
+        options = vec!["mode=755".to_owned(), "size=65536k".to_owned()];
+    }
+    options.extend(label_option("tmpfs", label));
+    options
 }
 
 fn prepare_bind(spec: &MountSpec, around: &Surroundings<'_>) -> Result<Source> {
@@ -207,13 +228,9 @@ impl Prepared {
                 let flags = flags - MountAttrFlags::MOUNT_ATTR_RDONLY;
                 *tree = Some(detached_filesystem(filesystem, options, flags)?);
             }
-            Source::Dev { tree, .. } => {
-                let mut options = self.spec.options.clone();
-                if options.is_empty() {
-                    options = vec!["mode=755".to_owned(), "size=65536k".to_owned()];
-                }
+            Source::Dev { options, tree, .. } => {
                 let flags = MountAttrFlags::MOUNT_ATTR_NOSUID;
-                *tree = Some(detached_filesystem("tmpfs", &options, flags)?);
+                *tree = Some(detached_filesystem("tmpfs", options, flags)?);
             }
             Source::Cgroup(mount) => mount.make_own(flags)?,
             Source::Machine { .. } => {}
@@ -273,7 +290,7 @@ impl Prepared {
         match &self.source {
             Source::Machine { tree, .. } => vec![tree.as_raw_fd()],
             Source::Own { tree, .. } => tree.iter().map(AsRawFd::as_raw_fd).collect(),
-            Source::Dev { tree, nodes } => {
+            Source::Dev { tree, nodes, .. } => {
                 tree.iter().map(AsRawFd::as_raw_fd).chain(nodes.numbers()).collect()
             }
             Source::Cgroup(mount) => mount.numbers(),
@@ -368,7 +385,19 @@ pub(crate) fn set_propagation(
 
 /// Makes a detached tree the root, and forgets the old one.
 pub(crate) fn become_root(tree: &OwnedFd) -> Result<()> {
-    // Nothing that we do from here on may be seen on the machine.
+    move_onto(tree, &leave_machine()?).during("mounting the root")?;
+    change_root(tree)
+}
+
+/// Puts what is to be the root where others find it while the machine's is still there.
+pub(crate) fn show_root(tree: &OwnedFd, place: &str) -> Result<()> {
+    drop(leave_machine()?);
+    let place = open_source(place, "", false)?;
+    move_onto(tree, &place).during("mounting the root")
+}
+
+/// Nothing that we mount from here on is seen on the machine. Gives its root.
+fn leave_machine() -> Result<OwnedFd> {
     let everything = rustix::fs::open(
         "/",
         rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
@@ -377,7 +406,11 @@ pub(crate) fn become_root(tree: &OwnedFd) -> Result<()> {
     .during("opening /")?;
     set_propagation(&everything, Propagation::Slave, true)
         .during("leaving the machine's mounts")?;
-    move_onto(tree, &everything).during("mounting the root")?;
+    Ok(everything)
+}
+
+/// From the machine's root into one that is mounted.
+pub(crate) fn change_root(tree: &OwnedFd) -> Result<()> {
     rustix::process::fchdir(tree).during("entering the root")?;
     crate::system::pivot_here().during("changing the root")?;
     rustix::process::chdir("/").during("entering the root")

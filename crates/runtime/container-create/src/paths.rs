@@ -36,7 +36,6 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    #[cfg(test)]
     pub(crate) fn new(folder: OwnedFd) -> Self {
         Self { folder }
     }

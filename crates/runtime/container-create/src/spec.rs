@@ -122,6 +122,16 @@ pub struct ContainerSpec {
     /// Another program makes and ends the container. None: we do.
     #[prost(message, optional, tag = "14")]
     pub handler: Option<HandlerSpec>,
+    /// SELinux's label of the container's files: of its root's overlay and of the filesystems that are
+    /// made for it. Empty: what the kernel chooses.
+    #[prost(string, tag = "15")]
+    pub mount_label: String,
+    /// What we run ourselves while we make it; see `handler` for those of other programs.
+    #[prost(message, repeated, tag = "16")]
+    pub hooks: Vec<HookSpec>,
+    /// With hooks: a folder with a `config.json`, and the empty folder `rootfs` for the time of them.
+    #[prost(string, tag = "17")]
+    pub bundle: String,
 }
 
 /// An OCI runtime on the machine that is called by its command line.
@@ -139,7 +149,7 @@ pub struct HandlerSpec {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// A program that the handler runs at some point of a container's life.
+/// A program of the machine that is run at some point of a container's life.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct HookSpec {
     /// As OCI names it, `createRuntime`.

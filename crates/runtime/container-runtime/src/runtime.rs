@@ -49,7 +49,7 @@ use crate::images::{Images, Puller};
 use crate::network::Network;
 use crate::settings::{CgroupDriver, Settings};
 use crate::specification::{
-    Abilities as GroupAbilities, AppArmor, Machine, PodPlaces, capabilities,
+    Abilities as GroupAbilities, AppArmor, Machine, PodPlaces, Selinux, capabilities,
 };
 use crate::streams::Streams;
 
@@ -233,7 +233,7 @@ fn look_at_machine(hierarchy: &Hierarchy, cgroup_driver: CgroupDriver) -> Result
         capabilities: set,
         lowest_oom_score: if may_lower_score { -1000 } else { own_score },
         apparmor: AppArmor::of_this_machine(),
-        selinux: Path::new("/sys/fs/selinux/enforce").exists(),
+        selinux: Selinux::of_this_machine(),
         unified_cgroups: unified,
         cgroup_driver,
         abilities: GroupAbilities { swap, huge_pages: root.folder(Controller::HugeTlb).is_some() },

@@ -2,7 +2,8 @@
 //!
 //! Rule: what comes out is complete; nobody later decides anything. What this machine cannot do is
 //! an error with a sentence, before anything is made. Reads the host (links, devices, mounts) and
-//! the image's user tables; changes nothing but missing folders of host paths.
+//! the image's user tables; changes nothing but missing folders of host paths, and the SELinux labels
+//! of volumes whose callers want them changed.
 
 mod apparmor;
 pub(crate) mod capabilities;
@@ -13,8 +14,10 @@ mod mounts;
 mod named_devices;
 mod pod;
 mod process;
+mod relabel;
 pub(crate) mod resources;
 mod seccomp;
+mod selinux;
 mod users;
 
 use std::path::{Path, PathBuf};
@@ -36,6 +39,7 @@ pub(crate) use image_files::ImageFiles;
 pub(crate) use mount_table::MountTable;
 pub(crate) use pod::{PodPlaces, cgroup_of, group_of_pod, pod_spec};
 pub(crate) use resources::Abilities;
+pub(crate) use selinux::{Labels, Selinux, Wish};
 pub(crate) use users::{Identity, Tables};
 
 /// What this machine and this server can do; looked at once.
@@ -47,7 +51,7 @@ pub(crate) struct Machine {
     /// The lowest that can be given without the right to lower it.
     pub lowest_oom_score: i32,
     pub apparmor: AppArmor,
-    pub selinux: bool,
+    pub selinux: Selinux,
     /// The machine has cgroup version 2.
     pub unified_cgroups: bool,
     /// Who makes groups: this runtime, or systemd.
@@ -74,6 +78,8 @@ pub(crate) struct Ingredients<'a> {
     pub root: Option<PathBuf>,
     /// Where CDI specifications are.
     pub device_folders: &'a [PathBuf],
+    /// SELinux's.
+    pub labels: &'a Labels,
 }
 
 /// The container as the supervisor takes it, and who it runs as.
@@ -117,7 +123,7 @@ pub(crate) fn container_spec(
             no_new_privileges: security.no_new_privs,
             seccomp,
             apparmor_profile: machine.apparmor.profile(security)?,
-            selinux_label: selinux(machine, security),
+            selinux_label: given.labels.process.clone(),
             limits: Vec::new(),
             oom_score_adjustment: oom,
         }),
@@ -146,6 +152,7 @@ pub(crate) fn container_spec(
             longest_line: 0,
         }),
         handler: given.handler.clone(),
+        mount_label: given.labels.file.clone(),
         ..ContainerSpec::default()
     };
     named_devices::add(&mut spec, given.config, given.device_folders)?;
@@ -271,6 +278,8 @@ fn shared_files(
         container_path: target.to_owned(),
         host_path: source.display().to_string(),
         readonly,
+        // Shared memory is mounted with its label, or is the machine's.
+        selinux_relabel: target != "/dev/shm",
         ..Default::default()
     })
     .collect()
@@ -289,7 +298,9 @@ fn all_mounts(
     let taken =
         |target: &str| of_caller.iter().any(|mount| clean(&mount.container_path) == clean(target));
     for mount in &of_caller {
-        all.push(mounts::of_caller(mount, &table)?);
+        let spec = mounts::of_caller(mount, &table)?;
+        selinux::relabel(mount, Path::new(&spec.source), given.labels)?;
+        all.push(spec);
     }
     // What the pod shares belongs to its own root; volumes of images to the machine's, and the pod
     // shall see its own.
@@ -297,40 +308,10 @@ fn all_mounts(
     let volumes = given.extra_mounts.iter().map(|mount| (mount, user_namespace));
     for (mount, map_ids) in extra.chain(volumes) {
         if !taken(&mount.container_path) {
+            selinux::relabel(mount, Path::new(&mount.host_path), given.labels)?;
             let spec = mounts::asked(mount, Path::new(&mount.host_path))?;
             all.push(MountSpec { map_ids, ..spec });
         }
     }
     Ok(mounts::arranged(mounts::usual(security.privileged), all))
 }
-
-/// The label of the container's processes. On a kernel without SELinux the wish is left out, with a
-/// warning: the reference runtime leaves it out, and callers rely on it. Upstream's specs of volumes ask
-/// for a level on every machine, and network plugins for a type, whatever the kernel has.
-///
-/// upstream: containerd internal/cri/server/service_linux.go (SetDisabled); test/e2e/framework/pod/
-/// utils.go (GetLinuxLabel)
-fn selinux(machine: &Machine, security: &v1::LinuxContainerSecurityContext) -> String {
-    match &security.selinux_options {
-        Some(options) if !machine.selinux => {
-            tracing::warn!(?options, "this kernel has no SELinux: its options are left out");
-            String::new()
-        }
-        Some(options) if !security.privileged => {
-            let part = |text: &str, default: &str| {
-                if text.is_empty() { default.to_owned() } else { text.to_owned() }
-            };
-            format!(
-                "{}:{}:{}:{}",
-                part(&options.user, "system_u"),
-                part(&options.role, "system_r"),
-                part(&options.r#type, "container_t"),
-                part(&options.level, "s0")
-            )
-        }
-        _ => String::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests;

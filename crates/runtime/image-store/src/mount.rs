@@ -95,6 +95,9 @@ fn make_by_parts(options: &OverlayOptions) -> std::result::Result<OwnedFd, Step>
     if options.user_attributes {
         fsconfig_set_flag(&context, "userxattr").map_err(at("userxattr"))?;
     }
+    if !options.label.is_empty() {
+        fsconfig_set_string(&context, "context", &options.label).map_err(at("context"))?;
+    }
     fsconfig_create(&context).map_err(at("fsconfig"))?;
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).map_err(at("fsmount"))
 }

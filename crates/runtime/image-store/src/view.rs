@@ -40,6 +40,8 @@ pub struct OverlayOptions {
     pub upper: Option<Upper>,
     /// Without the machine's root, overlayfs reads `user.` attributes.
     pub user_attributes: bool,
+    /// The SELinux label that everything in it has; empty: each file its own.
+    pub label: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +74,10 @@ impl OverlayOptions {
         }
         if self.user_attributes {
             data.extend_from_slice(b",userxattr");
+        }
+        if !self.label.is_empty() {
+            // Its categories have a comma between them.
+            data.extend_from_slice(format!(",context=\"{}\"", self.label).as_bytes());
         }
         data
     }
@@ -189,7 +195,7 @@ impl Store {
         View {
             id: id.to_owned(),
             image: lease.image,
-            overlay: OverlayOptions { lower, upper, user_attributes },
+            overlay: OverlayOptions { lower, upper, user_attributes, label: String::new() },
         }
     }
 }

@@ -66,6 +66,22 @@ pub fn configuration(spec: &ContainerSpec, paths: &NamespacePaths) -> Result<Str
     Ok(Json::from(all).write())
 }
 
+/// The text of a `config.json` that hooks read which we run ourselves: what is in it is the container's
+/// process, and where its root is for the time of the hooks.
+pub fn for_hooks(spec: &ContainerSpec, root: &str) -> Result<String> {
+    let missing = |what: &str| Unsuitable(format!("the container has no {what}"));
+    let process = spec.process.as_ref().ok_or_else(|| missing("process"))?;
+    let security = spec.security.as_ref().ok_or_else(|| missing("security"))?;
+    let mut all = Members::default();
+    all.put("ociVersion", OCI_VERSION);
+    all.put("process", process_members(process, security)?);
+    let mut folder = Members::default();
+    folder.put("path", root);
+    folder.put("readonly", spec.root.as_ref().is_some_and(|root| root.read_only));
+    all.put("root", folder);
+    Ok(Json::from(all).write())
+}
+
 /// The text of a file that says what to run in a container that is there.
 pub fn process(process: &ProcessSpec, security: &SecuritySpec) -> Result<String> {
     Ok(Json::from(process_members(process, security)?).write())
@@ -155,6 +171,7 @@ fn linux(
         sysctls.put(name, value);
     }
     all.put_members("sysctl", sysctls);
+    all.put_text("mountLabel", &spec.mount_label);
     all.put_texts("maskedPaths", &spec.masked_paths);
     all.put_texts("readonlyPaths", &spec.read_only_paths);
     let root = spec.root.as_ref().map_or(0, |root| root.propagation);

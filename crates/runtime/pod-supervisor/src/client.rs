@@ -20,7 +20,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::protocol::frame::{FrameError, FrameReader, Outgoing, Received};
 use crate::protocol::{
     Answer, Ask, Attach, ContainerName, ContainerState, Event, Exec, ExecState, ExecUser,
-    FailureKind, Hello, Kill, Nothing, PodState, Reply, Request, Resize, Said, Told, VERSION,
+    FailureKind, HOOKS_SINCE, Hello, Kill, Nothing, PodState, Reply, Request, Resize, Said, Told,
+    VERSION,
 };
 use crate::socket_path::SocketPath;
 
@@ -77,6 +78,8 @@ type Result<T, E = ClientError> = std::result::Result<T, E>;
 pub struct Client {
     calls: mpsc::Sender<Call>,
     next: Arc<AtomicU64>,
+    /// The protocol's version that both know.
+    version: u32,
 }
 
 #[derive(Debug)]
@@ -147,7 +150,7 @@ impl Client {
         let supervisor_pid = socket.peer_cred().map_err(failed)?.pid().unwrap_or_default();
         let (calls, queue) = mpsc::channel(QUEUE);
         let (sender, events) = mpsc::channel(EVENTS);
-        let client = Self { calls, next: Arc::new(AtomicU64::new(1)) };
+        let mut client = Self { calls, next: Arc::new(AtomicU64::new(1)), version: 0 };
         let mut driver = Driver {
             socket,
             reader: FrameReader::default(),
@@ -165,11 +168,12 @@ impl Client {
         let (Told::Hello(hello), _) = told else {
             return Err(ClientError::Confused { what: "hello" });
         };
+        client.version = hello.version.min(VERSION);
         Ok(Connection {
+            version: client.version,
             client,
             events,
             driver,
-            version: hello.version.min(VERSION),
             supervisor_pid: u32::try_from(supervisor_pid).unwrap_or_default(),
         })
     }
@@ -217,6 +221,12 @@ impl Client {
 
     /// Makes a container; its program waits for [`Client::start`].
     pub async fn create(&self, spec: ContainerSpec) -> Result<ContainerState> {
+        if !spec.hooks.is_empty() && self.version < HOOKS_SINCE {
+            return Err(ClientError::Refused {
+                kind: FailureKind::BadSpec,
+                message: "the pod's supervisor is older than hooks: make the pod anew".to_owned(),
+            });
+        }
         self.container("create", LONG, Ask::Create(spec)).await
     }
 

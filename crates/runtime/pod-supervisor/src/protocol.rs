@@ -9,7 +9,9 @@ use container_create::spec::{ContainerSpec, PodSpec, ProcessSpec, TerminalSize};
 pub mod frame;
 
 /// Of the protocol. Raised when a new request exists, so that a server can know what it may ask.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// Who is older knows nothing of a container's hooks, and would leave them out.
+pub const HOOKS_SINCE: u32 = 2;
 
 /// From the server.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -9,6 +9,8 @@ mod bed;
 mod exec_trees;
 #[path = "pods/filesystem.rs"]
 mod filesystem;
+#[path = "pods/hooks.rs"]
+mod hooks;
 #[path = "pods/hostile.rs"]
 mod hostile;
 #[path = "pods/kills.rs"]

@@ -1,5 +1,6 @@
 //! The cgroup v2 machine: a small Debian with systemd as PID 1, logind, D-Bus, AppArmor, PSI and, on
-//! request, swap; in software emulation. For what the kernel under the tests cannot show.
+//! request, swap; in software emulation. For what the kernel under the tests cannot show. A variant has
+//! SELinux in AppArmor's place, which a kernel has one of at a time.
 //!
 //! A payload goes in (a folder, single files, a script), its output and exit status come out. The
 //! rules: the machine is built once into the cache, keyed by its recipe, and appears there whole or
@@ -24,12 +25,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-pub use recipe::{HOST_PACKAGES, ensure};
+pub use recipe::{HOST_PACKAGES, Variant, ensure, ensure_variant};
 
 /// A machine in the cache, ready to boot.
 #[derive(Clone, Debug)]
 pub struct Machine {
     folder: PathBuf,
+    variant: Variant,
 }
 
 /// What a run of the machine carries in, and how large the machine is.
@@ -90,7 +92,7 @@ impl Machine {
     /// As [`Machine::run`].
     pub fn run_into(&self, payload: &Payload, sink: &mut dyn Write) -> Result<Outcome> {
         let disk = payload::pack(payload)?;
-        boot::run(&self.folder, payload, &disk, sink)
+        boot::run(self, payload, &disk, sink)
     }
 
     /// The folder in the cache.

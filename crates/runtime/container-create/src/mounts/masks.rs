@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::mount::MountAttrFlags;
 
 use crate::error::{During, Result, Trouble};
-use crate::mounts::{detached_copy, detached_filesystem, move_onto};
+use crate::mounts::{detached_copy, detached_filesystem, label_option, move_onto};
 use crate::paths::{Root, is_folder};
 use crate::system::{MountChange, change_mount};
 
@@ -52,9 +52,11 @@ impl Cover {
     }
 
     /// Runs inside, before the machine's filesystems are gone.
-    pub(crate) fn make_own(&mut self, needed: bool) -> Result<()> {
+    pub(crate) fn make_own(&mut self, needed: bool, label: &str) -> Result<()> {
         if needed {
             let options = ["size=4k".to_owned(), "nr_inodes=2".to_owned(), "mode=755".to_owned()];
+            let options: Vec<String> =
+                options.into_iter().chain(label_option("tmpfs", label)).collect();
             let flags = MountAttrFlags::MOUNT_ATTR_RDONLY
                 | MountAttrFlags::MOUNT_ATTR_NOSUID
                 | MountAttrFlags::MOUNT_ATTR_NODEV

@@ -21,6 +21,7 @@ pub(crate) fn prepare_root(
     spec: &RootFilesystem,
     user_namespace: Option<BorrowedFd<'_>>,
     owner: Option<(u32, u32)>,
+    label: &str,
 ) -> Result<OwnedFd> {
     let namespace = match (spec.map_ids, user_namespace) {
         (false, _) => None,
@@ -30,7 +31,10 @@ pub(crate) fn prepare_root(
         }
     };
     match &spec.overlay {
-        Some(overlay) => mount_overlay(overlay, namespace, owner.filter(|_| namespace.is_some())),
+        Some(overlay) => {
+            let owner = owner.filter(|_| namespace.is_some());
+            mount_overlay(overlay, namespace, owner, label)
+        }
         None => layer(&spec.path, namespace, true),
     }
 }
@@ -56,6 +60,7 @@ fn mount_overlay(
     spec: &OverlaySpec,
     ids: Option<BorrowedFd<'_>>,
     owner: Option<(u32, u32)>,
+    label: &str,
 ) -> Result<OwnedFd> {
     if spec.lower.is_empty() {
         return Err(Trouble::bad("the root's overlay has no layers"));
@@ -83,6 +88,7 @@ fn mount_overlay(
         data.push(',');
         data.push_str(option);
     }
+    data.push_str(&quoted_label(label)?);
     unshare(NEW_MOUNT).during("leaving the machine's mount namespace")?;
     let everything =
         rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during("opening /")?;
@@ -126,6 +132,14 @@ fn mount_overlay(
     )
     .during("opening the root's overlay")?;
     detached_copy(&mounted, false).during("copying the root's overlay")
+}
+
+/// As mount(2) takes it: a label's categories have a comma between them, so it stands in quotes.
+pub(super) fn quoted_label(label: &str) -> Result<String> {
+    if label.contains(['"', '\\']) {
+        return Err(Trouble::bad(format!("{label:?} is no SELinux label")));
+    }
+    Ok(if label.is_empty() { String::new() } else { format!(",context=\"{label}\"") })
 }
 
 /// Upper and work folder must be on one mount, so their common parent is the layer.

@@ -18,6 +18,7 @@ fn odd_mounts_are_refused_before_anything_is_done() {
         group: None,
         own_cgroup_namespace: false,
         proc_options: &[],
+        label: "",
     };
     for spec in [
         MountSpec { kind: 99, target: "/a".into(), ..MountSpec::default() },
@@ -33,4 +34,36 @@ fn odd_mounts_are_refused_before_anything_is_done() {
     ] {
         assert!(prepare(std::slice::from_ref(&spec), &around).is_err(), "{spec:?}");
     }
+}
+
+#[test]
+fn labels_go_to_filesystems_that_are_the_containers_alone() {
+    let label = "system_u:object_r:container_file_t:s0:c1,c2";
+    let around = Surroundings {
+        user_namespace: None,
+        group: None,
+        own_cgroup_namespace: false,
+        proc_options: &[],
+        label,
+    };
+    let context = format!("context={label}");
+    for (kind, labelled) in [
+        (MountKind::Tmpfs, true),
+        (MountKind::Devpts, true),
+        (MountKind::Dev, true),
+        (MountKind::Proc, false),
+        (MountKind::Sysfs, false),
+        (MountKind::Mqueue, false),
+    ] {
+        let spec = MountSpec { kind: kind.into(), target: "/a".into(), ..MountSpec::default() };
+        let (Source::Own { options, .. } | Source::Dev { options, .. }) =
+            prepare_one(&spec, &around).unwrap().source
+        else {
+            panic!("{kind:?}");
+        };
+        assert_eq!(options.contains(&context), labelled, "{kind:?}: {options:?}");
+    }
+    assert_eq!(overlay::quoted_label(label).unwrap(), format!(",context=\"{label}\""));
+    assert_eq!(overlay::quoted_label("").unwrap(), "");
+    assert!(overlay::quoted_label("a\",upperdir=\"/etc").is_err());
 }

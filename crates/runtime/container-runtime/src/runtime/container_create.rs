@@ -8,6 +8,8 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use container_create::hooks::ROOT_IN_BUNDLE;
+use container_create::spec::ContainerSpec;
 use cri_wire::v1;
 use cri_wire::v1::ContainerEventType as Kind;
 use image_store::{ImageConfig, ImageRecord, Store};
@@ -25,7 +27,7 @@ use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::identity;
 use crate::records::{ContainerRecord, ContainerStage, SandboxStage};
 use crate::signals;
-use crate::specification::{Ingredients, container_spec};
+use crate::specification::{Identity, Ingredients, Labels, Wish, container_spec};
 
 /// The file with a container's specification, in its folder.
 pub(super) const SPECIFICATION: &str = "specification";
@@ -129,6 +131,7 @@ impl Runtime {
             (self.container_folder(&container.id), self.container_mounts(&container.id));
         let log_path = record.log_path.clone();
         let (id, image_id) = (container.id.clone(), record.image_id.clone());
+        let sandbox_id = sandbox.id.clone();
         let store = self.images.store();
         let pod_namespaces = namespaces_of(&sandbox.record());
         let handler = self.handler_of(&sandbox.record(), &config);
@@ -136,8 +139,11 @@ impl Runtime {
         let (cgroup, user) = blocking(move || {
             durable::make_folder(&folder)?;
             make_log_folder(&log_path)?;
-            let view = store.create_view(&id, &image_id)?;
-            let mut extra_mounts = mount_images(&store, &config, &names, &mounts)?;
+            let wish = Wish::of_pod(&sandbox_id, &sandbox_config).of_container(&config);
+            let labels = machine.selinux.labels(&wish)?;
+            let mut view = store.create_view(&id, &image_id)?;
+            view.overlay.label.clone_from(&labels.file);
+            let mut extra_mounts = mount_images(&store, &config, (&names, &labels), &mounts)?;
             let defined = &image_config.config.volumes;
             extra_mounts.extend(defined_volumes(&view.overlay, &folder, &config, defined)?);
             let root = match &handler {
@@ -157,9 +163,11 @@ impl Runtime {
                 handler,
                 root,
                 device_folders: &device_folders,
+                labels: &labels,
             };
-            let (spec, identity) = container_spec(&machine, &given)
+            let (mut spec, identity) = container_spec(&machine, &given)
                 .doing(format!("failed to generate container {id:?} spec"))?;
+            make_bundle(&mut spec, &folder)?;
             let specification = folder.join(SPECIFICATION);
             // Nobody starts it after a power cut: its pod is gone by then.
             durable::write_lasting(
@@ -167,12 +175,8 @@ impl Runtime {
                 &spec.encode_to_vec(),
                 durable::Lasting::ThroughKills,
             )?;
-            let user = v1::LinuxContainerUser {
-                uid: identity.uid.into(),
-                gid: identity.gid.into(),
-                supplemental_groups: identity.groups.iter().copied().map(i64::from).collect(),
-            };
-            Ok((spec.cgroup.map(|cgroup| cgroup.path).unwrap_or_default(), user))
+            let cgroup = spec.cgroup.map(|cgroup| cgroup.path).unwrap_or_default();
+            Ok((cgroup, user_of(&identity)))
         })
         .await?;
         reached("container-furnished");
@@ -229,6 +233,14 @@ fn namespaces_of(record: &crate::records::SandboxRecord) -> v1::NamespaceOption 
     security.and_then(|security| security.namespace_options.clone()).unwrap_or_default()
 }
 
+fn user_of(identity: &Identity) -> v1::LinuxContainerUser {
+    v1::LinuxContainerUser {
+        uid: identity.uid.into(),
+        gid: identity.gid.into(),
+        supplemental_groups: identity.groups.iter().copied().map(i64::from).collect(),
+    }
+}
+
 /// A kubelet makes the folder of a pod's logs; other clients need not.
 /// upstream: containerd internal/cri/server/helpers_linux.go
 fn make_log_folder(log_path: &str) -> Result<()> {
@@ -257,7 +269,7 @@ fn image_view_names(id: &str, config: &v1::ContainerConfig) -> Vec<String> {
 fn mount_images(
     store: &Store,
     config: &v1::ContainerConfig,
-    names: &[String],
+    (names, labels): (&[String], &Labels),
     folder: &Path,
 ) -> Result<Vec<v1::Mount>> {
     let mut all = Vec::new();
@@ -279,11 +291,12 @@ fn mount_images(
         if image.is_empty() {
             return Err(Failure::plain(format!("image not specified in the mount at {at:?}")));
         }
-        let made = store
+        let mut made = store
             .create_read_only_view(view, &image)
             .doing(format!("failed to mount image volume {image:?}"))?;
         let place = folder.join(view.rsplit('-').next().unwrap_or_default());
         durable::make_folder(&place)?;
+        made.overlay.label.clone_from(&labels.file);
         image_store::mount_overlay(&made.overlay, &place)?;
         let source = beneath(&place, &mount.image_sub_path).doing(format!(
             "failed to ensure image subpath {:?} in {image:?}",
@@ -292,6 +305,8 @@ fn mount_images(
         all.push(v1::Mount {
             host_path: source.display().to_string(),
             readonly: true,
+            // It is mounted with its label.
+            selinux_relabel: false,
             recursive_read_only: false,
             propagation: 0,
             image: None,
@@ -323,6 +338,22 @@ fn beneath(root: &Path, name: &str) -> Result<PathBuf> {
         return Err(Failure::plain("it lies outside the image"));
     }
     Ok(found)
+}
+
+/// Hooks read there which container they are for, and find its root.
+fn make_bundle(spec: &mut ContainerSpec, folder: &Path) -> Result<()> {
+    if spec.hooks.is_empty() {
+        return Ok(());
+    }
+    let bundle = folder.join("bundle");
+    let root = bundle.join(ROOT_IN_BUNDLE);
+    durable::make_folder(&root)?;
+    let text = oci_bundle::for_hooks(spec, &root.display().to_string())
+        .map_err(|error| Failure::plain(error.to_string()))?;
+    let file = bundle.join("config.json");
+    std::fs::write(&file, text).doing(format!("writing {}", file.display()))?;
+    spec.bundle = bundle.display().to_string();
+    Ok(())
 }
 
 /// Another program finds the container's root mounted.

@@ -40,7 +40,8 @@ pub(super) fn defined_volumes(
             std::fs::set_permissions(&place, Permissions::from_mode(PLAIN)).doing(doing())?;
         }
         let host_path = place.display().to_string();
-        all.push(v1::Mount { container_path, host_path, ..Default::default() });
+        let selinux_relabel = true;
+        all.push(v1::Mount { container_path, host_path, selinux_relabel, ..Default::default() });
     }
     Ok(all)
 }

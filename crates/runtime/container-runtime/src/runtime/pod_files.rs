@@ -6,6 +6,7 @@
 //!
 //! upstream: containerd internal/cri/server/podsandbox/sandbox_run_linux.go (setupSandboxFiles)
 
+use std::ffi::CString;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,10 +18,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use super::Runtime;
 use crate::durable;
 use crate::failure::{Doing as _, Failure, Result, blocking};
-use crate::specification::{MountTable, PodPlaces};
+use crate::specification::{Labels, MountTable, PodPlaces, Wish};
 
 /// The usual size of shared memory; the files beside it are a few pages.
-const SIZE: &std::ffi::CStr = c"mode=0711,size=65536k";
+const SIZE: &str = "mode=0711,size=65536k";
 /// More name servers and the like than any pod has.
 const LARGEST: u64 = 1 << 20;
 
@@ -32,15 +33,25 @@ impl Runtime {
     ) -> Result<()> {
         let (places, machine, config) =
             (self.places(sandbox), std::sync::Arc::clone(&self.machine), config.clone());
-        blocking(move || make(&places, &machine.hostname, &config)).await
+        let id = sandbox.to_owned();
+        blocking(move || {
+            let labels = machine.selinux.labels(&Wish::of_pod(&id, &config))?;
+            make(&places, &machine.hostname, &config, &labels)
+        })
+        .await
     }
 }
 
-fn make(places: &PodPlaces, of_machine: &str, config: &v1::PodSandboxConfig) -> Result<()> {
+fn make(
+    places: &PodPlaces,
+    of_machine: &str,
+    config: &v1::PodSandboxConfig,
+    labels: &Labels,
+) -> Result<()> {
     let folder = places.folder();
     durable::make_folder(folder)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("shm", folder, "tmpfs", flags, SIZE)
+    mount("shm", folder, "tmpfs", flags, options(labels)?.as_c_str())
         .doing(format!("mounting what the pod shares at {}", folder.display()))?;
     let hostname = match config.hostname.as_str() {
         "" => of_machine,
@@ -68,6 +79,16 @@ fn make(places: &PodPlaces, of_machine: &str, config: &v1::PodSandboxConfig) -> 
     durable::make_folder(&place)?;
     fs::set_permissions(&place, fs::Permissions::from_mode(0o1777))
         .doing(format!("mode of {}", place.display()))
+}
+
+/// How the file system of what the pod shares is mounted.
+fn options(labels: &Labels) -> Result<CString> {
+    let label = match labels.file.as_str() {
+        "" => String::new(),
+        label => format!(",context=\"{label}\""),
+    };
+    CString::new(format!("{SIZE}{label}"))
+        .map_err(|_| Failure::plain("the label of the pod's files has a zero byte in it"))
 }
 
 /// Who is root in the pod, as this machine knows it. Files that belong to it need no mapped mount,
@@ -157,7 +178,7 @@ mod tests {
         let bed = tempfile::tempdir().unwrap();
         let pod = bed.path().canonicalize().unwrap().join("a pod");
         let places = PodPlaces::new(&pod.join("shared"));
-        make(&places, "host", &v1::PodSandboxConfig::default()).unwrap();
+        make(&places, "host", &v1::PodSandboxConfig::default(), &Labels::default()).unwrap();
         assert_eq!(fs::read(places.hostname()).unwrap(), b"host\n");
         let mode = fs::metadata(places.shared_memory()).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o1777);

@@ -35,6 +35,7 @@ impl ImageFiles {
                     lower: lower.to_vec(),
                     upper: None,
                     user_attributes: overlay.user_attributes,
+                    label: String::new(),
                 };
                 image_store::detached_overlay(&lower).doing("mounting the image's layers")?
             }

@@ -1,7 +1,7 @@
 //! Devices that are asked for by name (CDI): what they add to a container.
 //!
-//! Rule: the whole of what a name means is given, or the container is refused: hooks need a handler
-//! that runs them, and what neither can do is said by name. A later word about a device node, a
+//! Rule: the whole of what a name means is given, or the container is refused: of hooks the built-in
+//! handler runs those of `createContainer`, and what neither can do is said by name. A later word about a device node, a
 //! mount or a variable takes the place of an earlier one. Looks at device nodes of the host.
 //!
 //! upstream: containerd internal/cri/opts/spec_linux.go (WithCDI)
@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::PathBuf;
 
+use container_create::hooks::CREATE_CONTAINER;
 use container_create::spec::{
-    ContainerSpec, DeviceNode, DeviceRuleSpec, HookSpec, MountKind, MountSpec, Propagation,
+    ContainerSpec, DeviceNode, DeviceRuleSpec, HookSpec, MountKind, MountSpec, NamespaceMode,
+    Propagation,
 };
 use cri_wire::v1;
 use oci_bundle::cdi::{self, Edits, Registry};
@@ -113,24 +115,36 @@ fn apply(spec: &mut ContainerSpec, edits: &Edits) -> std::result::Result<(), Str
             }
         }
     }
-    match (&mut spec.handler, edits.hooks.first()) {
-        (_, None) => Ok(()),
-        (Some(handler), Some(_)) => {
-            handler.hooks.extend(edits.hooks.iter().map(|hook| HookSpec {
-                point: hook.point.clone(),
-                path: hook.path.clone(),
-                arguments: hook.args.clone(),
-                environment: hook.env.clone(),
-                timeout: hook.timeout.unwrap_or_default(),
-            }));
-            Ok(())
-        }
-        (None, Some(hook)) => Err(format!(
-            "the {} hook {} cannot be run by the built-in handler; \
+    add_hooks(spec, edits)
+}
+
+/// The built-in handler knows one point of a container's life, of which descriptions of graphics cards
+/// make all their use, and only where the container's root is the machine's.
+fn add_hooks(spec: &mut ContainerSpec, edits: &Edits) -> std::result::Result<(), String> {
+    let own = spec.namespaces.as_ref().map(|namespaces| namespaces.user);
+    let of_pod = own == Some(NamespaceMode::Pod.into());
+    let served = |hook: &&cdi::Hook| hook.point == CREATE_CONTAINER && !of_pod;
+    let odd = edits.hooks.iter().find(|hook| spec.handler.is_none() && !served(hook));
+    if let Some(hook) = odd {
+        let why = if of_pod { " of a pod with a user namespace" } else { "" };
+        return Err(format!(
+            "the {} hook {}{why} cannot be run by the built-in handler; \
              choose a RuntimeClass whose handler is an OCI runtime",
             hook.point, hook.path
-        )),
+        ));
     }
+    let hooks = edits.hooks.iter().map(|hook| HookSpec {
+        point: hook.point.clone(),
+        path: hook.path.clone(),
+        arguments: hook.args.clone(),
+        environment: hook.env.clone(),
+        timeout: hook.timeout.unwrap_or_default(),
+    });
+    match &mut spec.handler {
+        Some(handler) => handler.hooks.extend(hooks),
+        None => spec.hooks.extend(hooks),
+    }
+    Ok(())
 }
 
 /// What the description leaves open is as the host's node is.

@@ -15,10 +15,11 @@ fn options_are_escaped() {
         lower: vec![PathBuf::from("/a:b"), PathBuf::from("/c,d\\e")],
         upper: Some(Upper { changes: PathBuf::from("/u:1,2"), work: PathBuf::from("/w") }),
         user_attributes: true,
+        label: "u:o:f:s0:c1,c2".to_owned(),
     };
     assert_eq!(
         String::from_utf8(options.data()).unwrap(),
-        r"lowerdir=/a\:b:/c\,d\\e,upperdir=/u:1\,2,workdir=/w,userxattr"
+        r#"lowerdir=/a\:b:/c\,d\\e,upperdir=/u:1\,2,workdir=/w,userxattr,context="u:o:f:s0:c1,c2""#
     );
 }
 
@@ -219,6 +220,7 @@ fn paths_with_the_bytes_that_separate_options_can_be_mounted() {
             lower: vec![at("one"), at("two")],
             upper: Some(Upper { changes: at("changes"), work: at("work") }),
             user_attributes: false,
+            label: String::new(),
         };
         fs::write(at("two").join("file"), "x").unwrap();
         let target = at("target");

@@ -120,6 +120,20 @@ fn processes_keep_their_user_and_rights() {
 }
 
 #[test]
+fn hooks_read_where_the_root_is() {
+    let text = for_hooks(&plain(), "/bundle/rootfs").unwrap();
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["root"], json!({"path": "/bundle/rootfs", "readonly": false}));
+    assert_eq!(value["process"]["args"], json!(["sh"]));
+}
+
+#[test]
+fn files_have_their_label() {
+    let label = becomes("/linux/mountLabel", |spec| spec.mount_label = "u:o:f:s0".to_owned());
+    assert_eq!(label, json!("u:o:f:s0"));
+}
+
+#[test]
 fn namespaces_are_new_entered_or_the_machines() {
     let with = |pid: NamespaceMode, network: NamespaceMode| {
         becomes("/linux/namespaces", |spec| {

@@ -18,7 +18,7 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use super::payload::own_path;
 use super::recipe::{file, search_path};
-use super::{Outcome, Payload};
+use super::{Machine, Outcome, Payload};
 
 const KERNEL_ARGUMENTS: &str = "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 psi=1 \
     swapaccount=1 mitigations=off net.ifnames=0";
@@ -31,9 +31,9 @@ struct Lines<'a> {
     console: File,
 }
 
-/// Boots the machine in `folder` and waits for its end.
+/// Boots the machine and waits for its end.
 pub(super) fn run(
-    folder: &Path,
+    machine: &Machine,
     payload: &Payload,
     disk: &File,
     sink: &mut dyn Write,
@@ -46,7 +46,7 @@ pub(super) fn run(
     let mut lines = Lines { payload: disk, swap, status: unnamed()?, console: unnamed()? };
     let started = Instant::now();
     let mut emulator = Running(
-        die_with_caller(&mut command(folder, payload, &lines)?)
+        die_with_caller(&mut command(machine, payload, &lines)?)
             .spawn()
             .context("starting qemu-system-x86_64")?,
     );
@@ -78,7 +78,9 @@ impl Drop for Running {
     }
 }
 
-fn command(folder: &Path, payload: &Payload, lines: &Lines<'_>) -> Result<Command> {
+fn command(machine: &Machine, payload: &Payload, lines: &Lines<'_>) -> Result<Command> {
+    let folder: &Path = &machine.folder;
+    let arguments = format!("{KERNEL_ARGUMENTS} {}", machine.variant.kernel_arguments());
     let mut command = Command::new("qemu-system-x86_64");
     command
         .env("PATH", search_path())
@@ -90,7 +92,7 @@ fn command(folder: &Path, payload: &Payload, lines: &Lines<'_>) -> Result<Comman
         .arg(file(folder, "vmlinuz")?)
         .arg("-initrd")
         .arg(file(folder, "initrd")?)
-        .args(["-append", KERNEL_ARGUMENTS]);
+        .args(["-append", arguments.trim_end()]);
     let root = file(folder, "rootfs.img")?;
     drive(&mut command, "root", &root.to_string_lossy(), ",snapshot=on");
     drive(&mut command, "payload", &own_path(lines.payload), ",readonly=on");

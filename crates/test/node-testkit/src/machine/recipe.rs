@@ -44,12 +44,46 @@ const DISK_MB: u32 = 4096;
 const BUILD: &str = include_str!("guest/build.sh");
 const UNIT: &str = include_str!("guest/payload.service");
 const ENTRY: &str = include_str!("guest/entry.sh");
+const POLICY: &str = include_str!("guest/container.cil");
+
+/// What confines programs in the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    AppArmor,
+    /// Debian's reference policy, permissive: it judges, writes down and lets everything pass.
+    Selinux,
+}
+
+impl Variant {
+    fn packages(self) -> String {
+        let more: &[&str] = match self {
+            Self::AppArmor => &[],
+            Self::Selinux => &["policycoreutils", "selinux-policy-default"],
+        };
+        [GUEST_PACKAGES, more].concat().join(",")
+    }
+
+    pub(super) fn kernel_arguments(self) -> &'static str {
+        match self {
+            Self::AppArmor => "",
+            Self::Selinux => "security=selinux selinux=1 enforcing=0",
+        }
+    }
+}
 
 /// The machine, from the cache or built into it (about two minutes, with the package mirror).
 ///
 /// # Errors
 /// When a program of [`HOST_PACKAGES`] is missing, or the build fails; the log's path is named.
 pub fn ensure() -> Result<Machine> {
+    ensure_variant(Variant::AppArmor)
+}
+
+/// The same for a variant of it.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_variant(variant: Variant) -> Result<Machine> {
     require!(
         std::env::consts::ARCH == "x86_64",
         "the cgroup v2 machine is made for x86_64 only, this is {}",
@@ -57,9 +91,9 @@ pub fn ensure() -> Result<Machine> {
     );
     require_programs(&["qemu-system-x86_64", "mkfs.ext4", "unshare"])?;
     let machines = cache::root()?.join("machines");
-    let folder = machines.join(format!("{SUITE}-{}", &key()[..16]));
+    let folder = machines.join(format!("{SUITE}-{}", &key(variant)[..16]));
     if folder.is_dir() {
-        return Ok(Machine { folder });
+        return Ok(Machine { folder, variant });
     }
     fs::create_dir_all(&machines).with_context(|| format!("making {}", machines.display()))?;
     let lock_path = machines.join("lock");
@@ -67,18 +101,18 @@ pub fn ensure() -> Result<Machine> {
     lock.lock().with_context(|| format!("locking {}", lock_path.display()))?;
     if !folder.is_dir() {
         remove_unfinished(&machines)?;
-        build(&machines, &folder)?;
+        build(&machines, &folder, variant)?;
     }
-    Ok(Machine { folder })
+    Ok(Machine { folder, variant })
 }
 
 /// A digest over everything that shapes the machine, except the mirror's state.
-fn key() -> String {
-    let recipe = [SUITE, &GUEST_PACKAGES.join(","), &DISK_MB.to_string(), BUILD, UNIT, ENTRY];
+fn key(variant: Variant) -> String {
+    let recipe = [SUITE, &variant.packages(), &DISK_MB.to_string(), BUILD, UNIT, ENTRY, POLICY];
     digest(recipe.join("\0").as_bytes()).trim_start_matches("sha256:").to_owned()
 }
 
-fn build(machines: &Path, folder: &Path) -> Result<()> {
+fn build(machines: &Path, folder: &Path, variant: Variant) -> Result<()> {
     require_programs(&["debootstrap"])?;
     let log_path = machines.join("build.log");
     let log = File::create(&log_path).with_context(|| log_path.display().to_string())?;
@@ -94,10 +128,11 @@ fn build(machines: &Path, folder: &Path) -> Result<()> {
         .env("OUT", unfinished.path())
         .env("SUITE", SUITE)
         .env("MIRROR", mirror::serving(SUITE)?)
-        .env("PACKAGES", GUEST_PACKAGES.join(","))
+        .env("PACKAGES", variant.packages())
         .env("SIZE_MB", DISK_MB.to_string())
         .env("UNIT", UNIT)
         .env("ENTRY", ENTRY)
+        .env("POLICY", POLICY)
         .env("PATH", search_path())
         .env("LC_ALL", "C")
         .stdin(std::process::Stdio::null())

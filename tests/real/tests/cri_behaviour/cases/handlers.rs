@@ -31,6 +31,7 @@ cases![
     handler_and_built_in_live_side_by_side,
     named_devices_on_the_built_in_handler,
     named_devices_and_hooks_on_a_handler,
+    hooks_of_named_devices_on_the_built_in_handler,
     named_devices_that_are_not_there_are_refused,
 ];
 
@@ -357,11 +358,39 @@ async fn named_devices_and_hooks_on_a_handler(cri: &Cri) -> Result<()> {
     ensure!(fs::read_to_string(&mark)? == "createRuntime\n");
     cri.remove(&running.id).await?;
     ensure!(fs::read_to_string(&mark)? == "createRuntime\npoststop\n");
-    // Ours runs none, and says so.
+    // Ours runs none at these points, and says so.
     let pod = cri.pod();
     let sandbox = cri.run(&pod).await?;
     let Err(status) = cri.create(&sandbox, &pod, &container).await else { bail!("created") };
     ensure!(status.message().contains("createRuntime hook"), "{status}");
+    Ok(())
+}
+
+/// As descriptions of graphics cards have them: a link in the container's root, which the hook finds by
+/// the bundle's configuration.
+async fn hooks_of_named_devices_on_the_built_in_handler(cri: &Cri) -> Result<()> {
+    let script = "bundle=$(sed 's/.*\"bundle\":\"\\([^\"]*\\)\".*/\\1/'); \
+                  root=$(sed 's/.*\"path\":\"\\([^\"]*\\)\".*/\\1/' \"$bundle/config.json\"); \
+                  cat \"$root/named/file\" >&2; ln -s \"$1\" \"$root/linked\"";
+    let hook = |script: &str| {
+        serde_json::json!({"hookName": "createContainer", "path": "/bin/sh",
+            "args": ["sh", "-c", script, "sh", "/named/file"], "env": ["PATH=/usr/bin:/bin"]})
+    };
+    let hooks = serde_json::json!([hook(script)]);
+    describe(cri, "linked.json", &description(cri, "linked.test/thing", &hooks)?.to_string())?;
+    let container = with_device(cri.container("cat /linked"), "linked.test/thing=one");
+    let (code, output) = cri.ran(cri.pod(), container).await?;
+    ensure!(code == 0 && output == "of the host\n", "{code} {output:?}");
+    let hooks = serde_json::json!([hook("echo no card >&2; exit 3")]);
+    describe(cri, "lost.json", &description(cri, "lost.test/thing", &hooks)?.to_string())?;
+    let container = with_device(cri.container("true"), "lost.test/thing=one");
+    let pod = cri.pod();
+    let sandbox = cri.run(&pod).await?;
+    let id = cri.create(&sandbox, &pod, &container).await?;
+    let Err(status) = cri.start(&id).await else { bail!("started") };
+    for word in ["createContainer hook /bin/sh", "exit status: 3", "no card"] {
+        ensure!(status.message().contains(word), "{status}");
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Devices by name: from the field, from annotations, and names that nobody has.
 
-use container_create::spec::{HandlerSpec, ProcessSpec, SecuritySpec};
+use container_create::spec::{ContainerNamespaces, HandlerSpec, ProcessSpec, SecuritySpec};
 use serde_json::{Value, json};
 
 use super::*;
@@ -76,13 +76,20 @@ fn mounts_come_after_what_they_lie_in() {
 }
 
 #[test]
-fn hooks_need_a_handler_that_runs_them() {
-    let hooks = json!({"hooks": [{"hookName": "createContainer", "path": "/h", "timeout": 2}]});
-    let refused = edited(spec(), hooks.clone()).unwrap_err();
-    assert!(refused.contains("createContainer hook /h"), "{refused}");
+fn hooks_are_for_who_runs_them() {
+    let hooks = |point: &str| json!({"hooks": [{"hookName": point, "path": "/h", "timeout": 2}]});
+    let own = edited(spec(), hooks("createContainer")).unwrap().hooks;
+    assert_eq!((own[0].point.as_str(), own[0].timeout), ("createContainer", 2));
+    let refused = edited(spec(), hooks("poststop")).unwrap_err();
+    assert!(refused.contains("poststop hook /h"), "{refused}");
+    let user = NamespaceMode::Pod.into();
+    let namespaces = ContainerNamespaces { user, ..Default::default() };
+    let mapped = ContainerSpec { namespaces: Some(namespaces), ..spec() };
+    let refused = edited(mapped, hooks("createContainer")).unwrap_err();
+    assert!(refused.contains("user namespace"), "{refused}");
     let with = ContainerSpec { handler: Some(HandlerSpec::default()), ..spec() };
-    let hooks = edited(with, hooks).unwrap().handler.unwrap().hooks;
-    assert_eq!((hooks[0].point.as_str(), hooks[0].timeout), ("createContainer", 2));
+    let made = edited(with, hooks("poststop")).unwrap();
+    assert_eq!((made.hooks.len(), made.handler.unwrap().hooks[0].timeout), (0, 2));
 }
 
 #[test]

@@ -1,0 +1,268 @@
+//! SELinux's labels of a container: of its processes and of its files.
+//!
+//! Rule: the policy says what containers are by default, the caller's options change that part by
+//! part, and the level keeps pods apart: all of a pod's containers have one, the same after every
+//! restart of the server. A label that was asked for is given or refused. Without SELinux in the kernel
+//! a wish is left out with a warning (docs/decisions/0012). Choosing is pure; reads the policy's
+//! defaults, asks the kernel whether it knows a label, changes nothing.
+//!
+//! upstream: containerd internal/cri/server/container_create.go (toLabel), go-selinux label.InitLabels
+
+use std::path::Path;
+
+use cri_wire::v1;
+
+use crate::failure::{Doing as _, Failure, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// There only while SELinux is.
+const ENFORCE: &str = "/sys/fs/selinux/enforce";
+/// Takes a label and says whether the policy has it.
+const CHECK: &str = "/sys/fs/selinux/context";
+/// Names the policy.
+const CONFIGURATION: &str = "/etc/selinux/config";
+
+const USUAL_PROCESS: &str = "system_u:system_r:container_t:s0";
+const USUAL_FILE: &str = "system_u:object_r:container_file_t:s0";
+
+/// Of a pair of categories, as every policy with categories has them.
+const CATEGORIES: u64 = 1024;
+
+/// What this machine's kernel and policy have of SELinux.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Selinux {
+    defaults: Option<Defaults>,
+}
+
+/// What the policy calls a container's processes and files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Defaults {
+    process: Context,
+    file: Context,
+}
+
+/// Either is empty where there is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Labels {
+    pub(crate) process: String,
+    pub(crate) file: String,
+}
+
+/// Who is to be labelled, and what was asked for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wish<'a> {
+    /// The id of the pod's sandbox.
+    pub(crate) pod: &'a str,
+    pub(crate) of_pod: Option<&'a v1::SeLinuxOption>,
+    pub(crate) of_container: Option<&'a v1::SeLinuxOption>,
+    pub(crate) privileged: bool,
+}
+
+impl<'a> Wish<'a> {
+    /// For what all containers of a pod share.
+    pub(crate) fn of_pod(pod: &'a str, config: &'a v1::PodSandboxConfig) -> Self {
+        let security = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+        let of_pod = security.and_then(|security| security.selinux_options.as_ref());
+        Self { pod, of_pod, of_container: None, privileged: false }
+    }
+
+    /// For one of them.
+    pub(crate) fn of_container(self, config: &'a v1::ContainerConfig) -> Self {
+        let security = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+        Self {
+            of_container: security.and_then(|security| security.selinux_options.as_ref()),
+            privileged: security.is_some_and(|security| security.privileged),
+            ..self
+        }
+    }
+
+    /// The container's own options, or the pod's where it has none.
+    fn options(&self) -> Option<&'a v1::SeLinuxOption> {
+        let says_something = |options: &&v1::SeLinuxOption| **options != Default::default();
+        self.of_container.filter(says_something).or(self.of_pod.filter(says_something))
+    }
+}
+
+impl Selinux {
+    pub(crate) fn of_this_machine() -> Self {
+        if !Path::new(ENFORCE).exists() {
+            return Self::default();
+        }
+        let configuration = std::fs::read_to_string(CONFIGURATION).unwrap_or_default();
+        let contexts = policy_of(&configuration).and_then(|policy| {
+            std::fs::read_to_string(format!("/etc/selinux/{policy}/contexts/lxc_contexts")).ok()
+        });
+        Self { defaults: Some(defaults(&contexts.unwrap_or_default())) }
+    }
+
+    /// What a container's processes and files are labelled with.
+    pub(crate) fn labels(&self, wish: &Wish<'_>) -> Result<Labels> {
+        let options = wish.options();
+        for options in wish.of_pod.iter().chain(&wish.of_container) {
+            check(options)?;
+        }
+        let Some(defaults) = &self.defaults else {
+            if let Some(options) = options {
+                tracing::warn!(?options, "this kernel has no SELinux: its options are left out");
+            }
+            return Ok(Labels::default());
+        };
+        let labels = choose(defaults, wish);
+        let unknown = [&labels.process, &labels.file]
+            .into_iter()
+            .find(|label| !label.is_empty() && std::fs::write(CHECK, label).is_err());
+        match (unknown, options) {
+            (None, _) => Ok(labels),
+            (Some(label), Some(_)) => Err(Failure::plain(format!(
+                "the SELinux label {label:?} is not known to this machine's policy"
+            ))),
+            (Some(label), None) => {
+                tracing::warn!(label, "SELinux's policy knows no containers: no label is set");
+                Ok(Labels::default())
+            }
+        }
+    }
+}
+
+/// The parts of a label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Context {
+    user: String,
+    role: String,
+    kind: String,
+    /// A policy without levels has none.
+    level: Option<String>,
+}
+
+impl Context {
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(4, ':').map(str::to_owned);
+        let (user, role, kind) = (parts.next()?, parts.next()?, parts.next()?);
+        let whole = [&user, &role, &kind].iter().all(|part| is_name(part));
+        whole.then(|| Self { user, role, kind, level: parts.next() })
+    }
+
+    fn write(&self) -> String {
+        let Self { user, role, kind, level } = self;
+        match level {
+            Some(level) => format!("{user}:{role}:{kind}:{level}"),
+            None => format!("{user}:{role}:{kind}"),
+        }
+    }
+}
+
+/// The value of `SELINUXTYPE`, which names a folder.
+fn policy_of(configuration: &str) -> Option<&str> {
+    let values = configuration.lines().filter_map(|line| line.trim().strip_prefix("SELINUXTYPE="));
+    values.map(str::trim).next_back().filter(|name| is_name(name))
+}
+
+/// From the policy's file about containers; what it does not say is as most policies have it.
+fn defaults(contexts: &str) -> Defaults {
+    let of = |wanted: &str, usual: &str| {
+        let lines = contexts.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
+        let mut values = lines.filter_map(|line| {
+            let (key, value) = line.split_once('=')?;
+            (key.trim() == wanted).then(|| value.trim().trim_matches('"'))
+        });
+        values.next_back().and_then(Context::read).or_else(|| Context::read(usual))
+    };
+    let plain =
+        || Context { user: String::new(), role: String::new(), kind: String::new(), level: None };
+    Defaults {
+        process: of("process", USUAL_PROCESS).unwrap_or_else(plain),
+        file: of("file", USUAL_FILE).unwrap_or_else(plain),
+    }
+}
+
+fn choose(defaults: &Defaults, wish: &Wish<'_>) -> Labels {
+    let Defaults { mut process, mut file } = defaults.clone();
+    let options = wish.options().cloned().unwrap_or_default();
+    let set = |part: &mut String, wanted: &str| {
+        if !wanted.is_empty() {
+            wanted.clone_into(part);
+        }
+    };
+    set(&mut process.user, &options.user);
+    set(&mut file.user, &options.user);
+    set(&mut process.role, &options.role);
+    set(&mut process.kind, &options.r#type);
+    let of_pod = wish.of_pod.map(|options| options.level.as_str()).unwrap_or_default();
+    let level = [options.level.as_str(), of_pod].into_iter().find(|level| !level.is_empty());
+    let level = match (level, &process.level) {
+        (Some(asked), _) => Some(asked.to_owned()),
+        (None, Some(_)) => Some(level_of(wish.pod)),
+        (None, None) => None,
+    };
+    (process.level, file.level) = (level.clone(), level);
+    // Its files have a label all the same: they are a container's.
+    let process = if wish.privileged { String::new() } else { process.write() };
+    Labels { process, file: file.write() }
+}
+
+/// Two different categories that follow from the pod's id alone, so that nothing has to be kept.
+fn level_of(pod: &str) -> String {
+    const START: u64 = 0xcbf2_9ce4_8422_2325;
+    const STEP: u64 = 0x0100_0000_01b3;
+    let number =
+        pod.bytes().fold(START, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(STEP)) >> 16;
+    let one = number % CATEGORIES;
+    let other = number / CATEGORIES % (CATEGORIES - 1);
+    let other = if other >= one { other + 1 } else { other };
+    format!("s0:c{},c{}", one.min(other), one.max(other))
+}
+
+/// What could end a label early or begin another option of a mount is none of its characters.
+fn is_name(text: &str) -> bool {
+    let fits = |character: char| character.is_ascii_alphanumeric() || "_.-".contains(character);
+    !text.is_empty() && text.chars().all(fits) && text != ".."
+}
+
+fn check(options: &v1::SeLinuxOption) -> Result<()> {
+    let parts = [("user", &options.user), ("role", &options.role), ("type", &options.r#type)];
+    for (name, value) in parts {
+        if !value.is_empty() && !is_name(value) {
+            return Err(Failure::plain(format!("the SELinux {name} {value:?} is no name")));
+        }
+    }
+    if !options.level.is_empty() && !is_level(&options.level) {
+        return Err(Failure::plain(format!(
+            "the format of 'level' {:?} is not correct; expected such as s0:c1,c2",
+            options.level
+        )));
+    }
+    Ok(())
+}
+
+/// `s0`, `s0-s1`, `s0:c1`, `s0:c1.c5,c9`.
+fn is_level(text: &str) -> bool {
+    let number = |text: &str, letter: char, most: usize| {
+        text.strip_prefix(letter).is_some_and(|digits| {
+            (1..=most).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    };
+    let (sensitivity, categories) = match text.split_once(':') {
+        Some((sensitivity, categories)) => (sensitivity, Some(categories)),
+        None => (text, None),
+    };
+    let pair = |text: &str, between: char, letter: char, most: usize| {
+        let (low, high) = text.split_once(between).unwrap_or((text, text));
+        number(low, letter, most) && number(high, letter, most)
+    };
+    pair(sensitivity, '-', 's', 1)
+        && categories.is_none_or(|list| list.split(',').all(|one| pair(one, '.', 'c', 4)))
+}
+
+/// Gives what a mount shows the label of the container's files.
+pub(super) fn relabel(mount: &v1::Mount, source: &Path, labels: &Labels) -> Result<()> {
+    if !mount.selinux_relabel || labels.file.is_empty() {
+        return Ok(());
+    }
+    super::relabel::relabel(source, &labels.file).doing(format!(
+        "relabel {:?} with {:?} failed",
+        source.display().to_string(),
+        labels.file
+    ))
+}
