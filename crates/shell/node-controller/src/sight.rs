@@ -26,6 +26,9 @@ const DEAF: u32 = 3;
 
 /// How many leases are read at once when something depends on it.
 const SAMPLE: usize = 8;
+/// And when the watch is cut, or missed something: of no more nodes than this all are read, so that
+/// they are seen though nothing else tells of them.
+const THOROUGH: usize = 32;
 
 /// What depends on our view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,8 +154,12 @@ impl Sight {
 
     /// How many leases to read: one shows that the way is open, and it is another each time.
     pub(crate) fn sample(&self, need: Need) -> usize {
-        let calm = need == Need::Calm && self.missed == 0 && self.proven.is_some();
-        if calm && self.speaks() { 1 } else { SAMPLE }
+        let calm = need == Need::Calm && self.proven.is_some();
+        match self.missed == 0 && self.speaks() {
+            false => THOROUGH,
+            true if calm => 1,
+            true => SAMPLE,
+        }
     }
 
     /// When to ask next.

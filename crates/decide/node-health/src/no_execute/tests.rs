@@ -462,6 +462,9 @@ fn only_taints_of_lost_nodes_are_each_others_twins() {
     }
 }
 
+/// Name, tolerations, the taints that are read, whether the node is ready, whether the pod goes.
+type ReadRow<'a> = (&'a str, &'a [Toleration], &'a [Taint], bool, bool);
+
 /// What a live read finds is judged with the times that are known: a taint that is gone sends nobody
 /// away, whatever else the node has, and one that nobody knew of begins only now.
 #[test]
@@ -474,7 +477,7 @@ fn a_live_read_is_judged_as_a_sight_is() {
     let bearing = [bears(Some(wide.clone()), Some(300)), bears(Some(narrow.clone()), Some(10))];
     let new = [taint(wide.clone(), Some(100)), taint(TaintKey::NotReady, Some(100))];
     let patient = [bears(Some(wide), Some(300)), bears(Some(TaintKey::NotReady), Some(150))];
-    let rows: [(&str, &[Toleration], &[Taint], bool, bool); 6] = [
+    let rows: [ReadRow<'_>; 6] = [
         ("as it was seen", &bearing, &both, false, true),
         ("the one that it bears for long is left", &bearing, &both[..1], false, false),
         ("the one whose time is over is left", &bearing, &both[1..], false, true),

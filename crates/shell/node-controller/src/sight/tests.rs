@@ -53,7 +53,7 @@ fn silence_is_looked_into() {
     assert_eq!(sight.proven(), Some(at(102)), "there is more to hear");
     assert_eq!(sight.ask_at(Calm), Some(at(111)), "it missed something: is it deaf?");
     assert_eq!(sight.ask_at(Proof), Some(at(111)), "it gets time to tell");
-    assert_eq!(sight.sample(Calm), SAMPLE);
+    assert_eq!(sight.sample(Calm), THOROUGH);
     assert!(sight.heard(at(109)));
     assert_eq!(sight.ask_at(Calm), Some(at(115)), "it only was late");
     let mut sight = listed();
