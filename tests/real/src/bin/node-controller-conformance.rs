@@ -17,7 +17,8 @@ const OWN: &str = "keelson_";
 /// What a scraper of the node controllers looks for.
 const TOLD: usize = 15;
 /// Told only after the first of them, which one of the two may not have had.
-const ON_TROUBLE: &[&str] = &["pod_gc_collector_force_delete_pod_errors_total"];
+const ON_TROUBLE: &[&str] =
+    &["leader_election_slowpath_total", "pod_gc_collector_force_delete_pod_errors_total"];
 
 /// Of every metric that ours tells, name, kind, labels and bounds are the reference's.
 fn compare_metrics(
