@@ -60,6 +60,18 @@ pub(crate) struct Member {
     link: String,
 }
 
+impl Member {
+    /// Whether a port of the host's 127.0.0.0/8 leads to it.
+    fn has_loopback_port(&self) -> bool {
+        let reaches = |port: &HostPort| match port.host_address {
+            None => true,
+            Some(IpAddr::V4(address)) => address.is_loopback(),
+            Some(IpAddr::V6(_)) => false,
+        };
+        self.addresses.iter().any(IpAddr::is_ipv4) && self.ports.iter().any(reaches)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct BuiltIn {
     settings: BuiltInSettings,
@@ -240,9 +252,6 @@ impl BuiltIn {
         routes.set_up(bridge.index)?;
         if self.settings.subnets.iter().any(|subnet| subnet.network.is_ipv4()) {
             switch_on("ipv4/ip_forward")?;
-            // Lets 127.0.0.1:port of the host lead to a pod; the guard chain keeps pods from
-            // reaching the host's loopback by the same door.
-            switch_on(&format!("ipv4/conf/{name}/route_localnet"))?;
         }
         if self.settings.subnets.iter().any(|subnet| subnet.network.is_ipv6()) {
             switch_on("ipv6/conf/all/forwarding")?;
@@ -267,7 +276,27 @@ impl BuiltIn {
         let mut firewall = (self.firewall)()?;
         let rules: Ruleset =
             rules::of(&self.settings.bridge, &self.settings.subnets, members.pods.values());
-        Ok(firewall.replace_table(&self.table(), &rules)?)
+        firewall.replace_table(&self.table(), &rules)?;
+        self.open_loopback(members)
+    }
+
+    /// Lets 127.0.0.1:port of the host lead to a pod, while a pod has such a port and no longer. By
+    /// the same door pods could reach the host's loopback: the guard chain, which keeps them from
+    /// it, is there before the door opens.
+    fn open_loopback(&self, members: &Members) -> Result<()> {
+        let is_used = members.pods.values().any(Member::has_loopback_port);
+        let setting = format!("ipv4/conf/{}/route_localnet", self.settings.bridge);
+        if is_used {
+            return switch_on(&setting);
+        }
+        let path = Path::new("/proc/sys/net").join(setting);
+        match fs::read_to_string(&path) {
+            Ok(value) if value.trim() != "0" => fs::write(&path, "0").map_err(|error| {
+                Failure::plain(format!("writing 0 to {}: {error}", path.display()))
+            }),
+            // Without a bridge there is no door.
+            _ => Ok(()),
+        }
     }
 }
 

@@ -38,7 +38,7 @@ fn make() -> Result<()> {
     network.add(&pod, &record, pods.as_fd())
 }
 
-fn leave_network() -> Result<()> {
+pub(super) fn leave_network() -> Result<()> {
     // Deprecated in favour of an unsafe one because of what it can do to descriptors; asked for a
     // network alone it does nothing of the kind.
     #[expect(deprecated, reason = "the safe form suffices for a network namespace")]

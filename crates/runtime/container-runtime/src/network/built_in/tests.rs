@@ -128,3 +128,49 @@ fn a_range_that_is_not_taken_is_told_with_what_is_in_force() {
         assert!(words.contains(other) && words.contains("10.88.0.0/16, fd00::/64"), "{words}");
     }
 }
+
+/// A door to the host's loopback is open only while a pod has a port there, and never unguarded:
+/// the guard is written before, and again with every pod, whatever others did to it.
+#[test]
+fn loopback_leads_to_pods_only_while_a_port_of_it_does() {
+    if !rustix::process::geteuid().is_root() {
+        println!("could-not-run: a network namespace needs root");
+        return;
+    }
+    // A thread with a network of its own.
+    std::thread::spawn(|| {
+        let namespace = |_| {
+            crate::network::trial::leave_network().unwrap();
+            fs::File::open("/proc/thread-self/ns/net").unwrap()
+        };
+        let pods: Vec<fs::File> = (0..3).map(namespace).collect();
+        crate::network::trial::leave_network().unwrap();
+        let network = BuiltIn::new(BuiltInSettings::default()).unwrap();
+        let door = || {
+            let path = "/proc/sys/net/ipv4/conf/keelson0/route_localnet";
+            fs::read_to_string(path).unwrap().trim().to_owned()
+        };
+        let add = |pod: &PodNetwork, namespace: &fs::File| {
+            let (link, addresses) = network.reserve(pod).unwrap();
+            let record = NetworkRecord { link, addresses, ..NetworkRecord::default() };
+            network.add(pod, &record, std::os::fd::AsFd::as_fd(namespace)).unwrap();
+            record
+        };
+        add(&pod("a", &[]), &pods[0]);
+        assert_eq!(door(), "0", "nobody has a host port");
+        let elsewhere = pod("b", &[(8080, 80, "192.0.2.1")]);
+        add(&elsewhere, &pods[1]);
+        assert_eq!(door(), "0", "a host port of another address");
+        let everywhere = pod("c", &[(8081, 80, "")]);
+        let record = add(&everywhere, &pods[2]);
+        assert_eq!(door(), "1");
+        let has_table = || Socket::firewall().unwrap().has_table(&network.table()).unwrap();
+        Socket::firewall().unwrap().remove_table(&network.table()).unwrap();
+        assert!(!has_table());
+        network.remove(&everywhere, &record).unwrap();
+        assert_eq!(door(), "0", "the last such port is gone");
+        assert!(has_table(), "the guard was not put back");
+    })
+    .join()
+    .unwrap();
+}
