@@ -15,6 +15,7 @@ mod observing;
 mod recursive_mounts;
 mod sandboxes;
 mod stream_data;
+mod streamed_lists;
 mod streams;
 mod sysctls;
 mod user_namespaces;
@@ -49,6 +50,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         sandboxes::CASES,
         containers::CASES,
         lists::CASES,
+        streamed_lists::CASES,
         logs::CASES,
         execs::CASES,
         isolation::CASES,

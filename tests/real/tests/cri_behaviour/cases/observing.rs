@@ -21,6 +21,7 @@ cases![
     stats_list_has_running_ones_only,
     stats_list_by_sandbox,
     stats_of_a_pod,
+    stats_list_of_pods,
     events_tell_a_life,
     metrics_are_described,
     metrics_of_a_pod,
@@ -119,6 +120,28 @@ async fn stats_of_a_pod(cri: &Cri) -> Result<()> {
     ensure!(linux.containers.len() == 1, "{:?}", linux.containers.len());
     let link = linux.network.and_then(|network| network.default_interface);
     ensure!(link.is_some_and(|link| link.name == "eth0"), "the pod's link");
+    Ok(())
+}
+
+async fn stats_list_of_pods(cri: &Cri) -> Result<()> {
+    let list = async |filter: Option<v1::PodSandboxStatsFilter>| -> Result<Vec<String>> {
+        let request = v1::ListPodSandboxStatsRequest { filter };
+        let stats = cri.rt().list_pod_sandbox_stats(request).await?.into_inner().stats;
+        Ok(stats.into_iter().filter_map(|one| one.attributes).map(|of| of.id).collect())
+    };
+    ensure!(list(None).await?.is_empty(), "nobody runs");
+    let first = cri.running("sleep 100").await?;
+    let mut pod = cri.pod();
+    pod.labels.insert("extra".to_owned(), "yes".to_owned());
+    let second = cri.running_as(pod, cri.container("sleep 100")).await?;
+    ensure!(list(None).await?.len() == 2);
+    let by_id = v1::PodSandboxStatsFilter { id: first.sandbox.clone(), ..Default::default() };
+    ensure!(list(Some(by_id)).await? == [first.sandbox]);
+    let label_selector = [("extra".to_owned(), "yes".to_owned())].into();
+    let by_label = v1::PodSandboxStatsFilter { label_selector, ..Default::default() };
+    ensure!(list(Some(by_label)).await? == [second.sandbox]);
+    let unknown = v1::PodSandboxStatsFilter { id: "unknown".to_owned(), ..Default::default() };
+    ensure!(list(Some(unknown)).await?.is_empty());
     Ok(())
 }
 
