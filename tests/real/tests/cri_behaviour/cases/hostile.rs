@@ -145,6 +145,12 @@ async fn hostile_pod_cannot_reach_the_hosts_loopback(cri: &Cri) -> Result<()> {
     let sysctls = [("net.ipv4.conf.all.route_localnet", "1"), ("net.ipv4.conf.all.rp_filter", "0")];
     pod.linux.get_or_insert_default().sysctls =
         sysctls.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    // Without a host port the door is not there at all.
+    pod.port_mappings.push(v1::PortMapping {
+        host_port: 18_009,
+        container_port: 9,
+        ..Default::default()
+    });
     let mut config = cri.container(script);
     security(&mut config).capabilities = Some(v1::Capability {
         add_capabilities: vec!["NET_ADMIN".to_owned()],
