@@ -2,11 +2,12 @@
 
 use super::*;
 use ports::container_runtime::{RuntimeCondition, RuntimeVersion};
-use runtime_fake::{FakeHost, FakePrograms, FakeRuntime, Fault};
+use runtime_fake::{FakeContents, FakeHost, FakePrograms, FakeRuntime, Fault};
 
 fn ports(runtime: &FakeRuntime) -> PodPorts {
     let host = Arc::new(FakeHost::default());
     PodPorts {
+        contents: Arc::new(FakeContents::default()),
         runtime: Arc::new(runtime.clone()),
         folders: host.clone(),
         cgroups: host.clone(),
