@@ -141,7 +141,7 @@ mod endings {
     use ports::local_api::LocalPod;
     use serde_json::{Value, json};
 
-    fn pod(uid: &str, phase: &str, containers: Value, inits: Value) -> LocalPod {
+    fn pod(uid: &str, phase: &str, containers: &Value, inits: &Value) -> LocalPod {
         let status = json!({ "phase": phase, "containerStatuses": containers,
             "initContainerStatuses": inits });
         LocalPod { uid: uid.to_owned(), object: json!({ "status": status }), ..LocalPod::default() }
@@ -185,15 +185,15 @@ mod endings {
             (json!([never_begun]), json!([ended(9)]), 9),
             (Value::Null, Value::Null, 0),
         ] {
-            let last = pod("a", "Running", containers.clone(), inits);
-            let first = pod("a", "Running", json!([running()]), json!([]));
+            let last = pod("a", "Running", &containers, &inits);
+            let first = pod("a", "Running", &json!([running()]), &json!([]));
             assert_eq!(after(&[vec![first], vec![last]]), expected, "{containers}");
         }
     }
 
     #[test]
     fn the_last_look_counts_and_the_first_failure_stays() {
-        let one = |uid: &str, code| pod(uid, "Running", json!([ended(code)]), json!([]));
+        let one = |uid: &str, code| pod(uid, "Running", &json!([ended(code)]), &json!([]));
         assert_eq!(after(&[vec![one("a", 3)], vec![one("a", 0)]]), 0, "it was started again");
         assert_eq!(after(&[vec![one("a", 3), one("b", 0)], vec![one("b", 4)]]), 3);
         assert_eq!(after(&[]), 0);
@@ -202,13 +202,13 @@ mod endings {
     #[test]
     fn a_pod_that_ended_by_itself_is_told_by_its_phase() {
         let sidecar = json!([ended(143)]);
-        let done = pod("a", "Succeeded", json!([ended(0)]), sidecar.clone());
-        let failed = pod("a", "Failed", json!([ended(3)]), sidecar);
+        let done = pod("a", "Succeeded", &json!([ended(0)]), &sidecar);
+        let failed = pod("a", "Failed", &json!([ended(3)]), &sidecar);
         assert_eq!((of_itself(&done), of_itself(&failed)), (Some(0), Some(3)));
         assert_eq!((after(&[vec![done]]), after(&[vec![failed]])), (0, 3));
-        let late = pod("a", "Failed", json!([ended(0)]), json!([]));
+        let late = pod("a", "Failed", &json!([ended(0)]), &json!([]));
         assert_eq!(of_itself(&late), Some(1), "failed without a container that did");
-        let preparing = pod("a", "Failed", json!([]), json!([ended(7)]));
+        let preparing = pod("a", "Failed", &json!([]), &json!([ended(7)]));
         assert_eq!(of_itself(&preparing), Some(7));
     }
 }

@@ -134,11 +134,15 @@ impl Current {
         if newest_stamp(&self.path)? != newest {
             return Ok(ControlFlow::Continue(true));
         }
-        let (old, new) = (self.file.metadata()?, next.metadata()?);
+        // The old one may still grow until the first line stands in the new one, so it is asked last.
+        let new = next.metadata()?;
+        let old = self.file.metadata()?;
         let is_other = (old.dev(), old.ino()) != (new.dev(), new.ino());
-        // The old one may still grow until the first line stands in the new one.
         if !(is_other && new.len() > 0) {
             return Ok(ControlFlow::Continue(false));
+        }
+        if self.file.stream_position()? < old.len() {
+            return Ok(ControlFlow::Continue(true));
         }
         (self.file, self.lines) = (next, LineBuffer::default());
         (self.was_written, self.stamp) = (true, newest);

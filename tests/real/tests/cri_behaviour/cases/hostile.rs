@@ -327,7 +327,7 @@ async fn hostile_depth_of_a_root_keeps_nothing_from_being_removed(cri: &Cri) -> 
     cri.remove(&running.id).await.context("RemoveContainer of the deep one")?;
     cri.remove(&other.id).await.context("RemoveContainer of the other")?;
     let bed = cri.folder.ancestors().nth(2).context("the bed's folder")?;
-    let trash = bed.join("k/root/images/trash");
+    let trash = bed.join("k").join("root").join("images").join("trash");
     let left: Vec<_> = std::fs::read_dir(&trash)?.collect();
     ensure!(left.is_empty(), "in the trash: {left:?}");
     Ok(())
