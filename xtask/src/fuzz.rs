@@ -26,6 +26,8 @@ const TARGETS: &[&str] = &[
     "challenge",
     "reference",
     "manifest",
+    "archive",
+    "users",
 ];
 
 /// What makes the compiler count edges for libFuzzer; the sanitizers would need a nightly one.

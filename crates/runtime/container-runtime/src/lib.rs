@@ -29,3 +29,5 @@ pub use images::{Images, PullProgress};
 pub use network::try_built_in_network;
 pub use runtime::Runtime;
 pub use settings::{CgroupDriver, RegistrySettings, Settings};
+// What an image says of its users, for who tries the worst of them.
+pub use specification::{Identity, Tables, resolve_identity};

@@ -40,7 +40,7 @@ pub(crate) use mount_table::MountTable;
 pub(crate) use pod::{PodPlaces, cgroup_of, group_of_pod, pod_spec};
 pub(crate) use resources::Abilities;
 pub(crate) use selinux::{Labels, Selinux, Wish};
-pub(crate) use users::{Identity, Tables};
+pub use users::{Identity, Tables, resolve as resolve_identity};
 
 /// What this machine and this server can do; looked at once.
 #[derive(Debug, Clone)]

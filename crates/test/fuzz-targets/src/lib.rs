@@ -6,6 +6,7 @@ use node_config::flags;
 use node_config::{ConfigFiles, SourceFile};
 use pod_model::{GoDuration, Quantity, log_line};
 
+mod archives;
 mod authorities;
 mod devices;
 mod images;
@@ -16,7 +17,9 @@ mod registries;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod users;
 
+pub use archives::archive;
 pub use authorities::authority;
 pub use devices::cdi;
 pub use images::{image_document, layer};
@@ -25,6 +28,7 @@ pub use networks::cni;
 pub use profiles::seccomp;
 pub use registries::{challenge, reference};
 pub use streams::{spdy, websocket};
+pub use users::users;
 
 /// What parses has a canonical form that parses to an equal value and, in the same family of
 /// suffixes, is its own canonical form. (The family may be lost on the way: 2312.5Ki is written

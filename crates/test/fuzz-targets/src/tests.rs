@@ -95,3 +95,13 @@ fn reference_corpus() {
 fn manifest_corpus() {
     replay("manifest", super::manifest);
 }
+
+#[test]
+fn archive_corpus() {
+    replay("archive", super::archive);
+}
+
+#[test]
+fn users_corpus() {
+    replay("users", super::users);
+}

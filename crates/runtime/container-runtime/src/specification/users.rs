@@ -13,13 +13,13 @@ mod tests;
 
 /// The image's own tables.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tables {
+pub struct Tables {
     pub passwd: Option<String>,
     pub group: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub struct Identity {
     pub uid: u32,
     pub gid: u32,
     /// Sorted; has `gid` in it.
@@ -92,7 +92,7 @@ pub(super) fn user_text(
 }
 
 /// Resolves the user and all of its groups.
-pub(super) fn resolve(
+pub fn resolve(
     security: &v1::LinuxContainerSecurityContext,
     image_user: &str,
     tables: &Tables,

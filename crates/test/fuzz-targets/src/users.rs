@@ -1,0 +1,51 @@
+//! The tables of users and groups that an image brings.
+
+use container_runtime::{Tables, resolve_identity};
+use cri_wire::v1;
+
+/// Between the parts of an input; no byte of a text.
+const NEXT: u8 = 0xff;
+
+/// Any bytes as an image's passwd, its group and the user that it or the pod names: somebody with
+/// one group at least and a home, or a refusal in one line; always the same of the same tables.
+pub fn users(input: &[u8]) {
+    let mut parts = input.split(|byte| *byte == NEXT);
+    let mut next = || parts.next().map(|part| String::from_utf8_lossy(part).into_owned());
+    let tables = Tables { passwd: next(), group: next() };
+    let user = next().unwrap_or_default();
+    let named = next().unwrap_or_default();
+    let policies = [v1::SupplementalGroupsPolicy::Merge, v1::SupplementalGroupsPolicy::Strict];
+    for policy in policies {
+        let security = v1::LinuxContainerSecurityContext {
+            run_as_username: named.clone(),
+            supplemental_groups: vec![7],
+            supplemental_groups_policy: policy.into(),
+            ..Default::default()
+        };
+        let identity = match resolve_identity(&security, &user, &tables) {
+            Ok(identity) => identity,
+            Err(failure) => {
+                let words = failure.to_string();
+                assert!(!words.is_empty() && !words.contains('\n'), "not one line: {words}");
+                continue;
+            }
+        };
+        assert!(identity.groups.contains(&identity.gid), "not in its own group");
+        assert!(identity.groups.contains(&7), "without what the pod asked for");
+        assert!(identity.groups.is_sorted(), "groups out of order");
+        assert!(!identity.home.is_empty() && !identity.home.contains(['\n', ':']), "its home");
+        let asked = if named.is_empty() { &user } else { &named };
+        let (name, group) = asked.split_once(':').unwrap_or((asked, ""));
+        if let Ok(number) = name.parse::<u32>() {
+            assert_eq!(identity.uid, number, "another user than was asked for");
+        }
+        if let Ok(number) = group.parse::<u32>() {
+            assert_eq!(identity.gid, number, "another group than was asked for");
+        }
+        if policy == v1::SupplementalGroupsPolicy::Strict {
+            assert!(identity.groups.len() <= 2, "groups of the image: {:?}", identity.groups);
+        }
+        let again = resolve_identity(&security, &user, &tables).ok();
+        assert_eq!(again, Some(identity), "read twice");
+    }
+}
