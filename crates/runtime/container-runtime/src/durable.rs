@@ -210,15 +210,23 @@ pub(crate) fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// One that is gone is fine. Never crosses into what may still be mounted below: the caller has
-/// unmounted it.
+/// A tree of any depth; one that is gone is fine. Never crosses into what may still be mounted below:
+/// the caller has unmounted it.
 pub(crate) fn remove_tree(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).doing(format!("removing {}", path.display()))
+    let what = || format!("removing {}", path.display());
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Ok(found) if !found.is_dir() => {
+            return Err(io::Error::from(io::ErrorKind::NotADirectory)).doing(what());
         }
-        _ => Ok(()),
-    }
+        found => found.doing(what())?,
+    };
+    let Some((parent, name)) = path.parent().zip(path.file_name()) else {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput)).doing(what());
+    };
+    host_paths::Folder::open(parent)
+        .and_then(|parent| host_paths::remove_tree(&parent, name))
+        .map_err(|trouble| Failure::plain(trouble.to_string()).while_doing(what()))
 }
 
 /// The names in a folder, sorted; a missing one is empty.

@@ -33,11 +33,14 @@ pub struct Images {
 }
 
 impl Images {
-    /// Opens the store, cleaning up what a killed process left.
+    /// Opens the store, cleaning up what a killed process left. What cannot be cleaned up is told:
+    /// pods that run need their server.
     pub fn open(root: &Path, puller: Puller) -> Result<Self> {
         let folder = root.join("images");
         let store = Store::open(&folder, Limits::default(), Platform::host())?;
-        store.sweep()?;
+        if let Err(error) = store.sweep() {
+            tracing::error!(%error, "cleaning up the store of images: leftovers stay");
+        }
         Ok(Self { store: Arc::new(store), puller: Arc::new(puller), root: folder })
     }
 

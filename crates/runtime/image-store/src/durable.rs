@@ -7,14 +7,15 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use host_paths::Folder;
 use rustix::fs::{FlockOperation, RenameFlags, flock, fsync, renameat_with};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::error::{Doing as _, Result};
+use crate::error::{Doing as _, Error, Result};
 
 #[cfg(test)]
 mod tests;
@@ -85,30 +86,20 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<bool> {
     }
 }
 
-/// Removes a tree that has no meaningful name; one that is gone is fine.
+/// Removes a file, or a tree of any depth, that has no meaningful name; one that is gone is fine.
 pub(crate) fn remove_tree(path: &Path) -> Result<()> {
-    let gone = |result: io::Result<()>| match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+    let Some((parent, name)) = path.parent().zip(path.file_name()) else {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput)).doing("removing", path);
     };
-    match gone(fs::remove_dir_all(path)) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_up(path);
-            gone(fs::remove_dir_all(path)).doing("removing", path)
-        }
-        other => other.doing("removing", path),
-    }
-}
-
-/// Without root, a folder of mode 0555 keeps its own owner from emptying it.
-fn open_up(path: &Path) {
-    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    let Ok(entries) = fs::read_dir(path) else { return };
-    for entry in entries.flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
-        }
-    }
+    let removed = match Folder::open(parent) {
+        Err(trouble) if trouble.is_missing() => Ok(()),
+        folder => folder.and_then(|folder| host_paths::remove_tree(&folder, name)),
+    };
+    removed.map_err(|trouble| Error::File {
+        what: "removing",
+        path: trouble.path,
+        cause: trouble.source,
+    })
 }
 
 /// The entries of a folder by name, sorted; a missing folder is empty.
@@ -194,18 +185,12 @@ impl Trash {
         }
     }
 
+    /// What cannot be removed is told and lies here until the next time: it has no meaningful name
+    /// any more, and is no reason to refuse anybody else's removal.
     pub(crate) fn empty(&self) -> Result<()> {
         for name in names_in(&self.0)? {
-            let path = self.0.join(name);
-            if path.is_dir() && !path.is_symlink() {
-                remove_tree(&path)?;
-            } else {
-                match fs::remove_file(&path) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(error).doing("removing", &path);
-                    }
-                    _ => {}
-                }
+            if let Err(error) = remove_tree(&self.0.join(name)) {
+                tracing::error!(%error, "what was removed still takes room: it stays in the trash");
             }
         }
         Ok(())

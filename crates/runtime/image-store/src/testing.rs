@@ -194,6 +194,26 @@ pub(crate) fn in_own_mounts(test: &str) -> bool {
     false
 }
 
+/// In memory where that can be: on a busy disk ten thousand folders take a minute.
+pub(crate) fn quick_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// Makes `deep` with folders in folders; each holds a file and an empty folder, too.
+pub(crate) fn deep_tree(parent: &Path, levels: usize) {
+    use rustix::fs::{Mode, OFlags, mkdirat, openat};
+    let (mode, flags) = (Mode::from_raw_mode(0o700), OFlags::DIRECTORY | OFlags::CLOEXEC);
+    let top = parent.join("deep");
+    std::fs::create_dir(&top).unwrap();
+    let mut here = rustix::fs::open(&top, flags, Mode::empty()).unwrap();
+    for _ in 0..levels {
+        mkdirat(&here, "beside", mode).unwrap();
+        mkdirat(&here, "d", mode).unwrap();
+        openat(&here, "file", OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, mode).unwrap();
+        here = openat(&here, "d", flags, Mode::empty()).unwrap();
+    }
+}
+
 /// Everything in a tree, one line each: kind, mode, owner, time, size or target, path.
 pub(crate) fn listing(root: &Path) -> Vec<String> {
     use std::os::unix::fs::MetadataExt as _;

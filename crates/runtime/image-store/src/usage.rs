@@ -1,13 +1,24 @@
 //! How much a tree takes on the disk: blocks and inodes, each inode once.
+//!
+//! Rule: the tree may be as deep as a container likes. It is walked by descriptors, few of them, and
+//! never by a path, which the kernel limits. What is renamed or removed meanwhile counts or does not.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::ffi::{CStr, CString};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing as _, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// Folders held open at once; those above are found again from below.
+const HELD: usize = 32;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -25,32 +36,121 @@ impl std::ops::AddAssign for Usage {
 impl Usage {
     /// Walks a tree without following links. Files that vanish meanwhile count as nothing.
     pub(crate) fn of_tree(folder: &Path) -> Result<Self> {
-        let mut usage = Self::default();
-        let mut linked = BTreeSet::new();
-        let mut waiting = vec![folder.to_owned()];
-        while let Some(path) = waiting.pop() {
-            let metadata = match fs::symlink_metadata(&path) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                other => other.doing("looking at", &path)?,
-            };
-            if metadata.nlink() > 1
-                && !metadata.is_dir()
-                && !linked.insert((metadata.dev(), metadata.ino()))
-            {
+        Walk::default().all(folder).doing("counting what is in", folder)
+    }
+}
+
+/// A folder on the way from the root to where the walk is.
+struct Level {
+    /// None while too many below it are open.
+    descriptor: Option<OwnedFd>,
+    identity: (u64, u64),
+    /// Folders in it that are still to be counted.
+    waiting: Vec<CString>,
+}
+
+#[derive(Default)]
+struct Walk {
+    usage: Usage,
+    linked: BTreeSet<(u64, u64)>,
+    levels: Vec<Level>,
+}
+
+impl Walk {
+    fn all(mut self, folder: &Path) -> rustix::io::Result<Usage> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::open(folder, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(self.usage),
+            root => self.enter(root?)?,
+        }
+        while let Some(level) = self.levels.last_mut() {
+            let Some(name) = level.waiting.pop() else {
+                self.leave()?;
                 continue;
-            }
-            usage.bytes += metadata.blocks() * 512;
-            usage.inodes += 1;
-            if metadata.is_dir() {
-                let entries = match fs::read_dir(&path) {
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                    other => other.doing("listing", &path)?,
-                };
-                for entry in entries {
-                    waiting.push(entry.doing("listing", &path)?.path());
-                }
+            };
+            let Some(here) = &level.descriptor else { continue };
+            match rustix::fs::openat(here, &name, flags, Mode::empty()) {
+                // Gone, or something else by now.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                inner => self.enter(inner?)?,
             }
         }
-        Ok(usage)
+        Ok(self.usage)
+    }
+
+    /// Counts a folder and all in it that is none.
+    fn enter(&mut self, folder: OwnedFd) -> rustix::io::Result<()> {
+        let stat = rustix::fs::fstat(&folder)?;
+        self.count(&stat);
+        let mut waiting = Vec::new();
+        let listing = match Dir::read_from(&folder) {
+            // It was removed after it was opened.
+            Err(Errno::NOENT) => None,
+            listing => Some(listing?),
+        };
+        for entry in listing.into_iter().flatten() {
+            let entry = match entry {
+                Err(Errno::NOENT) => break,
+                entry => entry?,
+            };
+            let name = entry.file_name();
+            if name != c"." && name != c".." {
+                self.look(&folder, name, &mut waiting)?;
+            }
+        }
+        if let Some(above) = self.levels.len().checked_sub(HELD) {
+            self.levels[above].descriptor = None;
+        }
+        let identity = (stat.st_dev, stat.st_ino);
+        self.levels.push(Level { descriptor: Some(folder), identity, waiting });
+        Ok(())
+    }
+
+    fn look(
+        &mut self,
+        folder: &OwnedFd,
+        name: &CStr,
+        waiting: &mut Vec<CString>,
+    ) -> rustix::io::Result<()> {
+        let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(()),
+            stat => stat?,
+        };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            waiting.push(name.to_owned());
+        } else if stat.st_nlink < 2 || self.linked.insert((stat.st_dev, stat.st_ino)) {
+            self.count(&stat);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, stat: &Stat) {
+        self.usage.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
+        self.usage.inodes += 1;
+    }
+
+    /// Goes up. Where the folder has been moved elsewhere meanwhile, the way up is lost: what waits
+    /// above is not counted this time.
+    fn leave(&mut self) -> rustix::io::Result<()> {
+        let Some(left) = self.levels.pop() else { return Ok(()) };
+        let (Some(above), Some(from)) = (self.levels.last_mut(), left.descriptor) else {
+            return Ok(());
+        };
+        if above.descriptor.is_none() {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let found = match rustix::fs::openat(&from, c"..", flags, Mode::empty()) {
+                Err(Errno::NOENT) => None,
+                found => Some(found?),
+            };
+            let same = found.filter(|found| {
+                rustix::fs::fstat(found)
+                    .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == above.identity)
+            });
+            match same {
+                Some(found) => above.descriptor = Some(found),
+                None => self.levels.clear(),
+            }
+        }
+        Ok(())
     }
 }

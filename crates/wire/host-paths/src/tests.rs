@@ -132,6 +132,61 @@ fn a_deep_and_a_wide_tree_go() {
 }
 
 #[test]
+fn several_may_remove_one_tree() {
+    let (bed, folder) = bed();
+    for _ in 0..5 {
+        let mut here = folder.make_folder("tree", 0o700).unwrap();
+        for _ in 0..200 {
+            here = here.make_folder("d", 0o700).unwrap();
+            here.make_folder("beside", 0o700).unwrap();
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| remove_tree(&folder, "tree").unwrap());
+            }
+        });
+        assert!(!bed.path().join("tree").exists());
+    }
+}
+
+/// Needs `CAP_LINUX_IMMUTABLE` and a file system with such flags.
+#[test]
+fn what_is_immutable_goes_and_the_folder_around_it_stays_so() {
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+    let (bed, folder) = bed();
+    let set = |path: &Path, flags: IFlags| {
+        let file = std::fs::File::open(path).unwrap();
+        let had = ioctl_getflags(&file).unwrap();
+        ioctl_setflags(&file, (had - (IFlags::IMMUTABLE | IFlags::APPEND)) | flags).unwrap();
+    };
+    let tree = bed.path().join("tree");
+    std::fs::create_dir_all(tree.join("shut/inner")).unwrap();
+    std::fs::create_dir_all(tree.join("deep")).unwrap();
+    let mut chain = vec![Folder::open(&tree.join("deep")).unwrap()];
+    for depth in 0..100 {
+        let inner = chain[depth].make_folder("d", 0o700).unwrap();
+        inner.make_folder("beside", 0o700).unwrap();
+        chain.push(inner);
+    }
+    for one in chain {
+        ioctl_setflags(&one, ioctl_getflags(&one).unwrap() | IFlags::IMMUTABLE).unwrap();
+    }
+    std::fs::write(tree.join("shut/file"), "").unwrap();
+    std::fs::write(tree.join("log"), "").unwrap();
+    set(&tree.join("shut/file"), IFlags::IMMUTABLE);
+    set(&tree.join("log"), IFlags::APPEND);
+    set(&tree.join("shut"), IFlags::IMMUTABLE);
+    set(&tree, IFlags::APPEND);
+    // The folder around the tree is somebody else's.
+    set(bed.path(), IFlags::IMMUTABLE);
+    let refused = remove_tree(&folder, "tree");
+    set(bed.path(), IFlags::empty());
+    assert!(refused.is_err() && tree.exists());
+    remove_tree(&folder, "tree").unwrap();
+    assert!(!tree.exists());
+}
+
+#[test]
 fn removal_follows_no_symlink() {
     let (bed, folder) = bed();
     std::fs::create_dir(bed.path().join("keep")).unwrap();

@@ -66,3 +66,24 @@ fn a_newer_version_stops_everything_before_anything_is_touched() {
     assert!(failure.text.contains("version 3"), "{failure}");
     assert!(folder.path().join("newer").exists());
 }
+
+#[test]
+fn a_tree_of_any_depth_goes_and_what_is_no_folder_stays() {
+    use rustix::fs::{Mode, OFlags, mkdirat, openat};
+    // In memory: on a busy disk so many folders take a minute.
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let tree = folder.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut here = rustix::fs::open(&tree, flags, Mode::empty()).unwrap();
+    for _ in 0..20_000 {
+        mkdirat(&here, "d", Mode::from_raw_mode(0o700)).unwrap();
+        here = openat(&here, "d", flags, Mode::empty()).unwrap();
+    }
+    drop(here);
+    remove_tree(&tree).unwrap();
+    remove_tree(&tree).unwrap();
+    assert!(!tree.exists());
+    fs::write(&tree, "").unwrap();
+    assert!(remove_tree(&tree).is_err() && tree.exists());
+}

@@ -1,6 +1,20 @@
 //! The small decisions; the calls themselves are tried on the real server.
 
 use super::views::user_of;
+use super::{Images, Puller};
+use crate::settings::Settings;
+
+#[test]
+fn a_store_that_cannot_be_swept_is_served() {
+    let root = tempfile::tempdir().unwrap();
+    let settings = Settings::new(root.path().join("root"), root.path().join("state"));
+    let open = || Images::open(root.path(), Puller::new(&settings).unwrap());
+    drop(open().unwrap());
+    // A lease that does not read: what it keeps is not known, so nothing is swept.
+    std::fs::write(root.path().join("images/leases/odd.json"), "odd").unwrap();
+    let images = open().unwrap();
+    assert!(images.store().sweep().is_err(), "nothing is shown");
+}
 
 #[test]
 fn the_user_of_an_image_is_a_number_or_a_name() {

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::{Lock, Trash, abandoned, names_in, rename_new, write_whole};
+use super::{Lock, Trash, abandoned, names_in, remove_tree, rename_new, write_whole};
+use crate::testing::{deep_tree, in_own_mounts, quick_folder};
 
 #[test]
 fn a_written_file_is_whole_and_leaves_nothing_beside_it() {
@@ -55,4 +56,33 @@ fn trash_takes_files_folders_and_links_without_following_them() {
     trash.empty().unwrap();
     assert!(names_in(&trash.0).unwrap().is_empty());
     assert_eq!(fs::read(kept.join("file")).unwrap(), b"x");
+}
+
+#[test]
+fn a_tree_beyond_every_path_goes() {
+    let folder = quick_folder();
+    deep_tree(folder.path(), 20_000);
+    remove_tree(&folder.path().join("deep")).unwrap();
+    assert!(names_in(folder.path()).unwrap().is_empty());
+    remove_tree(&folder.path().join("missing/too")).unwrap();
+}
+
+#[test]
+fn what_cannot_be_removed_keeps_nothing_else_in_the_trash() {
+    if !in_own_mounts("durable::tests::what_cannot_be_removed_keeps_nothing_else_in_the_trash") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trash = Trash(folder.path().to_owned());
+    for name in ["a", "b/held", "c"] {
+        fs::create_dir_all(trash.0.join(name)).unwrap();
+    }
+    // Nothing is removed through a mount.
+    let held = trash.0.join("b/held");
+    rustix::mount::mount_bind(&held, &held).unwrap();
+    trash.empty().unwrap();
+    assert_eq!(names_in(&trash.0).unwrap(), ["b"]);
+    rustix::mount::unmount(&held, rustix::mount::UnmountFlags::NOFOLLOW).unwrap();
+    trash.empty().unwrap();
+    assert!(names_in(&trash.0).unwrap().is_empty());
 }

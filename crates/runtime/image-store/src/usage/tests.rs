@@ -1,0 +1,35 @@
+//! What is counted, and that no depth keeps it from being counted.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use super::*;
+use crate::testing::{deep_tree, quick_folder};
+
+#[test]
+fn each_inode_counts_once_and_nothing_is_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    fs::create_dir_all(place("tree/a/b")).unwrap();
+    fs::create_dir(place("elsewhere")).unwrap();
+    fs::write(place("elsewhere/file"), vec![7; 100_000]).unwrap();
+    fs::write(place("tree/a/file"), vec![7; 10_000]).unwrap();
+    fs::hard_link(place("tree/a/file"), place("tree/a/b/again")).unwrap();
+    std::os::unix::fs::symlink(place("elsewhere"), place("tree/link")).unwrap();
+    let all = ["tree", "tree/a", "tree/a/b", "tree/a/file", "tree/link"];
+    let blocks: u64 =
+        all.iter().map(|name| fs::symlink_metadata(place(name)).unwrap().blocks()).sum();
+    let expected = Usage { bytes: blocks * 512, inodes: 5 };
+    assert_eq!(Usage::of_tree(&place("tree")).unwrap(), expected);
+    assert_eq!(Usage::of_tree(&place("missing")).unwrap(), Usage::default());
+}
+
+#[test]
+fn a_tree_beyond_every_path_is_counted() {
+    let folder = quick_folder();
+    // A file in each folder and one beside it: coming up again must find what waits there.
+    deep_tree(folder.path(), 5000);
+    let usage = Usage::of_tree(&folder.path().join("deep")).unwrap();
+    assert_eq!(usage.inodes, 3 * 5000 + 1);
+    crate::durable::remove_tree(&folder.path().join("deep")).unwrap();
+}

@@ -1,0 +1,67 @@
+//! Taking off what keeps a name from being removed: the flags that make a file immutable, and modes.
+//!
+//! Rule: only what lies in the tree that goes is changed, never the folder around it. A container
+//! with `CAP_LINUX_IMMUTABLE` sets such flags in its own layer; they shall not outlive it. Only
+//! regular files and folders are opened: a device does nothing, a FIFO keeps nobody waiting.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, IFlags, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::beneath::{Folder, open_resolved};
+
+/// What the owner of a folder needs to empty it.
+const OWNER: u32 = 0o700;
+
+/// After `why` was answered for `name`. Whether anything changed, so that another try is worth it.
+pub(super) fn loosen(parent: &Folder, name: &OsStr, depth: usize, why: Errno) -> bool {
+    match why {
+        Errno::PERM => {
+            let around = depth > 0 && take_flags_off(parent);
+            around | reopened(parent, name).is_some_and(|file| take_flags_off(&file))
+        }
+        Errno::ACCESS => depth > 0 && open_up(parent),
+        _ => false,
+    }
+}
+
+/// Lets the owner read a folder whose mode forbids it; root never comes here.
+pub(super) fn let_in(parent: &Folder, name: &OsStr) -> bool {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    found(parent, name, flags).is_some_and(|folder| {
+        let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
+        rustix::fs::chmodat(CWD, link, Mode::from_raw_mode(OWNER), rustix::fs::AtFlags::empty())
+            .is_ok()
+    })
+}
+
+fn open_up(folder: &Folder) -> bool {
+    let Ok(stat) = rustix::fs::fstat(folder) else { return false };
+    stat.st_mode & OWNER != OWNER && rustix::fs::fchmod(folder, Mode::from_raw_mode(OWNER)).is_ok()
+}
+
+fn take_flags_off(file: impl AsFd) -> bool {
+    let held = IFlags::IMMUTABLE | IFlags::APPEND;
+    let Ok(flags) = rustix::fs::ioctl_getflags(&file) else { return false };
+    flags.intersects(held) && rustix::fs::ioctl_setflags(&file, flags - held).is_ok()
+}
+
+fn found(parent: &Folder, name: &OsStr, flags: OFlags) -> Option<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    open_resolved(parent.as_fd(), Path::new(name), flags, resolve).ok()
+}
+
+fn reopened(parent: &Folder, name: &OsStr) -> Option<OwnedFd> {
+    let found = found(parent, name, OFlags::PATH | OFlags::NOFOLLOW)?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&found).ok()?.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+        return None;
+    }
+    // The magic link leads to this very inode, whatever has become of the name.
+    let link = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, link, flags, Mode::empty()).ok()
+}
