@@ -15,7 +15,7 @@ use crate::protocol::{
 };
 
 use super::births::failure_kind;
-use super::{Asker, Container, Supervisor, handler, now, records};
+use super::{Asker, Container, Supervisor, handler, now, records, signals};
 
 type Refusal = (FailureKind, String);
 
@@ -182,8 +182,9 @@ impl Supervisor {
     }
 
     fn kill(&mut self, kill: &Kill) -> Result<(), Refusal> {
-        let signal = Signal::from_named_raw(kill.signal)
-            .ok_or_else(|| (FailureKind::BadSpec, format!("{} is no signal", kill.signal)))?;
+        if !signals::is_signal(kill.signal) {
+            return Err((FailureKind::BadSpec, format!("{} is no signal", kill.signal)));
+        }
         self.known(&kill.id)?;
         let exec = self.execs.get(&kill.exec).filter(|exec| kill.all && exec.group.is_none());
         if exec.is_some() && self.kill_tree(&kill.exec) {
@@ -203,7 +204,7 @@ impl Supervisor {
             }
         };
         // What has ended needs no signal.
-        let sent = pidfd.map_or(Ok(()), |pidfd| rustix::process::pidfd_send_signal(pidfd, signal));
+        let sent = pidfd.map_or(Ok(()), |pidfd| signals::send(pidfd, kill.signal));
         if let (true, Some(group)) = (kill.all, group) {
             self.kill_group(&group);
         }

@@ -1,10 +1,12 @@
-//! Signals as a descriptor, and the allocator told to be modest.
+//! Signals as a descriptor, signals that are sent, and the allocator told to be modest.
 //!
 //! Rule: SIGCHLD is only ever read from the descriptor; what would end or stop the supervisor from
 //! outside is ignored, because its pod goes on (only SIGKILL ends it).
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use rustix::io::Errno;
 
 /// A descriptor that is ready when a child has ended.
 pub(super) fn children() -> io::Result<OwnedFd> {
@@ -35,6 +37,28 @@ pub(super) fn drain(signals: &OwnedFd) {
     let mut space = [0; 128 * 8];
     debug_assert!(signals.as_raw_fd() >= 0);
     while rustix::io::read(signals, &mut space).is_ok_and(|count| count > 0) {}
+}
+
+/// The kernel's last one. The real-time ones have no names of their own, and where they begin is the
+/// affair of whoever is signalled: images name them for systemd and others as their stop signal.
+const LAST: i32 = 64;
+
+pub(super) fn is_signal(number: i32) -> bool {
+    (1..=LAST).contains(&number)
+}
+
+/// Sends any signal that the kernel knows.
+pub(super) fn send(pidfd: &OwnedFd, number: i32) -> Result<(), Errno> {
+    let none = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: the descriptor lives throughout; without a siginfo nothing is read.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), number, none, 0_u32)
+    };
+    if answer < 0 {
+        let code = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+        return Err(Errno::from_raw_os_error(code));
+    }
+    Ok(())
 }
 
 /// One arena for all threads, and freed memory goes back.

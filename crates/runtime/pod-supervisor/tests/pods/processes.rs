@@ -68,6 +68,17 @@ fn signals_reach_the_first_process() {
         bed.client.kill("trap", 15).await.expect("signalled");
         assert_eq!(bed.ended("trap").await.code, 9);
         assert_eq!(bed.lines("trap"), ["ready", "caught"]);
+        // SIGRTMIN+3, the stop signal of many images, and the last that there is.
+        for (id, signal) in [("realtime", 37), ("last", 64)] {
+            let spec = bed.spec(id, &script.replace("TERM", &signal.to_string()));
+            bed.start(spec).await;
+            while !std::fs::read_to_string(bed.log_path(id)).is_ok_and(|log| log.contains("ready"))
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            bed.client.kill(id, signal).await.expect("signalled");
+            assert_eq!(bed.ended(id).await.code, 9, "{id}");
+        }
         // A first process ignores what it has not asked for, but not SIGKILL.
         let spec = bed.spec("deaf", "trap '' TERM; sleep 1000");
         bed.start(spec).await;
@@ -77,7 +88,9 @@ fn signals_reach_the_first_process() {
         assert_eq!((exit.code, exit.signal), (137, 9));
         // Twice is no error, and neither is an unknown signal taken for one.
         bed.client.kill("deaf", 9).await.expect("nothing to do");
-        assert!(bed.client.kill("deaf", 9999).await.is_err());
+        for number in [9999, 65, 0, -1] {
+            assert!(bed.client.kill("deaf", number).await.is_err(), "{number}");
+        }
         assert!(bed.client.kill("absent", 9).await.expect_err("absent").is_not_found());
         bed.shut_down().await;
     });

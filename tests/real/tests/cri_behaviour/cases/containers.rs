@@ -28,6 +28,7 @@ cases![
     container_in_a_stopped_pod_cannot_be_started,
     container_whose_program_is_missing_fails_to_start,
     container_stop_gives_grace,
+    container_stop_sends_a_real_time_signal,
     container_stop_kills_after_its_grace,
     container_stop_without_grace_kills_at_once,
     container_stop_twice_is_fine,
@@ -234,6 +235,22 @@ async fn until_said(running: &crate::support::Running, text: &str) -> Result<()>
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     anyhow::bail!("{text:?} was never said")
+}
+
+/// The stop signal of images with systemd, and of others.
+async fn container_stop_sends_a_real_time_signal(cri: &Cri) -> Result<()> {
+    let script = "trap 'echo stopped; exit 4' 37; echo ready; while :; do sleep 0.05; done";
+    let mut config = cri.container(script);
+    config.stop_signal = v1::Signal::Sigrtminplus3.into();
+    let running = cri.running_as(cri.pod(), config).await?;
+    while !running.output().is_ok_and(|said| said.contains("ready")) {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    cri.stop(&running.id, 20).await?;
+    let status = cri.status(&running.id).await?;
+    ensure!(status.exit_code == 4, "{status:?}");
+    ensure!(running.output()?.ends_with("stopped\n"), "{}", running.output()?);
+    Ok(())
 }
 
 async fn container_stop_kills_after_its_grace(cri: &Cri) -> Result<()> {
