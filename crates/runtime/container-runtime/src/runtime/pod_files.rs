@@ -1,5 +1,9 @@
 //! The files that a pod's containers share: name, hosts, resolver, shared memory.
 //!
+//! Rule: containers may write to all of them, so all of them lie on one small file system of the
+//! pod's own, and not on the state folder's, which is the machine's `/run`. One for all costs no
+//! more mounts than shared memory alone, and what is in it is the pod's own affair.
+//!
 //! upstream: containerd internal/cri/server/podsandbox/sandbox_run_linux.go (setupSandboxFiles)
 
 use std::fs;
@@ -13,9 +17,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use super::Runtime;
 use crate::durable;
 use crate::failure::{Doing as _, Failure, Result, blocking};
-use crate::specification::{Machine, PodPlaces};
+use crate::specification::{MountTable, PodPlaces};
 
-const SHARED_MEMORY: &std::ffi::CStr = c"mode=1777,size=65536k";
+/// The usual size of shared memory; the files beside it are a few pages.
+const SIZE: &std::ffi::CStr = c"mode=0711,size=65536k";
 /// More name servers and the like than any pod has.
 const LARGEST: u64 = 1 << 20;
 
@@ -27,14 +32,18 @@ impl Runtime {
     ) -> Result<()> {
         let (places, machine, config) =
             (self.places(sandbox), std::sync::Arc::clone(&self.machine), config.clone());
-        blocking(move || make(&places, &machine, &config)).await
+        blocking(move || make(&places, &machine.hostname, &config)).await
     }
 }
 
-fn make(places: &PodPlaces, machine: &Machine, config: &v1::PodSandboxConfig) -> Result<()> {
-    durable::make_folder(places.folder())?;
+fn make(places: &PodPlaces, of_machine: &str, config: &v1::PodSandboxConfig) -> Result<()> {
+    let folder = places.folder();
+    durable::make_folder(folder)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("shm", folder, "tmpfs", flags, SIZE)
+        .doing(format!("mounting what the pod shares at {}", folder.display()))?;
     let hostname = match config.hostname.as_str() {
-        "" => machine.hostname.as_str(),
+        "" => of_machine,
         name => name,
     };
     let owner = root_of_pod(config);
@@ -57,9 +66,8 @@ fn make(places: &PodPlaces, machine: &Machine, config: &v1::PodSandboxConfig) ->
     }
     let place = places.shared_memory();
     durable::make_folder(&place)?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("shm", &place, "tmpfs", flags, SHARED_MEMORY)
-        .doing(format!("mounting shared memory at {}", place.display()))
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o1777))
+        .doing(format!("mode of {}", place.display()))
 }
 
 /// Who is root in the pod, as this machine knows it. Files that belong to it need no mapped mount,
@@ -127,11 +135,7 @@ fn resolver(dns: &v1::DnsConfig) -> Result<String> {
 
 /// Unmounts everything at and below a folder of ours, then removes it.
 pub(super) fn remove_with_mounts(path: &Path) -> Result<()> {
-    let table = fs::read_to_string("/proc/self/mountinfo").doing("reading the mount table")?;
-    let mut places: Vec<&str> = table.lines().filter_map(|line| line.split(' ').nth(4)).collect();
-    // The innermost first.
-    places.sort_by_key(|place| std::cmp::Reverse(place.len()));
-    for place in places.into_iter().map(Path::new).filter(|place| place.starts_with(path)) {
+    for place in MountTable::read()?.beneath(path) {
         match unmount(place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
             Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
             Err(error) => {
@@ -145,6 +149,28 @@ pub(super) fn remove_with_mounts(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Needs root, as the runtime does.
+    #[test]
+    fn what_a_pod_shares_has_a_limit_and_goes_with_its_mount() {
+        // The kernel writes a space in the mount table as a number.
+        let bed = tempfile::tempdir().unwrap();
+        let pod = bed.path().canonicalize().unwrap().join("a pod");
+        let places = PodPlaces::new(&pod.join("shared"));
+        make(&places, "host", &v1::PodSandboxConfig::default()).unwrap();
+        assert_eq!(fs::read(places.hostname()).unwrap(), b"host\n");
+        let mode = fs::metadata(places.shared_memory()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o1777);
+        for path in [places.hostname(), places.shared_memory().join("file")] {
+            let filled = fs::write(&path, vec![7; 80 << 20]).unwrap_err();
+            assert_eq!(filled.kind(), std::io::ErrorKind::StorageFull, "{}", path.display());
+            fs::write(&path, "").unwrap();
+        }
+        remove_with_mounts(&pod).unwrap();
+        assert!(!pod.exists());
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!table.contains(r"/a\040pod"), "{table}");
+    }
 
     #[test]
     fn a_resolver_has_its_lines_in_order_and_nothing_smuggled_in() {

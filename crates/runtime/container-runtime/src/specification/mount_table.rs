@@ -22,7 +22,9 @@ pub(crate) struct MountTable {
 impl MountTable {
     pub(crate) fn read() -> Result<Self> {
         let path = "/proc/self/mountinfo";
-        Ok(Self::parse(&std::fs::read_to_string(path).doing(format!("reading {path}"))?))
+        // Others may mount at names that are no text.
+        let bytes = std::fs::read(path).doing(format!("reading {path}"))?;
+        Ok(Self::parse(&String::from_utf8_lossy(&bytes)))
     }
 
     pub(crate) fn parse(text: &str) -> Self {
@@ -42,6 +44,15 @@ impl MountTable {
             })
             .collect();
         Self { mounts }
+    }
+
+    /// The places at and below a path, the innermost first; one that is mounted on twice is there
+    /// twice.
+    pub(crate) fn beneath(&self, path: &Path) -> Vec<&Path> {
+        let all = self.mounts.iter().map(|(place, _)| place.as_path());
+        let mut places: Vec<&Path> = all.filter(|place| place.starts_with(path)).collect();
+        places.sort_by_key(|place| std::cmp::Reverse(place.as_os_str().len()));
+        places
     }
 
     /// The mount that a path is on, and its sharing; the last one at a place counts.
@@ -105,5 +116,7 @@ mod tests {
         ] {
             assert_eq!(table.of(Path::new(path)), (PathBuf::from(place), sharing), "{path}");
         }
+        assert_eq!(table.beneath(Path::new("/mnt")), ["/mnt/a b", "/mnt"].map(Path::new));
+        assert_eq!(table.beneath(Path::new("/twice")), ["/twice"; 2].map(Path::new));
     }
 }

@@ -23,6 +23,7 @@ cases![
     hostile_pod_cannot_reach_the_hosts_loopback,
     hostile_pod_on_the_hosts_network_finds_no_socket,
     hostile_volumes_of_an_image_stay_inside,
+    hostile_writes_to_the_pods_files_fill_nothing,
     hostile_swap_of_a_mount_target_leads_nowhere,
 ];
 
@@ -328,5 +329,31 @@ async fn hostile_depth_of_a_root_keeps_nothing_from_being_removed(cri: &Cri) -> 
     let trash = bed.join("k/root/images/trash");
     let left: Vec<_> = std::fs::read_dir(&trash)?.collect();
     ensure!(left.is_empty(), "in the trash: {left:?}");
+    Ok(())
+}
+
+/// CVE-2020-8557's class: the files that every container gets lie with the machine's own state.
+async fn hostile_writes_to_the_pods_files_fill_nothing(cri: &Cri) -> Result<()> {
+    // More than a pod may have, less than would hurt this machine if it could.
+    let script = "for file in hostname hosts resolv.conf; do \
+        head -c 100000000 /dev/zero 2> /dev/null > /etc/$file && echo $file; : > /etc/$file; done; \
+        echo kept > /etc/hosts; cat /etc/hosts; head -c 100000000 /dev/zero > /etc/hostname; \
+        sleep 1000";
+    let running = cri.running_as(cri.networked_pod(), cri.container(script)).await?;
+    let bed = cri.folder.ancestors().nth(2).context("the bed's folder")?;
+    let state = bed.join("k/state");
+    let begun = Instant::now();
+    while !running.output().is_ok_and(|said| said.contains("kept")) {
+        ensure!(begun.elapsed() < Duration::from_secs(30), "{:?}", running.lines());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    ensure!(running.output()? == "kept\n", "written without end: {}", running.output()?);
+    // They are on a file system of their own, and the state folder's has none of it.
+    use std::os::unix::fs::MetadataExt as _;
+    let shared = state.join("pods").join(&running.sandbox[..16]).join("shared/hostname");
+    let (own, around) = (std::fs::metadata(&shared)?, std::fs::metadata(&state)?);
+    ensure!(own.dev() != around.dev(), "{} is on the state folder's", shared.display());
+    cri.remove_pod(&running.sandbox).await?;
+    ensure!(!shared.exists(), "{} is left", shared.display());
     Ok(())
 }
