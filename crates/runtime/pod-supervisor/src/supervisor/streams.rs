@@ -342,9 +342,24 @@ impl Worker {
         let free = |one: &&mut Attachment| {
             one.input.is_none() && one.output.is_none() && one.error.is_none()
         };
+        self.forget_gone_clients();
         // Where all places are taken the new client is closed, which it hears.
         if let Some(place) = self.attachments.iter_mut().find(free) {
             *place = client;
+        }
+    }
+
+    /// A client that left is noticed when something is written to it; a container that is silent
+    /// writes nothing, and its places would be taken for ever. Input that has come is not lost, and
+    /// what its end means to a container whose input is for one client is for [`Worker::read_client`].
+    fn forget_gone_clients(&mut self) {
+        for client in &mut self.attachments {
+            for place in [&mut client.output, &mut client.error] {
+                place.take_if(|one| left(one).is_some());
+            }
+            if !self.stdin_once {
+                client.input.take_if(|one| left(one).is_some_and(|more| !more));
+            }
         }
     }
 
@@ -416,6 +431,17 @@ impl Worker {
             }
         }
     }
+}
+
+/// Whether nobody is at the other end, and then whether there is something to be read.
+fn left(descriptor: &OwnedFd) -> Option<bool> {
+    let mut watched = [PollFd::new(descriptor, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut watched, Some(&at_once)).ok()?;
+    let found = watched[0].revents();
+    found
+        .intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL)
+        .then(|| found.contains(PollFlags::IN))
 }
 
 /// False: the client is gone, or has taken nothing for too long.

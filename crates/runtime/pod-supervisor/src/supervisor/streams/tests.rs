@@ -51,6 +51,12 @@ fn until(what: &str, mut check: impl FnMut() -> bool) {
     }
 }
 
+/// Until all that was asked for so far is done.
+fn obeyed(bed: &mut Bed) {
+    let number = bed.streams.reopen().expect("asked");
+    until("obeying", || bed.streams.reopened().0 >= number);
+}
+
 fn drain(bed: &mut Bed) {
     bed.output = None;
     bed.error = None;
@@ -103,6 +109,50 @@ fn rotation_under_a_flood_loses_nothing() {
     let wanted: Vec<String> = (0..LINES).map(|number| format!("line {number}")).collect();
     assert_eq!(seen.len(), wanted.len());
     assert!(seen == wanted, "lines are lost, doubled or out of order");
+}
+
+/// One that writes nothing never finds out by writing.
+#[test]
+fn a_silent_container_keeps_no_place_for_clients_that_left() {
+    let mut bed = bed(false);
+    for _ in 0..ATTACHMENTS {
+        let ((out_read, out_write), (in_read, in_write)) = (pipe(), pipe());
+        let error = out_write.try_clone().expect("a copy");
+        bed.streams.attach(&[Some(in_read), Some(out_write), Some(error)]).expect("attached");
+        drop((out_read, in_write));
+    }
+    let (read, write) = pipe();
+    bed.streams.attach(&[None, Some(write), None]).expect("attached");
+    obeyed(&mut bed);
+    bed.output.as_mut().expect("open").write_all(b"heard").expect("written");
+    let mut heard = [0; 5];
+    File::from(read).read_exact(&mut heard).expect("it has a place");
+    assert_eq!(&heard, b"heard");
+    drain(&mut bed);
+}
+
+/// Those that are there keep theirs.
+#[test]
+fn a_client_that_is_silent_too_stays() {
+    let mut bed = bed(false);
+    let clients: Vec<_> = (0..=ATTACHMENTS)
+        .map(|_| {
+            let (read, write) = pipe();
+            bed.streams.attach(&[None, Some(write), None]).expect("attached");
+            File::from(read)
+        })
+        .collect();
+    obeyed(&mut bed);
+    bed.output.as_mut().expect("open").write_all(b"heard").expect("written");
+    drain(&mut bed);
+    drop(bed);
+    let heard: Vec<usize> = clients
+        .into_iter()
+        .map(|mut client| client.read_to_end(&mut Vec::new()).expect("read"))
+        .collect();
+    let mut expected = vec![5; ATTACHMENTS];
+    expected.push(0);
+    assert_eq!(heard, expected);
 }
 
 #[test]
