@@ -319,13 +319,21 @@ impl Book {
         });
     }
 
-    /// Changes a container, unless `change` says that there is nothing to change.
+    /// Changes a container, unless `change` says that there is nothing to change. One that was
+    /// removed meanwhile is not written again.
     pub(crate) async fn change_container(
         &self,
         container: &Arc<Container>,
         change: impl FnOnce(&mut ContainerRecord) -> bool,
     ) -> Result<Option<ContainerRecord>> {
         let _turn = container.writing.lock().await;
+        let held = locked(&self.entries).containers.get(&container.id).cloned();
+        if !held.is_some_and(|held| Arc::ptr_eq(&held, container)) {
+            return Err(Failure::not_found(format!(
+                "container {:?} has been removed meanwhile",
+                container.id
+            )));
+        }
         let mut record = container.record();
         if !change(&mut record) {
             return Ok(None);

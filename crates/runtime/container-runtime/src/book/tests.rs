@@ -100,6 +100,21 @@ async fn what_is_removed_is_not_written_again() {
     assert!(disk.reopened().container("c").is_err());
 }
 
+/// Whoever makes a container while its pod is removed.
+#[tokio::test]
+async fn what_was_removed_cannot_be_changed_any_more() {
+    let (disk, book) = Disk::new();
+    let removed = container(&book, ContainerStage::Making, 0).await;
+    book.remove_container("c").await.unwrap();
+    let failure = book.change_container(&removed, ended(7)).await.unwrap_err();
+    assert_eq!(failure.code, tonic::Code::NotFound, "{failure}");
+    assert!(disk.reopened().container("c").is_err(), "its record is back");
+    // Nor is another of its name changed in its place.
+    let other = container(&book, ContainerStage::Created, 0).await;
+    assert!(book.change_container(&removed, ended(7)).await.is_err());
+    assert_eq!(other.record().stage(), ContainerStage::Created);
+}
+
 #[tokio::test]
 async fn a_stop_is_seen_at_once_and_readiness_is_not() {
     let (disk, book) = Disk::new();

@@ -43,9 +43,7 @@ impl Runtime {
             .doing(format!("failed to find sandbox id {:?}", request.pod_sandbox_id))?;
         let config = request.config.unwrap_or_default();
         let pod = sandbox.record();
-        if pod.stage() != SandboxStage::Ready {
-            return Err(Failure::plain(format!("sandbox {:?} is not running", sandbox.id)));
-        }
+        check_ready(&sandbox)?;
         if config.metadata.is_none() {
             return Err(Failure::plain("container config must include metadata"));
         }
@@ -116,6 +114,7 @@ impl Runtime {
         sandbox_config: v1::PodSandboxConfig,
         image_config: ImageConfig,
     ) -> Result<()> {
+        check_ready(sandbox)?;
         let record = container.record();
         let config = record.config.clone().unwrap_or_default();
         let names = image_view_names(&container.id, &config);
@@ -213,6 +212,15 @@ impl Runtime {
         self.usage.forget(&container.id);
         self.book.remove_container(&container.id).await
     }
+}
+
+/// Asked again once the container is in the book: whoever removes a pod has stopped it before, and
+/// then takes away all that the book has of it.
+fn check_ready(sandbox: &Sandbox) -> Result<()> {
+    if sandbox.record().stage() == SandboxStage::Ready {
+        return Ok(());
+    }
+    Err(Failure::plain(format!("sandbox {:?} is not running", sandbox.id)))
 }
 
 fn namespaces_of(record: &crate::records::SandboxRecord) -> v1::NamespaceOption {
