@@ -4,12 +4,13 @@
 //! the oldest and is told by the end of its stream, so that it looks again; nobody waits for it.
 
 use cri_wire::v1;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{Mutex, MutexGuard, broadcast, mpsc};
 use tonic::Status;
 use tonic::codegen::BoxStream;
 use tonic::codegen::tokio_stream::Stream;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Events that a listener may be behind.
@@ -18,11 +19,12 @@ const BACKLOG: usize = 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct Events {
     sender: broadcast::Sender<v1::ContainerEventResponse>,
+    turns: Arc<Mutex<()>>,
 }
 
 impl Default for Events {
     fn default() -> Self {
-        Self { sender: broadcast::Sender::new(BACKLOG) }
+        Self { sender: broadcast::Sender::new(BACKLOG), turns: Arc::default() }
     }
 }
 
@@ -30,6 +32,11 @@ impl Events {
     pub(crate) fn send(&self, event: v1::ContainerEventResponse) {
         // Nobody may be listening.
         let _ = self.sender.send(event);
+    }
+
+    /// Whoever asks first sends first.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turns.lock().await
     }
 
     pub(crate) fn is_heard(&self) -> bool {

@@ -87,7 +87,7 @@ impl Runtime {
         reached("container-recorded");
         match self.furnish(&container, &sandbox, sandbox_config, image_config).await {
             Ok(()) => {
-                self.tell(&id, &sandbox.id, Kind::ContainerCreatedEvent);
+                self.tell(&id, &sandbox.id, Kind::ContainerCreatedEvent).await;
                 Ok(id)
             }
             Err(failure) => {

@@ -85,7 +85,7 @@ impl Runtime {
                 })
                 .await?;
         } else {
-            self.tell(&container.id, &container.sandbox_id, Kind::ContainerStartedEvent);
+            self.tell(&container.id, &container.sandbox_id, Kind::ContainerStartedEvent).await;
         }
         drop(busy);
         outcome
@@ -280,7 +280,7 @@ impl Runtime {
             .await?;
         reached("removal-recorded");
         self.dispose_container(container).await?;
-        self.tell(&container.id, &container.sandbox_id, Kind::ContainerDeletedEvent);
+        self.tell(&container.id, &container.sandbox_id, Kind::ContainerDeletedEvent).await;
         drop(busy);
         Ok(())
     }

@@ -57,8 +57,8 @@ impl Runtime {
         reached("sandbox-recorded");
         match self.make_sandbox(&sandbox).await {
             Ok(()) => {
-                self.tell(&id, &id, Kind::ContainerCreatedEvent);
-                self.tell(&id, &id, Kind::ContainerStartedEvent);
+                self.tell(&id, &id, Kind::ContainerCreatedEvent).await;
+                self.tell(&id, &id, Kind::ContainerStartedEvent).await;
                 Ok(id)
             }
             Err(failure) => {

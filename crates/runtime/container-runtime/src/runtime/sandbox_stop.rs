@@ -60,7 +60,7 @@ impl Runtime {
             .await
             .doing(format!("failed to stop sandbox {:?}", sandbox.id))?;
         if was_ready {
-            self.tell(&sandbox.id, &sandbox.id, Kind::ContainerStoppedEvent);
+            self.tell(&sandbox.id, &sandbox.id, Kind::ContainerStoppedEvent).await;
         }
         Ok(())
     }
@@ -174,7 +174,7 @@ impl Runtime {
         if self.pod_folder(&sandbox.id).exists() {
             self.take_down(sandbox, HalfMade::MustGo).await?;
         }
-        self.tell(&sandbox.id, &sandbox.id, Kind::ContainerDeletedEvent);
+        self.tell(&sandbox.id, &sandbox.id, Kind::ContainerDeletedEvent).await;
         self.book.remove_sandbox(&sandbox.id).await
     }
 }

@@ -67,7 +67,7 @@ impl Runtime {
             })
             .await?;
         if changed.is_some() {
-            self.tell(&container.id, &container.sandbox_id, Kind::ContainerStoppedEvent);
+            self.tell(&container.id, &container.sandbox_id, Kind::ContainerStoppedEvent).await;
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Runtime {
             }
         }
         self.book.change_sandbox(sandbox, |record| record.set_stage(SandboxStage::Stopped)).await?;
-        self.tell(&sandbox.id, &sandbox.id, Kind::ContainerStoppedEvent);
+        self.tell(&sandbox.id, &sandbox.id, Kind::ContainerStoppedEvent).await;
         Ok(())
     }
 
@@ -159,7 +159,7 @@ impl Runtime {
             })
             .await?;
         if changed.is_some() {
-            self.tell(&container.id, &container.sandbox_id, Kind::ContainerStoppedEvent);
+            self.tell(&container.id, &container.sandbox_id, Kind::ContainerStoppedEvent).await;
         }
         Ok(())
     }
@@ -184,22 +184,31 @@ impl Runtime {
         }
     }
 
-    /// Sends an event with the pod as it is now, where anybody listens.
-    pub(super) fn tell(&self, id: &str, sandbox_id: &str, kind: Kind) {
+    /// Sends an event with the pod as it is now and as its status says it, where anybody listens.
+    pub(super) async fn tell(&self, id: &str, sandbox_id: &str, kind: Kind) {
         if !self.events.is_heard() {
             return;
         }
+        let created_at = nanoseconds();
+        // Looking at images takes a moment, and events stay in their order.
+        let _turn = self.events.turn().await;
         let sandbox = self.book.sandbox(sandbox_id).ok();
+        let containers = self.book.containers_of(sandbox_id);
+        let ids: Vec<String> = containers.iter().map(|one| one.record().image_id).collect();
+        let unknown = vec![None; ids.len()];
+        let found = self.images.with_store(move |store| {
+            Ok(ids.iter().map(|id| store.image(id).ok()).collect::<Vec<_>>())
+        });
+        let images = found.await.unwrap_or(unknown);
         self.events.send(v1::ContainerEventResponse {
             container_id: id.to_owned(),
             container_event_type: kind.into(),
-            created_at: nanoseconds(),
+            created_at,
             pod_sandbox_status: sandbox.map(|sandbox| self.sandbox_status_of(&sandbox)),
-            containers_statuses: self
-                .book
-                .containers_of(sandbox_id)
+            containers_statuses: containers
                 .iter()
-                .map(|container| self.container_status_of(container, None))
+                .zip(&images)
+                .map(|(container, image)| self.container_status_of(container, image.as_ref()))
                 .collect(),
         });
     }

@@ -136,13 +136,17 @@ async fn events_tell_a_life(cri: &Cri) -> Result<()> {
     });
     tokio::time::sleep(Duration::from_millis(300)).await;
     let running = cri.running("true").await?;
-    cri.until_ended(&running.id).await?;
+    let status = cri.until_ended(&running.id).await?;
     cri.remove(&running.id).await?;
     cri.remove_pod(&running.sandbox).await?;
     let mut of_container = Vec::new();
     let mut of_sandbox = Vec::new();
     while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(2), told.recv()).await {
         let kind = event.container_event_type();
+        for told in event.containers_statuses.iter().filter(|told| told.id == running.id) {
+            ensure!(told.image_ref == status.image_ref, "{told:?} is not {status:?}");
+            ensure!(told.image == status.image, "{told:?} is not {status:?}");
+        }
         if event.container_id == running.id {
             of_container.push(kind);
         } else if event.container_id == running.sandbox {
