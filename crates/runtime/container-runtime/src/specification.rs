@@ -289,7 +289,7 @@ fn all_mounts(
     let taken =
         |target: &str| of_caller.iter().any(|mount| clean(&mount.container_path) == clean(target));
     for mount in &of_caller {
-        all.push(mounts::asked(mount, &mounts::prepare_source(mount, &table)?)?);
+        all.push(mounts::of_caller(mount, &table)?);
     }
     // What the pod shares belongs to its own root; volumes of images to the machine's, and the pod
     // shall see its own.

@@ -253,23 +253,18 @@ impl Runtime {
     }
 
     pub(super) async fn remove(&self, container: &Arc<Container>) -> Result<()> {
+        // Before it is stopped: what is refused is not touched.
+        let busy = begin(container, Activity::Removing, |activity, _| match activity {
+            Activity::Starting => {
+                Err(Failure::plain("container is in starting state, can't be removed"))
+            }
+            Activity::Removing => Err(Failure::plain("container is already in removing state")),
+            Activity::None => Ok(()),
+        })
+        .doing(format!("failed to set removing state for container {:?}", container.id))?;
         self.stop(container, 0)
             .await
             .doing(format!("failed to forcibly stop container {:?}", container.id))?;
-        let busy =
-            begin(container, Activity::Removing, |activity, stage| match (activity, stage) {
-                (Activity::Starting, _) => {
-                    Err(Failure::plain("container is in starting state, can't be removed"))
-                }
-                (Activity::Removing, _) => {
-                    Err(Failure::plain("container is already in removing state"))
-                }
-                (_, ContainerStage::Started) => {
-                    Err(Failure::plain("container is still running, to stop first"))
-                }
-                _ => Ok(()),
-            })
-            .doing(format!("failed to set removing state for container {:?}", container.id))?;
         self.book
             .change_container(container, |record| {
                 // A kill from here on is finished by the next start.

@@ -203,6 +203,29 @@ async fn a_start_that_was_cut_off_is_asked_for() {
     }
 }
 
+/// What is on its way up is refused, and not killed first.
+#[tokio::test]
+async fn a_removal_that_is_refused_kills_nothing() {
+    let bed = Bed::new().await;
+    let (_sandbox, container, _listener, mut peer) = bed.met((ContainerStage::Created, 0)).await;
+    let folder = bed.runtime.container_folder(CONTAINER);
+    fs::create_dir_all(&folder).unwrap();
+    let specification = ContainerSpec::default().encode_to_vec();
+    fs::write(folder.join(super::container_create::SPECIFICATION), specification).unwrap();
+    let runtime = bed.runtime.clone();
+    let starting = tokio::spawn(async move { runtime.start_container(CONTAINER).await });
+    assert!(matches!(in_time(peer.next()).await.ask, Some(Ask::Create(_))));
+    let removing = bed.runtime.remove_container(CONTAINER);
+    tokio::pin!(removing);
+    let failure = tokio::select! {
+        outcome = &mut removing => outcome.unwrap_err(),
+        asked = in_time(peer.next()) => panic!("{asked:?}"),
+    };
+    assert!(failure.text.contains("starting state"), "{failure}");
+    assert_eq!(container.record().stage(), ContainerStage::Started);
+    starting.abort();
+}
+
 #[tokio::test]
 async fn a_supervisor_that_nobody_has_met_is_ended_with_its_pod() {
     let bed = Bed::new().await;

@@ -127,6 +127,13 @@ pub(super) fn asked(mount: &v1::Mount, source: &Path) -> Result<MountSpec> {
     })
 }
 
+/// What the caller wants mounted. Its links were resolved, and between now and the start nobody puts
+/// one there: whoever may write beside a source would choose what is mounted.
+pub(super) fn of_caller(mount: &v1::Mount, table: &MountTable) -> Result<MountSpec> {
+    let spec = asked(mount, &prepare_source(mount, table)?)?;
+    Ok(MountSpec { no_symlinks_in_source: true, ..spec })
+}
+
 /// Makes the folder where a source is missing, resolves its links, and checks its sharing.
 pub(super) fn prepare_source(mount: &v1::Mount, table: &MountTable) -> Result<PathBuf> {
     let path = Path::new(&mount.host_path);

@@ -22,6 +22,7 @@ cases![
     hostile_depth_of_a_root_keeps_nothing_from_being_removed,
     hostile_pod_cannot_reach_the_hosts_loopback,
     hostile_pod_on_the_hosts_network_finds_no_socket,
+    hostile_source_that_becomes_a_link_is_not_followed,
     hostile_volumes_of_an_image_stay_inside,
     hostile_writes_to_the_pods_files_fill_nothing,
     hostile_swap_of_a_mount_target_leads_nowhere,
@@ -355,5 +356,33 @@ async fn hostile_writes_to_the_pods_files_fill_nothing(cri: &Cri) -> Result<()> 
     ensure!(own.dev() != around.dev(), "{} is on the state folder's", shared.display());
     cri.remove_pod(&running.sandbox).await?;
     ensure!(!shared.exists(), "{} is left", shared.display());
+    Ok(())
+}
+
+/// A volume's folder is swapped for a link between the moment in which its path was looked at and
+/// the start.
+async fn hostile_source_that_becomes_a_link_is_not_followed(cri: &Cri) -> Result<()> {
+    let place = |name: &str| cri.folder.join(name);
+    for (folder, mark) in [("victim", "victim"), ("source", "mine")] {
+        std::fs::create_dir_all(place(folder))?;
+        std::fs::write(place(folder).join("mark"), mark)?;
+    }
+    let pod = cri.pod();
+    let sandbox = cri.run(&pod).await?;
+    for swapped in [false, true] {
+        let mut config = cri.container("cat /volume/mark");
+        config.mounts = vec![v1::Mount {
+            host_path: place("source").display().to_string(),
+            container_path: "/volume".to_owned(),
+            ..Default::default()
+        }];
+        let id = cri.create(&sandbox, &pod, &config).await?;
+        if swapped {
+            std::fs::rename(place("source"), place("aside"))?;
+            std::os::unix::fs::symlink(place("victim"), place("source"))?;
+        }
+        let started = cri.start(&id).await;
+        ensure!(started.is_ok() != swapped, "swapped: {swapped}, {started:?}");
+    }
     Ok(())
 }

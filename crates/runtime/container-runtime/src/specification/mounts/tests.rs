@@ -55,6 +55,8 @@ fn missing_sources_become_folders_and_links_are_followed() {
     assert!(prepare_source(&host("x/y"), &table).unwrap().is_dir());
     std::os::unix::fs::symlink("x", folder.path().join("link")).unwrap();
     assert!(prepare_source(&host("link"), &table).unwrap().ends_with("x"));
+    let spec = of_caller(&host("link"), &table).unwrap();
+    assert!(spec.source.ends_with("/x") && spec.no_symlinks_in_source, "{spec:?}");
     let shared = v1::Mount { propagation: 2, ..host("x") };
     let failure = prepare_source(&shared, &table).unwrap_err();
     assert!(failure.text.contains("not a shared mount"), "{failure}");
