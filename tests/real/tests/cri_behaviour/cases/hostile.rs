@@ -18,8 +18,8 @@ use crate::support::{Cri, Running, VOLUMES, code, security, texts};
 cases![
     hostile_child_that_gets_no_turn_is_no_silent_one,
     hostile_child_that_prints_for_ever_ends_with_the_exec,
-    hostile_depth_of_a_root_keeps_nothing_from_being_removed,
     hostile_command_that_never_reads_ends_with_its_client,
+    hostile_depth_of_a_root_keeps_nothing_from_being_removed,
     hostile_pod_cannot_reach_the_hosts_loopback,
     hostile_pod_on_the_hosts_network_finds_no_socket,
     hostile_source_that_becomes_a_link_is_not_followed,
@@ -304,25 +304,31 @@ async fn swapped(cri: &Cri, (sandbox, pod): (&str, &v1::PodSandboxConfig)) -> Re
     Ok(started)
 }
 
-/// A tree in its root that is deeper than any path, and a file that nobody may remove: both go with
-/// their container, and no other container's removal hears of it.
+/// How many files and folders a container has written, as far as its statistics say.
+async fn written(cri: &Cri, id: &str) -> Result<u64> {
+    let request = v1::ContainerStatsRequest { container_id: id.to_owned() };
+    let stats = cri.rt().container_stats(request).await?.into_inner().stats;
+    let inodes = stats.and_then(|stats| stats.writable_layer?.inodes_used);
+    Ok(inodes.map_or(0, |count| count.value))
+}
+
+/// A tree in its root that is deeper than any path: it is counted, it goes with its container, and no
+/// other container's removal hears of it.
 async fn hostile_depth_of_a_root_keeps_nothing_from_being_removed(cri: &Cri) -> Result<()> {
     // Each turn hangs what there is below a thousand more folders.
     let script = "set -e; path=d; for i in 1 2 3 4 5 6 7 8 9 10; do path=$path/$path; done; \
-        mkdir /deep; for i in $(seq 5); do mkdir -p /new/$path; mv /deep /new/$path/deep; \
-        mv /new /deep; done; : > /fixed; chattr +i /fixed; \
-        if rm -f /fixed 2> /dev/null; then exit 9; fi; echo made; sleep 1000";
-    let mut config = cri.container(script);
-    security(&mut config).capabilities = Some(v1::Capability {
-        add_capabilities: vec!["LINUX_IMMUTABLE".to_owned()],
-        ..Default::default()
-    });
-    let running = cri.running_as(cri.pod(), config).await?;
+        mkdir /deep; for i in $(seq 4); do mkdir -p /new/$path; mv /deep /new/$path/deep; \
+        mv /new /deep; done; echo made; sleep 1000";
+    let running = cri.running(script).await?;
     let other = cri.running("echo x > /file; sleep 1000").await?;
     let begun = Instant::now();
     while !running.output().is_ok_and(|said| said.contains("made")) {
         ensure!(begun.elapsed() < Duration::from_secs(40), "{:?}", running.lines());
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    while written(cri, &running.id).await? < 4096 {
+        ensure!(begun.elapsed() < Duration::from_secs(50), "what it has written is not counted");
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
     cri.remove(&running.id).await.context("RemoveContainer of the deep one")?;
     cri.remove(&other.id).await.context("RemoveContainer of the other")?;
