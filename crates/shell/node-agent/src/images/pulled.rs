@@ -3,7 +3,8 @@
 //! Rules: a pull begins only once it is written down that it does, so that an image which arrives
 //! while the agent is away is not taken for one that was always here. A record that cannot be read
 //! grants nothing. Records of images that are gone go: at the start, and when there have been many
-//! new ones. Who may use an image is judged in `node-policy`.
+//! new ones. The runtime is never asked while the records are locked: pulls begin and end however
+//! long it takes to answer. Who may use an image is judged in `node-policy`.
 //!
 //! upstream: pkg/kubelet/images/pullmanager/image_pull_manager.go
 
@@ -15,11 +16,14 @@ use ports::runtime_objects::ImageRecord;
 use ports::{PodRuntime, PullRecordKind, PullRecords};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::{Mutex, watch};
 use tracing::{error, warn};
 
 /// New records after which those of images that are gone are looked for.
 const MANY: usize = 64;
+/// After it could not be found out what became of pulls that an earlier agent had begun.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Cheap to clone. Without a policy (the feature gate is off) nothing is asked or written.
 #[derive(Clone)]
@@ -32,14 +36,24 @@ struct Inner {
     clock: Clock,
     /// Held over changes of what is on disk.
     state: Mutex<State>,
+    leftovers: watch::Sender<Leftovers>,
+}
+
+/// What is known of what earlier agents left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Leftovers {
+    /// Nobody has wanted to know.
+    Unasked,
+    Asked,
+    /// It could not be found out so far.
+    Unclear,
+    Settled,
 }
 
 #[derive(Default)]
 struct State {
     /// Pulls under way, by the image's name.
     pulls: HashMap<String, usize>,
-    /// What earlier agents left was looked at.
-    is_settled: bool,
     new_records: usize,
 }
 
@@ -50,7 +64,14 @@ impl PulledImages {
         runtime: Arc<dyn PodRuntime>,
         clock: Clock,
     ) -> Self {
-        let inner = |policy| Inner { policy, files, runtime, clock, state: Mutex::default() };
+        let inner = |policy| Inner {
+            policy,
+            files,
+            runtime,
+            clock,
+            state: Mutex::default(),
+            leftovers: watch::Sender::new(Leftovers::Unasked),
+        };
         Self(policy.map(|policy| Arc::new(inner(policy))))
     }
 
@@ -75,10 +96,29 @@ impl PulledImages {
         }
     }
 
+    /// Looks at what earlier agents left, once somebody is interested and until it succeeds. The rest
+    /// waits for ever.
+    pub(super) async fn settle(&self) {
+        let Some(inner) = &self.0 else { return std::future::pending().await };
+        let mut leftovers = inner.leftovers.subscribe();
+        // The sender is ours, so there is no error to hear of.
+        drop(leftovers.wait_for(|known| *known > Leftovers::Unasked).await);
+        while *leftovers.borrow() != Leftovers::Settled {
+            let is_settled = inner.settle().await;
+            let known = if is_settled { Leftovers::Settled } else { Leftovers::Unclear };
+            inner.leftovers.send_replace(known);
+            if !is_settled {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
     /// Before a pull; each is followed by one of the other two.
     pub(super) async fn begin(&self, image: &str) -> Result<(), String> {
         let Some(inner) = &self.0 else { return Ok(()) };
-        let mut state = inner.settled().await;
+        inner.ask_for_leftovers();
+        let mut state = inner.state.lock().await;
         let intent = image_access::intent_text(image);
         let saved = inner.files.save(PullRecordKind::Intent, image, intent).await;
         saved.map_err(|error| {
@@ -90,7 +130,7 @@ impl PulledImages {
 
     pub(super) async fn succeeded(&self, image: &str, image_ref: &str, owner: LoginOwner) {
         let Some(inner) = &self.0 else { return };
-        let mut state = inner.settled().await;
+        let mut state = inner.state.lock().await;
         let credentials = Some(PullCredentials::from(owner));
         match inner.note(image_ref, image, credentials).await {
             Ok(is_new) => {
@@ -102,13 +142,14 @@ impl PulledImages {
         }
         if state.new_records >= MANY {
             state.new_records = 0;
+            drop(state);
             inner.forget_what_is_gone().await;
         }
     }
 
     pub(super) async fn failed(&self, image: &str) {
         let Some(inner) = &self.0 else { return };
-        let mut state = inner.settled().await;
+        let mut state = inner.state.lock().await;
         inner.end_of(&mut state, image).await;
     }
 }
@@ -120,7 +161,11 @@ impl Inner {
         image_ref: &str,
         own: &[LoginOwner],
     ) -> Result<bool, String> {
-        drop(self.settled().await);
+        self.ask_for_leftovers();
+        // Not granted before: an image that an earlier agent pulled is not one that was always
+        // here. Where the first look fails nobody waits for the next.
+        let mut leftovers = self.leftovers.subscribe();
+        drop(leftovers.wait_for(|known| *known > Leftovers::Asked).await);
         let record = self.record(image_ref).await?;
         let is_being_pulled = record.is_none() && self.has_begun(image).await?;
         let record = record.as_ref();
@@ -189,19 +234,20 @@ impl Inner {
         }
     }
 
-    /// The state, once what earlier agents left was looked at.
-    async fn settled(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().await;
-        if !state.is_settled {
-            state.is_settled = self.settle(&state).await;
-        }
-        state
+    fn ask_for_leftovers(&self) {
+        self.leftovers.send_if_modified(|known| {
+            let is_first = *known == Leftovers::Unasked;
+            if is_first {
+                *known = Leftovers::Asked;
+            }
+            is_first
+        });
     }
 
     /// Pulls that an earlier agent did not see the end of: an image that is here now was pulled,
     /// with nobody knows whose login. False where it could not be found out: then the intents stay
     /// and are looked at again.
-    async fn settle(&self, state: &State) -> bool {
+    async fn settle(&self) -> bool {
         let intents = match self.files.all(PullRecordKind::Intent).await {
             Ok(loaded) => loaded,
             Err(error) => {
@@ -216,7 +262,7 @@ impl Inner {
             let read = image_access::read_intent(content);
             read.map_err(|why| warn!(file, err = why, "Cannot read that a pull had begun")).ok()
         });
-        let begun: Vec<String> = begun.filter(|image| !state.pulls.contains_key(image)).collect();
+        let begun: Vec<String> = begun.collect();
         if !begun.is_empty() {
             let images = match self.runtime.images().await {
                 Ok(images) => images,
@@ -225,14 +271,20 @@ impl Inner {
                     return false;
                 }
             };
+            let state = self.state.lock().await;
             for image in &begun {
-                self.settle_one(image, &images).await;
+                // One that is pulled now, or was meanwhile, has its own end.
+                let is_left = matches!(self.has_begun(image).await, Ok(true));
+                if is_left && !state.pulls.contains_key(image) {
+                    self.settle_one(image, &images).await;
+                }
             }
         }
         self.forget_what_is_gone().await;
         true
     }
 
+    /// To be called with the state locked.
     async fn settle_one(&self, image: &str, images: &[ImageRecord]) {
         let names = |record: &ImageRecord| -> bool {
             let names = record.repo_tags.iter().chain(&record.repo_digests);
@@ -265,7 +317,14 @@ impl Inner {
         }
         let Ok(images) = self.runtime.images().await else { return };
         let here: Vec<&str> = images.iter().map(|image| image.id.as_str()).collect();
-        for image_ref in image_access::forgotten(&records, &here, asked_at) {
+        let gone = image_access::forgotten(&records, &here, asked_at);
+        let _state = self.state.lock().await;
+        for image_ref in gone {
+            // It may have been pulled again since the runtime was asked.
+            let Ok(Some(record)) = self.record(&image_ref).await else { continue };
+            if image_access::forgotten(&[record], &here, asked_at).is_empty() {
+                continue;
+            }
             if let Err(error) = self.files.remove(PullRecordKind::Pulled, &image_ref).await {
                 warn!(image_ref, err = %error, "Cannot remove the record of an image that is gone");
             }

@@ -59,6 +59,8 @@ pub(crate) async fn run_pulls(
         running: HashMap::new(),
     };
     let mut pulls: Branch<PullKey, Result<Pulled, String>> = Branch::default();
+    // Beside the pulls, which go on however long the runtime takes to say what it has.
+    let mut settling = std::pin::pin!(pulled.settle());
     loop {
         while let Some((key, next)) = queue.next_to_begin(pulls.len()) {
             let name = format!("pull {}", key.image);
@@ -70,6 +72,7 @@ pub(crate) async fn run_pulls(
                 Some(order) => queue.add(order),
                 None => return,
             },
+            () = &mut settling => {}
             (key, outcome) = pulls.next() => queue.answer(&key, outcome),
             () = tokio::time::sleep_until(turn.unwrap_or_else(Instant::now)), if turn.is_some() => {}
         }

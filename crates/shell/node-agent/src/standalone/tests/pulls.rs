@@ -255,3 +255,36 @@ async fn a_pull_that_fails_is_told_once() {
     .map(|(reason, message)| (reason.to_owned(), message.to_owned(), 1));
     assert_eq!(told, expected);
 }
+
+#[tokio::test(start_paused = true)]
+async fn pulls_begin_while_the_runtime_does_not_tell_what_became_of_others() {
+    let mut bench = Bench::new();
+    bench.host.put_record("pulling", "r.example/lost:1", &intent_text("r.example/lost:1"));
+    bench.runtime.spoil("images", Fault::Hangs);
+    let waits = of("a", "i:1");
+    bench.script.tell(&[("/m/a", &waits)]);
+    bench.begin();
+    bench.until("the runtime is asked", |bench| bench.runtime.looks("images") == 1).await;
+    bench.runtime.let_pulls_succeed(true);
+    bench.script.tell(&[("/m/a", &waits), ("/m/b", &of("b", "r.example/new:1"))]);
+    bench.until("it runs", |bench| bench.phase_of("b-n") == "Running").await;
+    assert_eq!(bench.phase_of("a-n"), "Pending");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_cannot_tell_of_old_pulls_is_left_alone_for_a_while() {
+    let mut bench = Bench::new();
+    bench.host.put_record("pulling", "r.example/lost:1", &intent_text("r.example/lost:1"));
+    for _ in 0..9 {
+        bench.runtime.spoil("images", Fault::Refuses("busy".to_owned()));
+    }
+    let names = ["a", "b", "c"];
+    let manifests = names.map(|name| (format!("/m/{name}"), of(name, "i:1")));
+    let manifests = manifests.each_ref().map(|(path, text)| (path.as_str(), text.as_str()));
+    bench.script.tell(&manifests);
+    bench.begin();
+    bench.until("all run", |bench| all_run(bench, 3)).await;
+    assert_eq!(bench.runtime.looks("images"), 1);
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(bench.runtime.looks("images"), 2, "and is asked again though nobody waits for it");
+}
