@@ -41,13 +41,26 @@ pub(crate) fn open_regular(path: &Path) -> std::io::Result<std::fs::File> {
 /// missing for a moment while it is rotated.
 pub fn log_files(path: &Path) -> Result<Vec<LogFile>, LogError> {
     let failed = |cause| LogError { path: path.display().to_string(), cause };
+    let rotated = rotated_files(path).map_err(failed)?;
+    let mut files: Vec<LogFile> = rotated.into_iter().map(|(_, file)| file).collect();
+    if path.exists() {
+        files.push(LogFile { path: path.to_path_buf(), is_packed: false });
+    }
+    if files.is_empty() {
+        return Err(failed(std::io::ErrorKind::NotFound.into()));
+    }
+    Ok(files)
+}
+
+/// The files that the log at `path` was rotated to, oldest first, each with its stamp.
+pub(crate) fn rotated_files(path: &Path) -> std::io::Result<Vec<(String, LogFile)>> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))
     else {
-        return Err(failed(std::io::Error::other("not the path of a file")));
+        return Err(std::io::Error::other("not the path of a file"));
     };
     let mut rotated = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
         let Some(found) = entry.file_name().to_str().map(str::to_owned) else { continue };
         let Some(stamp) = found.strip_prefix(name).and_then(|rest| rest.strip_prefix('.')) else {
             continue;
@@ -63,14 +76,7 @@ pub fn log_files(path: &Path) -> Result<Vec<LogFile>, LogError> {
     // A file that is being packed is there twice for a moment: the plain one is whole.
     rotated.sort_by(|a, b| (&a.0, a.1.is_packed).cmp(&(&b.0, b.1.is_packed)));
     rotated.dedup_by(|later, earlier| later.0 == earlier.0);
-    let mut files: Vec<LogFile> = rotated.into_iter().map(|(_, file)| file).collect();
-    if path.exists() {
-        files.push(LogFile { path: path.to_path_buf(), is_packed: false });
-    }
-    if files.is_empty() {
-        return Err(failed(std::io::ErrorKind::NotFound.into()));
-    }
-    Ok(files)
+    Ok(rotated)
 }
 
 fn is_stamp(text: &str) -> bool {

@@ -1,18 +1,23 @@
 //! Reads a log as it grows, through rotations, until its container has ended.
 //!
 //! Rule: woken by the kernel, never by a timer. After a rotation the old file is read to its end
-//! before the new one begins: a runtime closes the old one only after it has opened the new one.
+//! before the new one begins: a runtime closes the old one only after it has opened the new one. A
+//! reader that was slow reads every file that came between, packed or not, in their order; only what
+//! was removed meanwhile is lost.
 
 use crate::LogError;
-use crate::files::open_regular;
+use crate::files::{LogFile, open_regular, rotated_files};
 use crate::read::{Bound, Entry, LineBuffer, MOST_LINE_BYTES, Selection, read_until};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tokio::net::unix::pipe;
+
+/// Enough of a line to know its moment by.
+const BEGINNING: usize = 64;
 
 /// Hands on what there is of the selection and then all that comes, until `take` breaks off or
 /// `ended` says that nothing more will be written; what was written before that is handed on still.
@@ -37,8 +42,13 @@ pub async fn follow(
     let mut is_over = false;
     while !stop {
         stop = current.read_on(&later, take).map_err(failed)?.is_break();
-        if stop || current.move_on().map_err(failed)? {
-            continue;
+        if stop {
+            break;
+        }
+        match current.move_on(&later, take).map_err(failed)? {
+            ControlFlow::Break(()) => break,
+            ControlFlow::Continue(true) => continue,
+            ControlFlow::Continue(false) => {}
         }
         if is_over {
             return Ok(());
@@ -58,17 +68,29 @@ struct Current {
     lines: LineBuffer,
     /// Where the reading on begins.
     begins: Bound,
+    /// It was opened by the log's own name; otherwise it had been rotated before.
+    was_written: bool,
+    /// The newest stamp when it was opened; its own where it had been rotated. What came later has
+    /// a later one.
+    stamp: Option<String>,
 }
 
 impl Current {
     /// Opens at the end of what is whole now: that is read at once, the rest as it comes.
     fn open(path: &Path) -> std::io::Result<Self> {
-        let mut file = open_regular(path)?;
+        let (mut file, stamp) = loop {
+            let before = newest_stamp(path)?;
+            let file = open_regular(path)?;
+            if newest_stamp(path)? == before {
+                break (file, before);
+            }
+        };
         let known = file.metadata()?;
         let at = end_of_last_line(&mut file, known.len())?;
         file.seek(SeekFrom::Start(at))?;
         let begins = Bound { device: known.dev(), inode: known.ino(), length: at };
-        Ok(Self { path: path.to_path_buf(), file, lines: LineBuffer::default(), begins })
+        let (path, lines) = (path.to_path_buf(), LineBuffer::default());
+        Ok(Self { path, file, lines, begins, was_written: true, stamp })
     }
 
     fn read_on(
@@ -76,40 +98,121 @@ impl Current {
         selection: &Selection,
         take: &mut (dyn FnMut(&Entry) -> ControlFlow<()> + Send),
     ) -> std::io::Result<ControlFlow<()>> {
-        let mut chunk = [0; 8192];
-        loop {
-            let length = self.file.read(&mut chunk)?;
-            if length == 0 {
-                return Ok(ControlFlow::Continue(()));
-            }
-            self.lines.push(chunk.get(..length).unwrap_or_default());
-            while let Some(line) = self.lines.next_line() {
-                if let Some(entry) = selection.entry(&line)
-                    && take(&entry).is_break()
-                {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-        }
+        read_through(&mut self.file, &mut self.lines, selection, take)
     }
 
-    /// Turns to the new file of that name once it is in use. True when it did.
-    fn move_on(&mut self) -> std::io::Result<bool> {
+    /// Turns to the file that comes next, once it is in use. True when it did, or should be asked
+    /// again.
+    fn move_on(
+        &mut self,
+        selection: &Selection,
+        take: &mut (dyn FnMut(&Entry) -> ControlFlow<()> + Send),
+    ) -> std::io::Result<ControlFlow<(), bool>> {
+        if self.file.stream_position()? < self.file.metadata()?.len() {
+            return Ok(ControlFlow::Continue(false));
+        }
+        let mut rotated = rotated_files(&self.path)?;
+        let newest = rotated.last().map(|(stamp, _)| stamp.clone());
+        rotated.retain(|(stamp, _)| Some(stamp) > self.stamp.as_ref());
+        let mut later = rotated.into_iter().peekable();
+        if self.was_written
+            && let Some((_, first)) = later.peek()
+            && self.is_at(first)?
+        {
+            later.next();
+        }
+        if let Some((stamp, next)) = later.next() {
+            return self.turn_to(stamp, &next, selection, take);
+        }
         let next = match open_regular(&self.path) {
             Ok(next) => next,
-            Err(gone) if gone.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(gone) if gone.kind() == ErrorKind::NotFound => {
+                return Ok(ControlFlow::Continue(false));
+            }
             Err(other) => return Err(other),
         };
+        if newest_stamp(&self.path)? != newest {
+            return Ok(ControlFlow::Continue(true));
+        }
         let (old, new) = (self.file.metadata()?, next.metadata()?);
         let is_other = (old.dev(), old.ino()) != (new.dev(), new.ino());
         // The old one may still grow until the first line stands in the new one.
-        let old_is_read = self.file.stream_position()? >= old.len();
-        if !(is_other && new.len() > 0 && old_is_read) {
-            return Ok(false);
+        if !(is_other && new.len() > 0) {
+            return Ok(ControlFlow::Continue(false));
         }
-        self.file = next;
-        self.lines = LineBuffer::default();
-        Ok(true)
+        (self.file, self.lines) = (next, LineBuffer::default());
+        (self.was_written, self.stamp) = (true, newest);
+        Ok(ControlFlow::Continue(true))
+    }
+
+    /// Turns to a file that has been rotated. One that is packed is read at once: it is whole.
+    fn turn_to(
+        &mut self,
+        stamp: String,
+        next: &LogFile,
+        selection: &Selection,
+        take: &mut (dyn FnMut(&Entry) -> ControlFlow<()> + Send),
+    ) -> std::io::Result<ControlFlow<(), bool>> {
+        let opened = open_regular(&next.path).and_then(|file| Ok((file, next.open()?)));
+        let (mut file, mut content) = match opened {
+            Ok(opened) => opened,
+            // Packed or removed just now: the next listing tells which.
+            Err(gone) if gone.kind() == ErrorKind::NotFound => {
+                return Ok(ControlFlow::Continue(true));
+            }
+            Err(other) => return Err(other),
+        };
+        let mut lines = LineBuffer::default();
+        let mut flow = ControlFlow::Continue(());
+        if next.is_packed {
+            flow = read_through(&mut content, &mut lines, selection, take)?;
+            file.seek(SeekFrom::End(0))?;
+        }
+        (self.file, self.lines) = (file, lines);
+        (self.was_written, self.stamp) = (false, Some(stamp));
+        Ok(flow.map_continue(|()| true))
+    }
+
+    /// Whether that is the file which is being read, by now under another name or packed. Lines
+    /// begin with the nanosecond at which they were written, so no two files begin alike.
+    fn is_at(&self, other: &LogFile) -> std::io::Result<bool> {
+        let mut own = [0; BEGINNING];
+        let length = self.file.read_at(&mut own, 0)?;
+        let mut its = Vec::new();
+        match other.open() {
+            Ok(content) => content.take(length as u64).read_to_end(&mut its)?,
+            Err(gone) if gone.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(cause) => return Err(cause),
+        };
+        Ok(own.get(..length) == Some(its.as_slice()))
+    }
+}
+
+fn newest_stamp(path: &Path) -> std::io::Result<Option<String>> {
+    Ok(rotated_files(path)?.pop().map(|(stamp, _)| stamp))
+}
+
+/// Hands on all whole lines up to the end of what there is.
+fn read_through(
+    content: &mut dyn Read,
+    lines: &mut LineBuffer,
+    selection: &Selection,
+    take: &mut (dyn FnMut(&Entry) -> ControlFlow<()> + Send),
+) -> std::io::Result<ControlFlow<()>> {
+    let mut chunk = [0; 8192];
+    loop {
+        let length = content.read(&mut chunk)?;
+        if length == 0 {
+            return Ok(ControlFlow::Continue(()));
+        }
+        lines.push(chunk.get(..length).unwrap_or_default());
+        while let Some(line) = lines.next_line() {
+            if let Some(entry) = selection.entry(&line)
+                && take(&entry).is_break()
+            {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
     }
 }
 

@@ -62,3 +62,56 @@ fn a_log_is_followed_through_a_rotation_to_its_end() {
     following.join().expect("ended by itself");
     assert!(told.recv_timeout(Duration::from_millis(1)).is_err(), "nothing came twice");
 }
+
+/// A line of its own moment, as every line of a runtime is.
+fn dated(second: u8, text: &str) -> Vec<u8> {
+    format!("2026-01-02T03:04:{second:02}.000000001Z stdout F {text}\n").into_bytes()
+}
+
+fn pack(path: &Path) {
+    let packed = File::create(format!("{}.gz", path.display())).expect("a file");
+    let mut encoder = flate2::write::GzEncoder::new(packed, flate2::Compression::fast());
+    encoder.write_all(&std::fs::read(path).expect("the plain file")).expect("packed");
+    encoder.finish().expect("packed");
+    std::fs::remove_file(path).expect("the plain file goes");
+}
+
+#[test]
+fn a_slow_reader_misses_no_file_that_came_between() {
+    // Which of the rotated files are packed, and whether the first is gone when it looks again.
+    for (packed, first_is_gone) in [(0, false), (1, false), (2, false), (3, false), (1, true)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("0.log");
+        std::fs::write(folder.path().join("0.log.20250101-000000"), dated(0, "old")).expect("x");
+        append(&path).write_all(&dated(1, "stall")).expect("a line");
+        let mut seen = Vec::new();
+        let mut take = |entry: &Entry| {
+            let text = String::from_utf8_lossy(&entry.text).into_owned();
+            if text == "stall" {
+                append(&path).write_all(&dated(2, "a")).expect("a line");
+                for (number, text) in ["b", "c", "d"].into_iter().enumerate() {
+                    let stamp = format!("0.log.20260102-03040{number}");
+                    std::fs::rename(&path, folder.path().join(&stamp)).expect("rotated");
+                    append(&path).write_all(&dated(3, text)).expect("a line");
+                }
+                for number in 0..packed {
+                    pack(&folder.path().join(format!("0.log.20260102-03040{number}")));
+                }
+                if first_is_gone {
+                    let gone = folder.path().join("0.log.20260102-030400.gz");
+                    std::fs::remove_file(gone).expect("removed");
+                }
+            }
+            seen.push(text);
+            ControlFlow::Continue(())
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let selection = Selection { tail: Some(1), ..Selection::default() };
+        let followed = follow(&path, &selection, &mut take, std::future::ready(()));
+        let limit = Duration::from_secs(20);
+        let followed = async { tokio::time::timeout(limit, followed).await };
+        let followed = runtime.expect("a runtime").block_on(followed);
+        followed.expect("in time").expect("followed");
+        assert_eq!(seen, ["stall", "a", "b", "c", "d"], "{packed} packed, {first_is_gone}");
+    }
+}
