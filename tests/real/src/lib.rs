@@ -3,6 +3,7 @@
 pub mod cold_program;
 pub mod config_cases;
 pub mod container_setup;
+pub mod could_not_run;
 pub mod cri_bench;
 pub mod embedded;
 pub mod judge;

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::Test;
+use node_testkit::images;
 use node_testkit::start::Containerd;
+use real_tests::could_not_run::could_not_run;
 use real_tests::version_only_runtime::VersionOnlyRuntime;
 use serde_json::Value;
 
@@ -216,17 +218,35 @@ fn given(node: &Node<'_>) -> Result<()> {
     let pod = node.until_ready("filtered")?;
     let said = node.shell(&pod, "main", "touch /file; mkdir /folder 2>&1; ls -d /file")?;
     ensure_has(&said, &["Operation not permitted", "/file"])?;
-    node.until_ready("labelled")?;
+    labelled(node)?;
     node.until_ready("gadget").context("a resource that this node does not know")?;
     let pod = node.until_ready("powerful")?;
     let said = node.shell(&pod, "main", "ls /dev; grep CapEff /proc/self/status")?;
     // All the machine's devices, not the few that every container has.
     ensure_has(&said, &["kmsg"])?;
+    armored(node)
+}
+
+/// What a container's first process is called by the kernel's security modules.
+const LABEL: &str = "cat /proc/1/attr/current";
+
+fn labelled(node: &Node<'_>) -> Result<()> {
+    let pod = node.until_ready("labelled")?;
+    if !Path::new("/sys/fs/selinux/enforce").exists() {
+        let what = "what_a_node_can_give_is_given_and_the_rest_refused, SELinux label";
+        return could_not_run(what, "the kernel has no SELinux");
+    }
+    ensure_has(&node.shell(&pod, "main", LABEL)?, &["s0:c1,c2"])
+}
+
+fn armored(node: &Node<'_>) -> Result<()> {
     let enforces = fs::read_to_string("/sys/module/apparmor/parameters/enabled");
     if enforces.is_ok_and(|text| text.starts_with('Y')) {
-        node.until_ready("armored")?;
-        return Ok(());
+        let pod = node.until_ready("armored")?;
+        return ensure_has(&node.shell(&pod, "main", LABEL)?, &["cri-containerd", "(enforce)"]);
     }
+    let what = "what_a_node_can_give_is_given_and_the_rest_refused, AppArmor profile";
+    could_not_run(what, "the kernel has no AppArmor")?;
     let pod = node.until_phase("armored", "Failed")?;
     ensure!(pod["status"]["reason"] == "AppArmor", "{pod:#}");
     let message = "Pod was rejected: Cannot enforce AppArmor: AppArmor is not enabled on the host";
@@ -303,6 +323,41 @@ fn images_are_asked_of_their_own_service() -> Result<()> {
         let own = endpoint.strip_prefix("unix://").context("a socket")?;
         std::os::unix::fs::symlink(own, &socket)?;
         node.until_ready("pictured")?;
+        node.agent.withdraw_all()?;
+        node.runtime.wait_gone("")?;
+        node.end()
+    })
+}
+
+/// The image's `/etc/group` puts this user into a group that nobody asked for.
+const GROUPED: &str = "keelson.test/grouped:1";
+
+#[test]
+fn groups_of_the_image_are_left_out_where_the_policy_is_strict() -> Result<()> {
+    let (keelson, mut archives) = (keelson()?, archives()?);
+    let image = images::busybox()?
+        .named(GROUPED)
+        .with_bytes("/etc/passwd", 0o644, "root:x:0:0::/:/bin/sh\nworker:x:1000:1000::/:/bin/sh\n")
+        .with_bytes("/etc/group", 0o644, "root:x:0:\nworker:x:1000:\nhidden:x:50000:worker\n");
+    archives.push(image.oci_archive()?);
+    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(120)).run(move |bed| {
+        let node = Node::start(bed, &keelson, &archives, "")?;
+        for (name, policy) in [("strict", "Strict"), ("merged", "Merge")] {
+            let of_pod = format!(
+                "  securityContext: {{runAsUser: 1000, runAsGroup: 2000, fsGroup: 3000, \
+                 supplementalGroups: [4000], supplementalGroupsPolicy: {policy}}}\n"
+            );
+            node.place(name, &sleeper(&of_pod, "").replace("BUSYBOX", GROUPED))?;
+        }
+        for (name, groups) in [("strict", "2000 3000 4000"), ("merged", "2000 3000 4000 50000")] {
+            let pod = node.until_ready(name)?;
+            let said = node.shell(&pod, "main", "id -G")?;
+            let mut numbers: Vec<u32> =
+                said.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+            numbers.sort_unstable();
+            let said = numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+            ensure!(said == groups, "{name}: {said}, expected {groups}");
+        }
         node.agent.withdraw_all()?;
         node.runtime.wait_gone("")?;
         node.end()

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::Test;
 use node_testkit::start::Containerd;
+use real_tests::could_not_run::could_not_run;
 use serde_json::Value;
 
 use crate::node::{Node, archives, container, container_id, ensure_has, keelson, uid, wait_for};
@@ -22,8 +23,8 @@ const SLEEPS: &str = "command: [sleep, \"1000\"]";
 fn limits_stand_in_the_cgroups_and_a_kill_for_memory_is_told() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
     if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-        eprintln!("could-not-run: this machine has the unified cgroup hierarchy alone");
-        return Ok(());
+        let what = "limits_stand_in_the_cgroups_and_a_kill_for_memory_is_told";
+        return could_not_run(what, "the machine has the unified cgroup hierarchy alone");
     }
     Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
         let node = Node::start(bed, &keelson, &archives, CONFIGURATION)?;
@@ -39,6 +40,7 @@ fn limits_stand_in_the_cgroups_and_a_kill_for_memory_is_told() -> Result<()> {
         classes(&node)?;
         whole(&node).context("resources of the pod itself")?;
         memory(&node)?;
+        huge_pages(&node)?;
         let pod = node.until_phase("too-much", "Failed")?;
         // A static pod is critical: room was looked for among the others, and not found.
         ensure!(pod["status"]["reason"] == "UnexpectedAdmissionError", "{pod:#}");
@@ -96,6 +98,8 @@ fn classes(node: &Node<'_>) -> Result<()> {
         value("memory", group, "memory.limit_in_bytes", "67108864")?;
     }
     value("pids", &own, "pids.max", "77")?;
+    // As much with swap as without: none of it is swap.
+    value("memory", &inner, "memory.memsw.limit_in_bytes", "67108864")?;
 
     let pod = node.until_ready("some")?;
     ensure!(pod["status"]["qosClass"] == "Burstable", "{pod:#}");
@@ -141,6 +145,21 @@ fn whole(node: &Node<'_>) -> Result<()> {
         let shares: u64 = read("cpu", class, "cpu.shares")?.parse()?;
         Ok((306..=320).contains(&shares))
     })
+}
+
+fn huge_pages(node: &Node<'_>) -> Result<()> {
+    let what = "limits_stand_in_the_cgroups_and_a_kill_for_memory_is_told, huge pages";
+    if !Path::new("/sys/fs/cgroup/hugetlb").exists() {
+        return could_not_run(what, "the kernel has no hugetlb cgroups");
+    }
+    let limits = "{limits: {cpu: 100m, memory: 32Mi, hugepages-2Mi: 4Mi}}";
+    node.place("pages", &sleeps(limits))?;
+    let pod = node.until_ready("pages")?;
+    let (own, inner) = groups(&pod, "")?;
+    for group in [&own, &inner] {
+        value("hugetlb", group, "hugetlb.2MB.limit_in_bytes", "4194304")?;
+    }
+    Ok(())
 }
 
 fn memory(node: &Node<'_>) -> Result<()> {
