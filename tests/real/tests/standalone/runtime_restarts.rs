@@ -1,6 +1,8 @@
-//! containerd dies and comes back under running pods: no container is restarted, and what happened
-//! meanwhile is caught up with: a pod that was asked for, and a container that ended unseen.
+//! containerd dies and comes back under pods: no container that just runs is restarted, and what
+//! happened meanwhile is caught up with: a pod that was asked for, a container that ended unseen, pods
+//! that were being started and stopped at that instant.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use node_testkit::bed::Test;
 use node_testkit::start::{Containerd, ContainerdOptions};
 use real_tests::standalone::agent::{Agent, Home};
+use real_tests::standalone::runtime::Seen;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -61,12 +64,7 @@ fn a_runtime_killed_under_pods_costs_no_container() -> Result<()> {
             ensure!((1.0..=2.0).contains(&listings), "caught up with {listings} listings");
         }
         all_run(&agent, pods() + 2 * RESTARTS)?;
-        let after = by_pod(runtime.containers("steady-")?);
-        for (pod, seen) in &before {
-            let now = after.get(pod).map(Vec::as_slice).unwrap_or_default();
-            let same = matches!((seen.as_slice(), now), ([old], [new]) if old.id == new.id && new.finished_at == 0);
-            ensure!(same, "{pod}: {seen:?} became {now:?}");
-        }
+        same_containers(&before, &by_pod(runtime.containers("steady-")?))?;
         eprintln!("containerd killed {RESTARTS} times under {} pods", pods() + 2 * RESTARTS);
         agent.withdraw_all()?;
         runtime.wait_gone("")?;
@@ -79,6 +77,97 @@ fn a_runtime_killed_under_pods_costs_no_container() -> Result<()> {
         agent.end()?;
         runtime.remove_all()
     })
+}
+
+/// Pods that begin, and as many that end, when the runtime dies.
+const CHURNING: usize = 3;
+
+/// Takes its time to end, and says that it has begun to.
+const SLOW: &str = "trap 'echo ending; sleep 6; exit 0' TERM; while :; do sleep 1000 & wait; done";
+
+/// A pod that is long in starting, by its hook, and long in stopping.
+fn slow(name: &str) -> String {
+    let hook = "    lifecycle: {postStart: {exec: {command: [sleep, '4']}}}\n    command:";
+    pod(name, "", SLOW).replace("PeriodSeconds: 2", "PeriodSeconds: 15").replacen(
+        "    command:",
+        hook,
+        1,
+    )
+}
+
+#[test]
+fn a_runtime_killed_while_pods_start_and_stop_is_caught_up_with() -> Result<()> {
+    let (keelson, archives) = (keelson()?, archives()?);
+    Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(400)).run(move |bed| {
+        let (mut containerd, runtime) = containerd(bed, &archives)?;
+        let home = Home::new(bed, "runtime-churn", &containerd.endpoint())?;
+        let mut agent = Agent::start(bed, &keelson, &home)?;
+        let steady = 4;
+        for number in 0..steady {
+            let name = format!("steady-{number}");
+            agent.place(&name, &pod(&name, "", STEADY))?;
+        }
+        let named = |round: usize| (0..CHURNING).map(move |one| format!("round-{round}-{one}"));
+        named(0).try_for_each(|name| agent.place(&name, &slow(&name)))?;
+        all_run(&agent, steady + CHURNING)?;
+        let before = by_pod(runtime.containers("steady-")?);
+        for round in 0..RESTARTS {
+            named(round).try_for_each(|name| agent.withdraw(&name))?;
+            named(round + 1).try_for_each(|name| agent.place(&name, &slow(&name)))?;
+            wait_for("some begin and some end", PATIENCE, || {
+                let begun = runtime.containers(&format!("round-{}-", round + 1))?;
+                let ends = named(round).any(|name| {
+                    agent.ask(&["logs", &name]).is_ok_and(|said| said.contains("ending"))
+                });
+                Ok(ends && begun.iter().any(|one| one.started_at > 0))
+            })?;
+            let ending = runtime.containers(&format!("round-{round}-"))?;
+            ensure!(ending.iter().any(|one| one.finished_at == 0), "all have ended: {ending:?}");
+            ensure!(!any_ready(&agent, &format!("round-{}-", round + 1))?, "all have begun");
+            containerd.process().kill()?;
+            containerd = Containerd::start(bed, &ContainerdOptions::default())?;
+            all_run(&agent, steady + CHURNING)?;
+            ensure!(!agent.has_ended()?, "the agent ended in round {round}");
+            wait_for("those that were ending are gone", PATIENCE, || {
+                // The first question after a restart may go down the line of before.
+                let left = runtime.containers(&format!("round-{round}-"));
+                Ok(left.is_ok_and(|left| left.is_empty()))
+            })?;
+        }
+        same_containers(&before, &by_pod(runtime.containers("steady-")?))?;
+        agent.withdraw_all()?;
+        runtime.wait_gone("")?;
+        let mut left = Vec::new();
+        wait_for("nothing is left", PATIENCE, || {
+            left = remains(&home.root())?;
+            Ok(left.is_empty())
+        })
+        .with_context(|| format!("left: {left:#?}"))?;
+        agent.end()?;
+        runtime.remove_all()
+    })
+}
+
+fn any_ready(agent: &Agent, prefix: &str) -> Result<bool> {
+    let pods = agent.pods()?;
+    let items = pods["items"].as_array().context("items")?;
+    let named = |pod: &&Value| {
+        pod["metadata"]["name"].as_str().is_some_and(|name| name.starts_with(prefix))
+    };
+    Ok(items.iter().filter(named).any(is_ready))
+}
+
+/// One container each, the same as before, and it runs.
+fn same_containers(
+    before: &BTreeMap<String, Vec<Seen>>,
+    after: &BTreeMap<String, Vec<Seen>>,
+) -> Result<()> {
+    for (pod, seen) in before {
+        let now = after.get(pod).map(Vec::as_slice).unwrap_or_default();
+        let same = matches!((seen.as_slice(), now), ([old], [new]) if old.id == new.id && new.finished_at == 0);
+        ensure!(same, "{pod}: {seen:?} became {now:?}");
+    }
+    Ok(())
 }
 
 /// Says in the process table which pod a process is of.
