@@ -34,7 +34,7 @@ async fn parts<Answer, Item>(
 }
 
 fn sorted(parts: Vec<Vec<String>>) -> Vec<String> {
-    let mut all = parts.concat();
+    let mut all: Vec<String> = parts.into_iter().flatten().collect();
     all.sort();
     all
 }
@@ -58,7 +58,7 @@ async fn stream_of_sandboxes(cri: &Cri) -> Result<()> {
     let all = sorted(vec![vec![first.clone(), second.clone()]]);
     ensure!(sandboxes(cri, Default::default()).await? == all);
     let filter = v1::PodSandboxFilter { label_selector: extra(), ..Default::default() };
-    ensure!(sandboxes(cri, filter).await? == [second.clone()]);
+    ensure!(sandboxes(cri, filter).await? == std::slice::from_ref(&second));
     let filter = v1::PodSandboxFilter { id: "unknown".to_owned(), ..Default::default() };
     ensure!(sandboxes(cri, filter).await?.is_empty());
     cri.stop_pod(&first).await?;
