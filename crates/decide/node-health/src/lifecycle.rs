@@ -149,7 +149,12 @@ impl NodeLifecycle {
             }
             record.signs.status_seen(&facts.conditions, at);
             let changed = record.facts.version != facts.version;
+            let fell = record.facts.conditions.is_ready() && is_unknown(&facts);
             record.facts = facts;
+            // A write that a predecessor had sent made it fall: its pods are ours to mark now.
+            if fell && record.pods == PodMarks::Settled {
+                record.pods = PodMarks::Wanted;
+            }
             // The answer to the write that made it fall may be lost, or still on its way.
             if changed && record.settle_fall(is_unknown(&record.facts)) {
                 actions.push(Action::Tell { node, event: NodeEvent::NotReady });

@@ -52,9 +52,6 @@ pub struct Report {
     pub clashes: u64,
     /// Nodes that a dead controller's write called lost although they had been heard since.
     pub called_lost_by_the_dead: u64,
-    /// Nodes whose pods nobody marked because a dead controller's write made them fall under the eyes
-    /// of its successor.
-    pub unmarked_after_the_dead: u64,
 }
 
 impl Report {
@@ -84,7 +81,6 @@ impl Report {
         self.strays_taken += other.strays_taken;
         self.clashes += other.clashes;
         self.called_lost_by_the_dead += other.called_lost_by_the_dead;
-        self.unmarked_after_the_dead += other.unmarked_after_the_dead;
     }
 }
 
@@ -106,9 +102,6 @@ pub struct Oracle {
     untold: BTreeMap<String, i64>,
     /// Ranges whose clash was told while one of the two writes was still on its way.
     foretold: BTreeSet<String>,
-    /// Nodes that fell by a dead controller's write after its successor had listed them.
-    fell_by_the_dead: BTreeSet<u32>,
-    is_led: bool,
     stained_since: BTreeMap<u32, i64>,
     /// Since when a lost node has pods that claim to be ready.
     unmarked_since: BTreeMap<u32, i64>,
@@ -128,8 +121,6 @@ impl Oracle {
             owners: BTreeMap::new(),
             untold: BTreeMap::new(),
             foretold: BTreeSet::new(),
-            fell_by_the_dead: BTreeSet::new(),
-            is_led: false,
             stained_since: BTreeMap::new(),
             unmarked_since: BTreeMap::new(),
             unnoticed: BTreeMap::new(),
@@ -143,15 +134,12 @@ impl Oracle {
     /// A new controller: gaps between its turns start anew, landed ones go on counting.
     pub fn restarted(&mut self) {
         self.report.restarts += 1;
-        self.is_led = false;
         self.last_asked.fill(None);
     }
 
     /// A controller lists everything and begins. Its number.
     pub fn started(&mut self) -> u64 {
         self.report.starts += 1;
-        self.is_led = true;
-        self.fell_by_the_dead.clear();
         self.report.starts
     }
 
@@ -196,9 +184,6 @@ impl Oracle {
     /// may be as old as the gap, could miss it. Leases are objects of their own, so no version guards
     /// this; the node has its next turn to say that it is well.
     pub fn called_lost(&mut self, cluster: &Cluster, id: u32, author: Author) {
-        if author.dead && self.is_led {
-            self.fell_by_the_dead.insert(id);
-        }
         let Some(renewed) = cluster.node(id).renewed_at else { return };
         let silence = author.sent - renewed;
         if (GAP + 1..GRACE).contains(&silence) {
@@ -392,14 +377,6 @@ impl Oracle {
             let claims = node.pods.iter().zip(node.pods_ready).any(|(pod, it)| pod.is_some() && it);
             if !node.exists || !node.fell || !claims {
                 self.unmarked_since.remove(&id);
-                self.fell_by_the_dead.remove(&id);
-                continue;
-            }
-            // Not told as a violation yet: the successor knows the node as Ready, sees it Unknown by a
-            // write that is not its own, and takes that for somebody else's business.
-            if self.fell_by_the_dead.contains(&id) {
-                let first = self.unmarked_since.insert(id, now).is_none();
-                self.report.unmarked_after_the_dead += u64::from(first);
                 continue;
             }
             let since = *self.unmarked_since.entry(id).or_insert(now);

@@ -120,3 +120,16 @@ fn marking_pods_is_tried_again() {
     let under_way = bench.controller.tick(at(bench.now), at(bench.now));
     assert!(!under_way.contains(&Action::MarkPodsNotReady { node: NodeId(9) }), "one at a time");
 }
+
+/// What a controller had sent when it died can arrive after its successor saw the node Ready.
+#[test]
+fn a_fall_by_somebody_elses_write_has_its_pods_marked() {
+    let mut bench = four();
+    let mut seen = sight(&mut bench, 500, Truth::Unknown);
+    bench.now += 1;
+    seen.extend(bench.controller.tick(at(bench.now), at(bench.now)));
+    assert_eq!(marks(&seen).1, 1, "{seen:?}");
+    bench.controller.pods_marked(at(bench.now), NINE, true);
+    let again = sight(&mut bench, 501, Truth::Unknown);
+    assert_eq!(marks(&again), (0, 0), "{again:?}");
+}
