@@ -31,6 +31,7 @@ const VALUES: &[(&str, &str)] = &[
     ("sure container cpu.max", "50000 100000"),
     ("sure container memory.max", "67108864"),
     ("sure container memory.oom.group", "1"),
+    ("sure container memory.swap.max", "0"),
     ("sure oom_score_adj", "-997"),
     ("some cpu.weight", "8"),
     ("some cpu.max", "150000 100000"),
@@ -40,6 +41,7 @@ const VALUES: &[(&str, &str)] = &[
     ("some container cpu.max", "150000 100000"),
     ("some container memory.max", "max"),
     ("some container memory.oom.group", "1"),
+    ("some container memory.swap.max", "0"),
     ("none cpu.weight", "1"),
     ("none cpu.max", "max 100000"),
     ("none memory.max", "max"),
@@ -48,7 +50,10 @@ const VALUES: &[(&str, &str)] = &[
     ("none container cpu.max", "max 100000"),
     ("none container memory.max", "max"),
     ("none container memory.oom.group", "1"),
+    ("none container memory.swap.max", "0"),
     ("none oom_score_adj", "1000"),
+    ("pages hugetlb.2MB.max", "4194304"),
+    ("pages container hugetlb.2MB.max", "4194304"),
 ];
 
 /// What becomes of pods when memory is short, the agent dies, and they are not wanted any more.

@@ -7,6 +7,7 @@
 sure=11111111-2222-3333-4444-555555555555
 some=22222222-3333-4444-5555-666666666666
 none=33333333-4444-5555-6666-777777777777
+pages=88888888-9999-0000-1111-222222222222
 greedy=66666666-7777-8888-9999-000000000000
 child=77777777-8888-9999-0000-111111111111
 
@@ -20,7 +21,7 @@ wait_for() {
             echo "gave up: $what"
             cat /run/waiting
             keelson ps -o wide
-            for name in sure some none greedy child; do keelson explain $name; done
+            for name in sure some none pages greedy child; do keelson explain $name; done
             journalctl --no-pager --unit "keelson-$driver" | tail -n 40
             exit 1
         fi
@@ -47,6 +48,9 @@ start_containerd() {
     driver=$1 endpoint=unix:///run/containerd/containerd.sock
     cat > "/run/containerd-$driver.toml" <<END
 version = 3
+# By default it leaves huge pages of containers to the pods' groups.
+[plugins.'io.containerd.cri.v1.runtime']
+  disable_hugetlb_controller = false
 [plugins.'io.containerd.cri.v1.runtime'.containerd]
   default_runtime_name = "runc"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
@@ -99,6 +103,7 @@ place_classes() {
     place sure $sure '[sleep, "100000"]' '{limits: {cpu: 500m, memory: 64Mi}}'
     place some $some '[sleep, "100000"]' '{requests: {cpu: 200m, memory: 200Mi}, limits: {cpu: 1500m}}'
     place none $none '[sleep, "100000"]' '{}'
+    place pages $pages '[sleep, "100000"]' '{limits: {cpu: 100m, memory: 32Mi, hugepages-2Mi: 4Mi}}'
 }
 
 # The group of all pods, of a class (`burstable`), of a pod in it.
@@ -143,8 +148,13 @@ table() {
         # A scope has systemd's own default of tasks; nobody asked for another.
         values "$1" "$name container" "$inner" | grep -v pids.max
         echo "$1 $name container memory.oom.group: $(cat "$inner/memory.oom.group")"
+        echo "$1 $name container memory.swap.max: $(cat "$inner/memory.swap.max")"
         echo "$1 $name oom_score_adj: $(cat "/proc/$process/oom_score_adj")"
     done
+    own=$(group_of '' $pages)
+    inner=/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$(process_of "$own")/cgroup")
+    echo "$1 pages hugetlb.2MB.max: $(cat "$own/hugetlb.2MB.max")"
+    echo "$1 pages container hugetlb.2MB.max: $(cat "$inner/hugetlb.2MB.max")"
 }
 
 # What is left of pods: groups, slices and scopes, mounts, folders, processes of containers.
@@ -153,7 +163,7 @@ left_of_pods() {
     find "$top" -mindepth 1 -type d | grep -v "^$(group_of burstable)\$\|^$(group_of besteffort)\$"
     systemctl list-units --all --plain --no-legend '*pod*.slice' 'cri-*.scope' | grep -v '^kubepods\(-burstable\|-besteffort\)\{0,1\}\.slice '
     grep " /var/lib/node-$driver/pods/" /proc/self/mounts
-    ls "/var/lib/node-$driver/pods" /var/log/pods /var/log/containers | grep "$sure\|$some\|$none\|$greedy\|$child\|sure\|greedy"
+    ls "/var/lib/node-$driver/pods" /var/log/pods /var/log/containers | grep "$sure\|$some\|$none\|$pages\|$greedy\|$child\|sure\|greedy"
     asked ps --all --quiet
 }
 nothing_left() { ! left_of_pods 2> /dev/null | grep .; }
@@ -172,7 +182,8 @@ pods_with() {
     wait_for "sure has begun" has_process '' $sure
     wait_for "some has begun" has_process burstable $some
     wait_for "none has begun" has_process besteffort $none
-    for name in sure some none; do wait_for "$name runs" runs $name Running; done
+    wait_for "pages has begun" has_process '' $pages
+    for name in sure some none pages; do wait_for "$name runs" runs $name Running; done
     wait_for "greedy has ended" runs greedy OOMKilled
     wait_for "the end of greedy is told" sh -c "keelson explain greedy | grep 'process tail (pid.*of a limit of 41943040 bytes'"
     table "$label" | tee "/run/table-$driver"
@@ -208,13 +219,15 @@ reference_with() {
     place_classes
     systemd-run --quiet --unit="reference-$driver" --setenv=PATH="$PATH" \
         kubelet --config="/run/kubelet-$driver.yaml" --root-dir="/var/lib/reference-$driver" --hostname-override=vm
-    wait_for "the reference's pods run" sh -c "[ \$(keelson cri-client --runtime-endpoint $endpoint ps -q | wc -l) = 3 ]"
+    wait_for "the reference's pods run" sh -c "[ \$(keelson cri-client --runtime-endpoint $endpoint ps -q | wc -l) = 4 ]"
     # The classes' weights come with its first round, a minute apart.
     table "$driver reference"
     systemctl stop "reference-$driver"
     asked pods -q | while read -r id; do asked stopp "$id"; asked rmp "$id"; done > /dev/null
 }
 
+# Before any agent starts: each tells once how many the machine has.
+echo 8 > /proc/sys/vm/nr_hugepages
 echo "memory in bytes: $(($(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo) * 1024))"
 echo "most tasks: $(sort -n /proc/sys/kernel/pid_max /proc/sys/kernel/threads-max | head -n 1)"
 for driver in systemd cgroupfs; do
