@@ -286,15 +286,14 @@ impl BuiltIn {
     fn open_loopback(&self, members: &Members) -> Result<()> {
         let is_used = members.pods.values().any(Member::has_loopback_port);
         let setting = format!("ipv4/conf/{}/route_localnet", self.settings.bridge);
-        if is_used {
-            return switch_on(&setting);
-        }
-        let path = Path::new("/proc/sys/net").join(setting);
+        let path = Path::new("/proc/sys/net").join(&setting);
         match fs::read_to_string(&path) {
+            Ok(_) if is_used => switch_on(&setting),
             Ok(value) if value.trim() != "0" => fs::write(&path, "0").map_err(|error| {
                 Failure::plain(format!("writing 0 to {}: {error}", path.display()))
             }),
-            // Without a bridge there is no door.
+            // Without a bridge there is no door. After a boot there is none, whoever had a port: the
+            // next pod that comes makes it.
             _ => Ok(()),
         }
     }
