@@ -28,6 +28,12 @@ const DIFFERENCES: &[Difference] = &[
     ),
     (
         Which::Containerd,
+        "container_stop_sends_a_real_time_signal",
+        "exit_code: 137",
+        "containerd 2.2 says that it sends SIGTERM where the configuration names a real-time signal",
+    ),
+    (
+        Which::Containerd,
         "checkpoint_is_not_implemented",
         "CRIU binary not found",
         "containerd has checkpoints by CRIU, a program that no bed has; the embedded runtime has none",

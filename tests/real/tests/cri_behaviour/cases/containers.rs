@@ -246,7 +246,7 @@ async fn container_stop_sends_a_real_time_signal(cri: &Cri) -> Result<()> {
     while !running.output().is_ok_and(|said| said.contains("ready")) {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    cri.stop(&running.id, 20).await?;
+    cri.stop(&running.id, 10).await?;
     let status = cri.status(&running.id).await?;
     ensure!(status.exit_code == 4, "{status:?}");
     ensure!(running.output()?.ends_with("stopped\n"), "{}", running.output()?);
