@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use host_process::program_pages;
+use ports::Rounds;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -48,6 +49,12 @@ impl Rest {
         if self.0.load(Ordering::Relaxed) {
             give_back();
         }
+    }
+}
+
+impl Rounds for Rest {
+    fn ended(&self) {
+        self.looked_around();
     }
 }
 

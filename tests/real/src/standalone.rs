@@ -5,6 +5,7 @@
 //! change what is seen.
 
 pub mod agent;
+pub mod bare;
 pub mod measure;
 pub mod proxy;
 pub mod runtime;

@@ -60,6 +60,7 @@ pub(crate) async fn pod_parts(
         credential_programs: Arc::new(credential_providers::programs(config)),
         pull_records: Arc::new(HostPullRecords::new(root)),
         contents: Arc::new(NoApiServer),
+        rounds: Arc::new(rest.clone()),
     };
     let node = node(config).await;
     info!(node = node.name, addresses = ?node.ips, "Running pods as a standalone node");

@@ -260,6 +260,10 @@ impl PodMemory {
         self.last_end.values().max().copied()
     }
 
+    pub fn action_in_flight(&self, key: &ActionKey) -> Option<&Action> {
+        self.in_flight.get(key).map(|each| &each.action)
+    }
+
     /// What is being done at the moment.
     pub fn actions_in_flight(&self) -> impl Iterator<Item = &Action> {
         self.in_flight.values().map(|each| &each.action)

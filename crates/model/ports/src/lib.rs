@@ -25,6 +25,7 @@ pub mod pod_runtime;
 pub mod pod_sources;
 pub mod probing;
 pub mod pull_records;
+pub mod rounds;
 pub mod runtime_objects;
 pub mod service_supervisor;
 
@@ -48,6 +49,7 @@ pub use metrics::{MetricFamily, MetricSource};
 pub use pod_contents::{ContentData, ContentError, ContentKind, ContentName, PodContents};
 pub use pod_runtime::{PodRuntime, RuntimeSignals};
 pub use pull_records::{PullRecordKind, PullRecords};
+pub use rounds::Rounds;
 pub use service_supervisor::{ServiceState, ServiceSupervisor, ServiceSupervisorError};
 
 /// What an asynchronous port returns: boxed, so that the traits stay usable as objects.

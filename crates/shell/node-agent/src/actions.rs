@@ -13,6 +13,7 @@ mod stop;
 pub(crate) use start::link_log;
 
 use crate::crash_points::reached;
+use crate::news::{News, NewsSender};
 use crate::pods::PodContext;
 use crate::volumes::ReadyVolumes;
 use container_setup::inputs::{NodeFacts, PodFacts, SetupWarning};
@@ -22,7 +23,6 @@ use pod_model::pod::Pod;
 use ports::runtime_objects::HandlerFeatures;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 /// What an action of a pod works with.
 pub(crate) struct ActionWorld {
@@ -31,7 +31,7 @@ pub(crate) struct ActionWorld {
     /// As it was when the action was planned.
     pub(crate) observed: Arc<ObservedPod>,
     pub(crate) volumes: ReadyVolumes,
-    pub(crate) events: mpsc::Sender<Box<PodEvent>>,
+    pub(crate) news: NewsSender,
 }
 
 /// Does it.
@@ -172,7 +172,7 @@ impl ActionWorld {
     }
 
     async fn tell(&self, event: PodEvent) {
-        let _ = self.events.send(Box::new(event)).await;
+        let _ = self.news.send(Box::new(News::Event(event))).await;
     }
 
     async fn warn(&self, warnings: Vec<SetupWarning>) {

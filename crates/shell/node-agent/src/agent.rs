@@ -68,8 +68,10 @@ pub async fn run(parts: AgentParts) -> Ended {
     }
     let look_again = Arc::new(Notify::new());
     let heard = look_again.clone();
+    let rounds = pods.as_ref().map(|pods| pods.ports.rounds.clone());
     tree.start("runtime-watch", move || {
-        runtime_watch::watch_runtime(runtime.clone(), view_sender.clone(), heard.clone())
+        let (runtime, view) = (runtime.clone(), view_sender.clone());
+        runtime_watch::watch_runtime(runtime, view, heard.clone(), rounds.clone())
     });
     if let Some(pods) = pods {
         standalone::start(&mut tree, pods, (&view, look_again), &beats);

@@ -38,6 +38,7 @@ pub(crate) async fn collect(context: Arc<PodContext>, mut active: watch::Receive
             failures.extend(remove_remains(&context, &active).await);
             tell(&context, &failures);
         }
+        context.ports.rounds.ended();
         tokio::select! {
             () = tokio::time::sleep(ROUND) => {}
             changed = active.changed() => {

@@ -28,6 +28,7 @@ mod log_rotation;
 mod loop_beats;
 mod memory_kills;
 mod metrics;
+mod news;
 mod node_checks;
 mod node_state;
 mod observed;

@@ -70,6 +70,9 @@ pub(crate) async fn keep_small(context: Arc<PodContext>, settings: LogRotation) 
                         queue.push_back(writer);
                     }
                 }
+                if queue.is_empty() && under_way.is_empty() {
+                    context.ports.rounds.ended();
+                }
             }
             (id, ended) = under_way.next() => {
                 if let Err(panicked) = ended {

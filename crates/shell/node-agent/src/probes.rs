@@ -10,6 +10,7 @@ mod attempt;
 mod counts;
 
 use crate::branch::{Branch, Panicked};
+use crate::news::{News, NewsSender};
 use attempt::Probing;
 use counts::{ProbeCount, ProbeCounts};
 use pod_lifecycle::{ProbeKind, ProbeResult, ProbeWant};
@@ -20,7 +21,7 @@ use ports::{ApiTime, MetricFamily, PodRuntime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// One try of one probe.
@@ -40,7 +41,7 @@ struct Scheduled {
     /// The pod's address as `probing` has it.
     pod_ip: Option<String>,
     period: Duration,
-    news: mpsc::Sender<Box<ProbeNews>>,
+    news: NewsSender,
     count: Arc<ProbeCount>,
     due: Instant,
 }
@@ -84,7 +85,7 @@ pub(crate) struct ProbeOrder<'a> {
     pub(crate) wants: &'a [ProbeWant],
     pub(crate) pod_ip: Option<&'a str>,
     pub(crate) now: ApiTime,
-    pub(crate) news: &'a mpsc::Sender<Box<ProbeNews>>,
+    pub(crate) news: &'a NewsSender,
     pub(crate) is_ending: bool,
 }
 
@@ -203,7 +204,7 @@ impl Probes {
             result,
         };
         // A full channel means a worker that is busy; the next result will do as well.
-        let _ = scheduled.news.try_send(Box::new(news));
+        let _ = scheduled.news.try_send(Box::new(News::Probe(news)));
         wheel.turns.insert((due, key));
     }
 }

@@ -5,8 +5,8 @@
 //! Does not act on what it sees.
 
 use crate::back_off::BackOff;
-use ports::ContainerRuntime;
 use ports::container_runtime::{RuntimeConditionKind, RuntimeStatus, RuntimeVersion};
+use ports::{ContainerRuntime, Rounds};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -72,6 +72,7 @@ pub(crate) async fn watch_runtime(
     runtime: Arc<dyn ContainerRuntime>,
     view: watch::Sender<RuntimeView>,
     look_again: Arc<Notify>,
+    rounds: Option<Arc<dyn Rounds>>,
 ) {
     let mut answering = BackOff::new(FIRST_PAUSE_ANSWERING, LONGEST_PAUSE_ANSWERING);
     let mut silent = BackOff::new(FIRST_PAUSE_SILENT, LONGEST_PAUSE_SILENT);
@@ -101,6 +102,9 @@ pub(crate) async fn watch_runtime(
                 answering.pause()
             }
         };
+        if let Some(rounds) = &rounds {
+            rounds.ended();
+        }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             // Somebody has heard of it (an event stream that is back).

@@ -6,6 +6,7 @@
 //! driver's business.
 
 use crate::back_off::BackOff;
+use crate::news::{News, NewsSender};
 use container_setup::inputs::ReadyVolume;
 use pod_lifecycle::{EventKind, PodEvent};
 use pod_model::pod::resources::{MEMORY, effective_limits};
@@ -15,7 +16,6 @@ use ports::pod_host::{HostVolume, VolumeDriver, VolumeOwnership};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(122);
@@ -143,14 +143,10 @@ pub(crate) fn same(one: &Pod, other: &Pod) -> BTreeSet<String> {
 }
 
 /// Sets up every volume of the pod, however long it takes, and tells of it.
-pub(crate) async fn set_up(
-    driver: Arc<dyn VolumeDriver>,
-    wanted: WantedVolumes,
-    news: mpsc::Sender<Box<VolumeNews>>,
-) {
+pub(crate) async fn set_up(driver: Arc<dyn VolumeDriver>, wanted: WantedVolumes, news: NewsSender) {
     let WantedVolumes { version, pod, mut ready } = wanted;
     let tell = async |state| {
-        let _ = news.send(Box::new(VolumeNews { version, state })).await;
+        let _ = news.send(Box::new(News::Volumes(VolumeNews { version, state }))).await;
     };
     let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
     loop {

@@ -12,6 +12,7 @@ mod events;
 mod host;
 mod kernel_log;
 mod programs;
+mod rounds;
 mod runtime;
 
 pub use behaviour::{Behaviour, Fault};
@@ -19,4 +20,5 @@ pub use contents::FakeContents;
 pub use host::{FakeHost, Script};
 pub use kernel_log::FakeKernelLog;
 pub use programs::FakePrograms;
+pub use rounds::FakeRounds;
 pub use runtime::FakeRuntime;

@@ -3,10 +3,9 @@
 //! records; a table with ratios, since absolute times of one run mean nothing elsewhere. A promise of
 //! SPECIFICATION.md that is not kept is an error.
 //!
-//! Runs inside a bed (`bed run -- pod-bench KEELSON`).
+//! Runs inside a bed (`bed run -- pod-bench KEELSON [times]`; `times` for the last two alone).
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use node_testkit::bed;
@@ -15,12 +14,12 @@ use node_testkit::{images, parts};
 use real_tests::cold_program;
 use real_tests::promises::{Promise, Row, Table};
 use real_tests::standalone::agent::Kind;
-use real_tests::standalone::measure::{self, Bare, Images, Measured};
+use real_tests::standalone::measure::{self, Bare, Images, Measured, millis};
 use real_tests::standalone::runtime::Runtime;
 
 fn main() -> Result<()> {
     let bed = bed::enter_role(None)?.context("to be run in a bed: cargo xtask bench pods")?;
-    let keelson = std::env::args().nth(1).context("usage: pod-bench KEELSON")?;
+    let keelson = std::env::args().nth(1).context("usage: pod-bench KEELSON [times]")?;
     let containerd = Containerd::start(&bed, &ContainerdOptions::default())?;
     for image in
         [images::pause()?, images::pause()?.named(images::CONTAINERD_PAUSE), images::busybox()?]
@@ -34,12 +33,18 @@ fn main() -> Result<()> {
         cold_program::forget(&program)?;
     }
     let ours = Kind::keelson(Path::new(&keelson));
+    if std::env::args().nth(2).is_some_and(|word| word == "times") {
+        let bare = measure::times(&bed, &runtime, &ours, &endpoint, &images)?;
+        let mut table = Table::default();
+        print_beside_bare_calls(&mut table, &bare);
+        return table.judge();
+    }
     let ours = measure::agent(&bed, &runtime, &ours, &endpoint, &images)?;
     let theirs = measure::agent(&bed, &runtime, &Kind::reference()?, &endpoint, &images)?;
     let mut table = Table::default();
     print_beside_the_reference(&mut table, &ours, &theirs);
     let bare = ours.bare.as_ref().context("the bare calls were not measured")?;
-    print_beside_bare_calls(&mut table, &ours, bare);
+    print_beside_bare_calls(&mut table, bare);
     table.judge()
 }
 
@@ -72,21 +77,15 @@ fn print_beside_the_reference(table: &mut Table, ours: &Measured, theirs: &Measu
 }
 
 /// Beside the runtime's own share: the same calls without any agent, by turns with its pods.
-fn print_beside_bare_calls(table: &mut Table, ours: &Measured, bare: &Bare) {
+fn print_beside_bare_calls(table: &mut Table, bare: &Bare) {
     table.heading("", "bare calls");
-    let pod = (millis(ours.single), millis(bare.pod));
     let most = Promise::AtMost(1.15);
-    table.row(&row("one pod: sandbox, create, start", pod, "ms", most));
-    // The promise allows ten milliseconds besides the share.
-    let allowed = millis(bare.create_and_start) + 10.0 / 1.15;
-    let crash = (millis(ours.crash), allowed);
-    table.row(&row("crash: create, start, and 8.7 ms", crash, "ms", most));
+    table.turns("one pod: sandbox, create, start", &bare.pod, "ms", most);
+    table.turns("crash: told, create, start, and 8.7 ms", &bare.crash, "ms", most);
+    let alone = &bare.create_and_start;
+    table.turns("crash: create, start, and 8.7 ms", alone, "ms", Promise::None);
 }
 
 fn row(name: &str, (ours, theirs): (f64, f64), unit: &'static str, promise: Promise) -> Row {
     Row { name: name.to_owned(), ours, theirs, unit, promise }
-}
-
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1000.0
 }

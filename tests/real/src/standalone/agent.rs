@@ -232,16 +232,17 @@ impl Agent {
         Ok(Memory { pss: kib("Pss:")?, private_dirty: kib("Private_Dirty:")? })
     }
 
-    /// User and system time of all its threads so far.
+    /// User and system time so far, with that of threads that have ended: a clock tick is the unit.
     pub fn cpu_time(&self) -> Result<Duration> {
-        // Nanoseconds of the scheduler, thread by thread: clock ticks would be too coarse for us.
-        let mut total = 0;
-        for task in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
-            let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
-            let first = text.split_whitespace().next().context("a field of schedstat")?;
-            total += first.parse::<u64>()?;
-        }
-        Ok(Duration::from_nanos(total))
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
+        // The name in front may have anything in it but a closing bracket after the last one.
+        let (_, fields) = text.rsplit_once(')').context("a line of stat")?;
+        let ticks = |at: usize| -> Result<u64> {
+            let field = fields.split_whitespace().nth(at).context("a field of stat")?;
+            field.parse().context("a number of ticks")
+        };
+        let per_second = rustix::param::clock_ticks_per_second();
+        Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 1000 / per_second))
     }
 
     /// Kills it where it stands.

@@ -1,5 +1,6 @@
 //! What is measured of one agent, and how.
 
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -7,12 +8,25 @@ use anyhow::{Context, Result};
 use node_testkit::bed::Bed;
 
 use super::agent::{Agent, Home, Kind, Memory};
+use super::bare::{self, Messages};
 use super::runtime::{Runtime, now};
+use crate::promises::Turns;
 
 const SETTLE: Duration = Duration::from_secs(15);
 const IDLE: Duration = Duration::from_secs(60);
 const SINGLES: usize = 15;
-const CRASHES: usize = 5;
+const CRASHES: usize = 9;
+
+/// Messages of the pods that are measured, in their list.
+const SINGLE: usize = 0;
+const CRASHING: usize = 1;
+
+/// Ends once, then stays: the first life leaves a mark in a volume of the pod.
+const CRASHES_ONCE: &str =
+    "    command: [sh, -c, 'test -e /mark/1 && exec sleep 1000; touch /mark/1; sleep 1; exit 1']
+    volumeMounts: [{name: mark, mountPath: /mark}]
+  volumes: [{name: mark, emptyDir: {}}]
+";
 
 /// One agent's numbers.
 #[derive(Debug)]
@@ -34,39 +48,81 @@ pub struct Measured {
     pub bare: Option<Bare>,
 }
 
-/// What the runtime itself needs: medians.
-#[derive(Debug)]
+/// Ours beside what the runtime itself needs for the same, in milliseconds.
+#[derive(Debug, Default)]
 pub struct Bare {
-    pub pod: Duration,
-    pub create_and_start: Duration,
+    pub pod: Turns,
+    /// From an end to the next start; ten milliseconds are allowed for besides the share.
+    pub crash: Turns,
+    /// The same beside making and starting a container alone, which leaves out how long the runtime
+    /// takes to tell of the end.
+    pub create_and_start: Turns,
 }
+
+/// What the promise about crashes allows besides its share.
+const ALLOWED: f64 = 10.0 / 1.15;
 
 /// The calls without an agent, by turns with its pods: a runtime just started, a disk just filled or a
 /// machine that is busy for a while then slow both down alike.
-struct Turns<'a> {
+struct ByHand<'a> {
     runtime: &'a Runtime,
-    logs: String,
+    folder: PathBuf,
+    /// Of a single pod, and of one that crashes.
+    messages: [Messages; 2],
     count: usize,
 }
 
-impl<'a> Turns<'a> {
+impl<'a> ByHand<'a> {
     /// None beside an agent that would remove what it does not know.
-    fn beside(kind: &Kind, bed: &Bed, runtime: &'a Runtime) -> Result<Option<Self>> {
+    fn beside(
+        kind: &Kind,
+        bed: &Bed,
+        runtime: &'a Runtime,
+        images: &Images,
+    ) -> Result<Option<Self>> {
         if kind.name != Kind::KEELSON {
             return Ok(None);
         }
-        let logs = bed.make_folder("bare-logs")?.display().to_string();
-        Ok(Some(Self { runtime, logs, count: 0 }))
+        let quiet = manifest("quiet", &images.quiet, "");
+        let shell = manifest("shell", &images.shell, CRASHES_ONCE);
+        let recorded = bare::record(bed, &[("quiet", quiet), ("shell", shell)])?;
+        let messages = recorded.try_into().ok().context("two pods")?;
+        Ok(Some(Self { runtime, folder: bed.make_folder("bare")?, messages, count: 0 }))
     }
 
-    /// One pod, gone again; the agent has none meanwhile. The time of all calls and of the last two.
-    fn turn(&mut self, image: &str) -> Result<(Duration, Duration)> {
+    fn next_name(&mut self) -> String {
         self.count += 1;
-        let name = format!("bare-{}", self.count);
-        let times = self.runtime.bare_pod(&name, image, &self.logs)?;
-        self.runtime.remove(&name)?;
-        Ok(times)
+        format!("bare-{}", self.count)
     }
+
+    /// One pod, gone again; the agent has none meanwhile.
+    fn pod(&mut self) -> Result<Duration> {
+        let name = self.next_name();
+        self.runtime.bare_pod(&name, &self.messages[SINGLE], &self.folder)
+    }
+
+    fn crash(&mut self) -> Result<bare::Crash> {
+        let name = self.next_name();
+        self.runtime.bare_crash(&name, &self.messages[CRASHING], &self.folder)
+    }
+}
+
+/// Only the times of single pods and of crashes, beside the bare calls.
+pub fn times(
+    bed: &Bed,
+    runtime: &Runtime,
+    kind: &Kind,
+    endpoint: &str,
+    images: &Images,
+) -> Result<Bare> {
+    let mut turns = ByHand::beside(kind, bed, runtime, images)?;
+    let agent = Agent::start(bed, kind, &Home::new(bed, kind.name, endpoint)?)?;
+    let mut bare = Bare::default();
+    singles(&agent, runtime, &images.quiet, (turns.as_mut(), &mut bare))?;
+    crashes(&agent, runtime, &images.shell, (turns.as_mut(), &mut bare))?;
+    agent.end()?;
+    runtime.remove_all()?;
+    Ok(bare)
 }
 
 pub fn agent(
@@ -76,17 +132,17 @@ pub fn agent(
     endpoint: &str,
     images: &Images,
 ) -> Result<Measured> {
+    let mut turns = ByHand::beside(kind, bed, runtime, images)?;
     let agent = Agent::start(bed, kind, &Home::new(bed, kind.name, endpoint)?)?;
     let say = |what: &str| eprintln!("{}: {what}", kind.name);
     say("idle without pods");
     let none = idle(&agent)?;
     say("pods one by one");
-    let mut turns = Turns::beside(kind, bed, runtime)?;
-    let (single, removal, pod) = singles(&agent, runtime, &images.quiet, turns.as_mut())?;
+    let mut bare = Bare::default();
+    let (single, removal) = singles(&agent, runtime, &images.quiet, (turns.as_mut(), &mut bare))?;
     say("crashes");
-    let (crash, create_and_start) = crashes(&agent, runtime, &images.shell, turns.as_mut())?;
-    let bare = pod.zip(create_and_start);
-    let bare = bare.map(|(pod, create_and_start)| Bare { pod, create_and_start });
+    let crash = crashes(&agent, runtime, &images.shell, (turns.as_mut(), &mut bare))?;
+    let bare = turns.is_some().then_some(bare);
     say("30 at once");
     let burst_30 = burst(&agent, runtime, 30, &images.quiet)?;
     let thirty = idle(&agent)?;
@@ -131,11 +187,11 @@ fn singles(
     agent: &Agent,
     runtime: &Runtime,
     image: &str,
-    mut turns: Option<&mut Turns<'_>>,
-) -> Result<(Duration, Duration, Option<Duration>)> {
-    let (mut starts, mut ends, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+    (mut by_hand, bare): (Option<&mut ByHand<'_>>, &mut Bare),
+) -> Result<(Duration, Duration)> {
+    let (mut starts, mut ends) = (Vec::new(), Vec::new());
     for round in 0..=SINGLES {
-        let by_hand = turns.as_mut().map(|turns| turns.turn(image)).transpose()?;
+        let beside = by_hand.as_mut().map(|by_hand| by_hand.pod()).transpose()?;
         let name = format!("single-{round}");
         let begun = now();
         agent.place(&name, &manifest(&name, image, ""))?;
@@ -148,10 +204,12 @@ fn singles(
         if round > 0 {
             starts.push(nanos(started - begun));
             ends.push(removed.elapsed());
-            bare.extend(by_hand.map(|(pod, _)| pod));
+            if let Some(beside) = beside {
+                bare.pod.push(millis(nanos(started - begun)), millis(beside));
+            }
         }
     }
-    Ok((median(starts)?, median(ends)?, median(bare).ok()))
+    Ok((median(starts)?, median(ends)?))
 }
 
 /// From a crash to the next life, and the bare calls for one.
@@ -159,27 +217,27 @@ fn crashes(
     agent: &Agent,
     runtime: &Runtime,
     image: &str,
-    mut turns: Option<&mut Turns<'_>>,
-) -> Result<(Duration, Option<Duration>)> {
-    let (mut times, mut bare) = (Vec::new(), Vec::new());
+    (mut by_hand, bare): (Option<&mut ByHand<'_>>, &mut Bare),
+) -> Result<Duration> {
+    let mut times = Vec::new();
     for round in 0..CRASHES {
-        let by_hand = turns.as_mut().map(|turns| turns.turn(image)).transpose()?;
-        bare.extend(by_hand.map(|(_, create_and_start)| create_and_start));
+        let beside = by_hand.as_mut().map(|by_hand| by_hand.crash()).transpose()?;
         let name = format!("crash-{round}");
-        // Ends once, then stays: the first life leaves a mark in a volume of the pod.
-        let script = "    command: [sh, -c, 'test -e /mark/1 && exec sleep 1000; touch /mark/1; sleep 1; exit 1']\n\
-                      \x20   volumeMounts: [{name: mark, mountPath: /mark}]\n\
-                      \x20 volumes: [{name: mark, emptyDir: {}}]\n";
-        agent.place(&name, &manifest(&name, image, script))?;
+        agent.place(&name, &manifest(&name, image, CRASHES_ONCE))?;
         runtime.wait_started(&name, 1, 1)?;
         let seen = runtime.containers(&name)?;
         let ended = seen.iter().find(|one| one.attempt == 0).context("the first life")?;
         let again = seen.iter().find(|one| one.attempt == 1).context("the second life")?;
-        times.push(nanos(again.started_at - ended.finished_at));
+        let took = nanos(again.started_at - ended.finished_at);
+        times.push(took);
+        if let Some(beside) = beside {
+            bare.crash.push(millis(took), millis(beside.whole) + ALLOWED);
+            bare.create_and_start.push(millis(took), millis(beside.create_and_start) + ALLOWED);
+        }
         agent.withdraw(&name)?;
         runtime.wait_gone("crash-")?;
     }
-    Ok((median(times)?, median(bare).ok()))
+    median(times)
 }
 
 fn burst(agent: &Agent, runtime: &Runtime, count: usize, image: &str) -> Result<Duration> {
@@ -200,7 +258,7 @@ fn clear(agent: &Agent, runtime: &Runtime) -> Result<()> {
 
 pub fn manifest(name: &str, image: &str, rest: &str) -> String {
     format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  hostNetwork: true\n  \
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, uid: {name}}}\nspec:\n  hostNetwork: true\n  \
          terminationGracePeriodSeconds: 5\n  containers:\n  - name: main\n    image: {image}\n    \
          imagePullPolicy: IfNotPresent\n{rest}"
     )
@@ -208,6 +266,10 @@ pub fn manifest(name: &str, image: &str, rest: &str) -> String {
 
 fn nanos(nanos: i64) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+}
+
+pub fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }
 
 fn median(mut times: Vec<Duration>) -> Result<Duration> {

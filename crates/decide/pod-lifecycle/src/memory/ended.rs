@@ -1,5 +1,6 @@
 //! How an action ended, and what is remembered of it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pod_model::pod::Pod;
@@ -13,7 +14,7 @@ use crate::view::Wish;
 
 use super::absorb::Moment;
 use super::events::{about_container, about_pod};
-use super::{Failure, PodMemory, StartTrouble};
+use super::{Failure, InFlight, PodMemory, StartTrouble};
 
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 const RETRY_SPREAD_MILLIS: u64 = 5000;
@@ -22,11 +23,20 @@ pub(super) const LONGEST_RETRY: Duration =
     RETRY_AFTER.saturating_add(Duration::from_millis(RETRY_SPREAD_MILLIS));
 
 impl PodMemory {
+    /// Nothing is in flight for most of a pod's life, and a map keeps its room when it is empty.
+    fn landed(&mut self, key: &ActionKey) -> Option<InFlight> {
+        let flight = self.in_flight.remove(key);
+        if self.in_flight.is_empty() {
+            self.in_flight = BTreeMap::new();
+        }
+        flight
+    }
+
     pub(super) fn ended(&mut self, moment: &mut Moment<'_>, key: &ActionKey, outcome: &Outcome) {
         let last = self.last_end.entry(key.clone()).or_insert(moment.now);
         *last = (*last).max(moment.now);
         // An end of something that is not in flight is an echo.
-        let Some(flight) = self.in_flight.remove(key) else { return };
+        let Some(flight) = self.landed(key) else { return };
         let failure = match outcome {
             Outcome::Done(Err(message)) | Outcome::SandboxRun(Err(message)) => Some(message),
             Outcome::ContainerStopped { result: Err(message), .. } => Some(message),
@@ -46,7 +56,7 @@ impl PodMemory {
             (Action::StartContainer { name, .. }, Outcome::ContainerStarted(Ok(id))) => {
                 self.in_flight.insert(key.clone(), flight.clone());
                 self.tell_started(moment, name, id);
-                self.in_flight.remove(key);
+                self.landed(key);
                 let memory = self.container_mut(name);
                 memory.start_failure = None;
                 memory.stop = None;

@@ -8,6 +8,7 @@
 use super::{Images, OwnLogin, Pulled};
 use crate::clock::later;
 use crate::metrics::names;
+use crate::news::{News, NewsSender};
 use node_policy::image_access::LoginOwner;
 use pod_lifecycle::{EventKind, ImageState, PodEvent};
 use pod_manifest::with_default_tag;
@@ -16,7 +17,7 @@ use pod_model::pod::container::PullPolicy;
 use ports::runtime_objects::{ImageSpec, Labels};
 use std::sync::PoisonError;
 use std::time::Duration;
-use tokio::sync::mpsc;
+
 use tokio::time::Instant;
 
 #[cfg(test)]
@@ -78,11 +79,7 @@ struct Failure {
 }
 
 /// Obtains the image, however long it takes.
-pub(crate) async fn obtain(
-    images: Images,
-    request: ImageRequest,
-    news: mpsc::Sender<Box<ImageNews>>,
-) {
+pub(crate) async fn obtain(images: Images, request: ImageRequest, news: NewsSender) {
     let teller = Teller { request: &request, news: &news };
     loop {
         let Err(failure) = attempt(&images, &teller).await else { return };
@@ -299,7 +296,7 @@ impl Images {
 
 struct Teller<'a> {
     request: &'a ImageRequest,
-    news: &'a mpsc::Sender<Box<ImageNews>>,
+    news: &'a NewsSender,
 }
 
 impl Teller<'_> {
@@ -320,6 +317,6 @@ impl Teller<'_> {
             events,
         };
         // A worker that is gone ends this task anyway.
-        let _ = self.news.send(Box::new(news)).await;
+        let _ = self.news.send(Box::new(News::Image(news))).await;
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use ports::container_runtime::{RuntimeCondition, RuntimeVersion};
-use runtime_fake::{FakeContents, FakeHost, FakePrograms, FakeRuntime, Fault};
+use runtime_fake::{FakeContents, FakeHost, FakePrograms, FakeRounds, FakeRuntime, Fault};
 
 fn ports(runtime: &FakeRuntime) -> PodPorts {
     let host = Arc::new(FakeHost::default());
@@ -18,6 +18,7 @@ fn ports(runtime: &FakeRuntime) -> PodPorts {
         addresses: host.clone(),
         logs: host.clone(),
         credential_programs: Arc::new(FakePrograms::default()),
+        rounds: Arc::new(FakeRounds::default()),
         pull_records: host,
     }
 }

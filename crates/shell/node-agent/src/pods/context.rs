@@ -22,6 +22,7 @@ use ports::probing::NetworkProber;
 use ports::runtime_objects::HandlerFeatures;
 use ports::{
     CredentialPrograms, HostAddresses, HostTexts, LogFiles, PodContents, PodRuntime, PullRecords,
+    Rounds,
 };
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -41,6 +42,7 @@ pub struct PodPorts {
     pub credential_programs: Arc<dyn CredentialPrograms>,
     pub pull_records: Arc<dyn PullRecords>,
     pub contents: Arc<dyn PodContents>,
+    pub rounds: Arc<dyn Rounds>,
 }
 
 /// What the configuration says about pods.

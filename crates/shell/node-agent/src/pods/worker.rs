@@ -13,11 +13,10 @@ use super::{NodeState, PodContext};
 use crate::actions::{ActionWorld, deadline, describe, failed, perform};
 use crate::board::first_seen;
 use crate::branch::{Branch, Panicked};
-use crate::images::ImageNews;
 use crate::metrics::names;
+use crate::news::{News, NewsSender};
 use crate::observed::Observation;
 use crate::probes::ProbeNews;
-use crate::volumes::VolumeNews;
 use pod_lifecycle::{
     Action, ActionKey, Admission, DesiredPod, Happening, ImageWant, ObservedPod, Outcome, PodEvent,
     PodMemory, PodPlan, Save, Stage, Told, View, Wish, plan,
@@ -47,18 +46,14 @@ pub(super) enum WorkerEnd {
     BeginAnew,
 }
 
-/// Where a worker hears of things. News is boxed: a channel keeps room for many from its first moment,
-/// and most pods have none for hours.
+/// Where a worker hears of things.
 struct Ears {
     observed: watch::Receiver<Observation>,
     desired: watch::Receiver<DesiredPod>,
     admission: watch::Receiver<Admission>,
     node: watch::Receiver<NodeState>,
     jumps: watch::Receiver<u64>,
-    images: mpsc::Receiver<Box<ImageNews>>,
-    volumes: mpsc::Receiver<Box<VolumeNews>>,
-    probes: mpsc::Receiver<Box<ProbeNews>>,
-    events: mpsc::Receiver<Box<PodEvent>>,
+    news: mpsc::Receiver<Box<News>>,
 }
 
 /// Runs the pod until nothing is left of it. `is_first`: this agent had no worker for it before.
@@ -90,10 +85,7 @@ pub(super) async fn run(
             (key, outcome) = worker.actions.next() => worker.ended(key, outcome).await,
             seen = newer(&mut ears.observed) => worker.saw(seen).await,
             wish = newer(&mut ears.desired) => worker.wished(wish).await,
-            Some(news) = ears.images.recv() => worker.heard_of_image(*news),
-            Some(news) = ears.volumes.recv() => worker.heard_of_volumes(*news),
-            Some(news) = ears.probes.recv() => worker.probed(*news).await,
-            Some(event) = ears.events.recv() => worker.tell_event(*event),
+            Some(news) = ears.news.recv() => worker.heard(*news).await,
             (chore, end) = worker.chores.next() => worker.chore_ended(&chore, end),
         }
         worker.turn.begins(Cause::Sync);
@@ -117,10 +109,7 @@ async fn open(
     let memory =
         PodMemory::recover(&wish, &first, saved.as_deref(), &context.settings.lifecycle, now);
     let book = PodFactBook::open(&context, &wish.pod).await;
-    let (image_sender, images) = mpsc::channel(NEWS);
-    let (volume_sender, volumes) = mpsc::channel(NEWS);
-    let (probe_sender, probes) = mpsc::channel(NEWS);
-    let (event_sender, events) = mpsc::channel(NEWS);
+    let (news_sender, news) = mpsc::channel(NEWS);
     let admission = context.admissions.watch(&uid);
     let node = context.node.clone();
     let turn = Turn::new(context.board.metrics().clone());
@@ -132,20 +121,14 @@ async fn open(
         memory,
         book,
         actions: Branch::default(),
-        doing: BTreeMap::new(),
         chores: Branch::default(),
         image_wants: BTreeMap::new(),
-        senders: Senders {
-            images: image_sender,
-            volumes: volume_sender,
-            probes: probe_sender,
-            events: event_sender,
-        },
+        news: news_sender,
         save_at: None,
         shown_ready: None,
         turn,
     };
-    let ears = Ears { observed, desired, admission, node, jumps, images, volumes, probes, events };
+    let ears = Ears { observed, desired, admission, node, jumps, news };
     Some((worker, ears))
 }
 
@@ -191,13 +174,6 @@ async fn until(wake: Option<Instant>) {
     }
 }
 
-struct Senders {
-    images: mpsc::Sender<Box<ImageNews>>,
-    volumes: mpsc::Sender<Box<VolumeNews>>,
-    probes: mpsc::Sender<Box<ProbeNews>>,
-    events: mpsc::Sender<Box<PodEvent>>,
-}
-
 struct Worker {
     context: Arc<PodContext>,
     uid: String,
@@ -206,12 +182,10 @@ struct Worker {
     memory: PodMemory,
     book: PodFactBook,
     actions: Branch<ActionKey, Outcome>,
-    /// The actions in flight.
-    doing: BTreeMap<ActionKey, Action>,
     chores: Branch<Chore, ()>,
     /// The wants that chores were begun for.
-    image_wants: BTreeMap<String, ImageWant>,
-    senders: Senders,
+    image_wants: BTreeMap<String, Box<ImageWant>>,
+    news: NewsSender,
     save_at: Option<Instant>,
     /// The condition of readiness that was told last.
     shown_ready: Option<PodCondition>,
@@ -309,7 +283,7 @@ impl Worker {
         }
         self.shown_ready = ready;
         self.tell_recorded();
-        let doing = self.doing.values().map(describe).collect();
+        let doing = self.memory.actions_in_flight().map(describe).collect();
         self.context.board.show(&self.uid, &plan, doing, self.context.clock.now());
         if self.actions.is_empty() && !self.is_over(&plan) {
             self.turn.ends();
@@ -356,9 +330,8 @@ impl Worker {
             pod: self.pod().clone(),
             observed: self.observed.clone(),
             volumes: self.book.volumes.clone(),
-            events: self.senders.events.clone(),
+            news: self.news.clone(),
         };
-        self.doing.insert(key.clone(), action.clone());
         let (action, limit) = (action.clone(), deadline(action));
         let task = async move {
             match tokio::time::timeout(limit, perform(&action, &world)).await {
@@ -370,7 +343,7 @@ impl Worker {
     }
 
     async fn ended(&mut self, key: ActionKey, outcome: Result<Outcome, Panicked>) {
-        let action = self.doing.remove(&key);
+        let action = self.memory.action_in_flight(&key).cloned();
         let words = action.as_ref().map(describe).unwrap_or_default();
         let outcome = outcome.unwrap_or_else(|Panicked(why)| {
             warn!(pod_uid = self.uid, action = words, panic = why, "An action panicked");
@@ -405,6 +378,15 @@ impl Worker {
             self.context.saved.keep_ending(&self.desired.pod).await;
         }
         self.absorb(&Happening::WishChanged).await;
+    }
+
+    async fn heard(&mut self, news: News) {
+        match news {
+            News::Image(news) => self.heard_of_image(news),
+            News::Volumes(news) => self.heard_of_volumes(news),
+            News::Probe(news) => self.probed(news).await,
+            News::Event(event) => self.tell_event(event),
+        }
     }
 
     async fn probed(&mut self, news: ProbeNews) {

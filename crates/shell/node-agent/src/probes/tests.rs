@@ -31,7 +31,7 @@ async fn a_probe_in_flight_when_the_wheel_falls_over_is_tried_again() {
     runtime.spoil("exec_sync", Fault::Hangs);
     let began = ApiTime::from_nanos(1);
     let probes = Probes::new(Arc::new(runtime.clone()), Arc::new(FakeHost::default()), began);
-    let (news, _heard) = mpsc::channel(8);
+    let (news, _heard) = tokio::sync::mpsc::channel(8);
     probes.set(&ProbeOrder {
         pod: &pod,
         wants: &[want],

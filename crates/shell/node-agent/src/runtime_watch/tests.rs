@@ -67,7 +67,7 @@ async fn asked(script: &[Option<bool>], seconds: u64) -> (Vec<u64>, RuntimeView)
     let mut tree = TaskTree::default();
     tree.start("runtime-watch", {
         let runtime = runtime.clone();
-        move || watch_runtime(runtime.clone(), view.clone(), Arc::default())
+        move || watch_runtime(runtime.clone(), view.clone(), Arc::default(), None)
     });
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     let times = runtime.asked.lock().unwrap();

@@ -130,7 +130,7 @@ impl Worker {
     fn begin_volumes(&mut self, pause: Duration) {
         let driver = self.context.ports.volumes.clone();
         let wanted = self.book.wanted_volumes(self.pod());
-        let task = volumes::set_up(driver, wanted, self.senders.volumes.clone());
+        let task = volumes::set_up(driver, wanted, self.news.clone());
         let name = format!("volumes of pod {}", self.uid);
         self.chores.start(Chore::Volumes, name, after(pause, task));
     }
@@ -142,7 +142,7 @@ impl Worker {
             wants: &plan.wants.probes,
             pod_ip: Some(&*plan.status.pod_ip).filter(|ip| !ip.is_empty()),
             now: self.context.clock.now(),
-            news: &self.senders.probes,
+            news: &self.news,
             is_ending: matches!(self.desired.wish, Wish::End(_)),
         });
     }
@@ -151,17 +151,17 @@ impl Worker {
         // A want that is not said for a moment (a look at the runtime is due) is not given up: what
         // was begun for it goes on, until another takes its place or the pod ends.
         for want in wants {
-            if self.image_wants.get(&want.container) == Some(want) {
+            if self.image_wants.get(&want.container).is_some_and(|known| **known == *want) {
                 continue;
             }
-            self.image_wants.insert(want.container.clone(), want.clone());
+            self.image_wants.insert(want.container.clone(), Box::new(want.clone()));
             self.begin_image(want, Duration::ZERO);
         }
     }
 
     fn begin_image(&mut self, want: &ImageWant, pause: Duration) {
         let request = image_request(self.pod(), want);
-        let task = obtain(self.context.images.clone(), request, self.senders.images.clone());
+        let task = obtain(self.context.images.clone(), request, self.news.clone());
         let name = format!("image of {} of pod {}", want.container, self.uid);
         self.chores.start(Chore::Image(want.container.clone()), name, after(pause, task));
     }

@@ -18,7 +18,9 @@ use pod_lifecycle::Settings;
 use pod_manifest::PodGates;
 use ports::local_api::{LocalApi, LocalEndpoint, LocalPod, LocalPodDetail};
 use ports::{ApiTime, PortFuture};
-use runtime_fake::{FakeContents, FakeHost, FakeKernelLog, FakePrograms, FakeRuntime, Script};
+use runtime_fake::{
+    FakeContents, FakeHost, FakeKernelLog, FakePrograms, FakeRounds, FakeRuntime, Script,
+};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -60,6 +62,7 @@ pub(super) struct Bench {
     pub(super) resolv_conf: String,
     pub(super) clock: Clock,
     pub(super) beats: LoopBeats,
+    pub(super) rounds: FakeRounds,
     tree: Option<TaskTree>,
     window: Window,
 }
@@ -88,6 +91,7 @@ impl Bench {
             resolv_conf: String::new(),
             clock,
             beats: LoopBeats::default(),
+            rounds: FakeRounds::default(),
             tree: None,
             window: Window::default(),
         }
@@ -108,6 +112,7 @@ impl Bench {
             addresses: host.clone(),
             logs: host.clone(),
             credential_programs: Arc::new(self.programs.clone()),
+            rounds: Arc::new(self.rounds.clone()),
             pull_records: host,
             contents: Arc::new(self.contents.clone()),
         };
@@ -146,8 +151,9 @@ impl Bench {
         let (sender, view) = watch::channel(RuntimeView::default());
         let look_again = Arc::new(Notify::new());
         let heard = look_again.clone();
+        let rounds: Arc<dyn ports::Rounds> = Arc::new(self.rounds.clone());
         tree.start("runtime-watch", move || {
-            watch_runtime(runtime.clone(), sender.clone(), heard.clone())
+            watch_runtime(runtime.clone(), sender.clone(), heard.clone(), Some(rounds.clone()))
         });
         let beats = LoopBeats::default();
         start_with_clock(&mut tree, parts, (&view, look_again), (&self.clock, &beats));

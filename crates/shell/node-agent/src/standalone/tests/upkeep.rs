@@ -186,3 +186,17 @@ async fn a_pod_that_comes_while_others_are_cleaned_up_loses_nothing() {
     let cgroups = bench.host.cgroup_names();
     assert!(cgroups.iter().any(|name| name.ends_with(&cgroup)), "{cgroup} in {cgroups:?}");
 }
+
+/// Whoever gives back what a round needed hears of each: of logs, of garbage, of the runtime.
+#[tokio::test(start_paused = true)]
+async fn every_regular_look_around_says_when_it_is_over() {
+    let (bench, log) = bench_with_a_log().await;
+    bench.host.put_file(&log, b"short");
+    // Until the runtime is asked as seldom as it ever is.
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    let before = bench.rounds.count();
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    let (logs, garbage, runtime) = (60, 10, 10);
+    let seen = bench.rounds.count() - before;
+    assert!(seen.abs_diff(logs + garbage + runtime) <= 2, "{seen} rounds");
+}
