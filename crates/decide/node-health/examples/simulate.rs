@@ -43,6 +43,7 @@ fn main() -> ExitCode {
             zones: usize::try_from(zones).unwrap_or(1).max(1),
             seconds: i64::try_from(seconds).unwrap_or(1),
             seed,
+            fenced: true,
         };
         let report = run(plan);
         for violation in &report.violations {
@@ -58,6 +59,16 @@ fn main() -> ExitCode {
         "the stalest eviction: {} s after the node said that it was well, {} s after it was; by what \
          a dead controller had sent: {} s",
         total.stalest_eviction, total.longest_unheard, total.stalest_of_the_dead
+    );
+    println!(
+        "ranges that a dead controller had sent: {} arrived late, {} were taken, {} were refused \
+         while another node had the range; {} fences of {} nodes, {} given up",
+        total.late_ranges,
+        total.late_ranges_taken,
+        total.clashes_averted,
+        total.fences,
+        total.touches,
+        total.fences_given_up
     );
     println!("{total:#?}");
     if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -5,15 +5,19 @@
 //! What nodes already have is taken note of before the first block is handed out, and the service
 //! range is left out. A block has holders: it is free only when the last holder is gone, so two
 //! nodes with one range (others may write too) are told of and never become three. A write whose
-//! fate is unknown keeps its block. upstream: nodeipam/ipam
+//! fate is unknown keeps its block. What an earlier leader may still have on its way is fenced off
+//! first ([`fence`]). upstream: nodeipam/ipam
 
 use std::collections::BTreeMap;
 
 use pod_model::{Cidr, parse_cidr};
 
 use crate::facts::NodeId;
+use crate::time::Moment;
 
+pub mod fence;
 mod pool;
+use fence::Fence;
 pub use pool::{Block, Pool, PoolError};
 
 /// What is wrong with a node's ranges. Told, never fatal: one bad node does not stop the others.
@@ -40,6 +44,8 @@ pub enum Assignment {
     Write(Vec<String>),
     /// Nothing to do: it has ranges, or a write is on its way.
     Settled,
+    /// Not before the fence has opened.
+    Fenced,
     /// A cluster range has no block left; to be told as an event.
     Exhausted {
         /// Which cluster range.
@@ -70,6 +76,7 @@ struct Holding {
 pub struct Ranges {
     pools: Vec<Pool>,
     holdings: BTreeMap<NodeId, Holding>,
+    fence: Fence,
 }
 
 impl Ranges {
@@ -80,7 +87,7 @@ impl Ranges {
         service_ranges: &[Cidr],
         nodes: impl IntoIterator<Item = (NodeId, &'a [String])>,
     ) -> (Self, Vec<(NodeId, Problem)>) {
-        let mut ranges = Self { pools, holdings: BTreeMap::new() };
+        let mut ranges = Self { pools, holdings: BTreeMap::new(), fence: Fence::default() };
         for service in service_ranges {
             for pool in &mut ranges.pools {
                 pool.exclude(service);
@@ -93,11 +100,29 @@ impl Ranges {
         (ranges, problems)
     }
 
+    /// Before the first range is handed out, where an earlier leader may have had writes on their way:
+    /// these nodes, of those without a range, are fenced off from it.
+    pub fn raise_fence(&mut self, now: Moment, nodes: impl IntoIterator<Item = NodeId>) {
+        let without = nodes.into_iter().filter(|node| !self.holdings.contains_key(node));
+        self.fence = Fence::around(now, without);
+    }
+
+    /// The fence.
+    pub fn fence(&self) -> &Fence {
+        &self.fence
+    }
+
+    /// The fence, to be told what became of its writes.
+    pub fn fence_mut(&mut self) -> &mut Fence {
+        &mut self.fence
+    }
+
     /// A node was seen with these ranges. What it has counts, whatever we meant to give it.
     pub fn seen(&mut self, node: NodeId, texts: &[String]) -> Vec<Problem> {
         if texts.is_empty() {
             return Vec::new();
         }
+        self.fence.passes(node);
         let mut problems = Vec::new();
         let mut blocks = Vec::new();
         for (number, text) in texts.iter().enumerate() {
@@ -156,8 +181,11 @@ impl Ranges {
 
     /// Finds ranges for a node that was seen without any.
     pub fn assign(&mut self, node: NodeId) -> Assignment {
-        if self.holdings.contains_key(&node) {
+        if self.holds(node) {
             return Assignment::Settled;
+        }
+        if self.fence.stands() {
+            return Assignment::Fenced;
         }
         let mut blocks = Vec::new();
         for number in 0..self.pools.len() {
@@ -206,8 +234,14 @@ impl Ranges {
         Some(holding.blocks.iter().filter_map(text).collect())
     }
 
+    /// Whether a node has ranges, or is being given some.
+    pub fn holds(&self, node: NodeId) -> bool {
+        self.holdings.contains_key(&node)
+    }
+
     /// A node is gone; its blocks are free unless another node holds them too.
     pub fn gone(&mut self, node: NodeId) {
+        self.fence.passes(node);
         self.drop_holding(node);
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pod_model::TaintEffect;
 
+use crate::cidr::fence::Fence;
 use crate::facts::{ConditionKind, NodeFacts, NodeId, Taint, TaintKey, Truth};
 use crate::lifecycle::NodeLifecycle;
 use crate::no_execute::{Evictions, PodFacts, Verdict, judge};
@@ -124,6 +125,25 @@ fn still_ready(lifecycle: &NodeLifecycle, node: NodeId, now: Moment) -> String {
         span(silence),
         span(ends.since(now))
     )
+}
+
+/// Why no node gets a pod range at the moment, where that is so for all of them.
+pub fn why_no_ranges(fence: &Fence, now: Moment) -> Option<String> {
+    let outlook = fence.outlook()?;
+    let left = count(outlook.left, "node");
+    let failing = match (outlook.failing, outlook.patience_ends) {
+        (0, _) => String::new(),
+        (failing, None) => format!("; {failing} could not be, and will be tried again"),
+        (failing, Some(ends)) => {
+            let ends = span(ends.since(now));
+            format!(
+                "; {failing} could not be, and will be tried for another {ends} at most where there are answers"
+            )
+        }
+    };
+    Some(format!(
+        "It gets a pod range once what an earlier leader had sent can give none away any more: {left} without one still to be written to{failing}."
+    ))
 }
 
 /// When a pod on the node goes.

@@ -154,6 +154,8 @@ pub struct Candidate {
     may_act_until: Option<Moment>,
     next: Next,
     reported: String,
+    /// The record that we lead by is one that we made where there was none, and never let go.
+    founded: bool,
 }
 
 impl Candidate {
@@ -167,7 +169,14 @@ impl Candidate {
             may_act_until: None,
             next: Next::At(now),
             reported: String::new(),
+            founded: false,
         }
+    }
+
+    /// Whether nobody led before us, not even we ourselves: there was no record. One that its holder
+    /// freed says no such thing: what it had sent may still be on its way.
+    pub fn is_first(&self) -> bool {
+        self.founded
     }
 
     /// Whether we may act at this moment.
@@ -252,8 +261,10 @@ impl Candidate {
     ) -> Vec<Change> {
         let was_writing = matches!(self.step(sent), Step::Create(_) | Step::Update(_));
         let was_optimistic = was_writing && matches!(self.next, Next::At(_));
+        let was_creating = self.next == Next::Write { create: true };
         match answer {
             Answer::Written(record) => {
+                self.founded |= was_creating;
                 self.observe(record, now);
                 self.may_act_until = Some(sent.after(self.times.renew));
                 self.next = Next::At(now.after(self.times.retry));
@@ -297,8 +308,9 @@ impl Candidate {
         let mut changes = Vec::new();
         let led = self.reported == self.identity;
         let over = !self.holds() || !self.may_act(now);
-        if over && self.may_act_until.is_some() {
+        if over {
             self.may_act_until = None;
+            self.founded = false;
         }
         let leads = self.may_act_until.is_some();
         if led && !leads {

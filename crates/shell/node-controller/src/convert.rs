@@ -222,9 +222,17 @@ pub(crate) fn labels_patch(version: &str, labels: &[(Box<str>, Box<str>)]) -> Ve
     body(&json!({"metadata": {"resourceVersion": version, "labels": labels}}))
 }
 
+/// What a node wears that was changed only so that its version is a new one. Who gets a range loses it.
+pub(crate) const FENCE: &str = "keelson/range-fence";
+
+/// Changes nothing but the version; the value must be one that the node does not have.
+pub(crate) fn fence_patch(version: &str, value: &str) -> Vec<u8> {
+    body(&json!({"metadata": {"resourceVersion": version, "annotations": {FENCE: value}}}))
+}
+
 pub(crate) fn ranges_patch(version: &str, ranges: &[String]) -> Vec<u8> {
     body(&json!({
-        "metadata": {"resourceVersion": version},
+        "metadata": {"resourceVersion": version, "annotations": {FENCE: null}},
         "spec": {"podCIDR": ranges.first(), "podCIDRs": ranges},
     }))
 }

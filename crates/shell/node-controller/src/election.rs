@@ -125,8 +125,9 @@ impl LeaderView {
 /// Runs until `shutdown` is ready.
 pub(crate) async fn run(shared: Arc<Shared>, shutdown: impl Future<Output = ()> + Send) {
     let Some((config, times)) = shared.checked.leader.clone() else {
+        // Without a lease nobody knows who was there before.
         tokio::select! {
-            () = engine::keep_running(shared.clone()) => {}
+            () = engine::keep_running(shared.clone(), false) => {}
             () = shutdown => {}
         }
         return;
@@ -261,7 +262,8 @@ impl Election {
                 Change::Began => {
                     info!(identity = self.config.identity, "Leading from now on");
                     self.end_engine().await;
-                    self.engine.spawn(engine::keep_running(self.shared.clone()));
+                    let first = self.candidate.is_first();
+                    self.engine.spawn(engine::keep_running(self.shared.clone(), first));
                     let told = self.tell("became leader");
                     self.telling.spawn(told);
                 }

@@ -56,15 +56,16 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// How many events are taken before anything else has its turn.
 const MOST_EVENTS: usize = 4096;
 
-/// Runs the engine until it is dropped; after a panic it begins anew, with empty hands.
-pub(crate) async fn keep_running(shared: Arc<Shared>) {
+/// Runs the engine until it is dropped; after a panic it begins anew, with empty hands. `first`: nobody
+/// can have sent anything before it; after a panic that is no longer so.
+pub(crate) async fn keep_running(shared: Arc<Shared>, mut first: bool) {
     let mut pause = FIRST_RESTART;
     loop {
         let began = Instant::now();
         let mut tasks = JoinSet::new();
         let events = shared.events.clone();
         let (api, writes) = (shared.clients.work.clone(), shared.checked.config.writes);
-        tasks.spawn(Engine::new(shared.clone()).run());
+        tasks.spawn(Engine::new(shared.clone(), std::mem::take(&mut first)).run());
         tasks.spawn(async move { events.deliver(api, &writes).await });
         let ended = tasks.join_next().await;
         if began.elapsed() > LONGEST_RESTART {
@@ -142,6 +143,8 @@ struct Engine {
     /// Ranges of nodes in the first list, until all are known.
     listed_ranges: BTreeMap<NodeId, Vec<String>>,
     without_range: BTreeSet<NodeId>,
+    /// Nobody can have had a range on its way when we began.
+    is_first: bool,
     cleanup: PodCleanup,
     clearing: HashSet<Uid>,
     /// Pods whose time is over, until they are seen to go or turn out to stay: what we write to them
@@ -177,7 +180,7 @@ struct Engine {
 }
 
 impl Engine {
-    fn new(shared: Arc<Shared>) -> Self {
+    fn new(shared: Arc<Shared>, is_first: bool) -> Self {
         let now = shared.clock.now();
         let checked = &shared.checked;
         let cleanup = checked.config.pod_cleanup;
@@ -197,6 +200,7 @@ impl Engine {
             ranges: None,
             listed_ranges: BTreeMap::new(),
             without_range: BTreeSet::new(),
+            is_first,
             cleanup: PodCleanup::new(cleanup.terminated_threshold)
                 .with_quarantine(cleanup.quarantine),
             clearing: HashSet::new(),
@@ -339,6 +343,7 @@ impl Engine {
         let gap = self.shared.checked.settings.largest_gap;
         let mut wakes = vec![self.last_tick.after(gap / 2).max(now.after(BATCH))];
         wakes.extend(self.later.keys().next().map(|(when, _)| *when));
+        wakes.extend(self.fence_wake());
         let can_write = !self.queue.is_empty() && self.writes.len() < self.room();
         if can_write || self.cloud_has_room() {
             wakes.push(self.hold_until);
@@ -375,6 +380,7 @@ impl Engine {
     fn settle(&mut self) {
         let now = self.now();
         self.deliver_later(now);
+        self.carry_fence(now);
         if !self.synced() {
             return;
         }

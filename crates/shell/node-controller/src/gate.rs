@@ -55,6 +55,12 @@ impl Failure {
         unread || self.is_refusal()
     }
 
+    /// There was an answer.
+    pub(crate) fn is_answer(&self) -> bool {
+        let trouble = matches!(self, Self::Api(ClusterApiError::ServerTrouble { .. }));
+        trouble || self.is_conflict() || self.is_gone() || self.is_hopeless()
+    }
+
     /// A word for the metrics.
     pub(crate) const fn outcome(&self) -> &'static str {
         match self {

@@ -83,6 +83,11 @@ pub(crate) enum Write {
         target: Target,
         ranges: Vec<String>,
     },
+    /// Makes a new version of the node, with this value, which no other such write has.
+    Touch {
+        target: Target,
+        value: String,
+    },
     /// `whole`: all pods of the node, because it fell.
     MarkPods {
         target: Target,
@@ -159,6 +164,13 @@ pub(crate) enum Done {
         outcome: Result<(), Failure>,
         fresh: Option<Box<Node>>,
     },
+    Touched {
+        target: Target,
+        /// Whether the node is in a version that we made.
+        outcome: Result<bool, Failure>,
+        /// The node as it is since.
+        fresh: Option<Box<Node>>,
+    },
     Marked {
         target: Target,
         failures: Vec<(PodTarget, Failure)>,
@@ -203,6 +215,7 @@ pub(crate) async fn perform(gate: Gate, write: Write) -> Done {
         }
         Write::Labels { target, labels } => node::labels(&gate, target, &labels).await,
         Write::Range { target, ranges } => node::range(&gate, target, &ranges).await,
+        Write::Touch { target, value } => node::touch(&gate, target, &value).await,
         Write::MarkPods { target, pods, whole } => pods::mark(&gate, target, pods, whole).await,
         Write::Evict { target, pods, known } => pods::evict(&gate, target, pods, &known).await,
         Write::Clear { pod, why, node, fail_first, condition } => {

@@ -119,6 +119,10 @@ impl FakeClient {
             let message = "the fake says so".to_owned();
             return Err(ClusterApiError::Conflict { request: named(path), message });
         }
+        if faults.refused.contains(&path.name) {
+            self.note(verb, path, false, body);
+            return Err(refused(path, "the fake refuses"));
+        }
         let client = self.clone();
         let target = path.clone();
         let carry_out = move || {

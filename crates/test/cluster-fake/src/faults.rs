@@ -22,6 +22,8 @@ pub struct Faults {
     pub lose_answer_every: u32,
     /// Every so many writes the answer is nonsense, though the write is through; zero for never.
     pub unreadable_every: u32,
+    /// Writes to objects of these names are refused, as somebody's admission webhook may.
+    pub refused: Vec<String>,
     /// How long a request takes.
     pub latency: Duration,
     /// A write gets through so much later, whether or not anybody still waits for it: a process

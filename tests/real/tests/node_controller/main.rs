@@ -7,6 +7,7 @@ mod fight;
 mod hand;
 mod kubelet;
 mod leadership;
+mod range_fence;
 mod rates;
 mod rules;
 mod stage;

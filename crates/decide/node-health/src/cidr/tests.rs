@@ -33,6 +33,7 @@ fn given(ranges: &mut Ranges, node: u32) -> String {
     match ranges.assign(NodeId(node)) {
         Assignment::Write(texts) => texts.join(" "),
         Assignment::Settled => "settled".to_owned(),
+        Assignment::Fenced => "fenced".to_owned(),
         Assignment::Exhausted { cluster } => format!("exhausted {cluster}"),
     }
 }
@@ -250,6 +251,38 @@ fn fates_of_a_write() {
     assert_eq!(ranges.seen(NodeId(1), &[]), [], "an old view without ranges changes nothing");
 }
 
+/// An earlier leader gave 1 a range, and its write to 2 or 3 may still be on its way.
+#[test]
+fn nothing_is_handed_out_before_the_fence_opens() {
+    use fence::{TouchFate, Touched};
+    let now = Moment::from_secs(7);
+    let fenced = || {
+        let (mut ranges, _) =
+            with(&[("10.1.0.0/16", 24)], &[], &[(1, &["10.1.0.0/24"]), (2, &[]), (3, &[])]);
+        ranges.raise_fence(now, [1, 2, 3].map(NodeId));
+        assert_eq!(ranges.fence_mut().due(now), [2, 3].map(NodeId), "who has one needs none");
+        assert_eq!(given(&mut ranges, 4), "fenced", "whoever asks");
+        assert_eq!(given(&mut ranges, 1), "settled");
+        ranges
+    };
+    let mut ranges = fenced();
+    assert_eq!(ranges.fence_mut().touched(now, NodeId(2), TouchFate::Changed), Touched::Shielded);
+    assert_eq!(given(&mut ranges, 2), "fenced", "3 may still get any range");
+    // It did.
+    assert_eq!(ranges.seen(NodeId(3), &owned(&["10.1.1.0/24"])), []);
+    assert!(ranges.fence_mut().has_opened());
+    assert_eq!(given(&mut ranges, 2), "10.1.2.0/24");
+    assert_eq!(given(&mut ranges, 4), "10.1.3.0/24");
+
+    let mut ranges = fenced();
+    ranges.gone(NodeId(3));
+    ranges.gone(NodeId(1));
+    assert_eq!(given(&mut ranges, 2), "fenced");
+    ranges.fence_mut().passes(NodeId(2));
+    assert!(ranges.fence_mut().has_opened());
+    assert_eq!(given(&mut ranges, 2), "10.1.0.0/24", "a new node's");
+}
+
 proptest! {
     /// Whatever comes and goes: what we hand out is held by nobody else, and the count is right.
     #[test]
@@ -268,6 +301,7 @@ proptest! {
                     }
                     Assignment::Settled => prop_assert!(world.contains_key(&node)),
                     Assignment::Exhausted { .. } => prop_assert_eq!(world.len(), 32),
+                    Assignment::Fenced => prop_assert!(false, "nobody raised a fence"),
                 },
                 3 => { ranges.gone(NodeId(node)); world.remove(&node); }
                 _ => if let Some(texts) = world.get(&node) {

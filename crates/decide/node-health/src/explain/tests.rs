@@ -234,3 +234,28 @@ fn a_taint_that_is_on_its_way_or_was_refused() {
     let failed = "Its taint could not be written yet; it is decided anew in a moment.";
     assert_eq!(said(&controller), failed);
 }
+
+#[test]
+fn who_waits_for_the_fence() {
+    use crate::cidr::fence::TouchFate;
+    let mut fence = Fence::around(at(0), [1, 2].map(NodeId));
+    let told = |fence: &Fence| why_no_ranges(fence, at(30)).unwrap_or_default();
+    assert_eq!(
+        told(&fence),
+        "It gets a pod range once what an earlier leader had sent can give none away any more: \
+         2 nodes without one still to be written to."
+    );
+    fence.due(at(0));
+    fence.touched(at(0), NodeId(1), TouchFate::Unanswered);
+    assert!(told(&fence).ends_with("to; 1 could not be, and will be tried again."));
+    fence.touched(at(10), NodeId(1), TouchFate::Refused);
+    fence.passes(NodeId(2));
+    assert_eq!(
+        told(&fence),
+        "It gets a pod range once what an earlier leader had sent can give none away any more: \
+         1 node without one still to be written to; 1 could not be, and will be tried for another \
+         100 s at most where there are answers."
+    );
+    fence.passes(NodeId(1));
+    assert_eq!(told(&fence), "");
+}

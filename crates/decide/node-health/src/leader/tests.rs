@@ -60,6 +60,40 @@ fn the_first_creates() {
     assert_eq!(me.may_act_until(), Some(at(13)));
 }
 
+/// Only who made the record can be sure that nobody had anything on its way.
+#[test]
+fn who_is_the_first() {
+    let mine = |renewed| record("me", renewed, 0);
+    let mut me = candidate();
+    tell(&mut me, 0, Answer::NotFound);
+    assert!(!me.is_first());
+    assert_eq!(tell(&mut me, 1, Answer::Written(mine(1))), [Change::Began]);
+    assert!(me.is_first());
+    tell(&mut me, 3, Answer::Written(mine(3)));
+    assert!(me.is_first(), "a renewal changes nothing");
+    // In its second term it has a predecessor: itself.
+    assert_eq!(me.changes(at(13)), [Change::Ended]);
+    assert!(!me.is_first());
+    tell(&mut me, 14, Answer::Failed);
+    tell(&mut me, 15, Answer::Found(mine(3)));
+    assert_eq!(tell(&mut me, 16, Answer::Written(mine(16))), [Change::Began]);
+    assert!(!me.is_first());
+
+    // A record that was made without an answer may be another's by now.
+    let mut me = candidate();
+    tell(&mut me, 0, Answer::NotFound);
+    tell(&mut me, 1, Answer::Failed);
+    tell(&mut me, 4, Answer::Found(mine(1)));
+    assert_eq!(tell(&mut me, 5, Answer::Written(mine(5))), [Change::Began]);
+    assert!(!me.is_first());
+
+    // What was freed was held.
+    let mut me = candidate();
+    tell(&mut me, 0, Answer::Found(record("", 0, 4)));
+    assert_eq!(tell(&mut me, 1, Answer::Written(record("me", 1, 5))), [Change::Began]);
+    assert!(!me.is_first());
+}
+
 #[test]
 fn acting_counts_from_sending() {
     let mut me = candidate();

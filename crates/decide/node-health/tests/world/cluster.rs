@@ -39,6 +39,8 @@ pub struct Node {
     /// Since when it is cut off or off.
     pub lost_since: Option<i64>,
     pub ranges: Vec<String>,
+    /// Somebody refuses the write that only makes a new version of it.
+    pub stubborn: bool,
     /// When each pod was bound; absent where it was deleted.
     pub pods: [Option<i64>; PODS],
     /// Whether the API server has it that each is ready.
@@ -50,7 +52,8 @@ pub struct Node {
 /// What a watch says.
 #[derive(Clone, Debug)]
 pub enum News {
-    Node(u32, Box<NodeFacts>),
+    /// As it was then, with its ranges.
+    Node(u32, Box<(NodeFacts, Vec<String>)>),
     Lease(u32, Stamp),
     Gone(u32),
     Pod(u32),
@@ -70,6 +73,9 @@ pub struct Cluster {
     version: u64,
     keys: Vec<ZoneKey>,
     slots: Vec<Vec<u32>>,
+    /// Whether there are nodes that cannot be fenced off. Where there are, the fence stands for so long
+    /// that whatever is late arrives before it opens.
+    has_stubborn: bool,
     /// News not yet delivered, oldest first.
     pub news: Vec<(i64, News)>,
     /// Nodes that exist, and those that are Ready in the API, zone by zone.
@@ -94,6 +100,7 @@ impl Cluster {
             version: 1,
             keys: (0..zones).map(label).collect(),
             slots: vec![Vec::new(); RENEW],
+            has_stubborn: dice.one_in(3),
             news: Vec::new(),
             members: vec![0; zones],
             ready: vec![0; zones],
@@ -137,6 +144,7 @@ impl Cluster {
             reported_since: None,
             lost_since: None,
             ranges: Vec::new(),
+            stubborn: self.has_stubborn && dice.one_in(100),
             pods: [Some(self.now); PODS],
             pods_ready: [false; PODS],
             fell: false,
@@ -167,8 +175,9 @@ impl Cluster {
     }
 
     fn say_node(&mut self, id: u32) {
-        let facts = Box::new(self.node(id).facts.clone());
-        self.news.push((self.now, News::Node(id, facts)));
+        let node = self.node(id);
+        let seen = Box::new((node.facts.clone(), node.ranges.clone()));
+        self.news.push((self.now, News::Node(id, seen)));
     }
 
     /// Changes a node's object. Everything that writes goes through here.

@@ -1,6 +1,7 @@
 //! What stands where the shell will: carries news to the decisions and their writes to the store,
 //! late, sometimes in vain, sometimes without an answer. What a write does there is [`super::store`]'s.
 
+use node_health::cidr::fence::{TouchFate, Touched};
 use node_health::cidr::{Assignment, Pool, Ranges, WriteFate};
 use node_health::health::{PodReadiness, pod_to_be_marked};
 use node_health::lifecycle::{Action, NodeLifecycle, Outcome, Settings, Sight, WriteKind};
@@ -46,8 +47,13 @@ pub fn pool(nodes: usize) -> Pool {
 }
 
 impl Driver {
-    /// Starts, and lists everything.
-    pub fn start(cluster: &Cluster, oracle: &mut Oracle, dice: &mut Dice, pool: Pool) -> Self {
+    /// Starts, and lists everything. `fenced`: somebody may have handed out ranges before.
+    pub fn start(
+        cluster: &Cluster,
+        oracle: &mut Oracle,
+        dice: &mut Dice,
+        (pool, fenced): (Pool, bool),
+    ) -> Self {
         let instance = u32::try_from(oracle.started()).expect("few starts");
         let listed: Vec<(NodeId, &[String])> = (0..)
             .map(NodeId)
@@ -55,7 +61,12 @@ impl Driver {
             .filter(|(_, node)| node.exists)
             .map(|(id, node)| (id, node.ranges.as_slice()))
             .collect();
-        let (ranges, problems) = Ranges::new(vec![pool], &[], listed);
+        let nodes: Vec<NodeId> = listed.iter().map(|(node, _)| *node).collect();
+        let (mut ranges, problems) = Ranges::new(vec![pool], &[], listed);
+        if fenced {
+            ranges.raise_fence(Moment::from_secs(cluster.now), nodes);
+            oracle.report.fences += u64::from(ranges.fence().stands());
+        }
         for (_, problem) in problems {
             oracle.told(cluster, &problem);
         }
@@ -91,7 +102,7 @@ impl Driver {
             let actions = self.observe(cluster, id, facts, Sight::List);
             self.send(cluster, oracle, dice, actions);
             self.lifecycle.lease_seen(now, NodeId(id), node.lease);
-            self.range(cluster, oracle, dice, id);
+            self.range(cluster, oracle, dice, (id, &node.ranges));
         }
         self.proven = cluster.now;
     }
@@ -154,13 +165,23 @@ impl Driver {
         self.ranges.gone(NodeId(id));
     }
 
-    fn range(&mut self, cluster: &Cluster, oracle: &mut Oracle, dice: &mut Dice, id: u32) {
-        for problem in self.ranges.seen(NodeId(id), &cluster.node(id).ranges) {
+    fn range(
+        &mut self,
+        cluster: &Cluster,
+        oracle: &mut Oracle,
+        dice: &mut Dice,
+        (id, ranges): (u32, &[String]),
+    ) {
+        for problem in self.ranges.seen(NodeId(id), ranges) {
             oracle.told(cluster, &problem);
         }
-        if cluster.node(id).ranges.is_empty()
-            && let Assignment::Write(_) = self.ranges.assign(NodeId(id))
-        {
+        if ranges.is_empty() {
+            self.assign(cluster, dice, id);
+        }
+    }
+
+    fn assign(&mut self, cluster: &Cluster, dice: &mut Dice, id: u32) {
+        if let Assignment::Write(_) = self.ranges.assign(NodeId(id)) {
             self.send_range(cluster, dice, id);
         }
     }
@@ -170,6 +191,59 @@ impl Driver {
         if let (Some(texts), Some(version)) = (self.ranges.pending(NodeId(id)), version) {
             self.post(cluster, dice.between(1, 2), Write::Range { id, version, texts });
         }
+    }
+
+    /// Carries what the fence wants, and hands ranges out once it has opened.
+    fn carry_fence(&mut self, cluster: &Cluster, dice: &mut Dice) {
+        for NodeId(id) in self.ranges.fence_mut().due(Moment::from_secs(cluster.now)) {
+            self.send_touch(cluster, dice, id);
+        }
+        if self.ranges.fence_mut().has_opened() {
+            for id in 0..u32::try_from(cluster.nodes.len()).expect("few nodes") {
+                // Only who is known to be there, and by what is known of him.
+                if self.lifecycle.facts(NodeId(id)).is_some() {
+                    self.assign(cluster, dice, id);
+                }
+            }
+        }
+    }
+
+    fn send_touch(&mut self, cluster: &Cluster, dice: &mut Dice, id: u32) {
+        if let Some(version) = self.lifecycle.facts(NodeId(id)).map(|facts| facts.version) {
+            self.post(cluster, dice.between(1, 2), Write::Touch { id, version });
+        }
+    }
+
+    /// What became of a touch. Where no answer came it is looked after, as the shell does.
+    fn touch_answered(
+        &mut self,
+        cluster: &Cluster,
+        oracle: &mut Oracle,
+        dice: &mut Dice,
+        (id, taken, luck): (u32, bool, Luck),
+    ) {
+        let node = cluster.node(id);
+        if !node.exists {
+            self.ranges.fence_mut().passes(NodeId(id));
+            return;
+        }
+        let looked = luck.answered || cluster.api_is_up();
+        if looked {
+            let more = self.observe(cluster, id, node.facts.clone(), Sight::Event);
+            self.send(cluster, oracle, dice, more);
+            for problem in self.ranges.seen(NodeId(id), &node.ranges) {
+                oracle.told(cluster, &problem);
+            }
+        }
+        let fate = match () {
+            () if !looked => TouchFate::Unanswered,
+            () if taken => TouchFate::Changed,
+            () if node.stubborn || !luck.answered => TouchFate::Refused,
+            () => TouchFate::Outdated,
+        };
+        let now = Moment::from_secs(cluster.now);
+        let followed = self.ranges.fence_mut().touched(now, NodeId(id), fate);
+        oracle.report.fences_given_up += u64::from(followed == Touched::GivenUp);
     }
 
     fn post(&mut self, cluster: &Cluster, delay: i64, write: Write) {
@@ -183,7 +257,7 @@ impl Driver {
         self.under_way
     }
 
-    /// Whether a node's range is on its way.
+    /// Whether a node's range is on its way, so that to die is most dangerous.
     pub fn hands_out_a_range(&self) -> bool {
         self.under_way.iter().any(|sent| matches!(sent.write, Write::Range { .. }))
     }
@@ -205,6 +279,7 @@ impl Driver {
             let late = cluster.now - dice.between(0, LAG);
             self.read_news(cluster, oracle, dice, late);
         }
+        self.carry_fence(cluster, dice);
         let now = Moment::from_secs(cluster.now);
         for _ in 0..2 {
             let actions = self.lifecycle.tick(now, Moment::from_secs(self.proven));
@@ -242,11 +317,12 @@ impl Driver {
                     oracle.report.renewals += 1;
                     self.lifecycle.lease_seen(now, NodeId(id), stamp);
                 }
-                News::Node(id, facts) => {
+                News::Node(id, seen) => {
                     if cluster.node(id).exists {
-                        let actions = self.observe(cluster, id, *facts, Sight::Event);
+                        let (facts, ranges) = *seen;
+                        let actions = self.observe(cluster, id, facts, Sight::Event);
                         self.send(cluster, oracle, dice, actions);
-                        self.range(cluster, oracle, dice, id);
+                        self.range(cluster, oracle, dice, (id, &ranges));
                     }
                 }
                 News::Gone(id) => self.forget(id),
@@ -305,6 +381,9 @@ impl Driver {
                 }
                 Write::Range { id, .. } => {
                     self.range_answered(cluster, oracle, dice, (id, fate.is_some(), luck));
+                }
+                Write::Touch { id, .. } => {
+                    self.touch_answered(cluster, oracle, dice, (id, fate.is_some(), luck));
                 }
                 Write::Pod { id, pod, .. } => {
                     if !luck.arrives {

@@ -27,6 +27,9 @@ pub struct Plan {
     pub zones: usize,
     pub seconds: i64,
     pub seed: u64,
+    /// Whether a new controller fences off what its predecessor may have sent; only to show what
+    /// happens if it does not.
+    pub fenced: bool,
 }
 
 const START: i64 = 1_000_000;
@@ -38,7 +41,8 @@ pub fn run(plan: Plan) -> Report {
     let mut oracle = Oracle::new(plan.zones, START);
     let pool = driver::pool(plan.nodes);
     cluster.news.clear();
-    let mut driver = Some(Driver::start(&cluster, &mut oracle, &mut dice, pool.clone()));
+    // Nobody was there before the first.
+    let mut driver = Some(Driver::start(&cluster, &mut oracle, &mut dice, (pool.clone(), false)));
     let mut starts_at = START;
     let mut strays = Strays::default();
     for _ in 0..plan.seconds {
@@ -57,7 +61,8 @@ pub fn run(plan: Plan) -> Report {
             None => {
                 cluster.news.clear();
                 if cluster.now >= starts_at && cluster.api_is_up() {
-                    driver = Some(Driver::start(&cluster, &mut oracle, &mut dice, pool.clone()));
+                    let ranges = (pool.clone(), plan.fenced);
+                    driver = Some(Driver::start(&cluster, &mut oracle, &mut dice, ranges));
                     oracle.calm_since = cluster.now;
                 }
             }

@@ -3,7 +3,7 @@
 //! Counts how often each rule was really put to the test, so that a run in which nothing happened
 //! does not pass for a proof.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use node_health::cidr::Problem;
 
@@ -19,6 +19,9 @@ const GRACE: i64 = 50;
 const STARTUP: i64 = 60;
 /// After a disturbance everybody may speak first.
 const SETTLING: i64 = 20;
+
+/// For how long a node that cannot be written to holds up all ranges, and the pause between two tries.
+const FENCED: i64 = 120 + 15;
 
 /// What happened, and what was checked.
 #[derive(Clone, Debug, Default)]
@@ -48,8 +51,18 @@ pub struct Report {
     /// Writes of dead controllers that arrived, and those of them that were taken.
     pub strays: u64,
     pub strays_taken: u64,
-    /// Ranges that two nodes had because a dead controller's write met its successor's.
-    pub clashes: u64,
+    /// Of those that bring a range: how many arrived, how many were taken, and how many were refused
+    /// whose range another node had by then.
+    pub late_ranges: u64,
+    pub late_ranges_taken: u64,
+    pub clashes_averted: u64,
+    /// Starts at which somebody had no range, nodes changed to fence them off, and those that could
+    /// not be.
+    pub fences: u64,
+    pub touches: u64,
+    pub fences_given_up: u64,
+    /// For how long somebody was without a range while nothing disturbed the controller.
+    pub longest_without_range: i64,
     /// Nodes that a dead controller's write called lost although they had been heard since.
     pub called_lost_by_the_dead: u64,
 }
@@ -79,7 +92,13 @@ impl Report {
         self.starts += other.starts;
         self.strays += other.strays;
         self.strays_taken += other.strays_taken;
-        self.clashes += other.clashes;
+        self.late_ranges += other.late_ranges;
+        self.late_ranges_taken += other.late_ranges_taken;
+        self.clashes_averted += other.clashes_averted;
+        self.fences += other.fences;
+        self.touches += other.touches;
+        self.fences_given_up += other.fences_given_up;
+        self.longest_without_range = self.longest_without_range.max(other.longest_without_range);
         self.called_lost_by_the_dead += other.called_lost_by_the_dead;
     }
 }
@@ -97,11 +116,9 @@ pub struct Oracle {
     /// Since when the zone was mostly dark, when its last node was asked to be given up.
     asked_in_partial: Vec<Option<i64>>,
     /// Who has a range, and which process gave it.
-    owners: BTreeMap<String, Vec<(u32, u32)>>,
-    /// Ranges of two nodes that nobody was told of yet, and since when.
-    untold: BTreeMap<String, i64>,
-    /// Ranges whose clash was told while one of the two writes was still on its way.
-    foretold: BTreeSet<String>,
+    owners: BTreeMap<String, (u32, u32)>,
+    /// Since when a node is without a range.
+    rangeless_since: BTreeMap<u32, i64>,
     stained_since: BTreeMap<u32, i64>,
     /// Since when a lost node has pods that claim to be ready.
     unmarked_since: BTreeMap<u32, i64>,
@@ -119,8 +136,7 @@ impl Oracle {
             last_landed: vec![None; zones],
             asked_in_partial: vec![None; zones],
             owners: BTreeMap::new(),
-            untold: BTreeMap::new(),
-            foretold: BTreeSet::new(),
+            rangeless_since: BTreeMap::new(),
             stained_since: BTreeMap::new(),
             unmarked_since: BTreeMap::new(),
             unnoticed: BTreeMap::new(),
@@ -258,56 +274,38 @@ impl Oracle {
         }
     }
 
-    /// A node has ranges now. One process never gives a range to two. That a dead one's write arrives
-    /// on a node at the very moment at which its successor, who cannot know of it, gives the range to
-    /// another node is beyond any guard by version: they are two objects. It must be found and told.
+    /// A node has ranges now. No two nodes ever have one, whoever gave it and however late.
     pub fn ranged(&mut self, cluster: &Cluster, id: u32, author: Author) {
         for range in cluster.node(id).ranges.clone() {
             self.report.ranges += 1;
-            let owners = self.owners.entry(range.clone()).or_default();
-            let others = owners.clone();
-            owners.push((id, author.instance));
-            if others.is_empty() {
-                continue;
-            }
-            self.report.clashes += 1;
-            if !self.foretold.remove(&range) {
-                self.untold.insert(range.clone(), cluster.now);
-            }
-            if others.len() > 1 || others.iter().any(|(_, by)| *by == author.instance) {
-                self.fail(cluster, &format!("range {range} of {others:?} given to node {id}"));
+            if let Some((owner, by)) = self.owners.insert(range.clone(), (id, author.instance)) {
+                let late = if author.dead { ", by what a dead one had sent" } else { "" };
+                let text = format!(
+                    "range {range} of node {owner} (by {by}) given to node {id} (by {}){late}",
+                    author.instance
+                );
+                self.fail(cluster, &text);
             }
         }
     }
 
-    /// What the controller tells of a node's ranges. It may know of a clash before there is one: when
-    /// it sees on one node what it has just sent to another.
+    /// What a dead controller had sent to give a node a range arrives.
+    pub fn late_range(&mut self, id: u32, ranges: &[String], taken: bool) {
+        let anothers = |range| self.owners.get(range).is_some_and(|(owner, _)| *owner != id);
+        self.report.late_ranges += 1;
+        self.report.late_ranges_taken += u64::from(taken);
+        self.report.clashes_averted += u64::from(!taken && ranges.iter().any(anothers));
+    }
+
+    /// What the controller tells of a node's ranges: nothing is ever wrong with them.
     pub fn told(&mut self, cluster: &Cluster, problem: &Problem) {
-        let Problem::Clash { text, .. } = problem else {
-            self.fail(cluster, &format!("told of what is not so: {problem}"));
-            return;
-        };
-        match self.owners.get(text).map_or(0, Vec::len) {
-            0 => self.fail(cluster, &format!("told of what is not so: {problem}")),
-            1 => {
-                self.foretold.insert(text.clone());
-            }
-            _ => {
-                self.untold.remove(text);
-            }
-        }
+        self.fail(cluster, &format!("told of ranges: {problem}"));
     }
 
     /// A node is gone.
     pub fn gone(&mut self, cluster: &Cluster, id: u32) {
         for range in &cluster.node(id).ranges {
-            let Some(owners) = self.owners.get_mut(range) else { continue };
-            owners.retain(|(owner, _)| *owner != id);
-            if owners.len() < 2 {
-                self.untold.remove(range);
-            }
-            if owners.is_empty() {
-                self.foretold.remove(range);
+            if self.owners.get(range).is_some_and(|(owner, _)| *owner == id) {
                 self.owners.remove(range);
             }
         }
@@ -328,12 +326,8 @@ impl Oracle {
             self.partial_since[zone] = partial.then_some(self.partial_since[zone].unwrap_or(now));
         }
         self.check_notice(cluster);
-        let (calm, untold) = (self.calm_since, &mut self.untold);
-        for (range, _) in untold.extract_if(.., |_, since| now - calm.max(*since) > STALENESS) {
-            let text = format!("t={now}: two nodes have {range}, and nobody was told");
-            self.report.violations.push(text);
-        }
         if now % 10 == 0 {
+            self.check_ranges(cluster);
             self.check_stains(cluster);
             self.check_marks(cluster);
         }
@@ -367,6 +361,24 @@ impl Oracle {
         });
         for id in late {
             self.fail(cluster, &format!("node {id} is lost and nobody noticed"));
+        }
+    }
+
+    /// Nobody waits for a range longer than the fence may hold it up.
+    fn check_ranges(&mut self, cluster: &Cluster) {
+        let now = cluster.now;
+        for (id, node) in (0..).zip(&cluster.nodes) {
+            if !node.exists || !node.ranges.is_empty() {
+                self.rangeless_since.remove(&id);
+                continue;
+            }
+            let since = *self.rangeless_since.entry(id).or_insert(now);
+            let waits = now - since.max(self.calm_since);
+            self.report.longest_without_range = self.report.longest_without_range.max(waits);
+            if waits > FENCED + 2 * STALENESS {
+                self.fail(cluster, &format!("node {id} has no range since {since}"));
+                self.rangeless_since.insert(id, now);
+            }
         }
     }
 

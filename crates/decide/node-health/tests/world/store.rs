@@ -26,6 +26,11 @@ pub enum Write {
         version: u64,
         texts: Vec<String>,
     },
+    /// A change that makes a new version and nothing else.
+    Touch {
+        id: u32,
+        version: u64,
+    },
     /// A deletion, and through which moment its controller had seen everything.
     Pod {
         id: u32,
@@ -65,13 +70,24 @@ pub fn take(
     match write {
         Write::Node(action) => take_node(cluster, oracle, action, author),
         Write::Range { id, version, texts } => {
-            let node = cluster.node_mut(*id);
-            if !node.exists || node.facts.version != *version || !node.ranges.is_empty() {
+            let node = cluster.node(*id);
+            let taken = node.exists && node.facts.version == *version && node.ranges.is_empty();
+            if author.dead {
+                oracle.late_range(*id, texts, taken);
+            }
+            if !taken {
                 return None;
             }
+            let node = cluster.node_mut(*id);
             node.ranges.clone_from(texts);
             oracle.ranged(cluster, *id, author);
             Some(cluster.write(*id, |_| {}))
+        }
+        Write::Touch { id, version } => {
+            let node = cluster.node(*id);
+            let taken = node.exists && !node.stubborn && node.facts.version == *version;
+            oracle.report.touches += u64::from(taken);
+            taken.then(|| cluster.write(*id, |_| {}))
         }
         Write::Pod { id, pod, bound, seen_through } => {
             let node = cluster.node_mut(*id);

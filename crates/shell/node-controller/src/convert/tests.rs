@@ -96,3 +96,21 @@ fn a_toleration_of_an_effect_that_nobody_knows_covers_nothing() {
             .collect();
     assert!(keys[0] != keys[1] && keys[1] != keys[2], "{keys:?}");
 }
+
+#[test]
+fn a_range_takes_the_fence_away() {
+    let read = |body: Vec<u8>| serde_json::from_slice::<Value>(&body).expect("JSON");
+    assert_eq!(
+        read(fence_patch("12", "now/1")),
+        json!({"metadata": {
+            "resourceVersion": "12", "annotations": {"keelson/range-fence": "now/1"},
+        }})
+    );
+    assert_eq!(
+        read(ranges_patch("13", &["10.1.0.0/24".to_owned(), "fd00::/64".to_owned()])),
+        json!({
+            "metadata": {"resourceVersion": "13", "annotations": {"keelson/range-fence": null}},
+            "spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24", "fd00::/64"]},
+        })
+    );
+}

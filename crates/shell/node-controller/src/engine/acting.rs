@@ -154,6 +154,7 @@ impl Engine {
                 let ranges = self.ranges.as_ref()?.pending(node)?;
                 Some(Write::Range { target: self.target(node)?, ranges })
             }
+            Pending::Touch(node) => self.prepare_touch(node),
             Pending::MarkPod(pod, uid) => {
                 let entry = self.pods.get(pod).filter(|entry| entry.uid == uid)?;
                 let node = entry.node.filter(|node| self.must_be_marked(pod, *node))?;

@@ -1,6 +1,6 @@
 //! Puts what is known of one node into sentences.
 
-use node_health::explain::{what_holds_it_back, when_it_goes, why_tainted};
+use node_health::explain::{what_holds_it_back, when_it_goes, why_no_ranges, why_tainted};
 use node_health::zones::ZoneState;
 
 use super::Engine;
@@ -90,6 +90,10 @@ impl Engine {
         }
         if self.without_range.contains(&node) {
             notes.push("No pod range is left for it.".to_owned());
+        }
+        let ranges = self.ranges.as_ref().filter(|ranges| !ranges.holds(node));
+        if let Some(ranges) = ranges.filter(|_| !self.is_ending(node)) {
+            notes.extend(why_no_ranges(ranges.fence(), self.now()));
         }
         notes
     }

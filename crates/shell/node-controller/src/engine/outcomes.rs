@@ -55,6 +55,7 @@ impl Engine {
         let failure = match &done {
             Done::Node { outcome, .. } => outcome.as_ref().err(),
             Done::Range { outcome, .. } => outcome.as_ref().err(),
+            Done::Touched { outcome, .. } => outcome.as_ref().err(),
             Done::Cleared { outcome, .. } => outcome.as_ref().err(),
             Done::Marked { failures, .. } => failures.first().map(|(_, failure)| failure),
             Done::Probed(probed) => probed.failure.as_ref(),
@@ -76,6 +77,7 @@ impl Engine {
             Done::Node { target, .. }
             | Done::Alive { target, .. }
             | Done::Range { target, .. }
+            | Done::Touched { target, .. }
             | Done::CloudFollowed { target, .. } => self.queue.free(target.node),
             _ => {}
         }
@@ -142,6 +144,9 @@ impl Engine {
             }
             Done::Range { target, outcome, fresh } => {
                 self.range_written(&target, outcome, fresh);
+            }
+            Done::Touched { target, outcome, fresh } => {
+                self.touched(now, &target, outcome, fresh);
             }
             Done::Marked { target, failures, whole } => {
                 self.marked(now, &target, failures, whole);

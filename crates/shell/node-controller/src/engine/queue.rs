@@ -20,6 +20,8 @@ pub(crate) type Due = (PodId, Uid, Moment);
 pub(crate) enum Pending {
     Action(Action),
     Range(NodeId),
+    /// A node that is to be fenced off before ranges are handed out.
+    Touch(NodeId),
     /// A pod that was bound to a node which is not ready.
     MarkPod(PodId, Uid),
     /// More pods of a node that fell.
@@ -40,6 +42,7 @@ impl Pending {
                 | Action::SetLabels { node, .. },
             )
             | Self::Range(node)
+            | Self::Touch(node)
             | Self::Cloud(node, _) => Some(*node),
             Self::Action(_)
             | Self::MarkPod(..)
@@ -53,7 +56,7 @@ impl Pending {
         match self {
             Self::Action(Action::WriteConditions { .. } | Action::PatchTaints { .. }) => 0,
             Self::Evict(..) | Self::Range(_) => 1,
-            Self::Action(_) | Self::MarkPod(..) | Self::MarkMore(_) => 2,
+            Self::Action(_) | Self::Touch(_) | Self::MarkPod(..) | Self::MarkMore(_) => 2,
             Self::Clear(..) | Self::Cloud(..) => 3,
         }
     }

@@ -1,10 +1,15 @@
 //! Pod ranges: told to the decision as they are seen, written where it says so.
+//!
+//! Rule: the first list of a term is read past all caches, and after the term began; so it has every
+//! node that an earlier leader can have known, and those without a range are the ones to fence off.
 
-use node_health::NodeId;
+use node_health::cidr::fence::{TouchFate, Touched};
 use node_health::cidr::{Assignment, Problem, Ranges};
 use node_health::health::NodeEvent;
+use node_health::lifecycle::Sight as Seen;
+use node_health::{Moment, NodeId};
 use ports::cluster_objects::Node;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::Engine;
 use super::acting::RANGES;
@@ -12,6 +17,8 @@ use super::queue::Pending;
 use crate::convert;
 use crate::counters::RangeNow;
 use crate::events::{About, Said};
+use crate::gate::Failure;
+use crate::writes::{Target, Write};
 
 impl Engine {
     fn hands_out_ranges(&self) -> bool {
@@ -32,8 +39,110 @@ impl Engine {
         for (node, problem) in problems {
             self.tell_range_problem(node, &problem);
         }
+        if !self.is_first {
+            self.raise_fence();
+        }
+        self.hand_out_ranges();
+    }
+
+    fn hand_out_ranges(&mut self) {
         for node in self.nodes() {
             self.assign_range(node);
+        }
+    }
+
+    /// What an earlier leader had sent may still arrive, at one of the nodes that have no range.
+    fn raise_fence(&mut self) {
+        let now = self.now();
+        let mut nodes = self.nodes();
+        nodes.retain(|node| !self.is_ending(*node));
+        let Some(ranges) = &mut self.ranges else { return };
+        ranges.raise_fence(now, nodes);
+        if let Some(outlook) = ranges.fence().outlook() {
+            info!(
+                nodes = outlook.left,
+                "Nodes without a pod range are written to once before ranges are handed out"
+            );
+        }
+    }
+
+    /// Sends what the fence wants, and hands ranges out once it has opened.
+    pub(super) fn carry_fence(&mut self, now: Moment) {
+        let Some(ranges) = &mut self.ranges else { return };
+        for node in ranges.fence_mut().due(now) {
+            self.queue.push(Pending::Touch(node));
+        }
+        if ranges.fence_mut().has_opened() {
+            info!("Nothing that was sent before this term can give a pod range away any more");
+            self.hand_out_ranges();
+        }
+    }
+
+    pub(super) fn fence_wake(&self) -> Option<Moment> {
+        self.ranges.as_ref()?.fence().next_wake()
+    }
+
+    pub(super) fn prepare_touch(&self, node: NodeId) -> Option<Write> {
+        if !self.ranges.as_ref()?.fence().awaits(node) {
+            return None;
+        }
+        // Another one each time: what changes nothing makes no new version.
+        let (wall, number) = (self.shared.clock.wall(), self.shared.clock.random());
+        let value = format!("{}/{number:016x}", wall.to_seconds_text());
+        Some(Write::Touch { target: self.target(node)?, value })
+    }
+
+    /// What became of the write that fences a node off.
+    pub(super) fn touched(
+        &mut self,
+        now: Moment,
+        target: &Target,
+        outcome: Result<bool, Failure>,
+        fresh: Option<Box<Node>>,
+    ) {
+        if !self.is_current(target) {
+            return;
+        }
+        let seen = fresh.is_some();
+        if let Some(fresh) = fresh {
+            self.see_node(&fresh, Seen::Event);
+        }
+        let Some(ranges) = &mut self.ranges else { return };
+        let fate = match &outcome {
+            Ok(true) => TouchFate::Changed,
+            Err(failure) if failure.is_gone() => {
+                ranges.fence_mut().passes(target.node);
+                return;
+            }
+            Err(failure) if failure.is_conflict() && seen => TouchFate::Outdated,
+            Err(failure) if !seen && !failure.is_answer() => TouchFate::Unanswered,
+            Ok(false) | Err(_) => TouchFate::Refused,
+        };
+        let followed = ranges.fence_mut().touched(now, target.node, fate);
+        if followed == Touched::Shielded {
+            return;
+        }
+        let problem = match outcome {
+            Err(failure) => failure.to_string(),
+            Ok(_) => "the node did not change".to_owned(),
+        };
+        let name = &*target.name;
+        if followed == Touched::GivenUp {
+            warn!(
+                node = name,
+                problem, "A node cannot be fenced off; ranges are handed out anyway"
+            );
+            let message = format!(
+                "Cannot be written to, so a pod range that an earlier leader had sent to it could \
+                still arrive: {problem}"
+            );
+            let about = About::node(name, &target.uid.to_string());
+            self.shared.events.tell(about, Said::warning(RANGES, "CIDRFenceFailed", message));
+        } else if fate != TouchFate::Outdated {
+            warn!(
+                node = name,
+                problem, "Failed to fence a node off; no pod range is handed out yet"
+            );
         }
     }
 
@@ -49,6 +158,9 @@ impl Engine {
         if texts.is_empty() {
             if self.is_ending(id) {
                 self.without_range.remove(&id);
+                if let Some(ranges) = &mut self.ranges {
+                    ranges.fence_mut().passes(id);
+                }
             }
             self.assign_range(id);
             return;
@@ -74,7 +186,7 @@ impl Engine {
                 self.without_range.remove(&node);
                 self.queue.push(Pending::Range(node));
             }
-            Assignment::Settled => {}
+            Assignment::Settled | Assignment::Fenced => {}
             Assignment::Exhausted { cluster } => {
                 if self.without_range.insert(node) {
                     let name = self.names.name(node).map_or("", |name| name);

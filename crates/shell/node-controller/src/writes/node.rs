@@ -1,4 +1,4 @@
-//! Writes to nodes: conditions, taints, labels, ranges.
+//! Writes to nodes: conditions, taints, labels, ranges, and the fence before those.
 //!
 //! Rule: each names the version that it was decided on. After a conflict the node is read, so that
 //! the next decision does not wait for the watch.
@@ -131,6 +131,26 @@ pub(crate) async fn range(gate: &Gate, target: Target, ranges: &[String]) -> Don
         fresh = read_again(gate, &target).await;
     }
     Done::Range { target, outcome: outcome.map(|_| ()), fresh }
+}
+
+/// Makes a new version of a node, whatever it takes to know that: an answer that did not come, or
+/// cannot be read, is looked after at once.
+pub(crate) async fn touch(gate: &Gate, target: Target, value: &str) -> Done {
+    let body = convert::fence_patch(&target.version, value);
+    let (outcome, mut fresh) = send(gate, &target, patch(PatchKind::Merge, false, body)).await;
+    let mut outcome = outcome.map(|stored| {
+        fresh = serde_json::from_slice(&stored.json).ok().map(Box::new);
+        stored.resource_version != target.version
+    });
+    if fresh.is_none() && outcome.as_ref().is_err_and(|failure| !failure.is_gone()) {
+        fresh = read_again(gate, &target).await;
+    }
+    let wears =
+        |node: &Node| node.metadata.annotations.get(convert::FENCE).is_some_and(|it| it == value);
+    if fresh.as_deref().is_some_and(wears) {
+        outcome = Ok(true);
+    }
+    Done::Touched { target, outcome, fresh }
 }
 
 /// Asks for nodes that pods name and that no list has shown.

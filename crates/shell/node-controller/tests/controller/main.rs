@@ -8,6 +8,7 @@ mod health;
 mod leadership;
 mod no_execute;
 mod pod_cleanup;
+mod range_fence;
 mod ranges;
 mod stage;
 mod zones;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::stage::{Stage, seconds};
 
-fn ranges(cluster: &[(&str, u8)], service: &[&str]) -> ControllerConfig {
+pub(crate) fn ranges(cluster: &[(&str, u8)], service: &[&str]) -> ControllerConfig {
     let range = |(text, node_mask): &(&str, u8)| ClusterRange {
         range: parse_cidr(text).expect("a range"),
         node_mask: *node_mask,

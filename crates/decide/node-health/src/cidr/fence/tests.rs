@@ -1,0 +1,99 @@
+//! Who holds ranges up, for how long, and how often he is tried.
+
+use super::*;
+
+fn at(seconds: i64) -> Moment {
+    Moment::from_secs(seconds)
+}
+
+fn around(nodes: &[u32]) -> Fence {
+    Fence::around(at(0), nodes.iter().copied().map(NodeId))
+}
+
+/// Gives every touch of node 1 this fate; the seconds at which it was tried, and when it was given up.
+fn tried(fates: impl Fn(i64) -> TouchFate, until: i64) -> (Vec<i64>, Option<i64>) {
+    let mut fence = around(&[1]);
+    let mut seconds = Vec::new();
+    for second in 0..until {
+        // What is tried again at once is tried in the same second.
+        while !fence.due(at(second)).is_empty() {
+            seconds.push(second);
+            match fence.touched(at(second), NodeId(1), fates(second)) {
+                Touched::Again => {}
+                Touched::GivenUp => return (seconds, Some(second)),
+                Touched::Shielded => return (seconds, None),
+            }
+        }
+    }
+    (seconds, None)
+}
+
+#[test]
+fn without_anybody_there_is_no_fence() {
+    let mut fence = around(&[]);
+    assert!(!fence.stands() && !fence.has_opened() && fence.outlook().is_none());
+    assert_eq!((fence.due(at(9)), fence.next_wake()), (Vec::new(), None));
+    assert_eq!(fence.touched(at(9), NodeId(1), TouchFate::Refused), Touched::Shielded);
+}
+
+#[test]
+fn it_opens_when_the_last_one_has_passed() {
+    let mut fence = around(&[1, 2, 3, 4]);
+    assert_eq!(fence.next_wake(), Some(at(0)));
+    assert_eq!(fence.due(at(0)), [1, 2, 3, 4].map(NodeId));
+    assert_eq!((fence.due(at(50)), fence.next_wake()), (Vec::new(), None), "all are on their way");
+    assert_eq!(fence.touched(at(1), NodeId(1), TouchFate::Changed), Touched::Shielded);
+    assert!(!fence.awaits(NodeId(1)) && fence.awaits(NodeId(2)));
+    fence.passes(NodeId(2));
+    assert_eq!(fence.touched(at(1), NodeId(3), TouchFate::Unanswered), Touched::Again);
+    fence.passes(NodeId(3));
+    assert_eq!(fence.next_wake(), None, "nobody is tried who has passed");
+    assert!(fence.stands() && !fence.has_opened());
+    fence.passes(NodeId(4));
+    assert!(!fence.stands());
+    assert!(fence.has_opened() && !fence.has_opened(), "said once");
+    assert_eq!(fence.touched(at(2), NodeId(4), TouchFate::Refused), Touched::Shielded);
+    assert!(!fence.stands(), "what comes late raises no fence");
+}
+
+#[test]
+fn how_often_and_how_long() {
+    let refused = |_| TouchFate::Refused;
+    let (tries, given_up) = tried(refused, 1_000);
+    assert_eq!(tries[..7], [0, 1, 3, 7, 15, 30, 45]);
+    assert_eq!(given_up, Some(120));
+
+    // A conflict is tried again at once, on what was read since; but not for ever.
+    let (tries, given_up) = tried(|_| TouchFate::Outdated, 1_000);
+    assert_eq!(tries[..7], [0, 0, 0, 0, 0, 15, 30]);
+    assert_eq!(given_up, Some(120));
+
+    // Whoever does not answer is waited for, however long that takes.
+    let (tries, given_up) = tried(|_| TouchFate::Unanswered, 10_000);
+    assert!(tries.len() > 600 && given_up.is_none(), "{}", tries.len());
+
+    // And silence starts the patience anew.
+    let refused_then_silent =
+        |second| if second < 110 { refused(second) } else { TouchFate::Unanswered };
+    assert_eq!(tried(refused_then_silent, 10_000).1, None);
+    let interrupted =
+        |second| if second == 60 { TouchFate::Unanswered } else { TouchFate::Refused };
+    assert_eq!(tried(interrupted, 1_000).1, Some(195));
+
+    // A yes ends it at any time.
+    let late = |second| if second < 100 { TouchFate::Refused } else { TouchFate::Changed };
+    assert_eq!(tried(late, 1_000), (vec![0, 1, 3, 7, 15, 30, 45, 60, 75, 90, 105], None));
+}
+
+#[test]
+fn what_is_told() {
+    let mut fence = around(&[1, 2, 3]);
+    let outlook = |left, failing, patience_ends| Some(Outlook { left, failing, patience_ends });
+    assert_eq!(fence.outlook(), outlook(3, 0, None));
+    fence.due(at(0));
+    fence.touched(at(1), NodeId(1), TouchFate::Unanswered);
+    assert_eq!(fence.outlook(), outlook(3, 1, None));
+    fence.touched(at(5), NodeId(2), TouchFate::Refused);
+    fence.touched(at(6), NodeId(3), TouchFate::Changed);
+    assert_eq!(fence.outlook(), outlook(2, 2, Some(at(125))));
+}

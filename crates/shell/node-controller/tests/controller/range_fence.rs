@@ -1,0 +1,151 @@
+//! What an earlier leader had sent gives no range away any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster_fake::{FakeClient, Logged, Verb};
+use node_controller::{Clients, ControllerConfig};
+use serde_json::json;
+
+use crate::ranges::ranges;
+use crate::stage::{Running, Stage, leader, seconds};
+
+const FENCE: &str = "keelson/range-fence";
+/// Two ranges, for two of three nodes.
+const TWO: (&str, u8) = ("10.1.0.0/23", 24);
+
+fn config(identity: &str, cluster: (&str, u8)) -> ControllerConfig {
+    ControllerConfig { ranges: ranges(&[cluster], &[]).ranges, ..leader(identity) }
+}
+
+/// One whose writes can be held up while its lease is renewed.
+fn start(stage: &Stage, name: &str) -> (FakeClient, Running) {
+    let (client, quick) = (stage.cluster.client(name), Arc::new(stage.cluster.client(name)));
+    let work = Arc::new(client.clone());
+    let clients = Clients { work, looks: quick.clone(), election: quick };
+    (client.clone(), stage.start_with(client, clients, config(name, TWO), None))
+}
+
+/// Writes to nodes whose only purpose is a new version.
+fn touches(stage: &Stage) -> Vec<Logged> {
+    let is_touch = |it: &Logged| {
+        it.body.as_ref().is_some_and(|body| body["metadata"]["annotations"][FENCE].is_string())
+    };
+    stage.writes("nodes").into_iter().filter(is_touch).collect()
+}
+
+fn range(stage: &Stage, node: &str) -> String {
+    stage.node(node).spec.pod_cidr
+}
+
+/// The first has sent the last range to one node when it dies; its successor gives that range to
+/// another; and then what the first had sent arrives.
+#[tokio::test(start_paused = true)]
+async fn a_range_that_arrives_late_is_refused() {
+    let stage = Stage::with_nodes(1);
+    let (client, first) = start(&stage, "one");
+    stage.until("handed out", 10, || !range(&stage, "node-0").is_empty()).await;
+    assert!(touches(&stage).is_empty(), "nobody was there before the first");
+    client.faults.turn(|faults| faults.late = Duration::from_secs(60));
+    stage.nodes.join("node-x", &json!({}));
+    seconds(1).await;
+    stage.nodes.join("node-a", &json!({}));
+    seconds(1).await;
+    first.kill();
+    let (_, second) = start(&stage, "two");
+    stage.until("handed out again", 30, || !range(&stage, "node-a").is_empty()).await;
+    let sent = || {
+        let is_late = |it: &Logged| it.client == "one" && it.path.name == "node-x";
+        stage.writes("nodes").into_iter().find(is_late)
+    };
+    assert!(sent().is_none(), "it is still on its way");
+    stage.until("it arrives", 60, || sent().is_some()).await;
+    let late = sent().expect("it came");
+    let body = late.body.expect("a patch");
+    assert_eq!(body["spec"]["podCIDR"], json!(range(&stage, "node-a")), "the very same range");
+    assert!(!late.well && late.verb == Verb::Patch, "it was refused");
+    seconds(5).await;
+    assert_eq!(range(&stage, "node-x"), "");
+    // Who got a range wears nothing of ours any more; who waits for one still does.
+    assert_eq!(stage.node("node-a").metadata.annotations.get(FENCE), None);
+    assert!(stage.node("node-x").metadata.annotations.contains_key(FENCE));
+    assert_eq!(touches(&stage).len(), 2);
+    // Nor is the next one in its way.
+    stage.cluster.remove(&ports::cluster_api::ObjectPath::node("node-a"));
+    stage.until("handed on", 5, || !range(&stage, "node-x").is_empty()).await;
+    assert_eq!(stage.node("node-x").metadata.annotations.get(FENCE), None);
+    second.end().await;
+}
+
+/// A lease that was let go says nothing about what was sent; a second start without one knows nobody.
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_after_somebody_fences_off_those_without_a_range() {
+    let stage = Stage::with_nodes(5);
+    let (_, first) = start(&stage, "one");
+    stage.until("handed out", 10, || !range(&stage, "node-0").is_empty()).await;
+    seconds(5).await;
+    assert!(touches(&stage).is_empty());
+    first.end().await;
+    let (_, second) = start(&stage, "two");
+    seconds(20).await;
+    assert_eq!(touches(&stage).len(), 3, "and only those");
+    second.end().await;
+    let alone = stage.start(ranges(&[TWO], &[]));
+    seconds(10).await;
+    assert_eq!(touches(&stage).len(), 6, "and not twice with the same value");
+    let versions = touches(&stage).iter().filter(|it| it.well).count();
+    assert_eq!(versions, 6);
+    alone.end().await;
+}
+
+/// One that cannot be written to holds up the others for a while, and says so.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_refuses_does_not_hold_up_ranges_for_ever() {
+    let stage = Stage::with_nodes(3);
+    let client = stage.cluster.client("one");
+    client.faults.turn(|faults| faults.refused = vec!["node-1".to_owned()]);
+    let clients = Clients::one(Arc::new(client.clone()));
+    let config = ranges(&[("10.1.0.0/16", 24)], &[]);
+    let running = stage.start_with(client, clients, config, None);
+    seconds(100).await;
+    for node in ["node-0", "node-1", "node-2"] {
+        assert_eq!(range(&stage, node), "", "nobody knows what may arrive at node-1");
+        let notes = running.controller.explain(node).await.notes.join(" ");
+        assert!(
+            notes.contains("1 node without one still to be written to; 1 could not"),
+            "{notes}"
+        );
+    }
+    assert!(touches(&stage).len() < 20, "it is not hammered");
+    seconds(30).await;
+    assert_ne!(range(&stage, "node-0"), "");
+    assert_ne!(range(&stage, "node-0"), range(&stage, "node-2"));
+    assert!(stage.cluster.reasons("node-1").contains(&"CIDRFenceFailed".to_owned()));
+    let notes = running.controller.explain("node-0").await.notes.join(" ");
+    assert!(!notes.contains("pod range"), "{notes}");
+    running.end().await;
+}
+
+/// Whatever happens to the writes of the fence: it opens, and nothing is handed out twice.
+#[tokio::test(start_paused = true)]
+async fn a_fence_opens_through_every_kind_of_trouble() {
+    let kinds: [fn(&mut cluster_fake::Faults); 5] = [
+        |faults| faults.conflict_every = 2,
+        |faults| faults.lose_answer_every = 2,
+        |faults| faults.unreadable_every = 1,
+        |faults| faults.away = true,
+        |faults| faults.hangs = true,
+    ];
+    for (number, turn) in kinds.into_iter().enumerate() {
+        let stage = Stage::with_nodes(20);
+        let running = stage.start(ranges(&[("10.1.0.0/18", 24)], &[]));
+        seconds(0).await;
+        running.client.faults.turn(turn);
+        seconds(20).await;
+        running.client.faults.turn(|faults| (faults.away, faults.hangs) = (false, false));
+        let all = || (0..20).map(|node| range(&stage, &format!("node-{node}")));
+        stage.until("handed out", 60, || all().all(|range| !range.is_empty())).await;
+        assert_eq!(all().collect::<std::collections::BTreeSet<_>>().len(), 20, "{number}");
+        running.end().await;
+    }
+}

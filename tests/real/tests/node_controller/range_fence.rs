@@ -1,0 +1,81 @@
+//! What a dead leader had sent gives no range away any more, on a real API server.
+//!
+//! Rule: what arrives late is sent by the test itself, word for word as a leader sends it: with the
+//! version that the node had when that leader died, and with the range that its successor has given
+//! to another node since.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use node_testkit::bed::Test;
+use node_testkit::programs;
+use node_testkit::start::ControlPlane;
+use ports::cluster_api::{ObjectPath, Patch, PatchKind};
+use ports::{ClusterApi as _, ClusterApiError};
+use serde_json::json;
+
+use crate::stage::{Stage, seconds};
+
+/// Two ranges.
+const FLAGS: &[&str] =
+    &["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/23", "--node-cidr-mask-size=24"];
+const FENCE: &str = "keelson/range-fence";
+
+#[test]
+fn a_range_that_arrives_late_is_refused() -> Result<()> {
+    let keelson = programs::build("keelson", "keelson")?;
+    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(4)).run(|bed| {
+        let stage = Stage::new(bed, &keelson)?;
+        stage.join(&["n0", "n1"], "a")?;
+        let mut first = stage.controller("first", FLAGS)?;
+        let range = |name: &str| anyhow::Ok(stage.node(name)?.spec.pod_cidr);
+        stage.until("both have ranges", seconds(20), || {
+            Ok(!range("n0")?.is_empty() && !range("n1")?.is_empty())
+        })?;
+        stage.join(&["n2", "n3"], "a")?;
+        for node in ["n2", "n3"] {
+            stage.until("none is left", seconds(10), || {
+                Ok(stage.reasons(node)?.contains("CIDRNotAvailable"))
+            })?;
+            let worn = stage.node(node)?.metadata.annotations;
+            ensure!(!worn.contains_key(FENCE), "the first has nobody to fence off: {worn:?}");
+        }
+        first.kill()?;
+        // As if it had seen this node go, and given its range to n3 with its last breath.
+        stage.delete_node("n1")?;
+        let known = stage.node("n3")?.metadata.resource_version;
+        let second = stage.controller("second", FLAGS)?;
+        stage.until("handed out again", seconds(30), || Ok(!range("n2")?.is_empty()))?;
+        let given = range("n2")?;
+        ensure!(range("n3")?.is_empty(), "none was left for it");
+        let late = json!({
+            "metadata": {"resourceVersion": known, "annotations": {FENCE: null}},
+            "spec": {"podCIDR": given, "podCIDRs": [given]},
+        });
+        let late = Patch {
+            kind: PatchKind::Merge,
+            subresource: None,
+            body: late.to_string().into_bytes(),
+        };
+        let path = ObjectPath::node("n3");
+        let answer = stage.runtime.block_on(stage.cluster.client.patch(&path, late));
+        ensure!(matches!(answer, Err(ClusterApiError::Conflict { .. })), "{answer:?}");
+        ensure!(range("n3")?.is_empty(), "it has {}", range("n3")?);
+        // It was the fence, and who has a range has lost it.
+        ensure!(
+            stage.node("n3")?.metadata.annotations.contains_key(FENCE),
+            "n3 was not fenced off"
+        );
+        ensure!(!stage.node("n2")?.metadata.annotations.contains_key(FENCE), "n2 still wears it");
+        let told = stage.explain("second", "n3")?;
+        ensure!(told.contains("No pod range is left for it."), "{told}");
+        stage.delete_node("n0")?;
+        stage.until("the next one's", seconds(10), || Ok(!range("n3")?.is_empty()))?;
+        ensure!(
+            range("n3")? != given && !stage.node("n3")?.metadata.annotations.contains_key(FENCE)
+        );
+        let log = std::fs::read_to_string(second.log())?;
+        ensure!(!log.contains("panicked"), "{log}");
+        Ok(())
+    })
+}
