@@ -1,5 +1,5 @@
-//! Verbs of the embedded runtime as a server for others: upstream's node specs over it, a foreign
-//! gRPC library as its client, and the benchmark beside containerd.
+//! Verbs of the embedded runtime as a server for others: upstream's node specs over it, foreign gRPC
+//! libraries as its clients, and the benchmark beside containerd.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ pub(crate) fn bench() -> Result<()> {
     in_bed("cri-bench", "45m", &[release::binary()?.into_os_string()])
 }
 
-/// gRPC's C core dials a socket and names its path as authority.
+/// gRPC's C core dials a socket and names its path as authority; so does its Go library with a dialer.
 pub(crate) fn foreign_grpc() -> Result<()> {
     build()?;
     let python = python()?;
@@ -66,8 +66,20 @@ pub(crate) fn foreign_grpc() -> Result<()> {
     generate.arg(format!("--grpc_python_out={}", stubs.display()));
     workspace::run(generate.arg(proto.join("runtime-v1.proto")))?;
     let script = root.join("tests/real/src/foreign_grpc.py");
-    let arguments = [workspace::built("keelson")?, python, script, stubs].map(OsString::from);
-    in_bed("foreign-grpc", "5m", &arguments)
+    let arguments = [workspace::built("keelson")?, go_client()?, python, script, stubs];
+    in_bed("foreign-grpc", "5m", &arguments.map(OsString::from))
+}
+
+/// Our client with the Go library, of the version that the pinned Kubernetes has. It is no part, whose
+/// key in the cache knows nothing of sources of ours.
+fn go_client() -> Result<PathBuf> {
+    let program = workspace::target_folder()?.join("foreign-grpc/go-client");
+    let mut build = Command::new("go");
+    build.args(["build", "-mod=readonly", "-buildvcs=false", "-o"]).arg(&program);
+    build.arg("./clients/foreign-grpc").env("CGO_ENABLED", "0").env("GOWORK", "off");
+    build.current_dir(workspace::root().join("tests/real-parts/kubernetes"));
+    workspace::run(&mut build)?;
+    Ok(program)
 }
 
 /// A Python with the packages, made once below the target folder.

@@ -40,7 +40,7 @@ pub(crate) enum Subject {
     Cri,
     /// Upstream's node specs on containers, over containerd and over `keelson cri`
     NodeOverCri,
-    /// gRPC's C core, from Python, as a client of `keelson cri`
+    /// gRPC's C core, from Python, and its Go library as clients of `keelson cri`
     ForeignGrpc,
     /// The node controller beside kube-controller-manager on one script of events
     NodeController,

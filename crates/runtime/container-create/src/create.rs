@@ -111,6 +111,7 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
     let namespaces = required(&spec.namespaces, "namespaces")?.clone();
     // Before anything is set that is meant for the container.
     let hooks = Runner::start(spec)?;
+    identity::check_ids(security)?;
     identity::set_labels(creation.process, security)?;
     identity::set_oom_score(creation.process, security)?;
     let user = match mode(namespaces.user)? {

@@ -88,6 +88,7 @@ fn help<'a>(entry: Entry<'a>, reporter: &Reporter) -> Result<Option<Launch<'a>>>
     keep.extend(entry.streams.iter().flatten().map(AsRawFd::as_raw_fd));
     close_all_but(&keep).during("closing descriptors")?;
     die_with_parent().during("following the supervisor")?;
+    identity::check_ids(entry.security)?;
     identity::set_labels(entry.files, entry.security)?;
     identity::set_oom_score(entry.files, entry.security)?;
     identity::set_limits(&entry.security.limits)?;

@@ -37,6 +37,18 @@ impl SeccompSpec {
     }
 }
 
+/// To the kernel this number means "leave it as it is": the process would stay root.
+const NO_ID: u32 = u32::MAX;
+
+/// Before anything is given to that user.
+pub(crate) fn check_ids(security: &SecuritySpec) -> Result<()> {
+    let (uid, gid) = (security.uid, security.gid);
+    if [uid, gid].into_iter().chain(security.additional_gids.iter().copied()).any(|id| id == NO_ID) {
+        return Err(Trouble::bad(format!("the user {uid}:{gid}: {NO_ID} is no user and no group")));
+    }
+    Ok(())
+}
+
 /// What execve is to change the process's label to. Runs as the machine's root, before any user
 /// namespace: children inherit it.
 pub(crate) fn set_labels(process: &ProcessFiles, security: &SecuritySpec) -> Result<()> {

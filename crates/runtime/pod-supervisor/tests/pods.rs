@@ -9,6 +9,8 @@ mod bed;
 mod exec_trees;
 #[path = "pods/filesystem.rs"]
 mod filesystem;
+#[path = "pods/handlers.rs"]
+mod handlers;
 #[path = "pods/hooks.rs"]
 mod hooks;
 #[path = "pods/hostile.rs"]

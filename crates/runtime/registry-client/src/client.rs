@@ -250,8 +250,10 @@ impl Client {
         } else if let Credentials::Token { token } = &place.credentials {
             authorize(&mut request, &format!("Bearer {token}"))?;
         }
-        let answer = self.follow(place, request.clone()).await?;
-        if answer.status != 401 {
+        let (answer, at) = self.follow(place, request.clone()).await?;
+        // Only the host that was asked may ask who we are: another, to which a redirect led, would
+        // name a token service of its own, and hear the password there.
+        if answer.status != 401 || !at.same_origin(&request.address) {
             return self.checked(place, answer, &request.address).await;
         }
         // Asked for credentials: what was kept is not good any more.
@@ -275,18 +277,18 @@ impl Client {
         };
         drop(answer);
         authorize(&mut request, &authorization)?;
-        let answer = self.follow(place, request.clone()).await?;
+        let (answer, _) = self.follow(place, request.clone()).await?;
         self.checked(place, answer, &request.address).await
     }
 
-    /// Follows redirects. Another host hears nothing of who asks.
-    async fn follow(&self, place: &Place, mut request: Ask) -> Result<Answered> {
+    /// Follows redirects, and says where they ended. Another host hears nothing of who asks.
+    async fn follow(&self, place: &Place, mut request: Ask) -> Result<(Answered, Address)> {
         let origin = request.address.clone();
         for _ in 0..=MOST_REDIRECTS {
             let answer = ask(&request, &self.tls_for(place)).await?;
             let moved = matches!(answer.status, 301 | 302 | 303 | 307 | 308);
             let Some(location) = answer.header("location").filter(|_| moved) else {
-                return Ok(answer);
+                return Ok((answer, request.address));
             };
             let next = request.address.follow(&location)?;
             if request.address.secure && !next.secure {
@@ -383,7 +385,7 @@ impl Client {
             authorize(&mut request, &basic(user, password))?;
         }
         let what = format!("token service {}", request.address);
-        let mut answer = self.follow(place, request).await?;
+        let (mut answer, _) = self.follow(place, request).await?;
         if answer.status != 200 {
             let (status, said) = (answer.status, self.said(place, answer).await);
             return Err(Error::Denied { what, status, said });

@@ -7,7 +7,8 @@ use cri_wire::v1;
 const NEXT: u8 = 0xff;
 
 /// Any bytes as an image's passwd, its group and the user that it or the pod names: somebody with
-/// one group at least and a home, or a refusal in one line; always the same of the same tables.
+/// one group at least and a home, or a refusal in one line; always the same of the same tables. Who is
+/// asked for by a number is that number, whatever the tables say: pods are judged by it.
 pub fn users(input: &[u8]) {
     let mut parts = input.split(|byte| *byte == NEXT);
     let mut next = || parts.next().map(|part| String::from_utf8_lossy(part).into_owned());
@@ -36,12 +37,15 @@ pub fn users(input: &[u8]) {
         assert!(!identity.home.is_empty() && !identity.home.contains(['\n', ':']), "its home");
         let asked = if named.is_empty() { &user } else { &named };
         let (name, group) = asked.split_once(':').unwrap_or((asked, ""));
-        if let Ok(number) = name.parse::<u32>() {
-            assert_eq!(identity.uid, number, "another user than was asked for");
+        if let Ok(number) = name.parse::<i64>() {
+            assert_eq!(i64::from(identity.uid), number, "another user than was asked for");
         }
-        if let Ok(number) = group.parse::<u32>() {
-            assert_eq!(identity.gid, number, "another group than was asked for");
+        if let Ok(number) = group.parse::<i64>() {
+            assert_eq!(i64::from(identity.gid), number, "another group than was asked for");
         }
+        // Beyond, the kernel would take one for "as it is".
+        let ids = [identity.uid, identity.gid].into_iter().chain(identity.groups.iter().copied());
+        assert!(ids.into_iter().all(|id| i32::try_from(id).is_ok()), "no id: {identity:?}");
         if policy == v1::SupplementalGroupsPolicy::Strict {
             assert!(identity.groups.len() <= 2, "groups of the image: {:?}", identity.groups);
         }

@@ -1,7 +1,7 @@
-//! `cargo xtask conformance foreign-grpc`: `keelson cri` in a bed, and a Python program with gRPC's
-//! C core as its client.
+//! `cargo xtask conformance foreign-grpc`: `keelson cri` in a bed, and as its clients a Python program
+//! with gRPC's C core and a Go program with gRPC's Go library.
 //!
-//! Runs inside a bed (`bed run -- foreign-grpc KEELSON PYTHON SCRIPT STUBS`).
+//! Runs inside a bed (`bed run -- foreign-grpc KEELSON GO-CLIENT PYTHON SCRIPT STUBS`).
 
 use std::path::Path;
 use std::process::Command;
@@ -13,12 +13,14 @@ use real_tests::embedded::{Embedded, EmbeddedOptions, Programs};
 fn main() -> Result<()> {
     let bed = bed::enter_role(None)?.context("to be run in a bed: cargo xtask conformance")?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [keelson, python, script, stubs] = arguments.as_slice() else {
-        bail!("usage: foreign-grpc KEELSON PYTHON SCRIPT STUBS");
+    let [keelson, go_client, python, script, stubs] = arguments.as_slice() else {
+        bail!("usage: foreign-grpc KEELSON GO-CLIENT PYTHON SCRIPT STUBS");
     };
     let programs = Programs::beside(Path::new(keelson));
     let server = Embedded::start(&bed, &programs, &EmbeddedOptions::default())?;
     let status = Command::new(python).arg(script).arg(stubs).arg(server.socket()).status()?;
-    ensure!(status.success(), "the client failed: {status}");
+    ensure!(status.success(), "the client in Python failed: {status}");
+    let status = Command::new(go_client).arg(server.socket()).status()?;
+    ensure!(status.success(), "the client in Go failed: {status}");
     Ok(())
 }

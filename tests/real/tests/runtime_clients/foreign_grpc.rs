@@ -1,7 +1,8 @@
 //! A gRPC client whose authority is a socket's path, as C core's is: HTTP/2 written by hand, since
 //! no HTTP library of ours would send it.
 //!
-//! `cargo xtask conformance foreign-grpc` does the same with the real C core from Python.
+//! `cargo xtask conformance foreign-grpc` does the same with the real C core from Python and with
+//! gRPC's Go library.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

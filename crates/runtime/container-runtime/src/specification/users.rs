@@ -11,6 +11,25 @@ use crate::failure::{Failure, Result};
 #[cfg(test)]
 mod tests;
 
+/// The largest id of a user or group, as pods may name it. To the kernel the number that is all ones
+/// means "leave it as it is", which would be root (CVE-2024-40635's class).
+const LARGEST: u32 = i32::MAX.unsigned_abs();
+
+fn id(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|id| *id <= LARGEST)
+}
+
+/// None: it is a name. What is all digits never is: who judges an image by its user takes that for a
+/// number, and an image could have a root of that name.
+fn id_or_name(what: &str, text: &str) -> Result<Option<u32>> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(None);
+    }
+    let wrong = || Failure::plain(format!("{what} {text} is no number from 0 to {LARGEST}"));
+    id(text).map(Some).ok_or_else(wrong)
+}
+
 /// The image's own tables.
 #[derive(Debug, Clone, Default)]
 pub struct Tables {
@@ -40,7 +59,7 @@ impl Tables {
             let mut parts = line.split(':');
             let name = parts.next()?;
             let _password = parts.next()?;
-            let (uid, gid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            let (uid, gid) = (id(parts.next()?)?, id(parts.next()?)?);
             let _comment = parts.next();
             Some(User { name, uid, gid, home: parts.next().unwrap_or_default() })
         })
@@ -52,7 +71,7 @@ impl Tables {
             let mut parts = line.split(':');
             let name = parts.next()?;
             let _password = parts.next()?;
-            let gid = parts.next()?.parse().ok()?;
+            let gid = id(parts.next()?)?;
             Some((name, gid, parts.next().unwrap_or_default()))
         })
     }
@@ -103,21 +122,21 @@ pub fn resolve(
         None => (text.as_str(), None),
     };
     let user = if user.is_empty() { "0" } else { user };
-    let (uid, mut gid, name) = match user.parse::<u32>() {
-        Ok(uid) => {
+    let (uid, mut gid, name) = match id_or_name("user", user)? {
+        Some(uid) => {
             let known = tables.users().find(|user| user.uid == uid);
             let gid = known.as_ref().map_or(0, |user| user.gid);
             (uid, gid, known.map(|user| user.name.to_owned()))
         }
-        Err(_) => {
+        None => {
             let known = tables.user_by_name(user)?;
             (known.uid, known.gid, Some(known.name.to_owned()))
         }
     };
     if let Some(group) = group.filter(|group| !group.is_empty()) {
-        gid = match group.parse::<u32>() {
-            Ok(gid) => gid,
-            Err(_) => tables.group_by_name(group)?,
+        gid = match id_or_name("group", group)? {
+            Some(gid) => gid,
+            None => tables.group_by_name(group)?,
         };
     }
     let mut groups = BTreeSet::from([gid]);
@@ -131,7 +150,8 @@ pub fn resolve(
         v1::SupplementalGroupsPolicy::Strict => {}
     }
     for group in &security.supplemental_groups {
-        groups.insert(u32::try_from(*group).map_err(|_| {
+        let known = u32::try_from(*group).ok().filter(|group| *group <= LARGEST);
+        groups.insert(known.ok_or_else(|| {
             Failure::invalid(format!("supplemental group {group} is no group number"))
         })?);
     }

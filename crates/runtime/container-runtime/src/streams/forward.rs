@@ -29,6 +29,8 @@ mod tests;
 
 /// Streams of one client at once.
 const MOST_STREAMS: usize = 1024;
+/// Letters of the id of a pair; clients count.
+const LONGEST_ID: usize = 256;
 const REFUSED: u32 = 3;
 
 struct Writer {
@@ -165,6 +167,9 @@ fn place(
     let port: u16 = headers.get("port")?.parse().ok().filter(|port| *port > 0)?;
     // Older clients give no id; their pairs come one after another.
     let id = headers.get("requestid").map_or_else(|| format!("port {port}"), str::to_owned);
+    if id.len() > LONGEST_ID {
+        return None;
+    }
     let pair = pairs.entry(id.clone()).or_default();
     let place = match headers.get("streamtype")? {
         "data" => &mut pair.data,

@@ -120,7 +120,9 @@ impl Supervisor {
                 eprintln!("keelson-pod: removing {id}: {trouble}");
                 let container = self.containers.get_mut(&id);
                 let askers = container.map(|one| std::mem::take(&mut one.deleting));
-                for asker in askers.unwrap_or_default() {
+                // The pod does not end with it either. Whoever wanted that hears why and can ask
+                // again, which tries everything again; nobody else would ever do so.
+                for asker in askers.unwrap_or_default().into_iter().chain(self.shutdown.take()) {
                     self.connections.refuse(asker, FailureKind::Other, trouble.clone());
                 }
             }
@@ -159,6 +161,10 @@ impl Supervisor {
     }
 
     pub(super) fn delete_ended(&mut self, id: &str) {
+        // On its way already: how that goes is told to all who wait for it.
+        if self.chores.iter().any(|one| matches!(&one.then, Then::Forget(other) if other == id)) {
+            return;
+        }
         let Some(container) = self.containers.get_mut(id) else { return };
         container.memory = None;
         container.streams = None;

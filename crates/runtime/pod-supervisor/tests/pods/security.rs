@@ -95,6 +95,28 @@ fn users_and_groups() {
     });
 }
 
+/// The kernel takes this number for "as it is", and the process would stay root.
+#[test]
+fn nobody_is_left_root_by_a_number_that_no_user_has() {
+    run(async {
+        let mut bed = Bed::new().await;
+        type Change = fn(&mut SecuritySpec);
+        let changes: [Change; 3] = [
+            |security| security.uid = u32::MAX,
+            |security| security.gid = u32::MAX,
+            |security| security.additional_gids = vec![5, u32::MAX],
+        ];
+        for change in changes {
+            let spec = with(&bed, "a", "id", change);
+            let refused = bed.client.create(spec).await.expect_err("refused").to_string();
+            assert!(refused.contains("4294967295 is no user"), "{refused}");
+        }
+        let spec = with(&bed, "a", "id -u", |security| security.uid = u32::MAX - 1);
+        assert_eq!(bed.complete(spec).await.1, ["4294967294"]);
+        bed.shut_down().await;
+    });
+}
+
 #[test]
 fn a_filter_holds_in_the_container_and_in_execs() {
     run(async {

@@ -254,6 +254,33 @@ async fn blobs_elsewhere_are_fetched_without_credentials() {
     );
 }
 
+/// CVE-2020-15157: who serves a layer elsewhere is not the registry, and may not ask for its password.
+#[tokio::test]
+async fn a_challenge_from_where_a_redirect_leads_is_not_answered() {
+    let identity = Credentials::Identity { token: "secret".to_owned() };
+    for credentials in [password(), identity] {
+        let elsewhere = Peer::start(|heard| match heard.line.contains("/token") {
+            true => response("200 OK", "", br#"{"token":"t"}"#),
+            false => {
+                let realm = format!("http://{}/token", heard.header("host"));
+                let challenge = format!("www-authenticate: Bearer realm=\"{realm}\"\r\n");
+                response("401 Unauthorized", &challenge, b"")
+            }
+        });
+        let port = elsewhere.port;
+        let peer = Peer::start(move |_| {
+            let location = format!("location: http://127.0.0.1:{port}/layer\r\n");
+            response("307 Moved", &location, b"")
+        });
+        let error = client(&[]).resolve(&peer.name("a:1"), &credentials).await.unwrap_err();
+        assert!(matches!(error, Error::Denied { status: 401, .. }), "{error}");
+        let there = elsewhere.heard();
+        assert!(there[0].line.starts_with("GET /layer"), "{there:?}");
+        assert_eq!(there.len(), 1, "more than the layer was asked for: {there:?}");
+        assert_eq!(there[0].header("authorization"), "");
+    }
+}
+
 /// An identity token stands in the body, which a redirect would carry along.
 #[tokio::test]
 async fn an_identity_token_is_not_told_to_whom_a_token_service_redirects() {

@@ -5,8 +5,11 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use super::SpdyError;
 use super::table::DICTIONARY;
 
-/// What a block may hold once it is decompressed.
+/// What a block may hold once it is decompressed, and what may come of it: a name stands once before
+/// all of its values, so a small block could ask for a lot of memory.
 const LARGEST_BLOCK: usize = 1 << 20;
+/// What a header takes beside its letters.
+const HEADER_COST: usize = 64;
 const PART: usize = 16 * 1024;
 
 /// Names in lower case; a name may have several values.
@@ -76,12 +79,19 @@ impl Decompressor {
 fn parse(plain: &[u8]) -> Result<Headers, SpdyError> {
     let mut rest = plain;
     let mut headers = Vec::new();
+    let mut taken = 0;
     let count = number(&mut rest)?;
     for _ in 0..count {
         let name = text(&mut rest)?;
         let values = text(&mut rest)?;
         // Several values of a name are joined by zero bytes.
-        headers.extend(values.split('\0').map(|value| (name.to_lowercase(), value.to_owned())));
+        for value in values.split('\0') {
+            taken += name.len() + value.len() + HEADER_COST;
+            if taken > LARGEST_BLOCK {
+                return Err(SpdyError::Headers);
+            }
+            headers.push((name.to_lowercase(), value.to_owned()));
+        }
     }
     if rest.is_empty() { Ok(Headers(headers)) } else { Err(SpdyError::Headers) }
 }

@@ -97,6 +97,27 @@ fn a_block_that_grows_without_end_is_refused() {
     assert_eq!(decoder.next_frame(), Err(SpdyError::Headers));
 }
 
+/// A megabyte that would become two hundred thousand: the name stands once, its values are nothing.
+#[test]
+fn a_long_name_with_many_values_is_refused() {
+    let many = |name: usize, values: usize| {
+        let (name, values) = ("n".repeat(name), "\0".repeat(values - 1));
+        let frame =
+            Frame::Open { stream: 1, headers: Headers::new([(&*name, &*values)]), end: false };
+        let mut bytes = Vec::new();
+        Encoder::default().write(&frame, &mut bytes).unwrap();
+        let mut decoder = Decoder::default();
+        decoder.push(&bytes);
+        decoder.next_frame()
+    };
+    for (name, values) in [(500_000, 500_000), (1, 1_000_000), (100_000, 11)] {
+        assert_eq!(many(name, values), Err(SpdyError::Headers), "{name} and {values}");
+    }
+    for (name, values) in [(1, 1000), (100_000, 10)] {
+        assert!(matches!(many(name, values), Ok(Some(Frame::Open { .. }))), "{name} and {values}");
+    }
+}
+
 proptest::proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {

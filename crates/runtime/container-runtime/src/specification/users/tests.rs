@@ -74,3 +74,35 @@ fn what_cannot_be_resolved_is_an_error() {
     assert!(resolve(&wanted, "", &Tables::default()).is_err());
     assert_eq!(resolve(&security(Some(3), None), "", &Tables::default()).unwrap().gid, 0);
 }
+
+/// An image that is judged by the number of its user must not get another one, least of all root.
+#[test]
+fn a_number_that_no_user_can_have_is_refused_and_is_no_name() {
+    let hostile = Tables {
+        passwd: Some("4294967296:x:0:0::/:/bin/sh\n-1:x:0:0::/:/bin/sh\nall:x:4294967295:5::/:\n".into()),
+        group: Some("4294967295:x:0:\nall:x:4294967295:\n".into()),
+    };
+    let largest = "2147483647";
+    for image in [
+        "2147483648",
+        "4294967295",
+        "4294967296",
+        "18446744073709551616",
+        "-1",
+        "5:4294967295",
+        "5:2147483648",
+        "all",
+        "5:all",
+    ] {
+        let outcome = resolve(&security(None, None), image, &hostile);
+        assert!(outcome.is_err(), "{image}: {outcome:?}");
+    }
+    for (user, group) in [(4_294_967_295, None), (-1, None), (5, Some(4_294_967_295))] {
+        assert!(resolve(&security(Some(user), group), "", &hostile).is_err(), "{user} {group:?}");
+    }
+    let mut wanted = security(Some(5), None);
+    wanted.supplemental_groups = vec![4_294_967_295];
+    assert!(resolve(&wanted, "", &hostile).is_err());
+    let identity = resolve(&security(None, None), largest, &hostile).unwrap();
+    assert_eq!((identity.uid, identity.gid), (2_147_483_647, 0));
+}

@@ -114,3 +114,17 @@ async fn channels_end_with_the_client_or_its_mistake() {
         tokio::time::timeout(LONG, session).await.expect("an end").unwrap();
     }
 }
+
+/// As many as a client may have open would hold a gigabyte.
+#[test]
+fn a_pair_with_an_endless_id_is_refused_and_not_kept() {
+    let mut pairs = HashMap::new();
+    let mut open = |length: usize| {
+        let id = "i".repeat(length);
+        let headers =
+            Headers::new([("streamtype", "data"), ("port", "80"), ("requestid", id.as_str())]);
+        (place(&mut pairs, 1, &headers), pairs.len())
+    };
+    assert_eq!(open(LONGEST_ID + 1), (None, 0));
+    assert_eq!(open(LONGEST_ID), (Some(None), 1));
+}
