@@ -30,6 +30,7 @@ mod action;
 mod back_off;
 mod ending;
 mod happening;
+mod kill_notes;
 mod lineup;
 mod memory;
 mod plan;
@@ -57,9 +58,10 @@ pub use happening::{
     EventKind, Happening, Mark, Outcome, PodEvent, ProbeKind, ProbeResult, Save, StartFailure,
     StartStage, Told,
 };
+pub use kill_notes::{MemoryKillNote, MemoryKillNotes};
 pub use memory::PodMemory;
 pub use plan::{ImageWant, PodPlan, ProbeWant, Stage, Waiting, Wants, plan};
 pub use view::{
     Admission, DesiredPod, Disruption, EndCause, EndWish, Facts, ImageFact, ImageState,
-    MemoryKillNote, ObservedContainer, ObservedPod, Settings, View, VolumesFact, Wish,
+    ObservedContainer, ObservedPod, Settings, View, VolumesFact, Wish,
 };

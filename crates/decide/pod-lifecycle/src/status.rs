@@ -29,7 +29,7 @@ mod resources;
 mod tests;
 
 pub(crate) use containers::has_succeeded;
-pub(crate) use memory_kills::sentence as memory_kill_sentence;
+pub(crate) use memory_kills::{dropped_kills_sentence, memory_kill_sentence};
 
 /// All termination messages of a pod together.
 const MESSAGES_BYTES: usize = 12 * 1024;

@@ -13,6 +13,7 @@ use ports::ApiTime;
 use ports::runtime_objects::{ContainerRecord, SandboxRecord};
 use serde::{Deserialize, Serialize};
 
+use crate::kill_notes::MemoryKillNotes;
 use crate::memory::PodMemory;
 
 /// All that a plan is made from.
@@ -103,27 +104,8 @@ pub struct ObservedContainer {
     pub record: ContainerRecord,
     /// What it left behind when it exited (file or end of the log), within its cap.
     pub termination_message: Option<String>,
-    /// A process in it that the kernel killed for memory.
-    pub memory_kill: Option<MemoryKillNote>,
-}
-
-/// A process that is named, or else how many were killed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MemoryKillNote {
-    /// How many of the container's processes were killed up to now, where nobody tells which; zero
-    /// where one is named.
-    pub unnamed: u64,
-    /// Of one that is named: rises from kill to kill, from one, and stays the same when it is heard
-    /// of again.
-    pub order: u64,
-    /// Of one that is named: when it was killed, in nanoseconds since the epoch; zero where that is
-    /// not known.
-    pub at: i64,
-    pub process: String,
-    pub pid: i32,
-    /// What the process used, and the limit where it is known.
-    pub bytes: u64,
-    pub limit: Option<u64>,
+    /// Processes in it that the kernel killed for memory.
+    pub memory_kills: MemoryKillNotes,
 }
 
 /// What the node knows that concerns this pod.

@@ -3,8 +3,8 @@
 //! Rules: a note is kept for each container whose id is in the victim's cgroup name, and its pod is
 //! looked at again, so that a note which comes after the exit is told all the same, and one of a
 //! container that was not seen yet when it is seen. The log is read from its beginning once the
-//! runtime was listed: what was killed while no agent was there is told by this one (of one container
-//! only the last), and what was told before is known to each pod's memory. Where a whole group had to
+//! runtime was listed: what was killed while no agent was there is told by this one, and what was told
+//! before is known to each pod's memory. Where a whole group had to
 //! go, the note is of the process that took too much, not of those that went with it. A container
 //! that is made and killed while the runtime is being listed may lose its note.
 

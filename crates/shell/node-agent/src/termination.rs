@@ -6,7 +6,7 @@
 
 use crate::memory_kills::memory_limit;
 use container_setup::termination::{FILE_CAP, LOG_TAIL, Readings, Sources, left_behind, sources};
-use pod_lifecycle::{MemoryKillNote, ObservedPod};
+use pod_lifecycle::{MemoryKillNote, MemoryKillNotes, ObservedPod};
 use ports::pod_host::PodFolders;
 use ports::runtime_objects::{ContainerRecord, ContainerState};
 use std::collections::{BTreeSet, HashMap};
@@ -23,7 +23,7 @@ pub(crate) struct TerminationMessages {
     folders: Arc<dyn PodFolders>,
     /// By container id.
     known: Arc<Mutex<HashMap<String, String>>>,
-    kills: Arc<Mutex<HashMap<String, MemoryKillNote>>>,
+    kills: Arc<Mutex<HashMap<String, MemoryKillNotes>>>,
 }
 
 impl TerminationMessages {
@@ -35,7 +35,7 @@ impl TerminationMessages {
     pub(crate) async fn fill_in(&self, pod: &mut ObservedPod) {
         for container in &mut pod.containers {
             let id = container.record.id.clone();
-            container.memory_kill = self.kill(&container.record);
+            container.memory_kills = self.kills(&container.record);
             if container.record.state != ContainerState::Exited {
                 continue;
             }
@@ -52,8 +52,8 @@ impl TerminationMessages {
         }
     }
 
-    /// A process of this container was killed for memory. It need not be known yet. One that only had
-    /// to go with another is not noted where that other one is; whether it was noted.
+    /// A process of this container was killed for memory. The container need not be known yet. Whether
+    /// it was noted: which are is decided in `pod-lifecycle`.
     pub(crate) fn note_kill(
         &self,
         container_id: &str,
@@ -61,18 +61,16 @@ impl TerminationMessages {
         with_another: bool,
     ) -> bool {
         let mut kills = self.lock(&self.kills);
-        let is_known = kills.contains_key(container_id);
         // Cgroups of others have such names too; they are forgotten with the next listing.
-        let takes = if is_known { !with_another } else { kills.len() < MOST_KILLS };
-        if takes {
-            kills.insert(container_id.to_owned(), note);
+        if kills.len() >= MOST_KILLS && !kills.contains_key(container_id) {
+            return false;
         }
-        takes
+        kills.entry(container_id.to_owned()).or_default().add(note, with_another)
     }
 
-    fn kill(&self, record: &ContainerRecord) -> Option<MemoryKillNote> {
-        let note = self.lock(&self.kills).get(&record.id).cloned()?;
-        Some(MemoryKillNote { limit: memory_limit(record), ..note })
+    fn kills(&self, record: &ContainerRecord) -> MemoryKillNotes {
+        let notes = self.lock(&self.kills).get(&record.id).cloned();
+        notes.map_or_else(MemoryKillNotes::default, |notes| notes.limited_to(memory_limit(record)))
     }
 
     /// Forgets containers that the runtime does not have any more.

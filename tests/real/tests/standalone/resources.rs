@@ -83,7 +83,7 @@ const CHILD: &str = r#"
   containers:
   - name: main
     image: BUSYBOX
-    command: [sh, -c, "tail /dev/zero; echo survived; exit 9"]
+    command: [sh, -c, "tail /dev/zero; head -c 100m /dev/zero | sort; echo survived; exit 9"]
     resources: {limits: {memory: 24Mi}}
 "#;
 
@@ -182,6 +182,13 @@ fn memory(node: &Node<'_>) -> Result<()> {
     );
     let said = node.until_explained("child", "OOMKilling")?;
     ensure_has(&said, &["process tail", "of a limit of 25165824 bytes"])?;
+    // One kill follows the other within milliseconds: both are told, in events and of the end.
+    let said = node.until_explained("child", "process sort (pid")?;
+    let pod = node.until("both kills are told of the end", "child", |pod| {
+        let message = container(pod, "main")["state"]["terminated"]["message"].as_str();
+        message.is_some_and(|text| text.contains("process tail") && text.contains("process sort"))
+    })?;
+    ensure!(said.matches("OOMKilling").count() == 2, "{said}\n{pod:#}");
     ensure!(node.agent.ask(&["logs", "child"])?.contains("survived"), "its shell went on");
     Ok(())
 }

@@ -5,8 +5,9 @@ use ports::runtime_objects::ContainerState;
 
 use crate::action::{Action, ActionKey};
 use crate::happening::{EventKind, Happening, Mark, Save, Told};
+use crate::kill_notes::MemoryKillNotes;
 use crate::time::plus;
-use crate::view::{DesiredPod, MemoryKillNote, ObservedPod, Wish};
+use crate::view::{DesiredPod, ObservedPod, Wish};
 
 use super::events::about_container;
 use super::probes::Tried;
@@ -132,10 +133,7 @@ impl PodMemory {
             .retain(|id, _| observed.containers.iter().any(|container| container.record.id == *id));
         for container in &observed.containers {
             let record = &container.record;
-            if let Some(kill) = &container.memory_kill
-                && self.is_new_kill(&record.id, kill)
-            {
-                let text = crate::status::memory_kill_sentence(kill);
+            for text in self.news_of_kills(&record.id, &container.memory_kills) {
                 let event = about_container(
                     &moment.desired.pod,
                     &record.name,
@@ -154,16 +152,26 @@ impl PodMemory {
         }
     }
 
-    /// Whether no agent has told of this kill yet; from now on one has.
-    fn is_new_kill(&mut self, container_id: &str, kill: &MemoryKillNote) -> bool {
+    /// What no agent has told yet of kills in this container; from now on one has.
+    fn news_of_kills(&mut self, container_id: &str, kills: &MemoryKillNotes) -> Vec<String> {
+        if kills.is_empty() {
+            return Vec::new();
+        }
         let told = self.kept.kills_told.entry(container_id.to_owned()).or_default();
-        let (told, now) = match kill.unnamed {
-            0 => (&mut told.order, kill.order),
-            count => (&mut told.unnamed, count),
-        };
-        let is_new = now > *told;
-        *told = now.max(*told);
-        is_new
+        let dropped = kills.dropped_after(told.order);
+        let mut news: Vec<String> =
+            crate::status::dropped_kills_sentence(dropped).into_iter().collect();
+        for kill in kills.iter() {
+            let (told, now) = match kill.unnamed {
+                0 => (&mut told.order, kill.order),
+                count => (&mut told.unnamed, count),
+            };
+            if now > *told {
+                *told = now;
+                news.push(crate::status::memory_kill_sentence(kill));
+            }
+        }
+        news
     }
 
     /// Says once that a container was created and started.

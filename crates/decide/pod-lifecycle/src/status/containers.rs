@@ -275,7 +275,7 @@ fn exit_of(container: &ObservedContainer, id: &str) -> Exit {
     let mut parts: Vec<String> = Vec::new();
     let said = [Some(&record.message), container.termination_message.as_ref()];
     parts.extend(said.into_iter().flatten().filter(|text| !text.is_empty()).cloned());
-    let (reason, of_memory) = memory_kills::told_of_end(record, container.memory_kill.as_ref());
+    let (reason, of_memory) = memory_kills::told_of_end(record, &container.memory_kills);
     parts.extend(of_memory);
     Exit {
         code: record.exit_code,

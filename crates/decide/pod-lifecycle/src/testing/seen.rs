@@ -7,8 +7,9 @@ use pod_model::pod::{Pod, container_hash_text};
 use ports::ApiTime;
 use ports::runtime_objects::{ContainerRecord, ContainerState, LinuxResources, SandboxRecord};
 
+use crate::kill_notes::{MemoryKillNote, MemoryKillNotes};
 use crate::lineup::{HASH, RESTART_COUNT};
-use crate::view::{MemoryKillNote, ObservedContainer, ObservedPod};
+use crate::view::{ObservedContainer, ObservedPod};
 
 use super::at;
 
@@ -129,16 +130,17 @@ fn container(pod: &Pod, name: &str, count: u32, words: &[&str]) -> ObservedConta
                 });
             }
             "oom" => {
-                seen.memory_kill = Some(eater(value.parse().ok()));
+                let (order, killed) = (next_order(&seen.memory_kills), at(-5).nanos());
+                assert!(seen.memory_kills.add(eater(order, killed, value.parse().ok()), false));
             }
             "killed" => {
-                let note = seen.memory_kill.as_mut().expect("after oom");
-                note.at = seconds();
+                let order = next_order(&seen.memory_kills);
+                assert!(seen.memory_kills.add(eater(order, seconds(), Some(200)), false));
             }
             "ooms" => {
                 let (unnamed, limit) = (value.parse().expect("a count"), Some(200));
-                seen.memory_kill =
-                    Some(MemoryKillNote { unnamed, limit, ..MemoryKillNote::default() });
+                let note = MemoryKillNote { unnamed, limit, ..MemoryKillNote::default() };
+                assert!(seen.memory_kills.add(note, false));
             }
             code => {
                 record.exit_code = code.parse().unwrap_or_else(|_| panic!("no word {code}"));
@@ -152,13 +154,17 @@ fn container(pod: &Pod, name: &str, count: u32, words: &[&str]) -> ObservedConta
     seen
 }
 
-/// A process that was killed for memory when containers end that say nothing of it.
-fn eater(limit: Option<u64>) -> MemoryKillNote {
+fn next_order(kills: &MemoryKillNotes) -> u64 {
+    kills.iter().next_back().map_or(7, |note| note.order + 1)
+}
+
+/// A process that was killed for memory; `oom` when containers end that say nothing of it.
+fn eater(order: u64, killed: i64, limit: Option<u64>) -> MemoryKillNote {
     MemoryKillNote {
-        order: 7,
-        at: at(-5).nanos(),
+        order,
+        at: killed,
         process: "eater".to_owned(),
-        pid: 7,
+        pid: i32::try_from(order).expect("few"),
         bytes: 100,
         limit,
         ..MemoryKillNote::default()

@@ -286,6 +286,49 @@ fn a_kill_for_memory_of_a_running_container_is_told_once() {
     assert!(absorb(&mut case, &Happening::Observed(&observed)).events.is_empty());
 }
 
+/// Two kills between two looks, in one life of a container and in the one before it: each is told, of
+/// the container that it was, and none again with the next.
+#[test]
+fn every_kill_for_memory_between_two_looks_is_told() {
+    let mut case =
+        Case::read("pod: Always app:web app:log\nseen: s0; web#0 running; log#0 running");
+    let looks = [
+        ("web#0 running oom=1 oom=1; log#0 running", &["web 7", "web 8"][..]),
+        ("web#0 running oom=1 oom=1; log#0 running oom=1", &["log 7"]),
+        (
+            "web#0 exited 137 oom=1 oom=1 oom=1; web#1 running oom=1; log#0 running oom=1",
+            &["web 9", "web 7"],
+        ),
+        ("web#0 exited 137 oom=1 oom=1 oom=1; web#1 running oom=1; log#0 running oom=1", &[]),
+    ];
+    for (seen, expected) in looks {
+        let text = format!("pod: Always app:web app:log\nseen: s0; {seen}");
+        let observed = Case::read(&text).observed;
+        let told = said(&absorb(&mut case, &Happening::Observed(&observed)));
+        let short: Vec<String> = told
+            .iter()
+            .map(|event| {
+                let name = event.split_once('{').unwrap().1.split_once('}').unwrap().0;
+                let pid = event.split_once("(pid ").unwrap().1.split_once(')').unwrap().0;
+                format!("{name} {pid}")
+            })
+            .collect();
+        assert_eq!(short, expected, "{seen}");
+    }
+}
+
+#[test]
+fn more_kills_for_memory_than_are_kept_are_told_as_such_once() {
+    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
+    let seen = format!("pod: Always app:web\nseen: s0; web#0 running{}", " oom=1".repeat(11));
+    let observed = Case::read(&seen).observed;
+    let told = said(&absorb(&mut case, &Happening::Observed(&observed)));
+    assert_eq!(told.len(), 9, "{told:#?}");
+    assert!(told[0].ends_with("at most 3, before the last 8"), "{}", told[0]);
+    assert!(told[1].contains("(pid 10)") && told[8].contains("(pid 17)"), "{told:#?}");
+    assert!(absorb(&mut case, &Happening::Observed(&observed)).events.is_empty());
+}
+
 #[test]
 fn only_what_we_stop_to_start_again_counts_as_killed() {
     for (text, killed) in [

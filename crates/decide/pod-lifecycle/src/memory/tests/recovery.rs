@@ -1,9 +1,9 @@
 //! An agent that starts: with what was saved, with nothing, with nonsense.
 
 use crate::happening::{Happening, ProbeKind, ProbeResult, Save};
+use crate::kill_notes::{MemoryKillNote, MemoryKillNotes};
 use crate::memory::PodMemory;
 use crate::testing::{Case, at};
-use crate::view::MemoryKillNote;
 
 /// The case as a new agent sees it, with what the old one saved.
 fn restarted(case: &Case, saved: Option<&[u8]>) -> Case {
@@ -193,7 +193,8 @@ fn kills_told(case: &mut Case, seen: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let mut observed = case.observed.clone();
         for container in &mut observed.containers {
             let note = MemoryKillNote { order: *order, unnamed: *unnamed, ..Default::default() };
-            container.memory_kill = Some(note);
+            container.memory_kills = MemoryKillNotes::default();
+            assert!(container.memory_kills.add(note, false));
         }
         let news = case.memory.absorb(&desired, &Happening::Observed(&observed), case.now);
         told.extend(news.events.iter().map(|_| (*order, *unnamed)));

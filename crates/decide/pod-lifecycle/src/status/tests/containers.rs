@@ -185,28 +185,48 @@ const KILLED_FOR_MEMORY: &[Row] = &[
     ),
     (
         "a child long before the container was killed for another reason",
-        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 oom=200 killed=-43205; b#0 running",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 killed=-43205; b#0 running",
         "a: ended 137 Error the kernel killed process eater (pid 7) for want of memory: it used 100 bytes of a limit of 200 bytes, 43200 s before the container ended r0",
     ),
     (
         "the same, and the runtime remembers the child",
-        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 reason=OOMKilled oom=200 killed=-43205; b#0 running",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 reason=OOMKilled killed=-43205; b#0 running",
         "a: ~ended 137 Error the kernel killed process eater",
     ),
     (
         "a child a minute before: the runtime's word stands",
-        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 oom=200 killed=-65; b#0 running",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 killed=-65; b#0 running",
         "a: ~ended 137 Error the kernel killed process eater (pid 7) for want of memory: it used 100 bytes of a limit of 200 bytes, 60 s before",
     ),
     (
         "a minute before, and the runtime's word is that",
-        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 reason=OOMKilled oom=200 killed=-65; b#0 running",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 reason=OOMKilled killed=-65; b#0 running",
         "a: ~ended 137 OOMKilled the kernel killed process eater",
     ),
     (
         "dated a little after the end",
-        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 oom=200 killed=-3; b#0 running",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 killed=-3; b#0 running",
         "a: ~ended 137 OOMKilled the kernel killed process eater",
+    ),
+    (
+        "a child long before, and then the container itself: both are told",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 killed=-43205 killed=-5; b#0 running",
+        "a: ended 137 OOMKilled the kernel killed process eater (pid 7) for want of memory: it used 100 bytes of a limit of 200 bytes, 43200 s before the container ended; the kernel killed process eater (pid 8) for want of memory: it used 100 bytes of a limit of 200 bytes r0",
+    ),
+    (
+        "the container itself, and then one that is dated long after it by a clock that was set",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 killed=-6 killed=4000; b#0 running",
+        "a: ~ended 137 OOMKilled the kernel killed process eater (pid 7)",
+    ),
+    (
+        "two children, and it went on until it ended by itself",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 1 killed=-65 killed=-35; b#0 running",
+        "a: ended 1 Error the kernel killed process eater (pid 7) for want of memory: it used 100 bytes of a limit of 200 bytes, 60 s before the container ended; the kernel killed process eater (pid 8) for want of memory: it used 100 bytes of a limit of 200 bytes, 30 s before the container ended r0",
+    ),
+    (
+        "more than are kept",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 oom=1 oom=1 oom=1 oom=1 oom=1 oom=1 oom=1 oom=1 oom=1 oom=1; b#0 running",
+        "a: ~ended 137 OOMKilled the kernel killed more processes of the container for want of memory, at most 2, before the last 8; the kernel killed process eater (pid 9)",
     ),
 ];
 

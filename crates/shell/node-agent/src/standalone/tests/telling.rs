@@ -301,6 +301,52 @@ async fn a_kill_for_memory_that_the_log_names_is_told_by_one_agent() {
     }
 }
 
+/// Several are killed in the time of one look, by an agent that is there and while there is none, and
+/// the container's next life has kills of its own.
+#[tokio::test(start_paused = true)]
+async fn kills_for_memory_at_the_same_time_are_all_told() {
+    let mut bench = Bench::new();
+    let log = FakeKernelLog::default();
+    bench.kernel_log = Some(log.clone());
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let first = format!("/kubepods/pod1/{}", bench.runtime.containers()[0].id);
+    log.tell(&first, "one", 7);
+    log.tell(&first, "two", 8);
+    bench.until("both are told", |bench| kills_told(bench).len() == 2).await;
+    let told = kills_told(&bench);
+    assert!(told[0].contains("one (pid 7)") && told[1].contains("two (pid 8)"), "{told:?}");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    bench.kill().await;
+    for (pid, name) in [(9, "three"), (10, "four"), (11, "five")] {
+        log.tell(&first, name, pid);
+    }
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until("known again", |bench| bench.phase().is_some()).await;
+    bench.until("those of the time without an agent", |bench| kills_told(bench).len() == 3).await;
+    bench.runtime.crash("main", 137);
+    bench
+        .until("the end tells of all", |bench| {
+            let ended = bench.status("/containerStatuses/0/lastState/terminated");
+            let told = ended["message"].as_str().unwrap_or_default();
+            ended["reason"] == "OOMKilled"
+                && (7..=11).all(|pid| told.contains(&format!("(pid {pid})")))
+        })
+        .await;
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let told = kills_told(&bench);
+    assert_eq!(told.len(), 3, "nothing twice, and nothing of the new life: {told:?}");
+    bench.runtime.crash("main", 1);
+    let ended = |bench: &Bench| bench.status("/containerStatuses/0/lastState/terminated");
+    bench.until("the second life has ended", |bench| ended(bench)["exitCode"] == 1).await;
+    let message = ended(&bench)["message"].as_str().unwrap_or_default().to_owned();
+    assert!(!message.contains("memory"), "{message}");
+}
+
 /// All of a group are killed, and each is in the log: what is told is who took too much.
 #[tokio::test(start_paused = true)]
 async fn of_a_group_that_is_killed_whole_the_one_that_took_too_much_is_told() {
