@@ -59,7 +59,8 @@ fn a_range_that_arrives_late_is_refused() -> Result<()> {
         };
         let path = ObjectPath::node("n3");
         let answer = stage.runtime.block_on(stage.cluster.client.patch(&path, late));
-        ensure!(matches!(answer, Err(ClusterApiError::Conflict { .. })), "{answer:?}");
+        let log = || std::fs::read_to_string(second.log());
+        ensure!(matches!(answer, Err(ClusterApiError::Conflict { .. })), "{answer:?}: {}", log()?);
         ensure!(range("n3")?.is_empty(), "it has {}", range("n3")?);
         // It was the fence, and who has a range has lost it.
         ensure!(
@@ -74,8 +75,7 @@ fn a_range_that_arrives_late_is_refused() -> Result<()> {
         ensure!(
             range("n3")? != given && !stage.node("n3")?.metadata.annotations.contains_key(FENCE)
         );
-        let log = std::fs::read_to_string(second.log())?;
-        ensure!(!log.contains("panicked"), "{log}");
+        ensure!(!log()?.contains("panicked"), "{}", log()?);
         Ok(())
     })
 }
