@@ -51,10 +51,10 @@ Examples:
   keelson run --runtime-config registries.json pod.yaml
 
 The exit code is 0 when all pods succeeded, else that of the first container that failed. Pods
-ended by Ctrl-C, SIGTERM or `stop` count by what their containers ended with within their grace: 0
-where all ended with 0, 137 for one that had to be killed. The
-background agent of a --root restarts and probes its pods until the last has ended or is stopped,
-and then ends too.";
+ended by Ctrl-C, SIGTERM, a closed terminal or `stop` count by what their containers ended with
+within their grace: 0 where all ended with 0, 137 for one that had to be killed. The background
+agent of a --root restarts and probes its pods until the last has ended or is stopped, and then
+ends too.";
 
 /// Run pods on this machine with the embedded runtime
 #[derive(Debug, clap::Args)]

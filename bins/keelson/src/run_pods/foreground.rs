@@ -1,7 +1,8 @@
 //! `keelson run` at a terminal: the pods live as long as it does.
 //!
 //! Rule: the first Ctrl-C ends the pods within their grace, the second leaves them as they are. A
-//! root that a background agent has, or has left pods in, is not touched.
+//! terminal that is closed ends them too, unless this program was told not to mind (`nohup`). A root
+//! that a background agent has, or has left pods in, is not touched.
 
 use super::compose::{self, Manner, Places};
 use super::household::{Household, WantedPod, Wish};
@@ -69,19 +70,56 @@ pub(super) fn lock(places: &Places) -> Result<RootLock> {
     })
 }
 
-/// The first signal ends the pods, the second this program alone.
+/// The first signal ends the pods, the second this program alone. A closed terminal may be told twice,
+/// by the kernel and by a shell, so it is never the second.
 async fn leave(household: Household) -> Result<u8> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut hang_up = if minds_hang_ups(&status) {
+        Some(signal(SignalKind::hangup()).context("listen for SIGHUP")?)
+    } else {
+        None
+    };
     let mut asked = async || {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
     };
-    asked().await;
+    let hung_up = async {
+        match &mut hang_up {
+            Some(hang_up) => drop(hang_up.recv().await),
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = asked() => {}
+        () = hung_up => {}
+    }
     terminal::print_error("ending the pods; once more to leave them as they are");
     household.send_modify(|wish| wish.pods.clear());
     asked().await;
     bail!("left; the pods are ended by the next `keelson run` with the same --root")
+}
+
+/// Whether SIGHUP does anything, by what the kernel says of this process: listening for it would undo
+/// that it is ignored.
+fn minds_hang_ups(status: &str) -> bool {
+    const HANG_UP: u64 = 1;
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.unwrap_or_default() & HANG_UP == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::minds_hang_ups;
+
+    #[test]
+    fn who_was_told_not_to_mind_does_not() {
+        assert!(!minds_hang_ups("Name:\tkeelson\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"));
+        assert!(minds_hang_ups("SigBlk:\t0000000000000001\nSigIgn:\t0000000000001000\n"));
+        assert!(minds_hang_ups(""));
+    }
 }

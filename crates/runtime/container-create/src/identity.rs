@@ -43,7 +43,8 @@ const NO_ID: u32 = u32::MAX;
 /// Before anything is given to that user.
 pub(crate) fn check_ids(security: &SecuritySpec) -> Result<()> {
     let (uid, gid) = (security.uid, security.gid);
-    if [uid, gid].into_iter().chain(security.additional_gids.iter().copied()).any(|id| id == NO_ID) {
+    if [uid, gid].into_iter().chain(security.additional_gids.iter().copied()).any(|id| id == NO_ID)
+    {
         return Err(Trouble::bad(format!("the user {uid}:{gid}: {NO_ID} is no user and no group")));
     }
     Ok(())

@@ -147,6 +147,10 @@ pub struct HandlerSpec {
     pub hooks: Vec<HookSpec>,
     #[prost(btree_map = "string, string", tag = "4")]
     pub annotations: BTreeMap<String, String>,
+    /// The pod's name for itself, for a program that makes sandboxes and does not look into the pod's
+    /// namespaces; empty on the host's.
+    #[prost(string, tag = "5")]
+    pub hostname: String,
 }
 
 /// A program of the machine that is run at some point of a container's life.

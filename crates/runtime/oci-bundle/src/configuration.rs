@@ -59,6 +59,11 @@ pub fn configuration(spec: &ContainerSpec, paths: &NamespacePaths) -> Result<Str
     folder.put("path", &root.path);
     folder.put("readonly", root.read_only);
     all.put("root", folder);
+    let hostname = spec.handler.as_ref().map(|handler| handler.hostname.as_str());
+    // Who has the host's may not be given another.
+    if mode(namespaces.uts)? != NamespaceMode::Node {
+        all.put_text("hostname", hostname.unwrap_or_default());
+    }
     all.put("mounts", Json::List(mounts::list(&spec.mounts)?));
     all.put_members("hooks", hooks(spec));
     all.put_members("annotations", annotations(spec));

@@ -13,7 +13,7 @@ mod reference_kubelet;
 mod registry;
 
 pub use certificates::{Authority, KeyAndCertificate, Subject};
-pub use containerd::{BRIDGE, Containerd, ContainerdOptions, Mirror};
+pub use containerd::{BRIDGE, Containerd, ContainerdOptions, Generation, Mirror};
 pub use control_plane::ControlPlane;
 pub use http::{Answer, get};
 pub use process::Running;

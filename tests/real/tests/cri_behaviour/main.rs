@@ -61,14 +61,17 @@ fn handlers_behave() -> Result<()> {
     let archives = support::archives()?;
     let programs = server::build()?;
     Test::new().needs(&["runc"]).deadline(ALL_CASES).run(|bed| {
-        // Another program of the kind, such as crun, where somebody names one.
+        // Another program of the kind, such as crun, where somebody names one; runsc needs words, too.
         let runc = match std::env::var_os("KEELSON_OCI_PROGRAM") {
             Some(program) => program.into(),
             None => parts::program("runc", "runc")?,
         };
+        let words = std::env::var("KEELSON_OCI_ARGUMENTS").unwrap_or_default();
+        let words: Vec<&str> = words.split_whitespace().collect();
         let keelson = server::Keelson::start_with(bed, &programs, |config, folder| {
             config["handlers"] = serde_json::json!([]);
-            config["runtimes"] = serde_json::json!({ "oci": { "program": runc } });
+            config["runtimes"] =
+                serde_json::json!({ "oci": { "program": runc, "arguments": words } });
             config["deviceSpecifications"] = serde_json::json!([folder.join("cdi")]);
         })?;
         for archive in archives.of(bed)? {

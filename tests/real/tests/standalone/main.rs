@@ -14,6 +14,7 @@ mod kills;
 mod life;
 mod metrics;
 mod node;
+mod old_runtime;
 mod open_streams;
 mod probes;
 mod pulls;

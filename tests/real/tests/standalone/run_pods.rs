@@ -100,6 +100,7 @@ fn the_exit_code_tells_how_stopped_pods_ended() -> Result<()> {
         let ways = [Some(Signal::INT), Some(Signal::TERM), None];
         for (way, script, expected) in [
             (ways[0], SAYS_THREE, 3),
+            (Some(Signal::HUP), SAYS_THREE, 3),
             (ways[1], DEAF, 137),
             (ways[2], SAYS_THREE, 3),
             (ways[2], &*format!("echo up; {STEADY}"), 0),

@@ -103,8 +103,19 @@ impl Runtime {
             program: runtime.program.display().to_string(),
             arguments: runtime.arguments.clone(),
             annotations: annotations(sandbox, container),
+            hostname: hostname(sandbox),
             ..HandlerSpec::default()
         })
+    }
+}
+
+/// As the pod's own namespace has it.
+fn hostname(sandbox: &SandboxRecord) -> String {
+    let config = sandbox.config.clone().unwrap_or_default();
+    let security = config.linux.and_then(|linux| linux.security_context).unwrap_or_default();
+    match security.namespace_options.unwrap_or_default().network() {
+        v1::NamespaceMode::Node => String::new(),
+        _ => config.hostname,
     }
 }
 
@@ -187,6 +198,30 @@ mod tests {
         assert!(!told.contains_key("io.kubernetes.cri.container-type"));
         container.image.as_mut().unwrap().user_specified_image = "shop/web:1".into();
         assert_eq!(annotations(&sandbox, &container)["io.kubernetes.cri.image-name"], "shop/web:1");
+    }
+
+    #[test]
+    fn a_pod_has_its_name_unless_it_has_the_hosts() {
+        let of = |network: v1::NamespaceMode| {
+            let options = v1::NamespaceOption { network: network.into(), ..Default::default() };
+            let security = v1::LinuxSandboxSecurityContext {
+                namespace_options: Some(options),
+                ..Default::default()
+            };
+            let linux = v1::LinuxPodSandboxConfig {
+                security_context: Some(security),
+                ..Default::default()
+            };
+            let config = v1::PodSandboxConfig {
+                hostname: "web".into(),
+                linux: Some(linux),
+                ..Default::default()
+            };
+            hostname(&SandboxRecord { config: Some(config), ..Default::default() })
+        };
+        assert_eq!(of(v1::NamespaceMode::Pod), "web");
+        assert_eq!(of(v1::NamespaceMode::Node), "");
+        assert_eq!(hostname(&SandboxRecord::default()), "");
     }
 
     #[tokio::test]

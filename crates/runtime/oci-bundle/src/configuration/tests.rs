@@ -362,3 +362,17 @@ fn what_cannot_be_said_is_refused() {
         assert!(told.contains(why), "{told:?} has no {why:?}");
     }
 }
+
+#[test]
+fn a_name_goes_with_a_namespace_for_it() {
+    for (uts, expected) in [(NamespaceMode::Pod, json!("web")), (NamespaceMode::Node, Value::Null)]
+    {
+        let mut spec = plain();
+        spec.handler = Some(HandlerSpec { hostname: "web".to_owned(), ..Default::default() });
+        spec.namespaces.get_or_insert_default().uts = uts.into();
+        let paths = NamespacePaths { uts: Some("/uts".to_owned()), ..paths() };
+        let text = configuration(&spec, &paths).unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["hostname"], expected, "{uts:?}");
+    }
+}

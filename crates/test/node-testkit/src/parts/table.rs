@@ -91,6 +91,22 @@ pub const TABLE: &[Part] = &[
             ],
         )
     },
+    // What nodes had before there was a stream of events.
+    Part {
+        link_flags: "-X github.com/containerd/containerd/version.Version={version}",
+        ..own_module(
+            "containerd-1.6",
+            "github.com/containerd/containerd",
+            &[
+                ("containerd", "github.com/containerd/containerd/cmd/containerd"),
+                (
+                    "containerd-shim-runc-v2",
+                    "github.com/containerd/containerd/cmd/containerd-shim-runc-v2",
+                ),
+                ("ctr", "github.com/containerd/containerd/cmd/ctr"),
+            ],
+        )
+    },
     Part {
         // Static, so that the same program runs in the cgroup v2 machine.
         cgo: true,

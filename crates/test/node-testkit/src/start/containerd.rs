@@ -27,9 +27,28 @@ pub struct Mirror {
     pub at: String,
 }
 
+/// Which containerd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Generation {
+    #[default]
+    Pinned,
+    /// 1.6: it has no stream of events and does not tell its cgroup driver. By verb only.
+    Old,
+}
+
+impl Generation {
+    fn part(self) -> &'static str {
+        match self {
+            Self::Pinned => "containerd",
+            Self::Old => "containerd-1.6",
+        }
+    }
+}
+
 /// What may be asked of a containerd.
 #[derive(Debug, Clone, Default)]
 pub struct ContainerdOptions {
+    pub generation: Generation,
     pub mirrors: Vec<Mirror>,
     /// A second runtime handler named `test-handler`, the same runc under another name.
     pub test_handler: bool,
@@ -44,11 +63,14 @@ pub struct ContainerdOptions {
 pub struct Containerd {
     running: Running,
     folder: PathBuf,
+    part: &'static str,
 }
 
 impl Containerd {
     /// The parts to name in a test's needs.
     pub const NEEDS: &'static [&'static str] = &PARTS;
+    /// The same for [`Generation::Old`].
+    pub const OLD_NEEDS: &'static [&'static str] = &["containerd-1.6", "runc", "cni-plugins"];
 
     /// Starts containerd and waits until it answers.
     ///
@@ -57,7 +79,11 @@ impl Containerd {
     pub fn start(bed: &Bed, options: &ContainerdOptions) -> Result<Self> {
         let folder = bed.make_folder("containerd")?;
         let configuration = folder.join("config.toml");
-        write(&configuration, &configure(&folder, options)?)?;
+        let text = match options.generation {
+            Generation::Pinned => configure(&folder, options)?,
+            Generation::Old => configure_old(&folder, options)?,
+        };
+        write(&configuration, &text)?;
         write(&folder.join("cni/net.d/10-bed.conflist"), BRIDGE)?;
         for mirror in &options.mirrors {
             let hosts = format!(
@@ -66,10 +92,11 @@ impl Containerd {
             );
             write(&folder.join("certs.d").join(&mirror.of).join("hosts.toml"), &hosts)?;
         }
-        let mut command = Command::new(parts::program("containerd", "containerd")?);
-        command.arg("--config").arg(&configuration).env("PATH", search_path()?);
+        let part = options.generation.part();
+        let mut command = Command::new(parts::program(part, "containerd")?);
+        command.arg("--config").arg(&configuration).env("PATH", search_path(part)?);
         let running = Running::start(bed, "containerd", &mut command)?;
-        let mut containerd = Self { running, folder };
+        let mut containerd = Self { running, folder, part };
         let mut version = containerd.ctr()?;
         version.arg("version");
         containerd.running.wait_until("answer", READY, || output_of(&mut version))?;
@@ -93,8 +120,8 @@ impl Containerd {
     /// # Errors
     /// When the part is missing.
     pub fn ctr(&self) -> Result<Command> {
-        let mut command = Command::new(parts::program("containerd", "ctr")?);
-        command.arg("--address").arg(self.socket()).env("PATH", search_path()?);
+        let mut command = Command::new(parts::program(self.part, "ctr")?);
+        command.arg("--address").arg(self.socket()).env("PATH", search_path(self.part)?);
         Ok(command)
     }
 
@@ -121,9 +148,9 @@ impl Containerd {
 }
 
 /// containerd finds its shim, and the shim finds runc, by PATH.
-fn search_path() -> Result<std::ffi::OsString> {
+fn search_path(containerd: &str) -> Result<std::ffi::OsString> {
     let mut folders = Vec::new();
-    for (part, program) in [("containerd", "ctr"), ("runc", "runc")] {
+    for (part, program) in [(containerd, "ctr"), ("runc", "runc")] {
         folders.extend(parts::program(part, program)?.parent().map(Path::to_owned));
     }
     folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
@@ -179,6 +206,39 @@ fn configure(folder: &Path, options: &ContainerdOptions) -> Result<String> {
             options.systemd_cgroups
         )?;
     }
+    Ok(text)
+}
+
+/// The configuration of the second version of the format; one handler, no second one.
+fn configure_old(folder: &Path, options: &ContainerdOptions) -> Result<String> {
+    let folder = folder.display();
+    let runc = parts::program("runc", "runc")?;
+    let plugins = parts::program("cni-plugins", "bridge")?;
+    let plugins = plugins.parent().unwrap_or(Path::new("/"));
+    let table = "plugins.'io.containerd.grpc.v1.cri'";
+    let mut text = format!(
+        "version = 2\n\
+         root = \"{folder}/root\"\n\
+         state = \"{folder}/state\"\n\
+         [grpc]\n  address = \"{folder}/containerd.sock\"\n\
+         [plugins.'io.containerd.internal.v1.opt']\n  path = \"{folder}/opt\"\n\
+         [{table}]\n  restrict_oom_score_adj = true\n"
+    );
+    if let Some(image) = &options.sandbox_image {
+        writeln!(text, "  sandbox_image = \"{image}\"")?;
+    }
+    write!(
+        text,
+        "[{table}.registry]\n  config_path = \"{folder}/certs.d\"\n\
+         [{table}.cni]\n  bin_dir = \"{}\"\n  conf_dir = \"{folder}/cni/net.d\"\n\
+         [{table}.containerd]\n  default_runtime_name = \"runc\"\n\
+         [{table}.containerd.runtimes.runc]\n  runtime_type = \"io.containerd.runc.v2\"\n\
+         [{table}.containerd.runtimes.runc.options]\n  BinaryName = \"{}\"\n  \
+           SystemdCgroup = {}\n",
+        plugins.display(),
+        runc.display(),
+        options.systemd_cgroups
+    )?;
     Ok(text)
 }
 

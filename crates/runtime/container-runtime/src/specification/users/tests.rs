@@ -79,7 +79,9 @@ fn what_cannot_be_resolved_is_an_error() {
 #[test]
 fn a_number_that_no_user_can_have_is_refused_and_is_no_name() {
     let hostile = Tables {
-        passwd: Some("4294967296:x:0:0::/:/bin/sh\n-1:x:0:0::/:/bin/sh\nall:x:4294967295:5::/:\n".into()),
+        passwd: Some(
+            "4294967296:x:0:0::/:/bin/sh\n-1:x:0:0::/:/bin/sh\nall:x:4294967295:5::/:\n".into(),
+        ),
         group: Some("4294967295:x:0:\nall:x:4294967295:\n".into()),
     };
     let largest = "2147483647";
