@@ -289,12 +289,17 @@ fn enter_namespaces<'a>(
     Ok((new, seen_in))
 }
 
+/// What a container ends with whose program never ran, as containerd tells it too. Whoever would have
+/// told it to start is gone, and the kernel's word is all that is known of it then: a code that programs
+/// use for troubles of their own would be taken for theirs.
+const NEVER_STARTED: i32 = 128;
+
 impl<'a> Container<'a> {
     fn build(self, reporter: &Reporter) -> ! {
         match self.build_or_fail(reporter) {
             Ok(Some(launch)) => {
                 if !reporter.wait() {
-                    exit_now(1);
+                    exit_now(NEVER_STARTED);
                 }
                 become_program(launch, reporter)
             }

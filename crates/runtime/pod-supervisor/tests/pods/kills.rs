@@ -173,6 +173,9 @@ fn a_dead_supervisors_containers_are_told_truthfully() {
         bed.start(spec).await;
         let spec = bed.spec("lost", "sleep 1000");
         bed.start(spec).await;
+        let spec = bed.spec("waits", "exit 1");
+        let waits = bed.client.create(spec).await.expect("created");
+        let waiting = afterwards::hold(&waits).expect("it waits to be started");
         let pid = rustix::process::Pid::from_raw(i32::try_from(bed.supervisor).expect("small"))
             .expect("a pid");
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
@@ -210,6 +213,15 @@ fn a_dead_supervisors_containers_are_told_truthfully() {
             }
         };
         assert!(matches!(fate, Fate::Exited(exit) if exit.code == 34), "{fate:?}");
+        // Its program never ran, so nothing may be told that the program could have ended with.
+        let fate = loop {
+            match afterwards::fate(&waits, Some(&waiting)) {
+                Fate::Running => tokio::time::sleep(Duration::from_millis(10)).await,
+                fate => break fate,
+            }
+        };
+        let told = matches!(fate, Fate::Exited(exit) if exit.code == 128) || fate == Fate::Unknown;
+        assert!(told, "{fate:?}");
         let lost = afterwards::hold(of("lost")).expect("it runs");
         afterwards::kill(of("lost")).expect("killed");
         while afterwards::fate(of("lost"), Some(&lost)) == Fate::Running {
