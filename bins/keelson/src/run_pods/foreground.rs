@@ -89,7 +89,9 @@ async fn leave(household: Household) -> Result<u8> {
     };
     let hung_up = async {
         match &mut hang_up {
-            Some(hang_up) => drop(hang_up.recv().await),
+            Some(hang_up) => {
+                hang_up.recv().await;
+            }
             None => std::future::pending().await,
         }
     };

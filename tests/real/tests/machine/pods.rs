@@ -64,6 +64,13 @@ const COURSE: &[(&str, &str)] = &[
     ("left", "0"),
 ];
 
+/// What confines the containers of a pod: the pod's word, their own, and a profile that is not there.
+const ARMOR: &[(&str, &str)] = &[
+    ("AppArmor of inherits", "pods-own (enforce)"),
+    ("AppArmor of free", "unconfined"),
+    ("AppArmor of missing", "CreateContainerError"),
+];
+
 /// What the pod of the middle class asks for.
 const SOME_MEMORY: u64 = 200 << 20;
 
@@ -81,7 +88,12 @@ pub(crate) fn check(output: &str, driver: &str, whole: bool) -> Result<()> {
     ];
     for (on, is_ours) in runs {
         let course = if *is_ours { COURSE } else { &[] };
-        let fixed = VALUES.iter().chain(course).map(|(name, value)| (*name, *value));
+        let is_armored = *is_ours && (whole || driver == "systemd");
+        let armor = if is_armored { ARMOR } else { &[] };
+        let default = [("AppArmor of default", default_profile(on))];
+        let default = default.iter().filter(|_| is_armored);
+        let fixed = VALUES.iter().chain(course).chain(armor).chain(default);
+        let fixed = fixed.map(|(name, value)| (*name, *value));
         let all = fixed.chain(of_machine.iter().map(|(name, value)| (*name, value.as_str())));
         for (name, expected) in all {
             let told = fact(output, &format!("{driver}{on} {name}"))?;
@@ -89,4 +101,9 @@ pub(crate) fn check(output: &str, driver: &str, whole: bool) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a runtime calls the profile that it has for containers.
+fn default_profile(on: &str) -> &'static str {
+    if on.is_empty() { "cri-containerd.apparmor.d (enforce)" } else { "keelson-default (enforce)" }
 }

@@ -1,6 +1,6 @@
 # Static pods on the unified hierarchy, once with each cgroup driver: limits and weights of every class
-# in the right files, ends for lack of memory told as such, also of a child alone, an agent killed
-# without a container noticing, a clean end.
+# in the right files, ends for lack of memory told as such, also of a child alone, AppArmor profiles, an
+# agent killed without a container noticing, a clean end.
 # Each fact is one line `DRIVER name: value`, `DRIVER embedded name: value` on our own runtime, or
 # `DRIVER reference name: value` of the reference kubelet. WHOLE=1 adds those two.
 
@@ -10,6 +10,7 @@ none=33333333-4444-5555-6666-777777777777
 pages=88888888-9999-0000-1111-222222222222
 greedy=66666666-7777-8888-9999-000000000000
 child=77777777-8888-9999-0000-111111111111
+armored=99999999-0000-1111-2222-333333333333
 
 # Waits for a command to succeed. Programs are slow in this machine: it is the clock that counts.
 wait_for() {
@@ -21,7 +22,7 @@ wait_for() {
             echo "gave up: $what"
             cat /run/waiting
             keelson ps -o wide
-            for name in sure some none pages greedy child; do keelson explain $name; done
+            for name in sure some none pages greedy child armored; do keelson explain $name; done
             journalctl --no-pager --unit "keelson-$driver" | tail -n 40
             exit 1
         fi
@@ -106,6 +107,49 @@ place_classes() {
     place pages $pages '[sleep, "100000"]' '{limits: {cpu: 100m, memory: 32Mi, hugepages-2Mi: 4Mi}}'
 }
 
+# A pod whose containers are confined in every way that there is; one asks for a profile that nobody has
+# loaded. In one pod, because each sandbox is dear here.
+place_armored() {
+    printf 'profile pods-own flags=(attach_disconnected) {\n capability,\n file,\n signal,\n}\n' |
+        apparmor_parser --replace --skip-cache || exit 1
+    cat > "$manifests/armored.yaml" <<END
+apiVersion: v1
+kind: Pod
+metadata: {name: armored, uid: $armored}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 2
+  securityContext: {appArmorProfile: {type: Localhost, localhostProfile: pods-own}}
+  containers:
+  - {name: inherits, image: $BUSYBOX, command: [sh, -c, "$tell_profile"]}
+  - name: default
+    image: $BUSYBOX
+    command: [sh, -c, "$tell_profile"]
+    securityContext: {appArmorProfile: {type: RuntimeDefault}}
+  - name: free
+    image: $BUSYBOX
+    command: [sh, -c, "$tell_profile"]
+    securityContext: {appArmorProfile: {type: Unconfined}}
+  - name: missing
+    image: $BUSYBOX
+    command: [sh, -c, "$tell_profile"]
+    securityContext: {appArmorProfile: {type: Localhost, localhostProfile: nobody-loaded-it}}
+END
+}
+tell_profile='cat /proc/self/attr/current; exec sleep 100000'
+
+# Arguments: what facts begin with.
+armor() {
+    armored_since=$(date +%s)
+    for name in inherits default free; do
+        wait_for "$name of armored tells its profile" sh -c "keelson logs armored --container $name | grep ."
+        echo "$1 AppArmor of $name: $(xargs < /run/waiting)"
+    done
+    wait_for "the profile that is not there is told" sh -c "keelson explain armored | grep 'container missing cannot start: CreateContainerError: .*apparmor profile not found nobody-loaded-it'"
+    echo "$1 AppArmor of missing: $(grep -o 'CreateContainerError' /run/waiting | head -n 1)"
+    echo "$1 AppArmor took $(($(date +%s) - armored_since)) s"
+}
+
 # The group of all pods, of a class (`burstable`), of a pod in it.
 group_of() {
     class=$1 uid=$2
@@ -163,7 +207,7 @@ left_of_pods() {
     find "$top" -mindepth 1 -type d | grep -v "^$(group_of burstable)\$\|^$(group_of besteffort)\$"
     systemctl list-units --all --plain --no-legend '*pod*.slice' 'cri-*.scope' | grep -v '^kubepods\(-burstable\|-besteffort\)\{0,1\}\.slice '
     grep " /var/lib/node-$driver/pods/" /proc/self/mounts
-    ls "/var/lib/node-$driver/pods" /var/log/pods /var/log/containers | grep "$sure\|$some\|$none\|$pages\|$greedy\|$child\|sure\|greedy"
+    ls "/var/lib/node-$driver/pods" /var/log/pods /var/log/containers | grep "$sure\|$some\|$none\|$pages\|$greedy\|$child\|$armored\|sure\|greedy"
     asked ps --all --quiet
 }
 nothing_left() { ! left_of_pods 2> /dev/null | grep .; }
@@ -176,6 +220,8 @@ pods_with() {
     settings
     start_agent
     place_classes
+    # Not the driver's business: a landing sees it once.
+    if [ "$label" = systemd ] || [ -n "$WHOLE" ]; then place_armored; fi
     # Only a child of the container's first process takes too much: all of it is killed.
     place greedy $greedy '[sh, -c, "tail /dev/zero; echo survived; sleep 1000"]' \
         '{requests: {memory: 8Mi}, limits: {memory: 40Mi}}' 'restartPolicy: Never'
@@ -187,6 +233,7 @@ pods_with() {
     wait_for "greedy has ended" runs greedy OOMKilled
     wait_for "the end of greedy is told" sh -c "keelson explain greedy | grep 'process tail (pid.*of a limit of 41943040 bytes'"
     table "$label" | tee "/run/table-$driver"
+    if [ "$label" = systemd ] || [ -n "$WHOLE" ]; then armor "$label"; fi
     before=$(containers)
     systemctl kill --signal=KILL "keelson-$driver"
     wait_for "the agent is dead" sh -c "! systemctl is-active --quiet keelson-$driver"

@@ -100,8 +100,7 @@ fn users_and_groups() {
 fn nobody_is_left_root_by_a_number_that_no_user_has() {
     run(async {
         let mut bed = Bed::new().await;
-        type Change = fn(&mut SecuritySpec);
-        let changes: [Change; 3] = [
+        let changes: [fn(&mut SecuritySpec); 3] = [
             |security| security.uid = u32::MAX,
             |security| security.gid = u32::MAX,
             |security| security.additional_gids = vec![5, u32::MAX],
