@@ -110,7 +110,7 @@ fn one_boot_shows_all() -> Result<()> {
         node_testkit::programs::build("pod-supervisor", "keelson-pod")?,
     );
     let archives = archives()?;
-    let deadline = Duration::from_secs(if whole() { 1800 } else { 900 });
+    let deadline = Duration::from_secs(if whole() { 3600 } else { 1500 });
     let test = Test::new().deadline(deadline + Duration::from_secs(20));
     let needs: &[&str] =
         if whole() { &["containerd", "runc", "kubelet"] } else { &["containerd", "runc"] };
