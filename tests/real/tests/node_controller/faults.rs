@@ -14,13 +14,14 @@ use crate::stage::{LOST, Stage, bears};
 
 const WELL: [&str; 5] = ["w0", "w1", "w2", "w3", "w4"];
 const SILENT: [&str; 3] = ["s0", "s1", "s2"];
-/// A watch that expires is opened again after a pause that grows as upstream's does.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A watch that expires is opened again after a pause that grows as upstream's does, and nobody is given
+/// up on a view that is not proven: on a busy machine that can take several tries.
+const PATIENCE: Duration = Duration::from_secs(200);
 
 #[test]
 fn an_ill_api_server_costs_time_and_nothing_else() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
-    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(6)).run(|bed| {
+    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(15)).run(|bed| {
         let stage = Stage::new(bed, &keelson)?;
         stage.join(&WELL, "a")?;
         stage.join(&SILENT, "a")?;
