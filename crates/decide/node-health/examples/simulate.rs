@@ -13,7 +13,7 @@ mod world;
 
 use std::process::ExitCode;
 
-use world::{Plan, Report, run};
+use world::{LARGE_ABOVE, Plan, Report, run};
 
 fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>());
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
             seconds: i64::try_from(seconds).unwrap_or(1),
             seed,
             fenced: true,
+            large_above: LARGE_ABOVE,
         };
         let report = run(plan);
         for violation in &report.violations {

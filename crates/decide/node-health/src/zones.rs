@@ -3,7 +3,8 @@
 //!
 //! A zone that is entirely dark is given up at the normal rate, one that is mostly dark slowly or
 //! not at all, and if every zone is dark the fault is taken to be on our side: nobody is given up
-//! ("blackout"). Rates change only when a zone's state changes, as upstream. Counting is by
+//! ("blackout"). Rates change only when a zone's state changes, as upstream, so
+//! whether a zone is large is asked only then, whoever comes or goes later. Counting is by
 //! increments, so an evaluation costs one pass over the zones, not over the nodes.
 //! upstream: node_lifecycle_controller.go, component-helpers topology
 

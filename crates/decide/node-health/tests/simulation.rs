@@ -2,12 +2,13 @@
 
 mod world;
 
-use world::{Plan, Report, run};
+use world::{LARGE_ABOVE, Plan, Report, run};
 
 fn runs(nodes: usize, zones: usize, seconds: i64, seeds: std::ops::Range<u64>) -> Report {
     let mut total = Report::default();
     for seed in seeds {
-        let report = run(Plan { nodes, zones, seconds, seed, fenced: true });
+        let plan = Plan { nodes, zones, seconds, seed, fenced: true, large_above: LARGE_ABOVE };
+        let report = run(plan);
         assert!(report.violations.is_empty(), "seed {seed}: {:#?}", report.violations);
         total.add(report);
     }
@@ -32,7 +33,8 @@ fn small_zones() {
 fn without_a_fence_a_range_is_handed_out_twice() {
     let (mut clashes, mut late) = (0, 0);
     for seed in 0..20 {
-        let plan = Plan { nodes: 120, zones: 4, seconds: 2_000, seed, fenced: false };
+        let (nodes, zones, seconds) = (120, 4, 2_000);
+        let plan = Plan { nodes, zones, seconds, seed, fenced: false, large_above: LARGE_ABOVE };
         let report = run(plan);
         clashes += report.violations.iter().filter(|it| it.contains("given to node")).count();
         late += report.late_ranges_taken;
@@ -45,6 +47,26 @@ fn large_zones() {
     let report = runs(600, 3, 2_000, 100..109);
     assert!(report.given_up_slowly > 5, "{report:?}");
     assert!(report.ranges > 3_000, "{report:?}");
+}
+
+/// Nodes come and go around the number of them that makes a zone large.
+#[test]
+fn zones_at_the_threshold() {
+    let report = runs(200, 4, 3_000, 20_000..20_012);
+    assert!(report.given_up_slowly > 5 && report.given_up_in_shrunken > 0, "{report:?}");
+}
+
+/// The observer would notice: a controller that takes zones of 50 nodes for large gives some up there.
+#[test]
+fn with_another_threshold_small_zones_are_given_up() {
+    let mut given_up = 0;
+    for seed in 20_000..20_004 {
+        let large_above = LARGE_ABOVE - 1;
+        let plan = Plan { nodes: 200, zones: 4, seconds: 3_000, seed, fenced: true, large_above };
+        let report = run(plan);
+        given_up += report.violations.iter().filter(|it| it.contains("in a small zone")).count();
+    }
+    assert!(given_up > 0);
 }
 
 #[test]

@@ -151,14 +151,41 @@ fn a_dark_zone_whose_last_node_is_deleted_no_longer_counts() {
     assert!(zones.evaluate().blackout_ended, "nobody is left");
 }
 
+/// Whether a zone is large is asked when its state changes, or a blackout ends, and not while nodes come
+/// and go in between, as upstream: one that shrinks goes on giving nodes up slowly, one that grows gives
+/// none up.
 #[test]
-fn a_growing_zone_keeps_its_rate_until_its_state_changes() {
-    let (mut zones, a, _) = two(50);
-    assert_eq!(fall(&mut zones, a, 30).rates, [(a, Rate::NEVER)]);
-    for _ in 0..5 {
-        zones.recount(a, None, Some(false));
+fn a_zone_keeps_its_rate_until_its_state_changes() {
+    let (slow, never) = (ZoneSettings::default().secondary_rate, Rate::NEVER);
+    let rows = [
+        // nodes at first, the rate then, nodes later, the rate by these
+        (50, never, 51, slow),
+        (50, never, 55, slow),
+        (51, slow, 50, never),
+        (60, slow, 45, never),
+        (60, slow, 51, slow),
+        (50, never, 45, never),
+    ];
+    for (before, rate, after, anew) in rows {
+        let case = format!("{before}, then {after}");
+        let (mut zones, a, b) = two(before);
+        assert_eq!(fall(&mut zones, a, before - 5).rates, [(a, rate)], "{case}");
+        for _ in before..after {
+            zones.recount(a, None, Some(false));
+        }
+        for _ in after..before {
+            zones.recount(a, Some(false), None);
+        }
+        assert_eq!(zones.evaluate().rates, [], "{case}: no new state");
+        assert_eq!(rise(&mut zones, a, after - 10).rates.len(), 1, "{case}: normal again");
+        assert_eq!(fall(&mut zones, a, after - 10).rates, [(a, anew)], "{case}: partial anew");
+        assert_eq!(fall(&mut zones, a, 5).rates.len(), 1, "{case}: entirely dark");
+        assert_eq!(rise(&mut zones, a, 5).rates, [(a, anew)], "{case}: partial after that");
+        fall(&mut zones, a, 5);
+        assert!(fall(&mut zones, b, before).blackout_began, "{case}");
+        let normal = (b, ZoneSettings::default().rate);
+        assert_eq!(rise(&mut zones, a, 5).rates, [(a, anew), normal], "{case}: after a blackout");
     }
-    assert_eq!(zones.evaluate().rates, [], "as upstream");
 }
 
 #[test]

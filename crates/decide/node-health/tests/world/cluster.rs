@@ -71,7 +71,7 @@ pub struct Cluster {
     /// When the lost come back.
     returns: BTreeSet<(i64, u32)>,
     version: u64,
-    keys: Vec<ZoneKey>,
+    pub keys: Vec<ZoneKey>,
     slots: Vec<Vec<u32>>,
     /// Whether there are nodes that cannot be fenced off. Where there are, the fence stands for so long
     /// that whatever is late arrives before it opens.

@@ -53,6 +53,7 @@ impl Driver {
         oracle: &mut Oracle,
         dice: &mut Dice,
         (pool, fenced): (Pool, bool),
+        settings: Settings,
     ) -> Self {
         let instance = u32::try_from(oracle.started()).expect("few starts");
         let listed: Vec<(NodeId, &[String])> = (0..)
@@ -71,7 +72,7 @@ impl Driver {
             oracle.told(cluster, &problem);
         }
         let mut driver = Self {
-            lifecycle: NodeLifecycle::new(Settings::default()),
+            lifecycle: NodeLifecycle::new(settings),
             evictions: Evictions::new(false),
             ranges,
             under_way: Vec::new(),
@@ -283,6 +284,7 @@ impl Driver {
         let now = Moment::from_secs(cluster.now);
         for _ in 0..2 {
             let actions = self.lifecycle.tick(now, Moment::from_secs(self.proven));
+            self.tell_counts(cluster, oracle);
             self.send(cluster, oracle, dice, actions);
         }
         let dark = self.lifecycle.zones().in_blackout();
@@ -297,6 +299,20 @@ impl Driver {
                 let Some(bound) = cluster.node(id).pods[pod] else { continue };
                 let write = Write::Pod { id, pod, bound, seen_through: self.proven };
                 self.post(cluster, dice.between(0, WAY), write);
+            }
+        }
+    }
+
+    /// By which counts it judged its zones just now. At the end of a blackout all are counted anew after
+    /// that, to be judged at the next tick.
+    fn tell_counts(&self, cluster: &Cluster, oracle: &mut Oracle) {
+        let zones = self.lifecycle.zones();
+        if zones.await_judgement() {
+            return;
+        }
+        for (number, key) in cluster.keys.iter().enumerate() {
+            if let Some((_, zone)) = zones.iter().find(|(_, zone)| zone.key() == key) {
+                oracle.judged(cluster, number, (zone.ready(), zone.not_ready()), self.proven);
             }
         }
     }

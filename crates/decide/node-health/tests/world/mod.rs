@@ -16,8 +16,9 @@ mod store;
 use cluster::Cluster;
 use dice::Dice;
 use driver::Driver;
+use node_health::lifecycle::Settings;
 use oracle::Oracle;
-pub use oracle::Report;
+pub use oracle::{LARGE_ABOVE, Report};
 use store::Strays;
 
 /// What to run.
@@ -30,6 +31,9 @@ pub struct Plan {
     /// Whether a new controller fences off what its predecessor may have sent; only to show what
     /// happens if it does not.
     pub fenced: bool,
+    /// Above how many nodes the controller takes a zone for large; another number than the observer's
+    /// only to show that he notices.
+    pub large_above: usize,
 }
 
 const START: i64 = 1_000_000;
@@ -38,11 +42,14 @@ const START: i64 = 1_000_000;
 pub fn run(plan: Plan) -> Report {
     let mut dice = Dice::new(plan.seed);
     let mut cluster = Cluster::new(plan.nodes, plan.zones, START, &mut dice);
-    let mut oracle = Oracle::new(plan.zones, START);
+    let mut oracle = Oracle::new(&cluster);
     let pool = driver::pool(plan.nodes);
+    let mut settings = Settings::default();
+    settings.zones.large_above = plan.large_above;
     cluster.news.clear();
     // Nobody was there before the first.
-    let mut driver = Some(Driver::start(&cluster, &mut oracle, &mut dice, (pool.clone(), false)));
+    let first = Driver::start(&cluster, &mut oracle, &mut dice, (pool.clone(), false), settings);
+    let mut driver = Some(first);
     let mut starts_at = START;
     let mut strays = Strays::default();
     for _ in 0..plan.seconds {
@@ -62,7 +69,8 @@ pub fn run(plan: Plan) -> Report {
                 cluster.news.clear();
                 if cluster.now >= starts_at && cluster.api_is_up() {
                     let ranges = (pool.clone(), plan.fenced);
-                    driver = Some(Driver::start(&cluster, &mut oracle, &mut dice, ranges));
+                    let next = Driver::start(&cluster, &mut oracle, &mut dice, ranges, settings);
+                    driver = Some(next);
                     oracle.calm_since = cluster.now;
                 }
             }

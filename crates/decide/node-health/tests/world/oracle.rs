@@ -19,6 +19,8 @@ const GRACE: i64 = 50;
 const STARTUP: i64 = 60;
 /// After a disturbance everybody may speak first.
 const SETTLING: i64 = 20;
+/// A zone that becomes mostly dark with at most so many nodes gives nobody up.
+pub const LARGE_ABOVE: usize = 50;
 
 /// For how long a node that cannot be written to holds up all ranges, and the pause between two tries.
 const FENCED: i64 = 120 + 15;
@@ -31,6 +33,8 @@ pub struct Report {
     pub longest_notice: i64,
     pub given_up: u64,
     pub given_up_slowly: u64,
+    /// In zones that were large when they became mostly dark, and have shrunk since.
+    pub given_up_in_shrunken: u64,
     pub pods_deleted: u64,
     pub pods_marked: u64,
     pub longest_unmarked: i64,
@@ -75,6 +79,7 @@ impl Report {
         self.longest_notice = self.longest_notice.max(other.longest_notice);
         self.given_up += other.given_up;
         self.given_up_slowly += other.given_up_slowly;
+        self.given_up_in_shrunken += other.given_up_in_shrunken;
         self.pods_deleted += other.pods_deleted;
         self.pods_marked += other.pods_marked;
         self.longest_unmarked = self.longest_unmarked.max(other.longest_unmarked);
@@ -110,6 +115,11 @@ pub struct Oracle {
     pub calm_since: i64,
     dark_since: Option<i64>,
     partial_since: Vec<Option<i64>>,
+    /// How many nodes a zone had when the controller that lives found it mostly dark.
+    partial_from_size: Vec<Option<usize>>,
+    /// How many nodes each zone had, at the start and at the end of each second.
+    sizes: Vec<Vec<usize>>,
+    start: i64,
     last_asked: Vec<Option<i64>>,
     /// When a node of the zone was last given up, and which.
     last_landed: Vec<Option<(i64, u32)>>,
@@ -126,12 +136,16 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    pub fn new(zones: usize, start: i64) -> Self {
+    pub fn new(cluster: &Cluster) -> Self {
+        let (zones, start) = (cluster.zones, cluster.now);
         Self {
             report: Report::default(),
             calm_since: start,
             dark_since: None,
             partial_since: vec![None; zones],
+            partial_from_size: vec![None; zones],
+            sizes: vec![cluster.members.clone()],
+            start,
             last_asked: vec![None; zones],
             last_landed: vec![None; zones],
             asked_in_partial: vec![None; zones],
@@ -147,10 +161,12 @@ impl Oracle {
         self.report.violations.push(format!("t={}: {text}", cluster.now));
     }
 
-    /// A new controller: gaps between its turns start anew, landed ones go on counting.
+    /// A new controller: gaps between its turns start anew, landed ones go on counting; it judges each
+    /// zone as if it were new.
     pub fn restarted(&mut self) {
         self.report.restarts += 1;
         self.last_asked.fill(None);
+        self.partial_from_size.fill(None);
     }
 
     /// A controller lists everything and begins. Its number.
@@ -164,25 +180,41 @@ impl Oracle {
         self.unnoticed.insert(id, at);
     }
 
+    /// The controller judged a zone by these counts, ready and not, having seen everything through that
+    /// moment. Whether a zone is large is asked once, when it becomes mostly dark: nodes that come and
+    /// go meanwhile change nothing (as upstream). But as large as that it must have been in truth.
+    pub fn judged(&mut self, cluster: &Cluster, zone: usize, counts: (usize, usize), seen: i64) {
+        let size = counts.0 + counts.1;
+        let before = self.partial_from_size[zone];
+        self.partial_from_size[zone] =
+            mostly_dark(counts.0, counts.1).then_some(before.unwrap_or(size));
+        let first = usize::try_from(seen - self.start).unwrap_or(0).min(self.sizes.len());
+        let largest = self.sizes[first..].iter().map(|sizes| sizes[zone]).max();
+        if size > cluster.members[zone].max(largest.unwrap_or(0)) {
+            self.fail(cluster, &format!("zone {zone}: {size} nodes counted, and it had fewer"));
+        }
+    }
+
     /// The controller asked for a node to be given up. `counts`: ready and not, as it counted.
     pub fn asked_to_give_up(&mut self, cluster: &Cluster, id: u32, counts: (usize, usize)) {
         let (now, zone) = (cluster.now, cluster.node(id).zone);
         if self.dark_since.is_some_and(|since| now - since > STALENESS) {
             self.fail(cluster, &format!("node {id} given up in the dark"));
         }
-        let size = cluster.members[zone];
         let long_partial = self.partial_since[zone].filter(|since| now - since > STALENESS);
         let seen_partial = mostly_dark(counts.0, counts.1);
         self.asked_in_partial[zone] = long_partial.filter(|_| seen_partial);
         let last = self.last_asked[zone].replace(now);
         let mut shortest = 10;
-        if let (Some(since), true) = (long_partial, seen_partial) {
-            if size <= 50 {
-                self.fail(
-                    cluster,
-                    &format!("node {id} given up in a small zone that is mostly dark"),
-                );
-            } else if last.is_some_and(|last| last > since + STALENESS) {
+        let from_size = self.partial_from_size[zone].unwrap_or(counts.0 + counts.1);
+        if seen_partial && from_size <= LARGE_ABOVE {
+            let text = format!("node {id} given up in a small zone that is mostly dark");
+            self.fail(cluster, &text);
+        } else if seen_partial {
+            let shrunken = cluster.members[zone] <= LARGE_ABOVE;
+            self.report.given_up_in_shrunken += u64::from(shrunken);
+            let settled = long_partial.map(|since| since + STALENESS);
+            if last.zip(settled).is_some_and(|(last, settled)| last > settled) {
                 shortest = 100;
                 self.report.given_up_slowly += 1;
             }
@@ -320,6 +352,7 @@ impl Oracle {
         let dark = cluster.ready.iter().all(|ready| *ready == 0);
         self.dark_since = dark.then_some(self.dark_since.unwrap_or(now));
         self.report.dark_seconds += u64::from(dark);
+        self.sizes.push(cluster.members.clone());
         for zone in 0..cluster.zones {
             let (ready, size) = (cluster.ready[zone], cluster.members[zone]);
             let partial = mostly_dark(ready, size - ready);
