@@ -106,8 +106,15 @@ fn the_exit_code_tells_how_stopped_pods_ended() -> Result<()> {
             (ways[2], &*format!("echo up; {STEADY}"), 0),
         ] {
             fs::write(&pod, manifest("stopped", "restartPolicy: Always", script))?;
-            let mut running = run(&keelson, &folder, &archive)
+            let told = run(&keelson, &folder, &archive);
+            // Whoever runs the tests may have been told not to mind a closed terminal (`nohup`), which
+            // its children would inherit.
+            let mut running = Command::new("env")
+                .arg("--default-signal=HUP")
+                .arg(told.get_program())
+                .args(told.get_args())
                 .arg(&pod)
+                .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(fs::File::create(bed.logs().join("run.log"))?)
                 .spawn()?;
