@@ -1,5 +1,6 @@
 //! Servers that do as they are told, for the tests of this crate.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -52,17 +53,32 @@ async fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&head).into_owned()
 }
 
-/// Sockets of ours to this port that wait out their time. (One of a server that closed first is the
-/// server's.)
-pub(crate) fn waiting(port: u16) -> usize {
+/// Sockets of the machine that waited out their time before a test began: a port that is new to us
+/// may be the far end of one that somebody else has left.
+pub(crate) struct Waiting(HashSet<(String, String)>);
+
+impl Waiting {
+    pub(crate) fn now() -> Self {
+        Self(sockets().collect())
+    }
+
+    /// Those that came since then and lead to this port. (One of a server that closed first is the
+    /// server's.)
+    pub(crate) fn since(&self, port: u16) -> usize {
+        let port = format!(":{port:04X}");
+        let is_new = |it: &(String, String)| it.1.ends_with(&port) && !self.0.contains(it);
+        sockets().filter(is_new).count()
+    }
+}
+
+/// Both ends of each socket in TIME_WAIT.
+fn sockets() -> impl Iterator<Item = (String, String)> {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let port = format!(":{port:04X}");
-    table
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.split_whitespace().skip(1);
-            Some((fields.nth(1)?, fields.next()?))
-        })
-        .filter(|(remote, state)| *state == "06" && remote.ends_with(&port))
-        .count()
+    let ends = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, remote) = (fields.next()?, fields.next()?);
+        (fields.next()? == "06").then(|| (local.to_owned(), remote.to_owned()))
+    };
+    let found: Vec<_> = table.lines().filter_map(ends).collect();
+    found.into_iter()
 }

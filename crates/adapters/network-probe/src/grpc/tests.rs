@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::scripted::waiting;
+use crate::scripted::Waiting;
 
 /// What a scripted server answers with.
 #[derive(Debug, Clone)]
@@ -66,6 +66,7 @@ fn health(status: u8) -> Option<Vec<u8>> {
 
 #[tokio::test]
 async fn a_serving_service_is_well() {
+    let waiting = Waiting::now();
     let good = Script { http: 200, message: health(1), status: Some(("0", "")) };
     let (port, served) = serve(good).await;
     let well = TryAnswer::Success("service healthy".to_owned());
@@ -74,7 +75,7 @@ async fn a_serving_service_is_well() {
     let url = format!("http://127.0.0.1:{port}/grpc.health.v1.Health/Check");
     assert_eq!(head, format!("{url} kube-probe/1.36"));
     assert_eq!(asked, [0, 0, 0, 0, 5, 0x0a, 3, b's', b'v', b'c']);
-    assert_eq!(waiting(port), 0);
+    assert_eq!(waiting.since(port), 0);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
-use crate::scripted::{Server, waiting};
+use crate::scripted::{Server, Waiting};
 
 fn ok(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
@@ -38,9 +38,10 @@ async fn an_answer_means_what_upstream_says() {
         (503, TryAnswer::Failure("HTTP probe failed with statuscode: 503".into())),
     ];
     for (code, wanted) in rows {
+        let waiting = Waiting::now();
         let server = Server::start(move |_| status(code, "")).await;
         assert_eq!(get(server.port, "/", &[]).await, wanted, "{code}");
-        assert_eq!(waiting(server.port), 0, "{code}");
+        assert_eq!(waiting.since(server.port), 0, "{code}");
     }
 }
 

@@ -1,10 +1,11 @@
 //! Ports that listen, that do not, and that never answer.
 
 use super::*;
-use crate::scripted::waiting;
+use crate::scripted::Waiting;
 
 #[tokio::test]
 async fn a_port_that_listens_is_well_and_one_that_does_not_is_not() {
+    let waiting = Waiting::now();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let limit = Duration::from_secs(5);
@@ -12,7 +13,7 @@ async fn a_port_that_listens_is_well_and_one_that_does_not_is_not() {
         assert_eq!(attempt("127.0.0.1", port, limit).await, TryAnswer::Success(String::new()));
         let _accepted = listener.accept().await.unwrap();
     }
-    assert_eq!(waiting(port), 0);
+    assert_eq!(waiting.since(port), 0);
     drop(listener);
     let refused = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
     assert_eq!(attempt("127.0.0.1", port, limit).await, TryAnswer::Failure(refused));

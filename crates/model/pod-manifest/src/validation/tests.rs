@@ -48,6 +48,10 @@ fn set(pod: &mut Value, path: &str, value: Value) {
         if let Some(index) = index {
             let index: usize = index.parse().expect("an index");
             let list = place.as_array_mut().expect("a list");
+            // Another row may have emptied the list: what is missing before it is a plain container.
+            while list.len() < index {
+                list.push(json!({"name": format!("filler-{}", list.len()), "image": "a"}));
+            }
             if list.len() == index {
                 list.push(Value::Null);
             }
