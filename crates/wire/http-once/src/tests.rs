@@ -1,5 +1,6 @@
 //! Scripted servers, kind and unkind.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,6 +101,7 @@ async fn failures_have_gos_words() {
 
 #[tokio::test]
 async fn no_socket_stays_in_time_wait() {
+    let before = waiting_sockets();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let served = tokio::spawn(async move {
@@ -114,19 +116,22 @@ async fn no_socket_stays_in_time_wait() {
         drop(dial("127.0.0.1", port).await.unwrap());
     }
     served.await.unwrap();
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{port:04X}");
-    let waiting = table
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.split_whitespace().skip(1);
-            Some((fields.next()?, fields.next()?, fields.next()?))
-        })
-        .filter(|(local, remote, state)| {
-            *state == "06" && (local.ends_with(&port) || remote.ends_with(&port))
-        })
-        .count();
-    assert_eq!(waiting, 0);
+    let is_ours =
+        |(local, remote): &&(String, String)| local.ends_with(&port) || remote.ends_with(&port);
+    assert_eq!(waiting_sockets().difference(&before).filter(is_ours).count(), 0);
+}
+
+/// Both ends of each socket of the machine in TIME_WAIT. A port that is new to us may be an end of
+/// one that somebody else has left.
+fn waiting_sockets() -> HashSet<(String, String)> {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let ends = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, remote) = (fields.next()?, fields.next()?);
+        (fields.next()? == "06").then(|| (local.to_owned(), remote.to_owned()))
+    };
+    table.lines().filter_map(ends).collect()
 }
 
 fn server_tls() -> (Arc<rustls::ServerConfig>, String) {

@@ -271,6 +271,11 @@ reference_with() {
     table "$driver reference"
     systemctl stop "reference-$driver"
     asked pods -q | while read -r id; do asked stopp "$id"; asked rmp "$id"; done > /dev/null
+    # Their groups it would have taken away itself; whoever comes next is not to be blamed for them.
+    case $driver in
+        systemd) systemctl stop 'kubepods*-pod*.slice' ;;
+        *) find "$(group_of)" -depth -mindepth 1 -type d -name 'pod*' -exec rmdir {} + ;;
+    esac
 }
 
 # Before any agent starts: each tells once how many the machine has.
