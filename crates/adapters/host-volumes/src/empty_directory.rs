@@ -14,6 +14,9 @@ use crate::layout::{EMPTY_DIRECTORY, PodPlace, named, present};
 use crate::mounting::{NewFileSystem, file_system, mount_new};
 use crate::ownership::give_to_group;
 
+#[cfg(test)]
+mod tests;
+
 const TMPFS: u32 = 0x0102_1994;
 const HUGETLBFS: u32 = 0x9584_58f6;
 
@@ -124,7 +127,7 @@ pub(crate) fn bytes(text: &str) -> Option<u64> {
         "Gi" | "GB" | "G" => 30,
         _ => return None,
     };
-    number.parse::<u64>().ok()?.checked_shl(shift).filter(|size| *size > 0)
+    number.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|size| *size > 0)
 }
 
 fn ready_place(name: &str) -> String {

@@ -7,19 +7,22 @@
 //! upstream: OCI runtime-spec features.md; containerd internal/cri/annotations/annotations.go
 
 use std::collections::BTreeMap;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use container_create::spec::HandlerSpec;
 use cri_wire::v1;
 use serde::Deserialize;
+use tokio::io::AsyncReadExt as _;
 
 use super::Runtime;
 use crate::records::SandboxRecord;
 use crate::settings::OciRuntime;
 
 const LIMIT: Duration = Duration::from_secs(10);
+/// A program's features are a few kilobytes.
+const LARGEST_ANSWER: u64 = 1 << 20;
 
 /// What is known of the handlers that are programs.
 #[derive(Debug, Default)]
@@ -43,18 +46,28 @@ fn features(text: &[u8]) -> v1::RuntimeHandlerFeatures {
     }
 }
 
-async fn ask(runtime: &OciRuntime) -> Option<Vec<u8>> {
-    let asked = tokio::process::Command::new(&runtime.program)
+/// Of what it says no more than the limit is kept; one that says more is ended by its broken pipe.
+async fn said(runtime: &OciRuntime) -> std::io::Result<(ExitStatus, Vec<u8>)> {
+    let mut child = tokio::process::Command::new(&runtime.program)
         .args(&runtime.arguments)
         .arg("features")
         .stdin(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true)
-        .output();
-    match tokio::time::timeout(LIMIT, asked).await {
-        Ok(Ok(output)) if output.status.success() => Some(output.stdout),
-        Ok(Ok(output)) => {
-            tracing::warn!(program = %runtime.program.display(), status = %output.status, "features");
+        .spawn()?;
+    let mut text = Vec::new();
+    if let Some(output) = child.stdout.take() {
+        output.take(LARGEST_ANSWER).read_to_end(&mut text).await?;
+    }
+    Ok((child.wait().await?, text))
+}
+
+async fn ask(runtime: &OciRuntime) -> Option<Vec<u8>> {
+    match tokio::time::timeout(LIMIT, said(runtime)).await {
+        Ok(Ok((status, text))) if status.success() => Some(text),
+        Ok(Ok((status, _))) => {
+            tracing::warn!(program = %runtime.program.display(), %status, "features");
             None
         }
         Ok(Err(error)) => {
@@ -153,6 +166,19 @@ fn annotations(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_program_that_says_too_much_is_no_burden() {
+        let shell = |words: &str| OciRuntime {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".to_owned(), words.to_owned()],
+        };
+        let endless = said(&shell("exec yes")).await.expect("it runs");
+        assert_eq!(endless.1.len() as u64, LARGEST_ANSWER);
+        assert!(!endless.0.success());
+        assert_eq!(ask(&shell("echo $0")).await.expect("an answer"), b"features\n");
+        assert_eq!(ask(&shell("echo no; exit 3")).await, None);
+    }
 
     #[test]
     fn features_are_what_the_program_says_and_nothing_else() {

@@ -146,9 +146,14 @@ impl Streams {
     }
 }
 
+/// A pipe in the log's place that nobody reads is refused and not waited for: all containers would
+/// wait with this one. Writing waits as long as it takes, in a thread of the container's own.
 fn open_log(path: &CString) -> io::Result<OwnedFd> {
-    let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-    rustix::fs::open(path.as_c_str(), flags, Mode::from_raw_mode(0o640)).map_err(Into::into)
+    let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::NONBLOCK;
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let log = rustix::fs::open(path.as_c_str(), flags, Mode::from_raw_mode(0o640))?;
+    rustix::io::ioctl_fionbio(&log, false)?;
+    Ok(log)
 }
 
 struct LogFile {

@@ -82,14 +82,7 @@ fn a_disk_that_hangs_holds_up_one_container_only() {
     run(async {
         let mut bed = Bed::new().await;
         let stuck = bed.folder.path().join("stuck.log");
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &stuck,
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::from_raw_mode(0o600),
-            0,
-        )
-        .expect("a pipe");
+        pipe_at(&stuck);
         let holder = File::options().read(true).write(true).open(&stuck).expect("opened");
         let spec =
             bed.spec("stuck", "yes | head -c 3000000; echo through > /tmp/through; sleep 1000");
@@ -108,6 +101,27 @@ fn a_disk_that_hangs_holds_up_one_container_only() {
         drop(holder);
         bed.shut_down().await;
     });
+}
+
+/// One that nobody has opened for reading would hold up whoever opens it.
+#[test]
+fn a_pipe_in_a_logs_place_is_refused() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let place = bed.folder.path().join("piped.log");
+        pipe_at(&place);
+        let spec = bed.spec("piped", "true");
+        let refused = bed.client.create(spec).await.expect_err("nobody reads it").to_string();
+        assert!(refused.contains("No such device or address"), "{refused}");
+        assert_eq!(bed.output("free", "seq 3").await.len(), 3);
+        bed.shut_down().await;
+    });
+}
+
+fn pipe_at(place: &std::path::Path) {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, place, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a pipe");
 }
 
 #[test]
