@@ -23,7 +23,7 @@ use pod_lifecycle::{
     PodMemory, PodPlan, Save, Stage, Told, View, Wish, plan,
 };
 use pod_model::pod::Pod;
-use pod_model::pod::status::PodCondition;
+use pod_model::pod::status::{ConditionStatus, PodCondition};
 use ports::runtime_objects::ContainerState;
 use services::Chore;
 use std::collections::BTreeMap;
@@ -126,6 +126,7 @@ async fn open(
         image_wants: BTreeMap::new(),
         news: news_sender,
         save_at: None,
+        has_unsaved_verdict: false,
         shown_ready: None,
         turn,
     };
@@ -188,6 +189,8 @@ struct Worker {
     image_wants: BTreeMap<String, Box<ImageWant>>,
     news: NewsSender,
     save_at: Option<Instant>,
+    /// Whether a probe said something that is not on disk.
+    has_unsaved_verdict: bool,
     /// The condition of readiness that was told last.
     shown_ready: Option<PodCondition>,
     turn: Turn,
@@ -250,6 +253,7 @@ impl Worker {
     async fn save_now(&mut self) -> bool {
         let durable = self.context.saved.save(&self.uid, self.memory.to_saved()).await;
         self.save_at = (!durable).then(|| Instant::now() + SAVE_SOON * 20);
+        self.has_unsaved_verdict &= !durable;
         durable
     }
 
@@ -282,9 +286,13 @@ impl Worker {
         if plan.stage >= Stage::Ended {
             self.context.admissions.ended(&self.uid);
         }
-        // A readiness that was told and is forgotten by a killed agent would flap.
+        // A readiness that was told and is forgotten by a killed agent would flap. Only not one that
+        // was lost with what the runtime shows: the next agent sees that too, and a container that
+        // has just ended does not wait for it.
         let ready = plan.status.condition("Ready").cloned();
-        if ready != self.shown_ready && self.save_at.is_some() {
+        let is_ready = ready.as_ref().is_some_and(|it| it.status == ConditionStatus::True);
+        let could_flap = is_ready || self.has_unsaved_verdict;
+        if ready != self.shown_ready && self.save_at.is_some() && could_flap {
             self.save_now().await;
         }
         self.shown_ready = ready;
@@ -420,7 +428,11 @@ impl Worker {
 
     async fn probed(&mut self, news: ProbeNews) {
         let ProbeNews { container, container_id, kind, result } = news;
-        self.absorb(&Happening::Probe { container, container_id, kind, result }).await;
+        let save = self.take_in(&Happening::Probe { container, container_id, kind, result });
+        self.has_unsaved_verdict |= save != Save::Not;
+        if save == Save::BeforeGoingOn {
+            self.save_now().await;
+        }
     }
 
     fn wake(&self, plan: &PodPlan) -> Option<Instant> {
