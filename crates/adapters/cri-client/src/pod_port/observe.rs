@@ -142,12 +142,13 @@ async fn look(
         sandboxes.iter().map(|sandbox| (sandbox.id.clone(), uid_of_sandbox(sandbox))).collect();
     let of_sandboxes = sandboxes.into_iter().map(|sandbox| {
         let uid = uid_of_sandbox(&sandbox);
-        (uid, Asked::Sandbox(sandbox.id))
+        (uid, Asked::Sandbox { id: sandbox.id })
     });
     let of_containers = containers.into_iter().map(|container| {
         let labelled = container.labels.get(POD_UID_LABEL);
         let uid = labelled.or_else(|| pod_of.get(&container.pod_sandbox_id)).cloned();
-        (uid.unwrap_or_default(), Asked::Container(container))
+        let v1::Container { id, pod_sandbox_id: sandbox_id, .. } = container;
+        (uid.unwrap_or_default(), Asked::Container { id, sandbox_id })
     });
     let asked = of_sandboxes.chain(of_containers).collect();
     let (mut sandboxes, mut containers) = (Vec::new(), Vec::new());
@@ -201,9 +202,8 @@ fn uid_of_sandbox(sandbox: &v1::PodSandbox) -> String {
 
 /// Whose status is asked for.
 enum Asked {
-    /// Its id.
-    Sandbox(String),
-    Container(v1::Container),
+    Sandbox { id: String },
+    Container { id: String, sandbox_id: String },
 }
 
 /// What was answered.
@@ -216,16 +216,16 @@ enum Told {
 impl Asked {
     fn call(&self) -> &'static str {
         match self {
-            Self::Sandbox(_) => "PodSandboxStatus",
-            Self::Container(_) => "ContainerStatus",
+            Self::Sandbox { .. } => "PodSandboxStatus",
+            Self::Container { .. } => "ContainerStatus",
         }
     }
 
     async fn ask(self, client: &CriClient) -> Outcome<Told> {
         Ok(match self {
-            Self::Sandbox(id) => sandbox_status(client, id).await?.map(Told::Sandbox),
-            Self::Container(listed) => {
-                let record = container_status(client, listed).await?;
+            Self::Sandbox { id } => sandbox_status(client, id).await?.map(Told::Sandbox),
+            Self::Container { id, sandbox_id } => {
+                let record = container_status(client, id, sandbox_id).await?;
                 record.map(|record| Told::Container(Box::new(record)))
             }
         })
@@ -289,15 +289,18 @@ async fn sandbox_status(client: &CriClient, id: String) -> Outcome<SandboxRecord
     }
 }
 
-async fn container_status(client: &CriClient, listed: v1::Container) -> Outcome<ContainerRecord> {
-    let v1::Container { id, pod_sandbox_id, .. } = listed;
+async fn container_status(
+    client: &CriClient,
+    id: String,
+    sandbox_id: String,
+) -> Outcome<ContainerRecord> {
     let request = v1::ContainerStatusRequest { container_id: id.clone(), verbose: false };
     let answer = match client.container_status(request).await {
         Err(ContainerRuntimeError::NotFound { .. }) => return Ok(None),
         answer => answer?,
     };
     match answer.status {
-        Some(status) if status.id == id => Ok(Some(records::container(status, pod_sandbox_id))),
+        Some(status) if status.id == id => Ok(Some(records::container(status, sandbox_id))),
         _ => Err(senseless("ContainerStatus", format!("no status of container {id:?}"))),
     }
 }
