@@ -50,7 +50,7 @@ impl PodFactBook {
     }
 
     pub(super) fn set_image(&mut self, container: String, attempt: u32, state: ImageState) {
-        self.facts.images.insert(container, ImageFact { attempt, state });
+        self.facts.images.insert(container, Box::new(ImageFact { attempt, state }));
     }
 
     pub(super) fn volume(&mut self, news: VolumeNews) -> Option<PodEvent> {
