@@ -133,7 +133,7 @@ impl Worker {
         for want in &plan.wants.images {
             let state = ImageState::Present { image_ref: "ref".to_owned() };
             let fact = ImageFact { attempt: want.attempt, state };
-            self.facts.images.insert(want.container.clone(), fact);
+            self.facts.images.insert(want.container.clone(), Box::new(fact));
         }
         for action in &plan.actions {
             self.note(node, format_args!("do {action:?}"));

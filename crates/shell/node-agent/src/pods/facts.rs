@@ -57,7 +57,12 @@ impl PodFactBook {
 
     /// For one start: the next asks for its image anew.
     pub(super) fn take_found_image(&mut self, container: &str) -> Option<Arc<ImageRecord>> {
-        self.found_images.remove(container)
+        let found = self.found_images.remove(container);
+        if self.found_images.is_empty() {
+            // An empty map would keep the room it had, for as long as the pod runs.
+            self.found_images = BTreeMap::new();
+        }
+        found
     }
 
     pub(super) fn forget_image(&mut self, container: &str) {
@@ -67,7 +72,7 @@ impl PodFactBook {
 
     pub(super) fn set_image(&mut self, container: String, attempt: u32, state: ImageState) {
         self.found_images.remove(&container);
-        self.facts.images.insert(container, ImageFact { attempt, state });
+        self.facts.images.insert(container, Box::new(ImageFact { attempt, state }));
     }
 
     pub(super) fn volume(&mut self, news: VolumeNews) -> Option<PodEvent> {

@@ -78,8 +78,11 @@ pub(super) async fn run(
             worker.leave().await;
             return WorkerEnd::Finished;
         }
+        let wake = worker.wake(&plan);
+        // Most pods wait here for days, and the board has what is told of the plan.
+        drop(plan);
         tokio::select! {
-            () = until(worker.wake(&plan)) => {}
+            () = until(wake) => {}
             Ok(()) = ears.admission.changed() => {}
             Ok(()) = ears.node.changed() => {}
             Ok(()) = ears.jumps.changed() => return worker.begin_anew().await,
