@@ -153,8 +153,8 @@ fn cap_messages(scene: &Scene<'_>, status: &mut PodStatus) {
     for each in all {
         for state in [&mut each.state, &mut each.last_state] {
             let Some(ended) = &mut state.terminated else { continue };
-            if ended.message.len() > most {
-                let cut = ended.message.floor_char_boundary(most);
+            let cut = ended.message.floor_char_boundary(most);
+            if cut != ended.message.len() {
                 ended.message = ended.message.get(..cut).unwrap_or_default().into();
             }
         }

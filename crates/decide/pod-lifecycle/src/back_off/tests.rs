@@ -147,7 +147,10 @@ fn delays_double_up_to_the_cap() {
                 let lineup = Lineup::new(&case.observed);
                 let memory = case.memory.container("web");
                 match pace(&container, &lineup, memory, &settings, now) {
-                    Pace::Wait { until, .. } => now = until,
+                    Pace::Wait { until, .. } => {
+                        assert!(until > now, "waits for what is over");
+                        now = until;
+                    }
                     Pace::Now(next) => {
                         let memory = case.memory.kept.containers.entry("web".into()).or_default();
                         memory.back_off = next;

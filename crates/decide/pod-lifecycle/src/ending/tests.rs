@@ -202,6 +202,16 @@ const GRACE_ONLY_SHRINKS_AND_SPENT_TIME_IS_SPENT: &[Row] = &[
         "do:",
     ),
     (
+        "shorter by no more than things take",
+        "pod: Always app:web\nseen: s0; web#0 running\nmemory: ending -2 30; flight -2 stop web web0 30\nwish: deleted grace=27",
+        "do:\nwake: 27",
+    ),
+    (
+        "the stop of another container of that name is left alone",
+        "pod: Always app:web\nseen: s0; web#0 running; web#1 running\nmemory: ending -2 30; flight -2 stop web web0 30\nwish: deleted grace=5",
+        "do: stop web0 5 PodEnds replaces",
+    ),
+    (
         "it cannot be stopped",
         "pod: Always app:web\nseen: s0; web#0 running\nmemory: ending -2 30; failure web 6\nwish: deleted",
         "do:\nwake: 6",
@@ -320,6 +330,16 @@ const SIDECARS_GO_LAST_IN_REVERSE_ORDER: &[Row] = &[
     (
         "until the grace is over",
         "pod: Always side:a(pre) app:web\nseen: s0; a#0 running; web#0 exited 0\nmemory: ending -30 30; stopping a a0 0; flight -30 hook a a0 30\nwish: deleted",
+        "do: stop a0 0 PodEnds replaces",
+    ),
+    (
+        "or a shorter one comes",
+        "pod: Always side:a(pre) app:web\nseen: s0; a#0 running; web#0 exited 0\nmemory: ending -5 30; stopping a a0 25; flight -5 hook a a0 30\nwish: deleted grace=3",
+        "do: stop a0 3 PodEnds with-hook replaces",
+    ),
+    (
+        "but not of another container of that name",
+        "pod: Always side:a(pre) app:web\nseen: s0; a#0 running; a#1 running; web#0 exited 0\nmemory: ending -30 30; flight -30 hook a a0 30\nwish: deleted",
         "do: stop a0 0 PodEnds replaces",
     ),
     (

@@ -129,6 +129,24 @@ fn times_move_only_with_the_status() {
     check(TIMES_MOVE_ONLY_WITH_THE_STATUS);
 }
 
+#[test]
+fn a_time_that_was_told_stays_while_the_status_does() {
+    use crate::happening::Happening;
+    use crate::testing::{Case, at};
+
+    let mut case = Case::read("pod: Always app:a(ready)\nseen: s0; a#0 running");
+    for seconds in [0, 5, 9] {
+        case.now = at(seconds);
+        let plan = case.plan();
+        for condition in &plan.status.conditions {
+            let since = condition.last_transition_time;
+            assert_eq!(since, Some(crate::time::timestamp(at(0))), "{}", condition.kind);
+        }
+        let desired = case.desired.clone();
+        case.memory.absorb(&desired, &Happening::Planned(&plan), case.now);
+    }
+}
+
 const GENERATIONS_AND_START: &[Row] = &[
     ("observed", "pod: Always generation=4 app:a", "generation: 4"),
     ("the start stays", "pod: Always app:a\nmemory: since -77", "started: -77"),
