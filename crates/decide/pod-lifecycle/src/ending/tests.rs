@@ -232,6 +232,11 @@ const GRACE_ONLY_SHRINKS_AND_SPENT_TIME_IS_SPENT: &[Row] = &[
         "events: Warning ExceededGracePeriod pod Container runtime did not kill the pod within specified grace period.",
     ),
     (
+        "much too long for the shorter grace that came later",
+        "pod: Always app:web\nseen: s0; web#0 running\nmemory: ending -20 30; flight -20 stop web web0 30\nwish: deleted grace=4",
+        "events: ~Warning ExceededGracePeriod pod",
+    ),
+    (
         "not yet",
         "pod: Always app:web\nseen: s0; web#0 running\nmemory: ending -44 30; flight -44 stop web web0 30\nwish: deleted",
         "events:\nwake: 1",
@@ -414,6 +419,11 @@ const PODS_THAT_END_BY_THEMSELVES: &[Row] = &[
         "just before its deadline",
         "pod: Always deadline=100 app:web\nseen: s0; web#0 running\nmemory: since -99",
         "do:\nphase: Running\nwake: 1",
+    ),
+    (
+        "a deadline wakes nobody once the pod ends",
+        "pod: Always deadline=300 app:web\nmemory: since -200; cleaned all\nwish: deleted",
+        "do:\nwake: none\nstage: Finished",
     ),
     (
         "nothing starts past the deadline",

@@ -350,6 +350,8 @@ fn what_an_end_leaves_for_the_next_step() {
     // A sandbox that was stopped is stopped, until it is gone.
     let mut case = Case::read("pod: Always app:web\nseen: s0 dead\nwish: deleted");
     carry_out(&mut case, Outcome::Done(Ok(())));
+    let observed = case.observed.clone();
+    absorb(&mut case, &Happening::Observed(&observed));
     assert!(case.memory.kept.stopped_sandboxes.contains("s0"));
     case.observed.sandboxes.clear();
     let observed = case.observed.clone();
@@ -397,6 +399,19 @@ fn what_a_plan_leaves_for_the_next() {
     let plan = case.plan();
     absorb(&mut case, &Happening::Planned(&plan));
     assert_eq!(case.memory.kept.pod_ips, ["10.1.1.1"]);
+    // How a container ended stays told when the runtime forgets it.
+    let mut case = Case::read(
+        "pod: Never app:web app:log\nseen: s0; web#2 exited 9 said=no_such_file; log#0 running",
+    );
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    case.observed.containers.remove(0);
+    let (before, after) = (plan.status, case.plan().status);
+    let told = before.container("web").unwrap();
+    assert_eq!(told.state.terminated.as_ref().unwrap().exit_code, 9);
+    let still = after.container("web").unwrap();
+    assert_eq!((&still.state, &still.container_id), (&told.state, &told.container_id));
+    assert_eq!((&still.image, &still.image_id), (&told.image, &told.image_id));
     // A clearing lasts until there is nothing to clear.
     let mut case = Case::read("pod: Always app:web\nseen: s0 dead; web#0 running");
     let plan = case.plan();

@@ -59,6 +59,16 @@ const CONDITIONS_AND_THEIR_REASONS: &[Row] = &[
         "Initialized: ~False ContainersNotInitialized",
     ),
     (
+        "restart rules: all restarting, of a pod that succeeded",
+        "pod: Never app:a(policy=Never,in3=RestartAllContainers)\nseen: s0; a#0 exited 0",
+        "AllContainersRestarting: False PodCompleted",
+    ),
+    (
+        "and of one that failed",
+        "pod: Never app:a(policy=Never,in3=RestartAllContainers)\nseen: s0; a#0 exited 1",
+        "AllContainersRestarting: False PodFailed",
+    ),
+    (
         "a gate that nobody has set",
         "pod: Always gate=example.com/ok app:a\nseen: s0; a#0 running",
         "Ready: False ReadinessGatesNotReady corresponding condition of pod readiness gate \"example.com/ok\" does not exist.\nContainersReady: True\nwhy: ~its readiness gates are not met",
