@@ -57,11 +57,11 @@ impl MemoryKillNotes {
             return false;
         }
         self.notes.push_back(note);
-        while self.notes.len() > MOST_NOTES {
-            if let Some(oldest) = self.notes.pop_front() {
-                self.dropped = self.dropped.saturating_add(1);
-                self.last_dropped = self.last_dropped.max(oldest.order);
-            }
+        if self.notes.len() > MOST_NOTES
+            && let Some(oldest) = self.notes.pop_front()
+        {
+            self.dropped = self.dropped.saturating_add(1);
+            self.last_dropped = self.last_dropped.max(oldest.order);
         }
         true
     }
@@ -85,10 +85,6 @@ impl MemoryKillNotes {
 
     /// At most so many kills after this one are not kept any more; zero where all are.
     pub(crate) fn dropped_after(&self, order: u64) -> u64 {
-        if self.last_dropped > order {
-            self.dropped.min(self.last_dropped.saturating_sub(order))
-        } else {
-            0
-        }
+        self.dropped.min(self.last_dropped.saturating_sub(order))
     }
 }

@@ -174,7 +174,8 @@ pub fn plan(view: &View<'_>) -> PodPlan {
         Stage::Running
     };
     draft.wants.probes = probes::wanted(&scene, &status);
-    if let Some(deadline) = scene.active_deadline().filter(|at| *at > view.now && !scene.over) {
+    // One that is past its deadline is over.
+    if let Some(deadline) = scene.active_deadline().filter(|_| !scene.over) {
         draft.wake(deadline);
     }
     let waiting_on = waiting::tell(&scene, &status, &mut draft, stage);

@@ -115,28 +115,28 @@ fn close(scene: &Scene<'_>, status: &mut PodStatus) {
     if has_initialized(scene, status) {
         status.container_statuses.iter_mut().for_each(lost);
     }
-    let moved = |each: &ContainerStatus| {
-        each.state.waiting.is_none() || each.last_state.terminated.is_some()
-    };
-    let begun = status.init_container_statuses.iter().rposition(moved).unwrap_or(0);
+    let begun = status.init_container_statuses.iter().rposition(has_begun).unwrap_or(0);
     status.init_container_statuses.iter_mut().take(begun + 1).for_each(lost);
     if !is_static(scene.pod) && !status.is_terminal() {
         status.phase = PodPhase::Failed;
     }
 }
 
+/// Whether it has run, now or before.
+fn has_begun(status: &ContainerStatus) -> bool {
+    status.state.waiting.is_none() || status.last_state.terminated.is_some()
+}
+
+/// Of a pod of which nothing runs: so a sidecar that comes last shows nothing, however it ended.
 fn has_initialized(scene: &Scene<'_>, status: &PodStatus) -> bool {
     let inits = &scene.pod.spec.init_containers;
     let Some(last) = inits.last() else { return true };
-    let moved = |each: &ContainerStatus| {
-        each.last_state.terminated.is_some() || each.state.waiting.is_none()
-    };
-    if status.container_statuses.iter().any(moved) {
+    if status.container_statuses.iter().any(has_begun) {
         return true;
     }
     let Some(last_status) = status.init_container_statuses.last() else { return false };
     if last.is_restarted_always() {
-        return last_status.state.running.is_some() && last_status.started == Some(true);
+        return false;
     }
     [&last_status.last_state, &last_status.state]
         .iter()
@@ -153,8 +153,8 @@ fn cap_messages(scene: &Scene<'_>, status: &mut PodStatus) {
     for each in all {
         for state in [&mut each.state, &mut each.last_state] {
             let Some(ended) = &mut state.terminated else { continue };
-            if ended.message.len() > most {
-                let cut = ended.message.floor_char_boundary(most);
+            let cut = ended.message.floor_char_boundary(most);
+            if cut != ended.message.len() {
                 ended.message = ended.message.get(..cut).unwrap_or_default().into();
             }
         }

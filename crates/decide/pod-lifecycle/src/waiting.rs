@@ -89,9 +89,7 @@ fn lacking(scene: &Scene<'_>, container: &Container) -> Option<Waiting> {
         )),
         ContainerState::Running => None,
         _ if is_init && !sidecar => None,
-        _ if scene.should_start(container) => {
-            Some(say(format!("container {name} has not started yet"), "nothing is to be done"))
-        }
+        // One that should start has said what it waits for.
         _ => {
             let code = record.exit_code;
             let why = format!("container {name} exited with {code} and is not started again");

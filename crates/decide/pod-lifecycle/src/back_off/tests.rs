@@ -54,6 +54,16 @@ const WHEN_A_CONTAINER_IS_STARTED_AGAIN: &[Row] = &[
         "do:\nwake: 1.000",
     ),
     (
+        "a clock that is a little ahead is believed",
+        "pod: Always app:web\nseen: s0; web#1 exited 1 done=5\nmemory: backoff web 10 -20",
+        "do:\nwake: 15",
+    ),
+    (
+        "an end that lies further ahead is not: the delay counts from the last start",
+        "pod: Always app:web\nseen: s0; web#1 exited 1 done=6\nmemory: backoff web 10 -20",
+        "do: start web#2 in s0",
+    ),
+    (
         "another image begins anew",
         "pod: Always app:web(image=new)\nseen: s0; web#3 exited 1 done=-1\nmemory: oldbackoff web 300 -10",
         "do: start web#4 in s0",
@@ -147,7 +157,10 @@ fn delays_double_up_to_the_cap() {
                 let lineup = Lineup::new(&case.observed);
                 let memory = case.memory.container("web");
                 match pace(&container, &lineup, memory, &settings, now) {
-                    Pace::Wait { until, .. } => now = until,
+                    Pace::Wait { until, .. } => {
+                        assert!(until > now, "waits for what is over");
+                        now = until;
+                    }
                     Pace::Now(next) => {
                         let memory = case.memory.kept.containers.entry("web".into()).or_default();
                         memory.back_off = next;
@@ -203,6 +216,8 @@ fn what_a_back_off_is_kept_under() {
     assert_eq!(key(plain), key(&other), "a command does not count");
     other.image = "new".into();
     assert_ne!(key(plain), key(&other));
+    // Saved by one agent and found by the next: the usual hash (FNV-1a), each part closed by a slash.
+    assert_eq!(super::fnv64(&["a", "bc"]), 0x9df1_25bc_425b_bc0b);
     let mut larger = plain.clone();
     larger.resources.limits.insert("cpu", Quantity::parse("1").unwrap());
     assert_ne!(key(plain), key(&larger));

@@ -202,6 +202,16 @@ const GRACE_ONLY_SHRINKS_AND_SPENT_TIME_IS_SPENT: &[Row] = &[
         "do:",
     ),
     (
+        "shorter by no more than things take",
+        "pod: Always app:web\nseen: s0; web#0 running\nmemory: ending -2 30; flight -2 stop web web0 30\nwish: deleted grace=27",
+        "do:\nwake: 27",
+    ),
+    (
+        "the stop of another container of that name is left alone",
+        "pod: Always app:web\nseen: s0; web#0 running; web#1 running\nmemory: ending -2 30; flight -2 stop web web0 30\nwish: deleted grace=5",
+        "do: stop web0 5 PodEnds replaces",
+    ),
+    (
         "it cannot be stopped",
         "pod: Always app:web\nseen: s0; web#0 running\nmemory: ending -2 30; failure web 6\nwish: deleted",
         "do:\nwake: 6",
@@ -220,6 +230,11 @@ const GRACE_ONLY_SHRINKS_AND_SPENT_TIME_IS_SPENT: &[Row] = &[
         "much too long",
         "pod: Always app:web\nseen: s0; web#0 running\nmemory: ending -45 30; flight -45 stop web web0 30\nwish: deleted",
         "events: Warning ExceededGracePeriod pod Container runtime did not kill the pod within specified grace period.",
+    ),
+    (
+        "much too long for the shorter grace that came later",
+        "pod: Always app:web\nseen: s0; web#0 running\nmemory: ending -20 30; flight -20 stop web web0 30\nwish: deleted grace=4",
+        "events: ~Warning ExceededGracePeriod pod",
     ),
     (
         "not yet",
@@ -323,6 +338,16 @@ const SIDECARS_GO_LAST_IN_REVERSE_ORDER: &[Row] = &[
         "do: stop a0 0 PodEnds replaces",
     ),
     (
+        "or a shorter one comes",
+        "pod: Always side:a(pre) app:web\nseen: s0; a#0 running; web#0 exited 0\nmemory: ending -5 30; stopping a a0 25; flight -5 hook a a0 30\nwish: deleted grace=3",
+        "do: stop a0 3 PodEnds with-hook replaces",
+    ),
+    (
+        "but not of another container of that name",
+        "pod: Always side:a(pre) app:web\nseen: s0; a#0 running; a#1 running; web#0 exited 0\nmemory: ending -30 30; flight -30 hook a a0 30\nwish: deleted",
+        "do: stop a0 0 PodEnds replaces",
+    ),
+    (
         "a regular container that is being started counts",
         "pod: Always side:a app:web\nseen: s0; a#0 running\nmemory: flight -1 start web 0\nwish: deleted",
         "do:",
@@ -394,6 +419,11 @@ const PODS_THAT_END_BY_THEMSELVES: &[Row] = &[
         "just before its deadline",
         "pod: Always deadline=100 app:web\nseen: s0; web#0 running\nmemory: since -99",
         "do:\nphase: Running\nwake: 1",
+    ),
+    (
+        "a deadline wakes nobody once the pod ends",
+        "pod: Always deadline=300 app:web\nmemory: since -200; cleaned all\nwish: deleted",
+        "do:\nwake: none\nstage: Finished",
     ),
     (
         "nothing starts past the deadline",

@@ -64,5 +64,6 @@ fn of_many_the_last_are_kept_and_that_there_were_more_is_known() {
         assert_eq!(notes.dropped_after(told), most, "told up to {told}");
     }
     let limited = notes.limited_to(Some(7));
+    assert_eq!(kept(&limited), [130, 140, 150, 160, 170, 180, 190, 200]);
     assert!(limited.iter().all(|note| note.limit == Some(7)));
 }

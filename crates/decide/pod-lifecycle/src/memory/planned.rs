@@ -18,9 +18,7 @@ impl PodMemory {
         self.remember_status(&plan.status, moment.now);
         self.judge(moment, plan);
         self.kept.clearing = plan.notes.clearing;
-        if self.kept.ending != plan.notes.ending {
-            self.kept.ending = plan.notes.ending.or(self.kept.ending);
-        }
+        self.kept.ending = plan.notes.ending.or(self.kept.ending);
         self.proposed.clone_from(&plan.notes.back_offs);
         self.tell_waits(moment, plan);
         self.mark_progress(moment, plan);
@@ -33,7 +31,7 @@ impl PodMemory {
                 .kept
                 .conditions
                 .entry(each.kind.to_string())
-                .or_insert_with(|| ConditionMemory { met: !met, since: now.nanos() });
+                .or_insert(ConditionMemory { met, since: now.nanos() });
             if known.met != met {
                 *known = ConditionMemory { met, since: now.nanos() };
             }

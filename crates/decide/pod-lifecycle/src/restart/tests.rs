@@ -74,6 +74,25 @@ fn with_the_gates_off_only_the_pod_counts() {
 }
 
 #[test]
+fn which_containers_are_done_for_good_once_they_succeed() {
+    // (pod, with the gate, without it)
+    for (text, expected, without) in [
+        ("Always app:a", false, false),
+        ("OnFailure app:a", true, true),
+        ("Never app:a", false, false),
+        ("Always app:a(policy=OnFailure)", true, false),
+        ("OnFailure app:a(policy=Always)", false, true),
+        ("OnFailure app:a(policy=Never)", false, true),
+    ] {
+        let pod = pods::read(text);
+        let done = |settings| runs_until_success(&pod.spec.containers[0], &pod.spec, &settings);
+        assert_eq!(done(Settings::default()), expected, "{text}");
+        let off = Settings { restart_rules: false, ..Settings::default() };
+        assert_eq!(done(off), without, "{text}");
+    }
+}
+
+#[test]
 fn whether_a_container_comes_back_after_we_stopped_it() {
     for (text, expected) in [
         ("Always app:a", true),

@@ -13,8 +13,8 @@ use crate::scene::Scene;
 use super::{Kill, Needs};
 
 pub(crate) fn needs(scene: &Scene<'_>) -> Needs {
-    let mut needs = Needs { initialized: true, ..Needs::default() };
-    let mut kept = 0;
+    let mut needs = Needs::default();
+    let mut some_go_on = false;
     for container in &scene.pod.spec.containers {
         let name = container.name.to_string();
         let Some(record) = scene.lineup.latest(&name) else {
@@ -31,7 +31,7 @@ pub(crate) fn needs(scene: &Scene<'_>) -> Needs {
             continue;
         }
         let Some((reason, mut message, restarts)) = fault(scene, container, record) else {
-            kept += 1;
+            some_go_on = true;
             continue;
         };
         if restarts {
@@ -41,7 +41,7 @@ pub(crate) fn needs(scene: &Scene<'_>) -> Needs {
         needs.kills.push(Kill { name, id: record.id.clone(), reason, message });
     }
     // One that runs, or is about to be stopped, is waited for before the pod counts as done.
-    needs.finished = kept == 0 && needs.starts.is_empty();
+    needs.finished = !some_go_on && needs.starts.is_empty();
     needs
 }
 

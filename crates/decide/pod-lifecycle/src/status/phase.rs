@@ -104,7 +104,6 @@ impl Count {
                 self.sidecars_pending += 1;
             }
         } else if status.state.waiting.is_some() && status.last_state.terminated.is_none() {
-            self.sidecars_pending += 1;
             self.waiting += 1;
         }
     }

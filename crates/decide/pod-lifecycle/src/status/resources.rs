@@ -32,7 +32,7 @@ pub(super) fn of_container(
             resources.limits.insert(MEMORY, bytes);
         }
     }
-    if !resources.requests.is_empty() && actual.cpu_shares > 0 {
+    if !resources.requests.is_empty() {
         // Rounded up, as shares are rounded down from an amount.
         let milli = actual.cpu_shares.saturating_mul(1000).saturating_add(1023) / 1024;
         put_cpu(&mut resources.requests, milli, SMALLEST_SHARES);

@@ -4,3 +4,4 @@ mod addresses;
 mod conditions;
 mod containers;
 mod phases;
+mod resources;

@@ -4,29 +4,7 @@ use crate::action::{Action, ActionKey};
 use crate::happening::{Happening, Mark, Outcome, Save, StartFailure, StartStage, Told};
 use crate::testing::{Case, at};
 
-fn absorb(case: &mut Case, happening: &Happening<'_>) -> Told {
-    let desired = case.desired.clone();
-    case.memory.absorb(&desired, happening, case.now)
-}
-
-fn said(told: &Told) -> Vec<String> {
-    told.events
-        .iter()
-        .map(|event| {
-            let about = event.field_path.as_deref().unwrap_or("pod");
-            format!("{:?} {} {about} {}", event.kind, event.reason, event.message)
-        })
-        .collect()
-}
-
-/// Plans, begins the one action that the plan has, and ends it so.
-fn carry_out(case: &mut Case, outcome: Outcome) -> Told {
-    let plan = case.plan();
-    absorb(case, &Happening::Planned(&plan));
-    let action = plan.actions.first().expect("an action").clone();
-    absorb(case, &Happening::Began(&action));
-    absorb(case, &Happening::Ended { key: action.key(), outcome })
-}
+use super::{absorb, carry_out, said};
 
 #[test]
 fn events_of_what_was_done() {
@@ -81,6 +59,12 @@ fn events_of_what_was_done() {
             ],
         ),
         ("pod: Always app:web\nwish: deleted", Outcome::Done(Err("busy".to_owned())), vec![]),
+        // The pod goes on: it is not the pod that could not be killed.
+        (
+            "pod: Always app:web\nseen: s0; web#0 running changed",
+            Outcome::ContainerStopped { hook_failed: false, result: Err("busy".to_owned()) },
+            vec![],
+        ),
     ];
     for (text, outcome, expected) in rows {
         let mut case = Case::read(text);
@@ -206,6 +190,14 @@ fn what_must_be_on_disk_before_going_on() {
     let plan = case.plan();
     absorb(&mut case, &Happening::Planned(&plan));
     assert_eq!(absorb(&mut case, &Happening::Began(&plan.actions[0])).save, Save::BeforeGoingOn);
+    // Unless nobody will ask for it any more.
+    let mut case = Case::read(
+        "pod: Always app:web\nseen: s0 dead; web#0 exited 0\nmemory: stopped s0; cleaned all\nwish: deleted",
+    );
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    assert!(matches!(plan.actions[0], Action::RemoveContainer { .. }));
+    assert_eq!(absorb(&mut case, &Happening::Began(&plan.actions[0])).save, Save::Not);
     // And so is how long the next restart has to wait, before this one begins.
     let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 exited 1");
     let plan = case.plan();
@@ -354,35 +346,12 @@ fn only_what_we_stop_to_start_again_counts_as_killed() {
 }
 
 #[test]
-fn the_first_deadline_of_a_stop_stays() {
-    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running\nwish: deleted");
-    let plan = case.plan();
-    absorb(&mut case, &Happening::Planned(&plan));
-    absorb(&mut case, &Happening::Began(&plan.actions[0]));
-    let first = case.memory.container("web").unwrap().stop.clone().unwrap();
-    assert_eq!(first.deadline, at(30).nanos());
-    case.now = at(10);
-    let Action::StopContainer { .. } = &plan.actions[0] else { panic!("a stop") };
-    absorb(&mut case, &Happening::Began(&plan.actions[0]));
-    assert_eq!(case.memory.container("web").unwrap().stop.clone().unwrap(), first);
-}
-
-#[test]
-fn marks_are_made_once() {
-    let mut case = Case::read("pod: Always app:web\nseen: s0; web#0 running");
-    let plan = case.plan();
-    let first = absorb(&mut case, &Happening::Planned(&plan)).marks;
-    assert!(first.iter().any(|(time, mark)| *mark == Mark::FirstReady && *time == at(0)));
-    case.now = at(5);
-    let plan = case.plan();
-    assert!(absorb(&mut case, &Happening::Planned(&plan)).marks.is_empty());
-}
-
-#[test]
 fn what_an_end_leaves_for_the_next_step() {
     // A sandbox that was stopped is stopped, until it is gone.
     let mut case = Case::read("pod: Always app:web\nseen: s0 dead\nwish: deleted");
     carry_out(&mut case, Outcome::Done(Ok(())));
+    let observed = case.observed.clone();
+    absorb(&mut case, &Happening::Observed(&observed));
     assert!(case.memory.kept.stopped_sandboxes.contains("s0"));
     case.observed.sandboxes.clear();
     let observed = case.observed.clone();
@@ -430,6 +399,19 @@ fn what_a_plan_leaves_for_the_next() {
     let plan = case.plan();
     absorb(&mut case, &Happening::Planned(&plan));
     assert_eq!(case.memory.kept.pod_ips, ["10.1.1.1"]);
+    // How a container ended stays told when the runtime forgets it.
+    let mut case = Case::read(
+        "pod: Never app:web app:log\nseen: s0; web#2 exited 9 said=no_such_file; log#0 running",
+    );
+    let plan = case.plan();
+    absorb(&mut case, &Happening::Planned(&plan));
+    case.observed.containers.remove(0);
+    let (before, after) = (plan.status, case.plan().status);
+    let told = before.container("web").unwrap();
+    assert_eq!(told.state.terminated.as_ref().unwrap().exit_code, 9);
+    let still = after.container("web").unwrap();
+    assert_eq!((&still.state, &still.container_id), (&told.state, &told.container_id));
+    assert_eq!((&still.image, &still.image_id), (&told.image, &told.image_id));
     // A clearing lasts until there is nothing to clear.
     let mut case = Case::read("pod: Always app:web\nseen: s0 dead; web#0 running");
     let plan = case.plan();

@@ -125,6 +125,35 @@ fn a_new_container_begins_anew() {
 }
 
 #[test]
+fn a_container_after_one_that_failed_can_fail_too() {
+    let (mut case, _) = after(ProbeKind::Liveness, 1, 1, "f");
+    let happening = Happening::Probe {
+        container: "web".to_owned(),
+        container_id: "web1".to_owned(),
+        kind: ProbeKind::Liveness,
+        result: ProbeResult::Failure(String::new()),
+    };
+    case.memory.absorb(&case.desired.clone(), &happening, case.now);
+    let failed = case.memory.container("web").unwrap().failed_probe.clone();
+    assert_eq!(failed, Some(("web1".to_owned(), ProbeKind::Liveness)));
+}
+
+#[test]
+fn one_that_has_started_can_still_fail_its_liveness_probe() {
+    let (mut case, _) = after(ProbeKind::Startup, 1, 1, "s");
+    let happening = Happening::Probe {
+        container: "web".to_owned(),
+        container_id: "web0".to_owned(),
+        kind: ProbeKind::Liveness,
+        result: ProbeResult::Failure(String::new()),
+    };
+    case.memory.absorb(&case.desired.clone(), &happening, case.now);
+    let memory = case.memory.container("web").unwrap();
+    assert_eq!(memory.startup_passed.as_deref(), Some("web0"));
+    assert_eq!(memory.failed_probe, Some(("web0".to_owned(), ProbeKind::Liveness)));
+}
+
+#[test]
 fn only_a_change_of_verdict_is_saved() {
     let (mut case, _) = after(ProbeKind::Readiness, 1, 3, "s");
     let happening = |result| Happening::Probe {

@@ -121,13 +121,18 @@ fn a_crash_loop_of_another_agent_goes_on() {
 
 #[test]
 fn a_startup_probe_that_must_have_passed_has() {
-    for (started, passed) in [(-10, false), (-30, false), (-34, true), (-500, true)] {
+    for (started, passed) in
+        [(-10, false), (-33, false), (-34, true), (-500, true), (-1_000_000, false)]
+    {
         let text =
             format!("pod: Always app:web(startup)\nseen: s0; web#0 running started={started}");
         let again = restarted(&Case::read(&text), None);
         let found = again.memory.container("web").unwrap().startup_passed.is_some();
         assert_eq!(found, passed, "{started}");
     }
+    // Nor does one that has ended tell anything.
+    let case = Case::read("pod: Always app:web(startup)\nseen: s0; web#0 exited 0");
+    assert_eq!(restarted(&case, None).memory.container("web").unwrap().startup_passed, None);
 }
 
 #[test]
@@ -183,6 +188,27 @@ fn times_that_lie_ahead_are_brought_back() {
     case.now = at(3605);
     let later = restarted(&case, Some(&case.memory.to_saved())).memory.kept.ending.unwrap();
     assert_eq!(later.since, at(3600).nanos(), "what lies behind stays");
+}
+
+/// A stop that a clock set back would leave hanging ends with the longest grace that there can be.
+#[test]
+fn a_stop_lasts_no_longer_than_a_grace_that_somebody_gave() {
+    for (pod, saved, deadline) in [
+        ("Always app:web", 3600, 30),
+        ("Always app:web", 20, 20),
+        ("Always grace=90 app:web", 3600, 90),
+        ("Always app:web(live=3/500)", 3600, 500),
+        ("Always app:web(startup=3/400)", 3600, 400),
+        ("Always grace=90 app:web(live=3/5)", 3600, 90),
+    ] {
+        let text = format!(
+            "pod: {pod}\nseen: s0; web#0 running changed\nmemory: stopping web web0 {saved}"
+        );
+        let case = Case::read(&text);
+        let again = restarted(&case, Some(&case.memory.to_saved()));
+        let stop = again.memory.container("web").unwrap().stop.clone().unwrap();
+        assert_eq!(stop.deadline, at(deadline).nanos(), "{pod} {saved}");
+    }
 }
 
 /// What is told of these kills of one container, named by their order or counted.

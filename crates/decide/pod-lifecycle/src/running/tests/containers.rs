@@ -178,7 +178,7 @@ const STARTS_THAT_FAILED: &[Row] = &[
     (
         "wrong configuration",
         "pod: Always app:web\nseen: s0\nmemory: trouble web CreateContainerConfigError 7",
-        "do:\nwake: 7\nimages:\nweb: waiting CreateContainerConfigError boom r0\nphase: Pending\nwhy: container web cannot start: CreateContainerConfigError: boom",
+        "do:\nwake: 7\nimages:\nweb: waiting CreateContainerConfigError boom r0\nphase: Pending\nwhy: container web cannot start: CreateContainerConfigError: boom\nnext: it is tried again at 1970-01-12T13:46:47Z",
     ),
     (
         "tried again",

@@ -153,6 +153,11 @@ const IMAGES: &[Row] = &[
         "do:\nwake: 4\nweb: waiting ErrImagePull 4 no such image r0\nphase: Pending\nevents: Warning Failed spec.containers{web} Error: ErrImagePull",
     ),
     (
+        "tried again at this moment: there is nothing to wake for",
+        "pod: Always app:web\nseen: s0\nfacts: image web 0 ErrImagePull 0 no such image",
+        "do:\nwake: none\nweb: waiting ErrImagePull 0 no such image r0",
+    ),
+    (
         "waits for another pull",
         "pod: Always app:web\nseen: s0\nfacts: image web 0 ImagePullBackOff 9 Back-off",
         "web: waiting ImagePullBackOff 9 Back-off r0\nwake: 9\nimages: web#0",

@@ -147,6 +147,11 @@ const WHAT_VERDICTS_DO: &[Row] = &[
         "do:\nphase: Running\nweb: running r0 started\nReady: False ContainersNotReady containers with unready status: [web]\nwhy: the readiness probe of container web has not succeeded yet",
     ),
     (
+        "an init container that has done its work is not what is lacking",
+        "pod: Always init:one app:web(ready)\nseen: s0; one#0 exited 0; web#0 running",
+        "do:\nwhy: the readiness probe of container web has not succeeded yet",
+    ),
+    (
         "not ready before the first result",
         "pod: Always app:web(ready)\nseen: s0; web#0 running",
         "web: running r0 started",

@@ -59,6 +59,16 @@ const CONDITIONS_AND_THEIR_REASONS: &[Row] = &[
         "Initialized: ~False ContainersNotInitialized",
     ),
     (
+        "restart rules: all restarting, of a pod that succeeded",
+        "pod: Never app:a(policy=Never,in3=RestartAllContainers)\nseen: s0; a#0 exited 0",
+        "AllContainersRestarting: False PodCompleted",
+    ),
+    (
+        "and of one that failed",
+        "pod: Never app:a(policy=Never,in3=RestartAllContainers)\nseen: s0; a#0 exited 1",
+        "AllContainersRestarting: False PodFailed",
+    ),
+    (
         "a gate that nobody has set",
         "pod: Always gate=example.com/ok app:a\nseen: s0; a#0 running",
         "Ready: False ReadinessGatesNotReady corresponding condition of pod readiness gate \"example.com/ok\" does not exist.\nContainersReady: True\nwhy: ~its readiness gates are not met",
@@ -127,6 +137,24 @@ const TIMES_MOVE_ONLY_WITH_THE_STATUS: &[Row] = &[
 #[test]
 fn times_move_only_with_the_status() {
     check(TIMES_MOVE_ONLY_WITH_THE_STATUS);
+}
+
+#[test]
+fn a_time_that_was_told_stays_while_the_status_does() {
+    use crate::happening::Happening;
+    use crate::testing::{Case, at};
+
+    let mut case = Case::read("pod: Always app:a(ready)\nseen: s0; a#0 running");
+    for seconds in [0, 5, 9] {
+        case.now = at(seconds);
+        let plan = case.plan();
+        for condition in &plan.status.conditions {
+            let since = condition.last_transition_time;
+            assert_eq!(since, Some(crate::time::timestamp(at(0))), "{}", condition.kind);
+        }
+        let desired = case.desired.clone();
+        case.memory.absorb(&desired, &Happening::Planned(&plan), case.now);
+    }
 }
 
 const GENERATIONS_AND_START: &[Row] = &[

@@ -22,7 +22,7 @@ const STATES_AND_LAST_STATES: &[Row] = &[
     (
         "runs, and its postStart hook too",
         "pod: Always app:a(post,live)\nseen: s0; a#0 running made=0\nmemory: flight -1 start a 0",
-        "a: waiting ContainerCreating r0\nprobes:\nphase: Pending",
+        "a: waiting ContainerCreating r0\nprobes:\nphase: Pending\nwhy: container a is being started",
     ),
     (
         "runs again, and its postStart hook too",
@@ -93,6 +93,11 @@ const STATES_AND_LAST_STATES: &[Row] = &[
         "newer and longer words are taken",
         "pod: Never app:a app:b\nseen: s0; a#0 exited 9 said=much_longer_last_words; b#0 running\nmemory: was a exited 0 9",
         "a: ended 9 Error much longer last words r0",
+    ),
+    (
+        "of two words of one length the newer are taken",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 9 said=more_words; b#0 running\nmemory: was a exited 0 9",
+        "a: ended 9 Error more words r0",
     ),
     (
         "it ran and vanished",
@@ -224,6 +229,26 @@ const KILLED_FOR_MEMORY: &[Row] = &[
         "a: ended 1 Error the kernel killed process eater (pid 7) for want of memory: it used 100 bytes of a limit of 200 bytes, 60 s before the container ended; the kernel killed process eater (pid 8) for want of memory: it used 100 bytes of a limit of 200 bytes, 30 s before the container ended r0",
     ),
     (
+        "ten seconds before the end is the end",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 killed=-15; b#0 running",
+        "a: ended 137 OOMKilled the kernel killed process eater (pid 7) for want of memory: it used 100 bytes of a limit of 200 bytes r0",
+    ),
+    (
+        "ten minutes before, and the runtime says so: its word stands",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 reason=OOMKilled killed=-605; b#0 running",
+        "a: ~ended 137 OOMKilled the kernel killed",
+    ),
+    (
+        "nobody knows when it was killed",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 killed=-1000000; b#0 running",
+        "a: ended 137 OOMKilled the kernel killed process eater (pid 7) for want of memory: it used 100 bytes of a limit of 200 bytes r0",
+    ),
+    (
+        "nobody knows when the container ended",
+        "pod: Never app:a app:b\nseen: s0; a#0 exited 137 done=-1000000 killed=-500; b#0 running",
+        "a: ended 137 OOMKilled the kernel killed process eater (pid 7) for want of memory: it used 100 bytes of a limit of 200 bytes r0",
+    ),
+    (
         "more than are kept",
         "pod: Never app:a app:b\nseen: s0; a#0 exited 137 oom=1 oom=1 oom=1 oom=1 oom=1 oom=1 oom=1 oom=1 oom=1 oom=1; b#0 running",
         "a: ~ended 137 OOMKilled the kernel killed more processes of the container for want of memory, at most 2, before the last 8; the kernel killed process eater (pid 9)",
@@ -258,8 +283,31 @@ fn identity_of_a_container() {
     let container = status.container("a").unwrap();
     assert_eq!(&*container.container_id, "containerd://x");
     assert_eq!((&*container.image, &*container.image_id), ("img", "ref-img"));
-    let running = container.state.running.as_ref().unwrap();
-    assert_eq!(running.started_at, crate::time::stamp(crate::testing::at(-100).nanos()));
+    // Before it is made, its image is the one that is asked for.
+    let status = Case::read("pod: Always app:a(image=new)\nseen: s0").plan().status;
+    let container = status.container("a").unwrap();
+    assert_eq!((&*container.image, &*container.image_id), ("new", ""));
+}
+
+#[test]
+fn times_of_a_container_are_the_runtime_s_in_seconds() {
+    use crate::testing::{Case, NOW};
+    let times = |text: &str| {
+        let status = Case::read(text).plan().status;
+        let state = status.container("a").unwrap().state.clone();
+        let running = state.running.map(|running| (running.started_at, None));
+        let ended = state.terminated.map(|ended| (ended.started_at, ended.finished_at));
+        let (started, finished) = running.or(ended).unwrap();
+        let relative = |at: pod_model::pod::Timestamp| at.0 - NOW;
+        (started.map(relative), finished.map(relative))
+    };
+    let never = -NOW;
+    assert_eq!(times("pod: Always app:a\nseen: s0; a#0 running"), (Some(-100), None));
+    let ended = "pod: Never app:a\nseen: s0; a#0 exited 1";
+    assert_eq!(times(ended), (Some(-100), Some(-5)));
+    // What has not happened has no time.
+    assert_eq!(times(&format!("{ended} started={never}")), (None, Some(-5)));
+    assert_eq!(times(&format!("{ended} done={never}")), (Some(-100), None));
 }
 
 #[test]
@@ -277,46 +325,20 @@ fn all_messages_together_have_a_cap() {
 }
 
 #[test]
-fn resources_as_the_runtime_has_them() {
+fn who_a_container_runs_as_is_told_where_the_runtime_tells() {
     use crate::testing::Case;
-    use pod_model::Quantity;
-    use ports::runtime_objects::LinuxResources;
+    use ports::runtime_objects::LinuxUser;
 
-    /// (asked, shares, quota, period, memory) -> (request, cpu limit, memory limit)
-    type Row = (&'static str, i64, i64, i64, i64, &'static str, &'static str, &'static str);
-    const ROWS: &[Row] = &[
-        ("500m", 512, 50_000, 100_000, 1_048_576, "500m", "500m", "1Mi"),
-        ("500m", 1024, 100_000, 100_000, 2_097_152, "1", "1", "2Mi"),
-        ("500m", 0, 0, 0, 0, "500m", "500m", "500m"),
-        ("500m", 0, -1, 100_000, 0, "500m", "500m", "500m"),
-        ("1m", 2, 1_000, 100_000, 0, "1m", "1m", "1m"),
-        ("20m", 2, 1_000, 100_000, 0, "2m", "10m", "20m"),
-    ];
-    for (asked, cpu_shares, cpu_quota, cpu_period, memory_limit, request, cpu, memory) in ROWS {
-        let mut case = Case::read("pod: Always app:a\nseen: s0; a#0 running");
-        let amount = Quantity::parse(asked).unwrap();
-        let mut pod = (*case.desired.pod).clone();
-        for name in ["cpu", "memory"] {
-            pod.spec.containers[0].resources.limits.insert(name, amount);
-            pod.spec.containers[0].resources.requests.insert(name, amount);
-        }
-        case.desired.pod = std::sync::Arc::new(pod);
-        case.observed.containers[0].record.resources = Some(LinuxResources {
-            cpu_shares: *cpu_shares,
-            cpu_quota: *cpu_quota,
-            cpu_period: *cpu_period,
-            memory_limit: *memory_limit,
-            ..LinuxResources::default()
-        });
-        let status = case.plan().status;
-        let container = status.container("a").unwrap();
-        let resources = container.resources.as_ref().unwrap();
-        let text = |found: Option<&Quantity>| found.map(ToString::to_string).unwrap_or_default();
-        assert_eq!(text(resources.requests.get("cpu")), *request, "{asked} {cpu_shares}");
-        assert_eq!(text(resources.limits.get("cpu")), *cpu, "{asked} {cpu_quota}");
-        assert_eq!(text(resources.limits.get("memory")), *memory, "{asked} {memory_limit}");
-        assert_eq!(container.allocated_resources.get("cpu"), Some(&amount));
-    }
+    let mut case = Case::read("pod: Always app:a\nseen: s0; a#0 running");
+    assert_eq!(case.plan().status.container("a").unwrap().user, None);
+    let supplemental_groups = vec![7, 8];
+    case.observed.containers[0].record.user =
+        Some(LinuxUser { uid: 5, gid: 6, supplemental_groups });
+    let status = case.plan().status;
+    let user = status.container("a").unwrap().user.as_ref().unwrap();
+    let linux = user.linux.as_ref().unwrap();
+    assert_eq!((linux.uid, linux.gid), (5, 6));
+    assert_eq!(linux.supplemental_groups, [7, 8]);
 }
 
 #[test]

@@ -39,6 +39,8 @@ const PHASES: &[(&str, &str, &str)] = &[
     ("Always init:i app:a", "s0; i#0 exited 0; a#0 running", "Running"),
     ("Always init:i app:a", "s0; a#0 running", "Running"),
     ("Never init:i app:a", "s0; i#0 exited 0; a#0 exited 0", "Succeeded"),
+    // It begins again in a new sandbox, whatever ran in the old one.
+    ("Always init:i app:a", "s0 dead; a#0 exited 1 in=s0; s1; i#0 running", "Pending"),
     // Sidecars.
     ("Always side:s app:a", "s0; s#0 running", "Pending"),
     ("Always side:s app:a", "s0; s#0 running; a#0 running", "Running"),
@@ -125,6 +127,21 @@ const PHASES_OF_PODS_THAT_END: &[Row] = &[
         "init containers that were not begun stay as they are",
         "pod: Always init:i init:j app:a\nseen: s0; i#0 exited 137\nwish: deleted",
         "j: waiting PodInitializing r0",
+    ),
+    (
+        "one that waits to begin again was begun",
+        "pod: Always init:i init:j app:a\nseen: s0; i#0 exited 0\nmemory: was j waiting 1; before j 0 1\nwish: deleted",
+        "j: ended 137 ContainerStatusUnknown The container could not be located when the pod was terminated r1\na: waiting PodInitializing r0",
+    ),
+    (
+        "one container that has run shows that initialization was over once",
+        "pod: Always init:i app:a app:b\nseen: s0 dead; a#0 exited 0 in=s0; s1; i#1 exited 137\nwish: deleted",
+        "b: ended 137 ContainerStatusUnknown The container could not be located when the pod was terminated r0",
+    ),
+    (
+        "a sidecar that has ended does not show it",
+        "pod: Always side:s app:a\nseen: s0; s#0 exited 0\nwish: deleted",
+        "a: waiting PodInitializing r0\ns: ended 0 Completed r0",
     ),
     (
         "a terminal phase is never left",

@@ -1,0 +1,87 @@
+//! Resources, of containers and of the pod.
+
+use pod_model::Quantity;
+use ports::runtime_objects::LinuxResources;
+
+use crate::testing::Case;
+
+#[test]
+fn resources_as_the_runtime_has_them() {
+    /// (asked, shares, quota, period, memory) -> (request, cpu limit, memory limit)
+    type Row = (&'static str, i64, i64, i64, i64, &'static str, &'static str, &'static str);
+    const ROWS: &[Row] = &[
+        ("500m", 512, 50_000, 100_000, 1_048_576, "500m", "500m", "1Mi"),
+        ("500m", 1024, 100_000, 100_000, 2_097_152, "1", "1", "2Mi"),
+        ("500m", 0, 0, 0, 0, "500m", "500m", "500m"),
+        ("500m", 0, -1, 100_000, 0, "500m", "500m", "500m"),
+        ("1m", 2, 1_000, 100_000, 0, "1m", "1m", "1m"),
+        ("20m", 2, 1_000, 100_000, 0, "2m", "10m", "20m"),
+        // The smallest that the kernel can tell, from both sides.
+        ("10m", 11, 500, 100_000, 0, "11m", "10m", "10m"),
+        ("5m", 3, 1_000, 100_000, 0, "3m", "5m", "5m"),
+        ("2m", 2, 1_000, 100_000, 0, "2m", "2m", "2m"),
+        ("2m", 1, 1_000, 100_000, 0, "2m", "2m", "2m"),
+        ("1m", 2, 1_100, 100_000, 0, "1m", "11m", "1m"),
+        // What the runtime does not tell is as it was asked for.
+        ("500m", 0, 0, 100_000, 0, "500m", "500m", "500m"),
+        ("500m", -1, 50_000, 100_000, -1, "500m", "500m", "500m"),
+    ];
+    for (asked, cpu_shares, cpu_quota, cpu_period, memory_limit, request, cpu, memory) in ROWS {
+        let mut case = Case::read("pod: Always app:a\nseen: s0; a#0 running");
+        let amount = Quantity::parse(asked).unwrap();
+        let mut pod = (*case.desired.pod).clone();
+        for name in ["cpu", "memory"] {
+            pod.spec.containers[0].resources.limits.insert(name, amount);
+            pod.spec.containers[0].resources.requests.insert(name, amount);
+        }
+        case.desired.pod = std::sync::Arc::new(pod);
+        case.observed.containers[0].record.resources = Some(LinuxResources {
+            cpu_shares: *cpu_shares,
+            cpu_quota: *cpu_quota,
+            cpu_period: *cpu_period,
+            memory_limit: *memory_limit,
+            ..LinuxResources::default()
+        });
+        let status = case.plan().status;
+        let container = status.container("a").unwrap();
+        let resources = container.resources.as_ref().unwrap();
+        let text = |found: Option<&Quantity>| found.map(ToString::to_string).unwrap_or_default();
+        assert_eq!(text(resources.requests.get("cpu")), *request, "{asked} {cpu_shares}");
+        assert_eq!(text(resources.limits.get("cpu")), *cpu, "{asked} {cpu_quota}");
+        assert_eq!(text(resources.limits.get("memory")), *memory, "{asked} {memory_limit}");
+        assert_eq!(container.allocated_resources.get("cpu"), Some(&amount));
+    }
+}
+
+#[test]
+fn resources_that_nobody_asked_for_are_not_told() {
+    let mut case = Case::read("pod: Always app:a\nseen: s0; a#0 running");
+    case.observed.containers[0].record.resources = Some(LinuxResources {
+        cpu_shares: 1024,
+        cpu_quota: 50_000,
+        cpu_period: 100_000,
+        memory_limit: 1_048_576,
+        ..LinuxResources::default()
+    });
+    let status = case.plan().status;
+    let resources = status.container("a").unwrap().resources.as_ref().unwrap();
+    assert!(resources.limits.is_empty() && resources.requests.is_empty(), "{resources:?}");
+}
+
+#[test]
+fn a_pod_tells_its_class_and_what_it_was_given() {
+    let mut case = Case::read("pod: Always app:a app:b\nseen: s0");
+    let mut pod = (*case.desired.pod).clone();
+    for container in &mut pod.spec.containers {
+        container.resources.requests.insert("cpu", Quantity::parse("200m").unwrap());
+        container.resources.limits.insert("cpu", Quantity::parse("300m").unwrap());
+    }
+    case.desired.pod = std::sync::Arc::new(pod);
+    let status = case.plan().status;
+    assert_eq!(status.qos_class.as_str(), "Burstable");
+    let text = |found: Option<&Quantity>| found.map(ToString::to_string).unwrap_or_default();
+    let resources = status.resources.as_ref().unwrap();
+    assert_eq!(text(status.allocated_resources.get("cpu")), "400m");
+    assert_eq!(text(resources.requests.get("cpu")), "400m");
+    assert_eq!(text(resources.limits.get("cpu")), "600m");
+}
