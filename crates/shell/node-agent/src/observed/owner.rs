@@ -16,7 +16,7 @@ use crate::loop_beats::LoopBeats;
 use crate::metrics::{Metrics, names};
 use pod_lifecycle::ObservedPod;
 use ports::ApiTime;
-use ports::runtime_objects::{ListedPods, RuntimeEvent, RuntimeSignal};
+use ports::runtime_objects::{ListedPods, RuntimeEvent, RuntimeEventKind, RuntimeSignal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,6 +163,9 @@ impl Owner {
             self.metrics().took(&names::EVENTED_LATENCY, &[], took);
         }
         match signal {
+            // Whoever makes something starts it next, and hears of that; made by us, the action's end
+            // is looked at besides. In a burst these looks would be every third call.
+            RuntimeSignal::Event(event) if event.kind == RuntimeEventKind::Created => {}
             RuntimeSignal::Event(event) => match self.pod_of(event) {
                 Some(uid) => {
                     self.waiting.pods.insert(uid);
