@@ -19,9 +19,11 @@ pub(crate) struct Blow {
     pub(crate) at: ApiTime,
 }
 
-/// Everything but the lease itself and events, which harm nobody.
+/// Everything but the lease itself and events, which harm nobody, and what was refused: a lease does
+/// not fence, so what one that is stalled had on its way is sent when it wakes. That names a version
+/// of before, and whoever leads since has made another.
 fn is_act(write: &Write) -> bool {
-    write.node().is_some()
+    write.node().is_some() && write.is_done()
 }
 
 fn is_claim(write: &Write) -> bool {
@@ -100,6 +102,9 @@ fn an_act_without_the_lease_is_found() -> Result<()> {
     let well = [claim("a", 1), act("a", 2), claim("a", 3), act("a", 6), claim("b", 7), act("b", 8)];
     ensure!(only_leaders_acted(&well, lease)? == 3, "all of them are leaders' acts");
     ensure!(leader(&well) == Some("b"), "the last to claim it");
+    let refused = Write { code: 409, ..act("a", 8) };
+    let late = [&well[..], &[refused]].concat();
+    ensure!(only_leaders_acted(&late, lease)? == 3, "what is refused does nothing");
     for (wrong, why) in [
         (vec![act("a", 1), claim("a", 2)], "before any claim"),
         (vec![claim("a", 1), act("a", 5)], "after the lease ran out"),
