@@ -158,7 +158,7 @@ pub enum Save {
     Not,
     /// In the background, before long.
     Soon,
-    /// Before the next action begins.
+    /// Before the next action begins; of a start, before the container that it makes runs.
     BeforeGoingOn,
 }
 

@@ -23,7 +23,8 @@
 //!    begun, and is later than the end of the action.
 //! 3. An action with `replaces` comes while another of its key is in flight: abort that one first,
 //!    and send no `Ended` for it.
-//! 4. Where `Told::save` is `BeforeGoingOn`, the memory is on disk before the next action begins.
+//! 4. Where `Told::save` is `BeforeGoingOn`, the memory is on disk before the next action begins. A
+//!    container that is to start may be made meanwhile; its program runs only after that.
 //! 5. Probe results go to `absorb`; whoever probes stops what is no longer in `Wants::probes`.
 
 mod action;

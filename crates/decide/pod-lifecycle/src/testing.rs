@@ -98,9 +98,9 @@ impl Case {
         for (_, _, container) in self.desired.pod.spec.all_containers() {
             let name = container.name.to_string();
             let attempt = scene.next_attempt(&name);
-            images.entry(name).or_insert_with(|| ImageFact {
-                attempt,
-                state: ImageState::Present { image_ref: format!("ref-{}", container.image) },
+            images.entry(name).or_insert_with(|| {
+                let image_ref = format!("ref-{}", container.image);
+                Box::new(ImageFact { attempt, state: ImageState::Present { image_ref } })
             });
         }
         self.facts.images = images;

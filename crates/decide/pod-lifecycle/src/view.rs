@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pod_model::Shared;
 use pod_model::pod::Pod;
 use pod_model::pod::status::PodCondition;
 use ports::ApiTime;
@@ -95,8 +96,8 @@ pub struct ObservedPod {
     /// When this look was begun.
     pub as_of: ApiTime,
     /// Newest first.
-    pub sandboxes: Vec<SandboxRecord>,
-    pub containers: Vec<ObservedContainer>,
+    pub sandboxes: Shared<Vec<SandboxRecord>>,
+    pub containers: Shared<Vec<ObservedContainer>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -116,8 +117,8 @@ pub struct Facts {
     pub network_ready: Result<(), String>,
     /// Why the runtime cannot be used now.
     pub runtime_ready: Result<(), String>,
-    /// By container name.
-    pub images: BTreeMap<String, ImageFact>,
+    /// By container name. Boxed, as a map has room for eleven from its first entry.
+    pub images: BTreeMap<String, Box<ImageFact>>,
     pub volumes: VolumesFact,
     /// The highest number among the log files of each container, read once when the worker began:
     /// a runtime that lost its state must not write over old logs.

@@ -41,7 +41,8 @@ const DROPPED_ANNOTATIONS: [&str; 4] = [
 
 /// Fills in what was not said.
 pub fn apply_defaults(pod: &mut Pod, gates: &PodGates) {
-    for container in pod.spec.containers.iter_mut().chain(&mut pod.spec.init_containers) {
+    let spec: &mut PodSpec = &mut pod.spec;
+    for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
         let resources = &mut container.resources;
         for (name, amount) in resources.limits.iter() {
             if !resources.requests.contains(name) {
@@ -50,10 +51,9 @@ pub fn apply_defaults(pod: &mut Pod, gates: &PodGates) {
         }
     }
     if gates.pod_level_resources {
-        default_pod_level_limits(&mut pod.spec);
-        default_pod_level_requests(&mut pod.spec);
+        default_pod_level_limits(spec);
+        default_pod_level_requests(spec);
     }
-    let spec = &mut pod.spec;
     spec.enable_service_links.get_or_insert(true);
     if spec.host_network {
         for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {

@@ -13,6 +13,7 @@ pub mod log_line;
 pub mod names;
 pub mod pod;
 mod quantity;
+mod shared;
 pub mod sizes;
 
 pub use cpu_set::{CpuSet, CpuSetError};
@@ -26,6 +27,7 @@ pub use names::{
     check_label_value, check_port, check_qualified_name, check_taint_effect,
 };
 pub use quantity::{Quantity, QuantityError, QuantityFormat, QuantityReason};
+pub use shared::Shared;
 pub use sizes::{
     LogSizeLimit, Percentage, SizeError, ThresholdError, ThresholdValue, parse_positive_size,
 };

@@ -20,9 +20,10 @@ use container_setup::inputs::{NodeFacts, PodFacts, SetupWarning};
 use container_setup::{cgroups, resolv_conf};
 use pod_lifecycle::{Action, EventKind, ObservedPod, Outcome, PodEvent, StartFailure, StartStage};
 use pod_model::pod::Pod;
-use ports::runtime_objects::HandlerFeatures;
+use ports::runtime_objects::{HandlerFeatures, ImageRecord};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// What an action of a pod works with.
 pub(crate) struct ActionWorld {
@@ -31,6 +32,10 @@ pub(crate) struct ActionWorld {
     /// As it was when the action was planned.
     pub(crate) observed: Arc<ObservedPod>,
     pub(crate) volumes: ReadyVolumes,
+    /// Of a start: what the runtime said of the image when it was found. None where it was pulled.
+    pub(crate) found_image: Option<Arc<ImageRecord>>,
+    /// Whether what is remembered of the pod, this action included, was written down.
+    pub(crate) recorded: watch::Receiver<bool>,
     pub(crate) news: NewsSender,
 }
 
@@ -169,6 +174,12 @@ impl ActionWorld {
         let handlers = self.context.node.borrow().handlers.clone();
         let default = handlers.iter().find(|handler| handler.name.is_empty());
         Ok(default.cloned().unwrap_or_default())
+    }
+
+    /// Waits until what is remembered of this action was written down, or could not be.
+    async fn until_recorded(&self) -> Result<(), String> {
+        let told = self.recorded.clone().wait_for(|is_recorded| *is_recorded).await.map(|_| ());
+        told.map_err(|_| "the agent's own task for the pod ended".to_owned())
     }
 
     async fn tell(&self, event: PodEvent) {

@@ -78,7 +78,8 @@ pub(crate) struct Board {
 }
 
 struct Shared {
-    pods: Mutex<BTreeMap<String, PodEntry>>,
+    /// Boxed, as half of a map is spare room.
+    pods: Mutex<BTreeMap<String, Box<PodEntry>>>,
     /// Pods that have no UID yet, by what stands for it.
     without_uid: Mutex<BTreeMap<String, PodEntry>>,
     sources: Mutex<SourcesState>,
@@ -115,12 +116,12 @@ impl Board {
         &self.shared.metrics
     }
 
-    fn pods(&self) -> MutexGuard<'_, BTreeMap<String, PodEntry>> {
+    fn pods(&self) -> MutexGuard<'_, BTreeMap<String, Box<PodEntry>>> {
         self.shared.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the pods, and says so.
-    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, PodEntry>) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Box<PodEntry>>) -> T) -> T {
         let changed = change(&mut self.pods());
         self.shared.version.send_modify(|version| *version += 1);
         changed
@@ -178,7 +179,7 @@ impl Board {
 
     /// What is known of a pod, also of one without a UID.
     fn entry(&self, uid: &str) -> Option<PodEntry> {
-        let known = self.pods().get(uid).cloned();
+        let known = self.pods().get(uid).map(|entry| PodEntry::clone(entry));
         known.or_else(|| self.without_uid().get(uid).cloned())
     }
 

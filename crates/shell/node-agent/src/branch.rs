@@ -56,7 +56,16 @@ impl<Key: Clone + Ord, Value: Send + 'static> Branch<Key, Value> {
         let Some(handle) = self.handles.remove(key) else { return false };
         self.keys.remove(&handle.id());
         handle.abort();
+        self.give_back_room();
         true
+    }
+
+    /// A pod has two of these and mostly nothing in them: an empty map would keep the room it had.
+    fn give_back_room(&mut self) {
+        if self.handles.is_empty() {
+            self.handles = BTreeMap::new();
+            self.keys = HashMap::new();
+        }
     }
 
     /// Waits for a task to end. Never ends while there are none. May be dropped and called again.
@@ -73,6 +82,7 @@ impl<Key: Clone + Ord, Value: Send + 'static> Branch<Key, Value> {
             // Without a key it was aborted, and whoever did so knows.
             let Some(key) = self.keys.remove(&id) else { continue };
             self.handles.remove(&key);
+            self.give_back_room();
             return (key, joined.map(|(_, value)| value).map_err(panicked));
         }
     }

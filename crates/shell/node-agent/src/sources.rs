@@ -335,7 +335,7 @@ impl Merge {
 
     fn identify(&mut self, full_name: String, offer: Offer) -> Identified {
         let running = RuntimePods {
-            sandboxes: self.running(|pod| pod.sandboxes.clone()),
+            sandboxes: self.running(|pod| pod.sandboxes.to_vec()),
             containers: self
                 .running(|pod| pod.containers.iter().map(|c| c.record.clone()).collect()),
             ..RuntimePods::default()

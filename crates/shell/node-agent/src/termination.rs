@@ -33,7 +33,7 @@ impl TerminationMessages {
 
     /// Puts what is known of the pod's exited containers into the observation.
     pub(crate) async fn fill_in(&self, pod: &mut ObservedPod) {
-        for container in &mut pod.containers {
+        for container in pod.containers.iter_mut() {
             let id = container.record.id.clone();
             container.memory_kills = self.kills(&container.record);
             if container.record.state != ContainerState::Exited {

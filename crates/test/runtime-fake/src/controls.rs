@@ -89,6 +89,11 @@ impl FakeRuntime {
         self.shared.state().looks.get(call).copied().unwrap_or_default()
     }
 
+    /// Every call by its name alone, in the order in which they were made.
+    pub fn asked(&self) -> Vec<&'static str> {
+        self.shared.state().asked.clone()
+    }
+
     pub fn take_network_down(&self, down: bool) {
         self.shared.state().is_network_down = down;
     }

@@ -52,6 +52,7 @@ struct Disk {
     refuses_cgroups: bool,
     has_old_cgroups: bool,
     listing_takes: Duration,
+    saving_takes: Duration,
     /// How many of the next calls that concern a name panic, and how many did.
     panics_to_come: BTreeMap<String, u32>,
     panics: u32,
@@ -98,6 +99,11 @@ impl FakeHost {
     /// How long it takes to list the folders of pods.
     pub fn list_slowly(&self, takes: Duration) {
         self.disk().listing_takes = takes;
+    }
+
+    /// How long it takes until a record is on disk; whoever stops waiting has not written it.
+    pub fn save_slowly(&self, takes: Duration) {
+        self.disk().saving_takes = takes;
     }
 
     /// A process in a group of this last name is killed for memory, and nobody says which.
@@ -420,6 +426,10 @@ impl Records for FakeHost {
             !refuses
         });
         Box::pin(async move {
+            let takes = self.disk().saving_takes;
+            if !takes.is_zero() {
+                tokio::time::sleep(takes).await;
+            }
             let refused = || HostError::Lasting("records are not written here".to_owned());
             saved.await?.then_some(()).ok_or_else(refused)
         })

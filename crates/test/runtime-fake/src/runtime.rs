@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) faults: BTreeMap<String, VecDeque<Fault>>,
     pub(crate) calls: Vec<String>,
     pub(crate) looks: BTreeMap<&'static str, usize>,
+    /// All calls, in the order in which they were made.
+    pub(crate) asked: Vec<&'static str>,
     /// UIDs of pods at which nobody can look.
     pub(crate) unanswered: BTreeSet<String>,
     pub(crate) is_away: bool,
@@ -124,6 +126,7 @@ impl FakeRuntime {
                 });
             }
             *state.looks.entry(call).or_default() += 1;
+            state.asked.push(call);
             state.faults.get_mut(call).and_then(VecDeque::pop_front)
         };
         match fault {
@@ -331,6 +334,9 @@ impl PodRuntime for FakeRuntime {
             };
             if state.containers.values().any(same) {
                 return Err(refused("create_container", "the name is reserved"));
+            }
+            if !state.images.values().any(|image| image.id == config.image.image) {
+                return Err(not_found("create_container", &config.image.image));
             }
             state.made += 1;
             // As long as containerd's.

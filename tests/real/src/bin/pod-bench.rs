@@ -3,7 +3,8 @@
 //! records; a table with ratios, since absolute times of one run mean nothing elsewhere. A promise of
 //! SPECIFICATION.md that is not kept is an error.
 //!
-//! Runs inside a bed (`bed run -- pod-bench KEELSON [times]`; `times` for the last two alone).
+//! Runs inside a bed (`bed run -- pod-bench KEELSON [times|bursts]`; `times` for single pods and
+//! crashes beside bare calls alone, `bursts` for many pods at once alone).
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +13,14 @@ use node_testkit::bed;
 use node_testkit::start::{Containerd, ContainerdOptions};
 use node_testkit::{images, parts};
 use real_tests::cold_program;
-use real_tests::promises::{Promise, Row, Table};
+use real_tests::promises::{Promise, Row, Table, Turns};
 use real_tests::standalone::agent::Kind;
 use real_tests::standalone::measure::{self, Bare, Images, Measured, millis};
 use real_tests::standalone::runtime::Runtime;
 
 fn main() -> Result<()> {
     let bed = bed::enter_role(None)?.context("to be run in a bed: cargo xtask bench pods")?;
-    let keelson = std::env::args().nth(1).context("usage: pod-bench KEELSON [times]")?;
+    let keelson = std::env::args().nth(1).context("usage: pod-bench KEELSON [times|bursts]")?;
     let containerd = Containerd::start(&bed, &ContainerdOptions::default())?;
     for image in
         [images::pause()?, images::pause()?.named(images::CONTAINERD_PAUSE), images::busybox()?]
@@ -32,19 +33,25 @@ fn main() -> Result<()> {
     for program in [PathBuf::from(&keelson), parts::program("kubelet", "kubelet")?] {
         cold_program::forget(&program)?;
     }
-    let ours = Kind::keelson(Path::new(&keelson));
-    if std::env::args().nth(2).is_some_and(|word| word == "times") {
+    let (ours, theirs) = (Kind::keelson(Path::new(&keelson)), Kind::reference()?);
+    let mut table = Table::default();
+    let only = std::env::args().nth(2);
+    if only.as_deref() == Some("times") {
         let bare = measure::times(&bed, &runtime, &ours, &endpoint, &images)?;
-        let mut table = Table::default();
         print_beside_bare_calls(&mut table, &bare);
         return table.judge();
     }
-    let ours = measure::agent(&bed, &runtime, &ours, &endpoint, &images)?;
-    let theirs = measure::agent(&bed, &runtime, &Kind::reference()?, &endpoint, &images)?;
-    let mut table = Table::default();
-    print_beside_the_reference(&mut table, &ours, &theirs);
-    let bare = ours.bare.as_ref().context("the bare calls were not measured")?;
-    print_beside_bare_calls(&mut table, bare);
+    if only.is_none() {
+        let ours = measure::agent(&bed, &runtime, &ours, &endpoint, &images)?;
+        let theirs = measure::agent(&bed, &runtime, &theirs, &endpoint, &images)?;
+        print_beside_the_reference(&mut table, &ours, &theirs);
+        let bare = ours.bare.as_ref().context("the bare calls were not measured")?;
+        print_beside_bare_calls(&mut table, bare);
+    }
+    let kinds = [&ours, &theirs];
+    measure_bursts(&mut table, |count, turns| {
+        measure::bursts(&bed, &runtime, kinds, &endpoint, (&images, count, turns))
+    })?;
     table.judge()
 }
 
@@ -64,16 +71,28 @@ fn print_beside_the_reference(table: &mut Table, ours: &Measured, theirs: &Measu
         let name = format!("CPU time in an idle minute, {pods} pods");
         table.row(&row(&name, times, "ms", Promise::AtMost(1.0 / 10.0)));
     }
-    let never_slower = Promise::AtMost(1.0);
-    for (name, mine, other, promise) in [
-        ("manifest to container started, median", ours.single, theirs.single, Promise::None),
-        ("30 at once", ours.burst_30, theirs.burst_30, never_slower),
-        ("110 at once", ours.burst_110, theirs.burst_110, never_slower),
-        ("crash to restarted, median", ours.crash, theirs.crash, Promise::None),
-        ("manifest removed to pod gone, median", ours.removal, theirs.removal, Promise::None),
+    for (name, mine, other) in [
+        ("manifest to container started, median", ours.single, theirs.single),
+        ("crash to restarted, median", ours.crash, theirs.crash),
+        ("manifest removed to pod gone, median", ours.removal, theirs.removal),
     ] {
-        table.row(&row(name, (millis(mine), millis(other)), "ms", promise));
+        table.row(&row(name, (millis(mine), millis(other)), "ms", Promise::None));
     }
+}
+
+/// Many pods at once, by turns; so often each.
+const BURSTS: [(usize, usize); 2] = [(30, 5), (110, 3)];
+
+fn measure_bursts(
+    table: &mut Table,
+    measure: impl Fn(usize, usize) -> Result<Turns>,
+) -> Result<()> {
+    let measured = BURSTS.map(|(count, turns)| (count, measure(count, turns)));
+    table.heading("", "reference");
+    for (count, turns) in measured {
+        table.turns(&format!("{count} at once"), &turns?, "ms", Promise::AtMost(1.0));
+    }
+    Ok(())
 }
 
 /// Beside the runtime's own share: the same calls without any agent, by turns with its pods.

@@ -13,6 +13,7 @@ use super::runtime::{Runtime, now};
 use crate::promises::Turns;
 
 const SETTLE: Duration = Duration::from_secs(15);
+const SETTLE_BRIEFLY: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(60);
 const SINGLES: usize = 15;
 const CRASHES: usize = 9;
@@ -37,9 +38,6 @@ pub struct Measured {
     pub idle_cpu: [Duration; 3],
     /// From the manifest to the start of the container, one pod after another: the median.
     pub single: Duration,
-    /// From the manifests to the start of the last container.
-    pub burst_30: Duration,
-    pub burst_110: Duration,
     /// From the end of a container to the start of its first successor: the median.
     pub crash: Duration,
     /// From the removal of the manifest to the pod's end: the median.
@@ -144,11 +142,11 @@ pub fn agent(
     let crash = crashes(&agent, runtime, &images.shell, (turns.as_mut(), &mut bare))?;
     let bare = turns.is_some().then_some(bare);
     say("30 at once");
-    let burst_30 = burst(&agent, runtime, 30, &images.quiet)?;
+    burst(&agent, runtime, 30, &images.quiet)?;
     let thirty = idle(&agent)?;
     clear(&agent, runtime)?;
     say("110 at once");
-    let burst_110 = burst(&agent, runtime, 110, &images.quiet)?;
+    burst(&agent, runtime, 110, &images.quiet)?;
     let many = idle(&agent)?;
     clear(&agent, runtime)?;
     agent.end()?;
@@ -157,8 +155,6 @@ pub fn agent(
         memory: [none.0, thirty.0, many.0],
         idle_cpu: [none.1, thirty.1, many.1],
         single,
-        burst_30,
-        burst_110,
         crash,
         removal,
         bare,
@@ -249,6 +245,34 @@ fn burst(agent: &Agent, runtime: &Runtime, count: usize, image: &str) -> Result<
     let seen = runtime.wait_started("burst-", count, 0)?;
     let last = seen.iter().map(|one| one.started_at).max().context("containers")?;
     Ok(nanos(last - begun))
+}
+
+/// From the manifests to the start of the last container, in milliseconds: many at once under the one
+/// and then under the other, each just started, so often. A machine that is slow for a while is slow
+/// for both.
+pub fn bursts(
+    bed: &Bed,
+    runtime: &Runtime,
+    kinds: [&Kind; 2],
+    endpoint: &str,
+    (images, count, turns): (&Images, usize, usize),
+) -> Result<Turns> {
+    let mut seen = Turns::default();
+    for turn in 0..turns {
+        let mut took = [0.0; 2];
+        for (kind, took) in kinds.iter().zip(&mut took) {
+            eprintln!("{}: {count} at once, turn {}", kind.name, turn + 1);
+            let home = Home::new(bed, &format!("{}-{count}-{turn}", kind.name), endpoint)?;
+            let agent = Agent::start(bed, kind, &home)?;
+            sleep(SETTLE_BRIEFLY);
+            *took = millis(burst(&agent, runtime, count, &images.quiet)?);
+            clear(&agent, runtime)?;
+            agent.end()?;
+            runtime.remove_all()?;
+        }
+        seen.push(took[0], took[1]);
+    }
+    Ok(seen)
 }
 
 fn clear(agent: &Agent, runtime: &Runtime) -> Result<()> {

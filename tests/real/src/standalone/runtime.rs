@@ -148,8 +148,19 @@ impl Runtime {
         self.remove("")
     }
 
-    /// Ends and removes the sandboxes of pods whose names begin so.
+    /// Ends and removes the sandboxes of pods whose names begin so. What an agent that has just ended
+    /// was about to remove may be on its way out still: then once more, a few times.
     pub fn remove(&self, prefix: &str) -> Result<()> {
+        for _ in 0..10 {
+            if self.remove_once(prefix).is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        self.remove_once(prefix)
+    }
+
+    fn remove_once(&self, prefix: &str) -> Result<()> {
         self.tasks.block_on(async {
             let listed = self.client.list_pod_sandbox(v1::ListPodSandboxRequest::default()).await?;
             let mut failed = None;

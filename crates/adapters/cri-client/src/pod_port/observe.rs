@@ -2,12 +2,12 @@
 //!
 //! Rule: a pod is told whole or not at all. What vanished in between is left out; what cannot be
 //! read takes its own pod out of the answer (or fails the look at that pod), never another's. At
-//! most so many statuses are asked for at a time; in a look at all pods those that are not answered
+//! most so many statuses are asked for at a time, those of sandboxes and of containers side by side:
+//! whoever crashed waits for this look. In a look at all pods those that are not answered
 //! while nothing else moves either are given up, so that one that hangs holds up nobody else. Does
 //! not compare with an earlier look.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
 use std::time::Duration;
 
 use cri_wire::v1;
@@ -140,20 +140,29 @@ async fn look(
     let names = names(&sandboxes, &containers);
     let pod_of: BTreeMap<String, String> =
         sandboxes.iter().map(|sandbox| (sandbox.id.clone(), uid_of_sandbox(sandbox))).collect();
-    let looks = sandboxes.into_iter().map(|sandbox| {
-        let (client, uid) = (client.clone(), uid_of_sandbox(&sandbox));
-        (uid, async move { sandbox_status(&client, sandbox.id).await })
+    let of_sandboxes = sandboxes.into_iter().map(|sandbox| {
+        let uid = uid_of_sandbox(&sandbox);
+        (uid, Asked::Sandbox { id: sandbox.id })
     });
-    let looked = each("PodSandboxStatus", looks, standstill).await?;
-    let sandboxes = sorted_out(looked, &mut failures);
-    let looks = containers.into_iter().map(|container| {
+    let of_containers = containers.into_iter().map(|container| {
         let labelled = container.labels.get(POD_UID_LABEL);
         let uid = labelled.or_else(|| pod_of.get(&container.pod_sandbox_id)).cloned();
-        let client = client.clone();
-        (uid.unwrap_or_default(), async move { container_status(&client, container).await })
+        let v1::Container { id, pod_sandbox_id: sandbox_id, .. } = container;
+        (uid.unwrap_or_default(), Asked::Container { id, sandbox_id })
     });
-    let looked = each("ContainerStatus", looks, standstill).await?;
-    let containers = sorted_out(looked, &mut failures);
+    let asked = of_sandboxes.chain(of_containers).collect();
+    let (mut sandboxes, mut containers) = (Vec::new(), Vec::new());
+    for (uid, outcome) in each(client, asked, standstill).await? {
+        match outcome {
+            Ok(Some(Told::Sandbox(sandbox))) => sandboxes.push((uid, sandbox)),
+            Ok(Some(Told::Container(container))) => containers.push((uid, *container)),
+            Ok(None) => {}
+            // The first failure of each pod is remembered.
+            Err(error) => {
+                failures.entry(uid).or_insert(error);
+            }
+        }
+    }
     Ok((Found { sandboxes, containers, names }, failures))
 }
 
@@ -191,42 +200,57 @@ fn uid_of_sandbox(sandbox: &v1::PodSandbox) -> String {
     labelled.unwrap_or_else(|| sandbox.metadata.clone().unwrap_or_default().uid)
 }
 
-/// Keeps what was found; the first failure of each pod is remembered.
-fn sorted_out<T>(looked: Vec<(String, Outcome<T>)>, failures: &mut Failures) -> Vec<(String, T)> {
-    let mut found = Vec::with_capacity(looked.len());
-    for (uid, outcome) in looked {
-        match outcome {
-            Ok(Some(record)) => found.push((uid, record)),
-            Ok(None) => {}
-            Err(error) => {
-                failures.entry(uid).or_insert(error);
-            }
-        }
-    }
-    found
+/// Whose status is asked for.
+enum Asked {
+    Sandbox { id: String },
+    Container { id: String, sandbox_id: String },
 }
 
-/// Runs the looks, so many at a time, and gives their results in the order of the looks. Where
-/// nothing ends for as long as `standstill`, what runs then is given up and counts as not answered.
-/// Dropped, it ends those that still run.
-async fn each<T, Look>(
-    call: &'static str,
-    looks: impl Iterator<Item = (String, Look)>,
+/// What was answered.
+enum Told {
+    Sandbox(SandboxRecord),
+    /// Boxed, as it is much the larger.
+    Container(Box<ContainerRecord>),
+}
+
+impl Asked {
+    fn call(&self) -> &'static str {
+        match self {
+            Self::Sandbox { .. } => "PodSandboxStatus",
+            Self::Container { .. } => "ContainerStatus",
+        }
+    }
+
+    async fn ask(self, client: &CriClient) -> Outcome<Told> {
+        Ok(match self {
+            Self::Sandbox { id } => sandbox_status(client, id).await?.map(Told::Sandbox),
+            Self::Container { id, sandbox_id } => {
+                let record = container_status(client, id, sandbox_id).await?;
+                record.map(|record| Told::Container(Box::new(record)))
+            }
+        })
+    }
+}
+
+/// Asks for the statuses, so many at a time, and gives the answers in the order of what was asked.
+/// Where nothing ends for as long as `standstill`, what runs then is given up and counts as not
+/// answered. Dropped, it ends those that still run.
+async fn each(
+    client: &CriClient,
+    asked: Vec<(String, Asked)>,
     standstill: Option<Duration>,
-) -> Result<Vec<(String, Outcome<T>)>, ContainerRuntimeError>
-where
-    T: Send + 'static,
-    Look: Future<Output = Outcome<T>> + Send + 'static,
-{
-    let (uids, looks): (Vec<String>, Vec<Look>) = looks.unzip();
-    let mut waiting: VecDeque<(usize, Look)> = looks.into_iter().enumerate().collect();
-    let mut results: Vec<Option<Outcome<T>>> = waiting.iter().map(|_| None).collect();
+) -> Result<Vec<(String, Outcome<Told>)>, ContainerRuntimeError> {
+    let (uids, asked): (Vec<String>, Vec<Asked>) = asked.into_iter().unzip();
+    let calls: Vec<&'static str> = asked.iter().map(Asked::call).collect();
+    let mut waiting: VecDeque<(usize, Asked)> = asked.into_iter().enumerate().collect();
+    let mut results: Vec<Option<Outcome<Told>>> = waiting.iter().map(|_| None).collect();
     let mut running = JoinSet::new();
     loop {
         while running.len() < AT_A_TIME
-            && let Some((place, look)) = waiting.pop_front()
+            && let Some((place, asked)) = waiting.pop_front()
         {
-            running.spawn(async move { (place, look.await) });
+            let client = client.clone();
+            running.spawn(async move { (place, asked.ask(&client).await) });
         }
         let next = match standstill {
             None => Ok(running.join_next().await),
@@ -240,14 +264,16 @@ where
                 }
             }
             Ok(Some(Err(broken))) => {
-                return Err(senseless(call, format!("a look broke off: {broken}")));
+                let why = format!("a look broke off: {broken}");
+                return Err(senseless("ContainerStatus", why));
             }
             Err(_) => running = JoinSet::new(),
         }
     }
     let limit = standstill.unwrap_or_default();
-    let unanswered = || Err(ContainerRuntimeError::DeadlineExceeded { call, limit });
-    let results = results.into_iter().map(|result| result.unwrap_or_else(unanswered));
+    let results = results.into_iter().zip(calls).map(|(result, call)| {
+        result.unwrap_or(Err(ContainerRuntimeError::DeadlineExceeded { call, limit }))
+    });
     Ok(uids.into_iter().zip(results).collect())
 }
 
@@ -263,15 +289,18 @@ async fn sandbox_status(client: &CriClient, id: String) -> Outcome<SandboxRecord
     }
 }
 
-async fn container_status(client: &CriClient, listed: v1::Container) -> Outcome<ContainerRecord> {
-    let v1::Container { id, pod_sandbox_id, .. } = listed;
+async fn container_status(
+    client: &CriClient,
+    id: String,
+    sandbox_id: String,
+) -> Outcome<ContainerRecord> {
     let request = v1::ContainerStatusRequest { container_id: id.clone(), verbose: false };
     let answer = match client.container_status(request).await {
         Err(ContainerRuntimeError::NotFound { .. }) => return Ok(None),
         answer => answer?,
     };
     match answer.status {
-        Some(status) if status.id == id => Ok(Some(records::container(status, pod_sandbox_id))),
+        Some(status) if status.id == id => Ok(Some(records::container(status, sandbox_id))),
         _ => Err(senseless("ContainerStatus", format!("no status of container {id:?}"))),
     }
 }

@@ -123,6 +123,14 @@ async fn statuses_are_asked_for_a_few_at_a_time_and_all_come() {
     assert!((2..=8).contains(&most), "{most} at once");
 }
 
+/// A container that crashed waits for this: the two are not asked for one after the other.
+#[tokio::test]
+async fn sandbox_and_container_are_asked_for_side_by_side() {
+    let runtime = script(&[("a", "s1")], &[("a", "s1", "c1")]);
+    patient(&runtime).observe_pod("a").await.expect("a look");
+    assert_eq!(runtime.most_at_once(), 2);
+}
+
 #[tokio::test]
 async fn a_runtime_that_is_away_is_an_error_of_the_whole_look() {
     let folder = SocketFolder::new();

@@ -220,7 +220,7 @@ impl Run {
                 return Laws::check_non_event(&self.worker, &self.node, &made.status);
             }
         }
-        if self.worker.unsaved {
+        if self.worker.unsaved || self.worker.before_start.is_some() {
             self.laws.forget_times();
         }
         self.worker.die(&mut self.node, &mut self.dice);

@@ -34,6 +34,9 @@ pub(super) struct Worker {
     pub(super) observed: ObservedPod,
     pub(super) facts: Facts,
     pub(super) saved: Option<Vec<u8>>,
+    /// What was saved before a start that has just begun: it is written down while its container is
+    /// made, so that a kill may come first. Nothing else happens to the pod until it is written.
+    pub(super) before_start: Option<Option<Vec<u8>>>,
     pub(super) unsaved: bool,
     pub(super) doing: Vec<Doing>,
     pub(super) last: Option<PodPlan>,
@@ -67,6 +70,7 @@ impl Worker {
             observed,
             facts,
             saved: None,
+            before_start: None,
             unsaved: false,
             doing: Vec::new(),
             last: None,
@@ -96,6 +100,10 @@ impl Worker {
     pub(super) fn absorb(&mut self, node: &Node, happening: &Happening<'_>) -> Told {
         let now = ApiTime::from_nanos(node.now);
         let desired = self.desired.clone();
+        self.before_start = match happening {
+            Happening::Began(Action::StartContainer { .. }) => Some(self.saved.clone()),
+            _ => None,
+        };
         let told = self.memory.absorb(&desired, happening, now);
         self.unsaved |= told.save == Save::Soon;
         if told.save == Save::BeforeGoingOn {
@@ -125,7 +133,7 @@ impl Worker {
         for want in &plan.wants.images {
             let state = ImageState::Present { image_ref: "ref".to_owned() };
             let fact = ImageFact { attempt: want.attempt, state };
-            self.facts.images.insert(want.container.clone(), fact);
+            self.facts.images.insert(want.container.clone(), Box::new(fact));
         }
         for action in &plan.actions {
             self.note(node, format_args!("do {action:?}"));
@@ -210,8 +218,13 @@ impl Worker {
     pub(super) fn die(&mut self, node: &mut Node, dice: &mut Dice) {
         self.note(node, "KILLED");
         let pod = Arc::clone(&self.desired.pod);
-        for mut each in std::mem::take(&mut self.doing) {
-            match dice.below(3) {
+        let doing = std::mem::take(&mut self.doing);
+        // Not written yet: then the container that was begun last may have been made, no more.
+        let unwritten = self.before_start.take().filter(|_| dice.percent(50));
+        let begun_last = doing.len().saturating_sub(1);
+        for (place, mut each) in doing.into_iter().enumerate() {
+            let is_unwritten = unwritten.is_some() && place == begun_last;
+            match dice.below(if is_unwritten { 2 } else { 3 }) {
                 0 => {}
                 1 => {
                     if let Action::StartContainer { name, attempt, sandbox_id, .. } = &each.action
@@ -230,6 +243,9 @@ impl Worker {
                     let _ = finish(&pod, node, dice, &each, false);
                 }
             }
+        }
+        if let Some(before) = unwritten {
+            self.saved = before;
         }
         self.observed = node.observe();
         let now = ApiTime::from_nanos(node.now);

@@ -70,7 +70,7 @@ pub(super) fn apply(case: &mut Case, text: &str) {
                     },
                 };
                 let attempt = attempt.parse().expect("attempt");
-                facts.images.insert((*name).to_owned(), ImageFact { attempt, state });
+                facts.images.insert((*name).to_owned(), Box::new(ImageFact { attempt, state }));
             }
             ["log", name, number] => {
                 let number = number.parse().expect("number");

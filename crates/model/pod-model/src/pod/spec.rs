@@ -11,6 +11,7 @@ use super::scheduling::{Affinity, Toleration, TopologySpreadConstraint};
 use super::security::PodSecurityContext;
 use super::values::{TextMap, Timestamp, Unread};
 use super::volume::{NamedReference, Volume};
+use crate::Shared;
 
 words! {
     pub enum RestartPolicy { Always, OnFailure, Never }
@@ -25,7 +26,8 @@ object! {
         "apiVersion" api_version: Unread;
         "kind" kind: Unread;
         "metadata" metadata: ObjectMeta, always;
-        "spec" spec: PodSpec, always;
+        /// Shared, as a pod is kept as its manifest has it and as it is run, which differ in the rest.
+        "spec" spec: Shared<PodSpec>, always;
         "status" status: PodStatusSeen, always;
     }
 

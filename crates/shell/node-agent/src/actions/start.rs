@@ -1,5 +1,9 @@
 //! Starting a container: set up, create, start, then its postStart hook.
 //!
+//! Rule: the program runs only once it is on disk that it does: its restart count and back-off must
+//! outlive the agent. The worker writes that down while the container is made; one that was made and
+//! not started is removed by the next agent, and has used up neither its number nor its turn.
+//!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_container.go
 
 use super::{ActionWorld, contents};
@@ -87,6 +91,8 @@ async fn set_up_and_start(world: &ActionWorld, action: &Action) -> Result<String
     let id = created.map_err(|error| failure(StartStage::Create, &error))?;
     let with_id = |failure: StartFailure| StartFailure { id: Some(id.clone()), ..failure };
     reached("container-created");
+    let recorded = world.until_recorded().await;
+    recorded.map_err(|why| with_id(failure(StartStage::Start, &why)))?;
     let started = runtime.start_container(&id).await;
     started.map_err(|error| with_id(failure(StartStage::Start, &error)))?;
     reached("container-begun");
@@ -103,21 +109,33 @@ async fn set_up(
     spec: &Container,
     start: &Start<'_>,
 ) -> Result<(ContainerConfig, SandboxConfig), StartFailure> {
-    let node = world.node_facts().await.map_err(config_failure)?;
-    let pod_facts = world.pod_facts().await.map_err(config_failure)?;
+    // Side by side, as whoever crashed waits for it; of several failures the first here is told.
+    let (node, pod_facts, image, contents) = tokio::join!(
+        world.node_facts(),
+        world.pod_facts(),
+        image(world, start.image_ref),
+        contents::read(world, spec)
+    );
+    let node = node.map_err(config_failure)?;
+    let pod_facts = pod_facts.map_err(config_failure)?;
     let mut facts = ContainerFacts {
         image_ref: start.image_ref.to_owned(),
-        image: image(world, start.image_ref).await.map_err(config_failure)?,
+        image: image.map_err(config_failure)?,
         restart_count: start.attempt,
         pod_ips: start.pod_ips.to_vec(),
         target_id: start.target_id.cloned(),
         volumes: world.volumes.clone(),
-        contents: contents::read(world, spec).await,
+        contents,
         ..ContainerFacts::default()
     };
-    facts.termination_file = make_folders(world, spec, &node).await.map_err(config_failure)?;
-    facts.hosts_file = write_hosts(world, &node, start.pod_ips).await.map_err(config_failure)?;
-    facts.env_files = read_env_files(world, spec, &node).await;
+    let (termination_file, hosts_file, env_files) = tokio::join!(
+        make_folders(world, spec, &node),
+        write_hosts(world, &node, start.pod_ips),
+        read_env_files(world, spec, &node)
+    );
+    facts.termination_file = termination_file.map_err(config_failure)?;
+    facts.hosts_file = hosts_file.map_err(config_failure)?;
+    facts.env_files = env_files;
     let source =
         environment::Source { pod: &world.pod, container: spec, node: &node, facts: &facts };
     let env = environment::make(&source).map_err(config_failure)?;
@@ -135,7 +153,12 @@ async fn set_up(
     Ok((config.map_err(config_failure)?, sandbox))
 }
 
+/// What the runtime says of the image; it is asked only where it has not just said so. An image that
+/// went since then fails the creation, after which it is looked for again.
 async fn image(world: &ActionWorld, image_ref: &str) -> Result<ImageRecord, String> {
+    if let Some(found) = world.found_image.as_ref().filter(|found| found.id == image_ref) {
+        return Ok((**found).clone());
+    }
     let spec = ImageSpec { image: image_ref.to_owned(), ..ImageSpec::default() };
     let found = world.context.ports.runtime.image(&spec).await;
     let found = found.map_err(|error| format!("cannot inspect image {image_ref:?}: {error}"))?;

@@ -46,7 +46,7 @@ impl LocalApi for LocalStatus {
         let without: Vec<(String, PodEntry)> =
             board.without_uid().iter().map(|(key, entry)| (key.clone(), entry.clone())).collect();
         let mut entries: Vec<(String, PodEntry)> =
-            board.pods().iter().map(|(uid, entry)| (uid.clone(), entry.clone())).collect();
+            board.pods().iter().map(|(uid, entry)| (uid.clone(), PodEntry::clone(entry))).collect();
         for (key, entry) in without {
             let name = entry.pod.full_name();
             if entries.iter().all(|(_, known)| known.pod.full_name() != name) {

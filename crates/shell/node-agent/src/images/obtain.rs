@@ -14,8 +14,8 @@ use pod_lifecycle::{EventKind, ImageState, PodEvent};
 use pod_manifest::with_default_tag;
 use pod_model::GoDuration;
 use pod_model::pod::container::PullPolicy;
-use ports::runtime_objects::{ImageSpec, Labels};
-use std::sync::PoisonError;
+use ports::runtime_objects::{ImageRecord, ImageSpec, Labels};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -58,6 +58,9 @@ pub(crate) struct ImageNews {
     pub(crate) container: String,
     pub(crate) attempt: u32,
     pub(crate) state: Option<ImageState>,
+    /// Of an image that was found here: what the runtime said of it, so that it is not asked again
+    /// for the start. None of one that was pulled.
+    pub(crate) found: Option<Arc<ImageRecord>>,
     pub(crate) events: Vec<PodEvent>,
 }
 
@@ -141,14 +144,14 @@ async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
     let found = if looks { present(images, &spec, teller).await } else { Ok(None) };
     let found = found.inspect_err(|_| images.count_request(request, None, None))?;
     let is_present = looks.then_some(found.is_some());
-    if let Some(image_ref) = found
-        && may_use(images, request, &image_ref).await
+    if let Some(record) = found
+        && may_use(images, request, &record.id).await
     {
         images.count_request(request, is_present, Some(false));
         let access = if images.pulled.is_kept() { " and can be accessed by the pod" } else { "" };
         let text = format!("Container image {named:?} already present on machine{access}");
         let event = teller.event(EventKind::Normal, "Pulled", text);
-        teller.tell(Some(ImageState::Present { image_ref }), vec![event]).await;
+        teller.tell_found(record, event).await;
         return Ok(());
     }
     // An image that is here and not this pod's to use is not told from one that is not here.
@@ -175,14 +178,14 @@ async fn may_use(images: &Images, request: &ImageRequest, image_ref: &str) -> bo
     images.pulled.may_use(&request.image, image_ref, &owners).await
 }
 
-/// What the runtime calls the image, if it has it.
+/// What the runtime says of the image, if it has it.
 async fn present(
     images: &Images,
     spec: &ImageSpec,
     teller: &Teller<'_>,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<ImageRecord>, Failure> {
     match images.runtime.image(spec).await {
-        Ok(found) => Ok(found.map(|record| record.id).filter(|id| !id.is_empty())),
+        Ok(found) => Ok(found.filter(|record| !record.id.is_empty())),
         Err(error) => {
             let message = format!("Failed to inspect image {:?}: {error}", "");
             let event = Some(teller.warning("InspectFailed", message.clone()));
@@ -310,10 +313,25 @@ impl Teller<'_> {
     }
 
     async fn tell(&self, state: Option<ImageState>, events: Vec<PodEvent>) {
+        self.send(state, None, events).await;
+    }
+
+    async fn tell_found(&self, record: ImageRecord, event: PodEvent) {
+        let state = ImageState::Present { image_ref: record.id.clone() };
+        self.send(Some(state), Some(Arc::new(record)), vec![event]).await;
+    }
+
+    async fn send(
+        &self,
+        state: Option<ImageState>,
+        found: Option<Arc<ImageRecord>>,
+        events: Vec<PodEvent>,
+    ) {
         let news = ImageNews {
             container: self.request.container.clone(),
             attempt: self.request.attempt,
             state,
+            found,
             events,
         };
         // A worker that is gone ends this task anyway.

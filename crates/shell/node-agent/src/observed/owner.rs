@@ -16,7 +16,7 @@ use crate::loop_beats::LoopBeats;
 use crate::metrics::{Metrics, names};
 use pod_lifecycle::ObservedPod;
 use ports::ApiTime;
-use ports::runtime_objects::{ListedPods, RuntimeEvent, RuntimeSignal};
+use ports::runtime_objects::{ListedPods, RuntimeEvent, RuntimeEventKind, RuntimeSignal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,6 +163,9 @@ impl Owner {
             self.metrics().took(&names::EVENTED_LATENCY, &[], took);
         }
         match signal {
+            // Whoever makes something starts it next, and hears of that; made by us, the action's end
+            // is looked at besides. In a burst these looks would be every third call.
+            RuntimeSignal::Event(event) if event.kind == RuntimeEventKind::Created => {}
             RuntimeSignal::Event(event) => match self.pod_of(event) {
                 Some(uid) => {
                     self.waiting.pods.insert(uid);
@@ -444,7 +447,7 @@ impl Owner {
     }
 
     /// Makes the observation known unless a later one is; whoever awaits it is woken in any case.
-    fn publish(&mut self, uid: &str, pod: ObservedPod, is_awaited: bool) {
+    fn publish(&mut self, uid: &str, mut pod: ObservedPod, is_awaited: bool) {
         let mut pods = self.shared.pods();
         let sender = pods.entry(uid.to_owned()).or_insert_with(|| watch::Sender::new(None));
         let known = sender.borrow().clone();
@@ -453,7 +456,13 @@ impl Owner {
             sender.send_if_modified(|_| is_awaited);
             return;
         }
-        let news = known.is_none_or(|known| !saw_the_same(&known, &pod));
+        let same = known.filter(|known| saw_the_same(known, &pod));
+        let news = same.is_none();
+        if let Some(known) = same {
+            // The pod's worker is not told and keeps the earlier one: both hold one copy.
+            pod.sandboxes = known.sandboxes.clone();
+            pod.containers = known.containers.clone();
+        }
         let wake = is_awaited || news;
         let pod = Some(Arc::new(pod));
         sender.send_if_modified(|known| {

@@ -8,12 +8,15 @@ use crate::volumes::{ReadyVolumes, VolumeNews, VolumeState, WantedVolumes};
 use container_setup::log_paths;
 use pod_lifecycle::{Admission, Facts, ImageFact, ImageState, PodEvent, VolumesFact};
 use pod_model::pod::Pod;
+use ports::runtime_objects::ImageRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(super) struct PodFactBook {
     pub(super) facts: Facts,
     pub(super) volumes: ReadyVolumes,
+    /// By container: what the runtime said of the image that was found for its next start.
+    found_images: BTreeMap<String, Arc<ImageRecord>>,
     /// Counts versions of the pod with other volumes: what is told of an earlier one is not news.
     version: u64,
 }
@@ -29,7 +32,7 @@ impl PodFactBook {
             host_ips: context.host_ips(),
             ..Facts::default()
         };
-        Self { facts, volumes: ReadyVolumes::new(), version: 0 }
+        Self { facts, volumes: ReadyVolumes::new(), found_images: BTreeMap::new(), version: 0 }
     }
 
     pub(super) fn node(&mut self, state: &NodeState) {
@@ -44,13 +47,32 @@ impl PodFactBook {
 
     pub(super) fn image(&mut self, news: ImageNews) -> Vec<PodEvent> {
         if let Some(state) = news.state {
-            self.set_image(news.container, news.attempt, state);
+            self.set_image(news.container.clone(), news.attempt, state);
+        }
+        if let Some(record) = news.found {
+            self.found_images.insert(news.container, record);
         }
         news.events
     }
 
+    /// For one start: the next asks for its image anew.
+    pub(super) fn take_found_image(&mut self, container: &str) -> Option<Arc<ImageRecord>> {
+        let found = self.found_images.remove(container);
+        if self.found_images.is_empty() {
+            // An empty map would keep the room it had, for as long as the pod runs.
+            self.found_images = BTreeMap::new();
+        }
+        found
+    }
+
+    pub(super) fn forget_image(&mut self, container: &str) {
+        self.facts.images.remove(container);
+        self.found_images.remove(container);
+    }
+
     pub(super) fn set_image(&mut self, container: String, attempt: u32, state: ImageState) {
-        self.facts.images.insert(container, ImageFact { attempt, state });
+        self.found_images.remove(&container);
+        self.facts.images.insert(container, Box::new(ImageFact { attempt, state }));
     }
 
     pub(super) fn volume(&mut self, news: VolumeNews) -> Option<PodEvent> {

@@ -15,6 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tracing::{error, warn};
 
+#[cfg(test)]
+mod tests;
+
 const FOLDER: &str = "pods";
 const ENDING_FOLDER: &str = "ending";
 const LONGEST_WRITE: Duration = Duration::from_secs(30);
@@ -25,7 +28,7 @@ pub(crate) struct SavedMemories {
     board: Board,
     copies: Arc<Mutex<HashMap<String, Remembered>>>,
     /// Pods that end, as they were when they were last wanted.
-    ending: Arc<Mutex<HashMap<String, Arc<Pod>>>>,
+    ending: Arc<Mutex<HashMap<String, EndingPod>>>,
     /// By pod: the ended containers of which all that must be remembered is on disk.
     recorded: Arc<Mutex<HashMap<String, BTreeSet<String>>>>,
 }
@@ -33,6 +36,12 @@ pub(crate) struct SavedMemories {
 /// The newest memory of a pod.
 struct Remembered {
     content: Vec<u8>,
+    /// Whether the record on disk says the same.
+    is_durable: bool,
+}
+
+struct EndingPod {
+    pod: Arc<Pod>,
     /// Whether the record on disk says the same.
     is_durable: bool,
 }
@@ -99,34 +108,42 @@ impl SavedMemories {
         for (uid, content) in loaded.records {
             match read_pod(&uid, &content) {
                 Some(pod) => {
-                    self.ending().insert(uid, Arc::new(pod));
+                    let ending = EndingPod { pod: Arc::new(pod), is_durable: true };
+                    self.ending().insert(uid, ending);
                 }
                 None => warn!(pod_uid = uid, "What is written of a pod that ends is no pod"),
             }
         }
     }
 
-    fn ending(&self) -> MutexGuard<'_, HashMap<String, Arc<Pod>>> {
+    fn ending(&self) -> MutexGuard<'_, HashMap<String, EndingPod>> {
         self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A pod that was ending when an earlier agent ended.
     pub(crate) fn ending_pod(&self, uid: &str) -> Option<Arc<Pod>> {
-        self.ending().get(uid).cloned()
+        self.ending().get(uid).map(|ending| ending.pod.clone())
     }
 
     /// Writes down a pod that begins to end; without the record it would end in a hurry if the agent
     /// ended now.
     pub(crate) async fn keep_ending(&self, pod: &Arc<Pod>) {
         let uid = pod.metadata.uid.to_string();
-        let known = self.ending().insert(uid.clone(), pod.clone());
         // One that was to end before, and was wanted again, may be another by now.
-        if known.is_some_and(|known| known == *pod) {
+        let is_written = |known: &EndingPod| known.is_durable && known.pod == *pod;
+        if self.ending().get(&uid).is_some_and(is_written) {
             return;
         }
+        let ending = EndingPod { pod: pod.clone(), is_durable: false };
+        self.ending().insert(uid.clone(), ending);
         let write = self.records.save(ENDING_FOLDER, &uid, written_pod(pod));
         match tokio::time::timeout(LONGEST_WRITE, write).await {
-            Ok(Ok(())) => crate::crash_points::reached("ending-saved"),
+            Ok(Ok(())) => {
+                if let Some(ending) = self.ending().get_mut(&uid) {
+                    ending.is_durable = true;
+                }
+                crate::crash_points::reached("ending-saved");
+            }
             Ok(Err(error)) => {
                 error!(pod_uid = uid, err = %error, "Cannot write down a pod that ends");
             }

@@ -2,8 +2,9 @@
 //!
 //! Rules: it alone owns the pod's memory. Actions run as tasks of its own, at most one per key; one
 //! that replaces another ends it first. After every action the pod is looked at again. What the
-//! memory says must be on disk before going on, is. A worker that is dropped or panics loses nothing
-//! but time: the next one recovers. Decides nothing itself.
+//! memory says must be on disk before going on, is; meanwhile a container may be made, not started. A
+//! worker that is dropped or panics loses nothing but time: the next one recovers. Decides nothing
+//! itself.
 
 mod services;
 
@@ -22,7 +23,7 @@ use pod_lifecycle::{
     PodMemory, PodPlan, Save, Stage, Told, View, Wish, plan,
 };
 use pod_model::pod::Pod;
-use pod_model::pod::status::PodCondition;
+use pod_model::pod::status::{ConditionStatus, PodCondition};
 use ports::runtime_objects::ContainerState;
 use services::Chore;
 use std::collections::BTreeMap;
@@ -77,8 +78,11 @@ pub(super) async fn run(
             worker.leave().await;
             return WorkerEnd::Finished;
         }
+        let wake = worker.wake(&plan);
+        // Most pods wait here for days, and the board has what is told of the plan.
+        drop(plan);
         tokio::select! {
-            () = until(worker.wake(&plan)) => {}
+            () = until(wake) => {}
             Ok(()) = ears.admission.changed() => {}
             Ok(()) = ears.node.changed() => {}
             Ok(()) = ears.jumps.changed() => return worker.begin_anew().await,
@@ -125,6 +129,7 @@ async fn open(
         image_wants: BTreeMap::new(),
         news: news_sender,
         save_at: None,
+        has_unsaved_verdict: false,
         shown_ready: None,
         turn,
     };
@@ -187,6 +192,8 @@ struct Worker {
     image_wants: BTreeMap<String, Box<ImageWant>>,
     news: NewsSender,
     save_at: Option<Instant>,
+    /// Whether a probe said something that is not on disk.
+    has_unsaved_verdict: bool,
     /// The condition of readiness that was told last.
     shown_ready: Option<PodCondition>,
     turn: Turn,
@@ -221,20 +228,25 @@ impl Worker {
     /// Lets the memory know, and does what it says about it.
     /// Whether all that must be on disk before going on is.
     async fn absorb(&mut self, happening: &Happening<'_>) -> bool {
+        match self.take_in(happening) {
+            Save::BeforeGoingOn => self.save_now().await,
+            Save::Not | Save::Soon => true,
+        }
+    }
+
+    /// Lets the memory know and tells of it; whether it must be saved before going on is the
+    /// caller's to heed.
+    fn take_in(&mut self, happening: &Happening<'_>) -> Save {
         let now = self.context.clock.now();
         let Told { events, marks, save } = self.memory.absorb(&self.desired, happening, now);
         self.context.board.mark(&self.uid, marks);
         for event in events {
             self.tell_event(event);
         }
-        match save {
-            Save::Not => {}
-            Save::Soon => {
-                self.save_at.get_or_insert_with(|| Instant::now() + SAVE_SOON);
-            }
-            Save::BeforeGoingOn => return self.save_now().await,
+        if save == Save::Soon {
+            self.save_at.get_or_insert_with(|| Instant::now() + SAVE_SOON);
         }
-        true
+        save
     }
 
     fn tell_event(&self, event: PodEvent) {
@@ -244,6 +256,7 @@ impl Worker {
     async fn save_now(&mut self) -> bool {
         let durable = self.context.saved.save(&self.uid, self.memory.to_saved()).await;
         self.save_at = (!durable).then(|| Instant::now() + SAVE_SOON * 20);
+        self.has_unsaved_verdict &= !durable;
         durable
     }
 
@@ -276,9 +289,13 @@ impl Worker {
         if plan.stage >= Stage::Ended {
             self.context.admissions.ended(&self.uid);
         }
-        // A readiness that was told and is forgotten by a killed agent would flap.
+        // A readiness that was told and is forgotten by a killed agent would flap. Only not one that
+        // was lost with what the runtime shows: the next agent sees that too, and a container that
+        // has just ended does not wait for it.
         let ready = plan.status.condition("Ready").cloned();
-        if ready != self.shown_ready && self.save_at.is_some() {
+        let is_ready = ready.as_ref().is_some_and(|it| it.status == ConditionStatus::True);
+        let could_flap = is_ready || self.has_unsaved_verdict;
+        if ready != self.shown_ready && self.save_at.is_some() && could_flap {
             self.save_now().await;
         }
         self.shown_ready = ready;
@@ -314,6 +331,16 @@ impl Worker {
             self.actions.abort(&key);
             self.absorb(&Happening::Ended { key: key.clone(), outcome: Outcome::Aborted }).await;
         }
+        if matches!(action, Action::StartContainer { .. }) {
+            // It is written down while the container is made; the program runs only after that.
+            let save = self.take_in(&Happening::Began(action));
+            let recorded = self.carry_out(action);
+            if save == Save::BeforeGoingOn {
+                self.save_now().await;
+            }
+            recorded.send_replace(true);
+            return;
+        }
         let is_saved = self.absorb(&Happening::Began(action)).await;
         if !is_saved && matches!(action, Action::RemoveContainer { .. }) {
             // How it ended would be known to nobody.
@@ -323,16 +350,28 @@ impl Worker {
             self.context.observed.look_at(&self.uid);
             return;
         }
+        self.carry_out(action).send_replace(true);
+    }
+
+    /// Starts the action's task, which is to hear when the action was written down.
+    fn carry_out(&mut self, action: &Action) -> watch::Sender<bool> {
         let words = describe(action);
         debug!(pod_uid = self.uid, action = words, "Begins");
+        let found_image = match action {
+            Action::StartContainer { name, .. } => self.book.take_found_image(name),
+            _ => None,
+        };
+        let (recorded, hears_recorded) = watch::channel(false);
         let world = ActionWorld {
             context: self.context.clone(),
             pod: self.pod().clone(),
             observed: self.observed.clone(),
             volumes: self.book.volumes.clone(),
+            found_image,
+            recorded: hears_recorded,
             news: self.news.clone(),
         };
-        let (action, limit) = (action.clone(), deadline(action));
+        let (key, action, limit) = (action.key(), action.clone(), deadline(action));
         let task = async move {
             match tokio::time::timeout(limit, perform(&action, &world)).await {
                 Ok(outcome) => outcome,
@@ -340,6 +379,7 @@ impl Worker {
             }
         };
         self.actions.start(key, format!("{words} of pod {}", self.uid), task);
+        recorded
     }
 
     async fn ended(&mut self, key: ActionKey, outcome: Result<Outcome, Panicked>) {
@@ -391,7 +431,11 @@ impl Worker {
 
     async fn probed(&mut self, news: ProbeNews) {
         let ProbeNews { container, container_id, kind, result } = news;
-        self.absorb(&Happening::Probe { container, container_id, kind, result }).await;
+        let save = self.take_in(&Happening::Probe { container, container_id, kind, result });
+        self.has_unsaved_verdict |= save != Save::Not;
+        if save == Save::BeforeGoingOn {
+            self.save_now().await;
+        }
     }
 
     fn wake(&self, plan: &PodPlan) -> Option<Instant> {

@@ -3,6 +3,7 @@
 mod again;
 mod bench;
 mod contents;
+mod crash;
 mod faults;
 mod life;
 mod probed;

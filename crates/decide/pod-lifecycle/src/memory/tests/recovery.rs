@@ -221,7 +221,7 @@ fn kills_told(case: &mut Case, seen: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut told = Vec::new();
     for (order, unnamed) in seen {
         let mut observed = case.observed.clone();
-        for container in &mut observed.containers {
+        for container in observed.containers.iter_mut() {
             let note = MemoryKillNote { order: *order, unnamed: *unnamed, ..Default::default() };
             container.memory_kills = MemoryKillNotes::default();
             assert!(container.memory_kills.add(note, false));

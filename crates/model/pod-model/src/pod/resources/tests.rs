@@ -125,7 +125,7 @@ fn classes_of_service() {
 
 #[test]
 fn a_class_in_the_status_counts() {
-    let mut pod = Pod { spec: spec(&["cpu=1"]), ..Pod::default() };
+    let mut pod = Pod { spec: spec(&["cpu=1"]).into(), ..Pod::default() };
     assert_eq!(qos_class(&pod), QosClass::Burstable);
     pod.status.qos_class = QosClass::Guaranteed;
     assert_eq!(qos_class(&pod), QosClass::Guaranteed);

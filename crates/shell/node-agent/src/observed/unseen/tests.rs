@@ -6,7 +6,7 @@ use ports::runtime_objects::SandboxRecord;
 fn told(call: &'static str, sandbox: Option<bool>, turn: Turn) -> Option<String> {
     let failure = LookFailure { why: "why".to_owned(), call };
     let pod = sandbox.map(|ready| ObservedPod {
-        sandboxes: vec![SandboxRecord { ready, ..SandboxRecord::default() }],
+        sandboxes: vec![SandboxRecord { ready, ..SandboxRecord::default() }].into(),
         ..ObservedPod::default()
     });
     let event = event(&failure, pod.as_ref(), turn)?;

@@ -171,7 +171,7 @@ impl Worker {
     pub(super) fn forget_image(&mut self, container: &str) {
         self.image_wants.remove(container);
         self.chores.abort(&Chore::Image(container.to_owned()));
-        self.book.facts.images.remove(container);
+        self.book.forget_image(container);
     }
 }
 

@@ -29,6 +29,27 @@ async fn the_next_agent_adopts_what_runs() {
     assert!(changes.is_empty(), "{changes:?}");
 }
 
+/// What a probe said is on disk before it is told: the runtime shows nothing of it.
+#[tokio::test(start_paused = true)]
+async fn a_readiness_that_a_probe_took_does_not_come_back_with_the_next_agent() {
+    let mut bench = Bench::new();
+    let probe =
+        ", readinessProbe: {exec: {command: [ready]}, periodSeconds: 30, failureThreshold: 1}";
+    let manifest = pod("a", probe);
+    bench.script.tell(&[("/m/a", &manifest)]);
+    bench.begin();
+    let is_ready = |bench: &Bench| bench.status("/containerStatuses/0/ready") == true;
+    bench.until("ready", is_ready).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    bench.runtime.answer_exec("main", 1, "no more");
+    bench.until("not ready", |bench| !is_ready(bench)).await;
+    bench.kill().await;
+    bench.script.tell(&[("/m/a", &manifest)]);
+    bench.begin();
+    bench.until("known again", |bench| bench.phase().is_some()).await;
+    assert!(!is_ready(&bench));
+}
+
 #[tokio::test(start_paused = true)]
 async fn back_off_and_restart_counts_go_on() {
     let mut bench = Bench::new();

@@ -1,0 +1,86 @@
+//! A value that several hold at once and that each sees as its own.
+//!
+//! The rule it keeps: a copy costs a count until somebody writes to it; whoever writes gets a copy of
+//! its own then, so that nobody's value changes under them.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+
+use crate::pod::form::{Form, Place};
+
+#[cfg(test)]
+mod tests;
+
+#[derive(Debug, Clone, Default)]
+pub struct Shared<T>(Arc<T>);
+
+impl<T> Shared<T> {
+    /// Whether both are one value in memory.
+    pub fn is_one_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Clone> DerefMut for Shared<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl<T> From<T> for Shared<T> {
+    fn from(value: T) -> Self {
+        Self(Arc::new(value))
+    }
+}
+
+impl<Item, T: FromIterator<Item>> FromIterator<Item> for Shared<T> {
+    fn from_iter<I: IntoIterator<Item = Item>>(items: I) -> Self {
+        Self::from(T::from_iter(items))
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Shared<Vec<T>> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<T: PartialEq> PartialEq for Shared<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_one_with(other) || *self.0 == *other.0
+    }
+}
+
+impl<T: Serialize> Serialize for Shared<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<T: Form> Form for Shared<T> {
+    fn read(place: &dyn Place) -> Option<Self> {
+        T::read(place).map(Self::from)
+    }
+
+    fn is_unset(&self) -> bool {
+        self.0.is_unset()
+    }
+
+    /// Counted in full by each who holds it; beside the value there are two counts.
+    fn heap_bytes(&self) -> usize {
+        size_of::<T>() + 2 * size_of::<usize>() + self.0.heap_bytes()
+    }
+}

@@ -1,0 +1,121 @@
+//! What stands between the end of a container and its next life, and what a kill in between leaves.
+
+use super::bench::{Bench, pod};
+use ports::runtime_objects::ContainerState;
+use std::time::Duration;
+
+/// A pod that has run for a while; nothing is under way.
+async fn settled() -> Bench {
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    bench
+}
+
+fn has_started_again(bench: &Bench) -> bool {
+    bench.calls_of("start_container").iter().any(|call| call == "start_container main#1")
+}
+
+fn is_made_again(bench: &Bench) -> bool {
+    bench.runtime.containers().iter().any(|record| record.attempt == 1)
+}
+
+fn has_back_off_on_disk(bench: &Bench) -> bool {
+    let uid = bench.pod().unwrap().uid;
+    let record = bench.host.record("pods", &uid).unwrap_or_default();
+    String::from_utf8_lossy(&record).contains("backOff")
+}
+
+/// Each call here costs every crash of every container its time: whoever adds one thinks twice.
+#[tokio::test(start_paused = true)]
+async fn a_first_crash_costs_these_calls_and_one_write_and_no_more() {
+    let bench = settled().await;
+    bench.host.keep_order();
+    // So slow that the write after the restart, of the pod that is ready again, is not over here.
+    bench.host.save_slowly(Duration::from_millis(100));
+    let before = bench.runtime.asked().len();
+    bench.runtime.crash("main", 3);
+    bench.until("the restart", has_started_again).await;
+    let asked = bench.runtime.asked();
+    let mut asked = asked[before..].to_vec();
+    let started = asked.iter().position(|call| *call == "start_container").unwrap();
+    asked.truncate(started + 1);
+    let expected = ["observe_pod", "image", "create_container", "start_container"];
+    assert_eq!(asked, expected);
+    // That it is started again, before it is.
+    assert_eq!(bench.host.order_of_records(), ["save pods"]);
+}
+
+/// An image that was pulled is asked about, as nobody has said yet which user it has.
+#[tokio::test(start_paused = true)]
+async fn only_an_image_that_was_pulled_is_asked_about_for_the_start() {
+    for (policy, asks) in [("IfNotPresent", 1), ("Always", 2)] {
+        let mut bench = Bench::new();
+        bench.runtime.let_pulls_succeed(true);
+        let manifest = pod("a", "").replace("IfNotPresent", policy);
+        bench.script.tell(&[("/m/a", &manifest)]);
+        bench.begin();
+        bench.until_running().await;
+        assert_eq!(bench.runtime.looks("image"), asks, "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_is_made_while_its_restart_is_written_down_and_runs_only_then() {
+    let bench = settled().await;
+    bench.host.save_slowly(Duration::from_secs(1));
+    bench.runtime.crash("main", 3);
+    bench.until("it is made", is_made_again).await;
+    assert!(!has_back_off_on_disk(&bench), "nobody waited for it");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!has_started_again(&bench), "not before it is on disk");
+    let took = bench.until("the restart", has_started_again).await;
+    assert!(took < Duration::from_millis(600), "{took:?}");
+    assert!(has_back_off_on_disk(&bench));
+}
+
+/// A disk that takes nothing does not keep a pod from running.
+#[tokio::test(start_paused = true)]
+async fn a_restart_that_cannot_be_written_down_goes_on_all_the_same() {
+    let bench = settled().await;
+    bench.host.refuse_records(true);
+    bench.runtime.crash("main", 3);
+    let took = bench.until("the restart", has_started_again).await;
+    assert!(took < Duration::from_millis(200), "{took:?}");
+}
+
+/// Killed when the container is made and nothing is on disk: no program ran, so that neither its
+/// number nor its turn is used up. Killed when it runs: both are, and the next end has to wait.
+#[tokio::test(start_paused = true)]
+async fn a_kill_while_a_restart_is_written_down_loses_and_repeats_nothing() {
+    let mut bench = settled().await;
+    bench.host.save_slowly(Duration::from_secs(1));
+    bench.runtime.crash("main", 3);
+    bench.until("it is made", is_made_again).await;
+    assert!(!has_back_off_on_disk(&bench), "the kill comes before the write");
+    bench.kill().await;
+    bench.host.save_slowly(Duration::ZERO);
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    let took = bench.until("the restart", has_started_again).await;
+    assert!(took < Duration::from_secs(1), "the first restart is at once: {took:?}");
+    assert_eq!(bench.calls_of("remove_container"), ["remove_container main#1"], "never started");
+    assert_eq!(bench.calls_of("start_container").len(), 2);
+    let counted = |bench: &Bench| bench.status("/containerStatuses/0/restartCount") == 1;
+    bench.until("it is counted", counted).await;
+    assert_eq!(bench.status("/containerStatuses/0/lastState/terminated/exitCode"), 3);
+
+    bench.kill().await;
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until("known again", |bench| bench.phase().is_some()).await;
+    bench.runtime.crash("main", 4);
+    let runs = |bench: &Bench| {
+        let mut all = bench.runtime.containers().into_iter();
+        all.any(|record| record.attempt == 2 && record.state == ContainerState::Running)
+    };
+    let took = bench.until("the second restart", runs).await;
+    assert!((9..=11).contains(&took.as_secs()), "the back-off is known: {took:?}");
+}
