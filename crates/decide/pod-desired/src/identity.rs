@@ -120,10 +120,7 @@ impl Identities {
             .or_else(|| remembered.map(|each| each.uid.clone()))
             .or(lent)
             .unwrap_or_else(|| new_uid(&full_name, offer, at.now));
-        let seen = match remembered {
-            Some(each) if each.uid == uid => each.seen.clone(),
-            _ => at.now.to_micros_text(),
-        };
+        let seen = remembered.map_or_else(|| at.now.to_micros_text(), |each| each.seen.clone());
         let identity = Identity {
             version: VERSION,
             full_name: full_name.clone(),

@@ -24,8 +24,10 @@ fn hash(container: &Container) -> String {
     format!("hash of {}", container.image)
 }
 
-fn at<'a>(nanos: i64, running: &'a RuntimePods) -> WhenAndWhere<'a> {
-    WhenAndWhere { now: ApiTime::from_nanos(nanos), running, container_hash: &hash }
+/// Seconds: times are told to the microsecond, and closer ones could not be told apart.
+fn at<'a>(seconds: i64, running: &'a RuntimePods) -> WhenAndWhere<'a> {
+    let now = ApiTime::from_nanos(seconds * 1_000_000_000);
+    WhenAndWhere { now, running, container_hash: &hash }
 }
 
 fn uid(identified: &Identified) -> &str {
@@ -107,6 +109,22 @@ fn a_stated_uid_counts() {
     assert_eq!(uid(&first), "stated-1");
     let edited = identities.identify(&offer(&stated.replace("i:1", "i:2")), &at(2, &nothing));
     assert_eq!(uid(&edited), "stated-1");
+    // Nothing that runs can change it, so nothing of the runtime need be known.
+    assert!(Identities::default().knows(&offer(&stated)));
+    let found = running(|_| {});
+    let own = Identities::default().identify(&offer(&stated), &at(1, &found));
+    assert!(!own.adopted && uid(&own) == "stated-1");
+}
+
+#[test]
+fn a_uid_that_a_later_version_saved_is_not_read() {
+    let nothing = RuntimePods::default();
+    let (name, content) = as_saved(&Identities::default().identify(&offer(POD), &at(1, &nothing)));
+    let later = String::from_utf8(content).unwrap().replace("\"version\":1", "\"version\":2");
+    let mut next = Identities::default();
+    let notices = next.recall(&[(name.clone(), later.into_bytes())]);
+    assert!(matches!(&notices[..], [Notice::Warning(text)] if text.contains(&name)), "{notices:?}");
+    assert!(!next.knows(&offer(POD)));
 }
 
 fn running(change: impl FnOnce(&mut RuntimePods)) -> RuntimePods {
@@ -143,12 +161,13 @@ fn a_running_pod_of_the_same_name_and_containers_lends_its_uid() {
     assert_eq!(uid(&adopted), "lent");
 
     type Change = fn(&mut RuntimePods);
-    let unlike: [(&str, Change); 7] = [
+    let unlike: [(&str, Change); 8] = [
         ("another hash", |pods| {
             pods.containers[0].annotations.clear();
         }),
         ("another name", |pods| "b-n".clone_into(&mut pods.sandboxes[0].name)),
         ("another namespace", |pods| "x".clone_into(&mut pods.sandboxes[0].namespace)),
+        ("without a UID", |pods| pods.sandboxes[0].uid.clear()),
         ("not ready", |pods| pods.sandboxes[0].ready = false),
         ("of the API server", |pods| {
             let source = CONFIG_SOURCE_ANNOTATION.to_owned();
@@ -177,6 +196,22 @@ fn what_is_remembered_counts_more_than_what_runs() {
     let edited = offer(&POD.replace("name: main,", "name: main, args: [x],"));
     let edited = identities.identify(&edited, &at(3, &found));
     assert!(uid(&edited) != "lent" && uid(&edited) != uid(&own), "an edit is another pod");
+}
+
+#[test]
+fn each_pod_has_a_record_of_its_own_under_a_name_that_any_disk_takes() {
+    let nothing = RuntimePods::default();
+    let record = |name: &str| {
+        let text = POD.replace("{name: a}", &format!("{{name: {name}}}"));
+        Identities::default().identify(&offer(&text), &at(1, &nothing)).record.unwrap().name
+    };
+    let long = "a".repeat(200);
+    let names = [record("a"), record("b"), record(&long)];
+    for name in &names {
+        assert!(name.len() == 32 && name.bytes().all(|each| each.is_ascii_hexdigit()), "{name}");
+    }
+    assert!(names[0] != names[1] && names[0] != names[2] && names[1] != names[2], "{names:?}");
+    assert_eq!(record("a"), names[0]);
 }
 
 #[test]

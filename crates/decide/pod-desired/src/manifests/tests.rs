@@ -177,6 +177,96 @@ fn of_two_manifests_with_the_same_pod_the_one_that_has_it_keeps_it() {
 }
 
 #[test]
+fn a_manifest_that_had_a_pod_before_the_agent_started_keeps_it() {
+    let both = [file("/m/a", &pod_text("same", "a:1")), file("/m/b", &pod_text("same", "b:1"))];
+    let mut first = manifests();
+    tell(&mut first, 0, &both);
+    assert_eq!(offered(&mut first), ["same-node_default a:1"], "the first, where nobody had it");
+    let mut next = manifests();
+    next.recall_holder("same-node_default", "/m/b");
+    tell(&mut next, 0, &both);
+    assert_eq!(offered(&mut next), ["same-node_default b:1"]);
+}
+
+#[test]
+fn of_a_list_with_one_broken_pod_only_that_one_stays_as_it_was() {
+    let list = |image: &str, second: &str| {
+        let pod = |name: &str, container: &str| {
+            format!(
+                "{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"{name}\"}},\
+                 \"spec\":{{\"containers\":[{{\"name\":\"{container}\",\"image\":\"{image}\"}}]}}}}"
+            )
+        };
+        let pods = format!("{},{}", pod("b", "c"), pod("c", second));
+        format!("{{\"apiVersion\":\"v1\",\"kind\":\"PodList\",\"items\":[{pods}]}}")
+    };
+    let mut manifests = manifests();
+    tell(&mut manifests, 1, &[file("http://h/l", &list("i:1", "c"))]);
+    let taken = tell(&mut manifests, 1, &[file("http://h/l", &list("i:2", "C_"))]);
+    assert_eq!(offered(&mut manifests), ["b-node_default i:2", "c-node_default i:1"]);
+    let text = taken.notices.iter().find(|each| each.is_error()).map_or("", Notice::text);
+    assert!(text.ends_with("; pod c-node_default kept as its last good version said"), "{text}");
+}
+
+#[test]
+fn a_manifest_that_is_gone_is_told_of_though_it_never_had_a_pod() {
+    let mut manifests = manifests();
+    tell(&mut manifests, 0, &[file("/m/a", "{")]);
+    let gone = tell(&mut manifests, 0, &[]);
+    let text = "manifest /m/a is gone, and with it no pod".to_owned();
+    assert_eq!(gone.notices, [Notice::Information(text)]);
+    assert!(!gone.notices[0].is_error(), "that is no mistake of anybody");
+    assert_eq!(gone.records.len(), 1, "what an earlier agent saved of it goes too");
+    assert!(manifests.troubles().is_empty());
+}
+
+#[test]
+fn a_file_that_says_what_an_unreadable_one_is_said_to_be_is_another() {
+    let mut manifests = manifests();
+    tell(&mut manifests, 0, &[file("/m/a", "permission denied")]);
+    let read = manifests.troubles();
+    let taken = tell(&mut manifests, 0, &[unreadable("/m/a")]);
+    assert_eq!(taken.notices.len(), 1);
+    assert_ne!(manifests.troubles(), read);
+    assert!(manifests.troubles()[0].contains("permission denied"), "{:?}", manifests.troubles());
+}
+
+#[test]
+fn of_many_errors_ten_are_told_and_how_many_more_there_are() {
+    for (errors, more) in
+        [(9, None), (10, None), (11, Some("and 1 more")), (14, Some("and 4 more"))]
+    {
+        let containers: Vec<String> =
+            (0..errors).map(|each| format!("{{name: Bad{each}, image: i}}")).collect();
+        let text = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {{containers: [{}]}}\n",
+            containers.join(", ")
+        );
+        let mut manifests = manifests();
+        tell(&mut manifests, 0, &[file("/m/a", &text)]);
+        let trouble = manifests.troubles().remove(0);
+        assert_eq!(trouble.matches(".name: Bad").count(), errors.min(10), "{trouble}");
+        assert_eq!(more.is_some(), trouble.contains(" more"), "{trouble}");
+        assert!(more.is_none_or(|more| trouble.contains(more)), "{trouble}");
+    }
+}
+
+#[test]
+fn each_file_of_each_source_has_a_record_of_its_own() {
+    let mut manifests = manifests();
+    let mut names = BTreeSet::new();
+    for (at, path) in [(0, "/m/a"), (0, "/m/b"), (1, "/m/a")] {
+        let taken = tell(&mut manifests, at, &[file(path, &pod_text("a", "i:1"))]);
+        let kept = taken.records.iter().find(|record| record.content.is_some()).unwrap();
+        assert_eq!(kept.name.len(), 32);
+        names.insert(kept.name.clone());
+        let gone = tell(&mut manifests, at, &[]);
+        assert_eq!(gone.records[0].name, kept.name, "and it is that one which goes");
+    }
+    assert_eq!(names.len(), 3);
+}
+
+#[test]
 fn two_pods_with_one_stated_uid_do_not_both_run() {
     let mut manifests = manifests();
     let with_uid = |name: &str| {

@@ -399,6 +399,14 @@ fn what_a_plan_leaves_for_the_next() {
     let plan = case.plan();
     absorb(&mut case, &Happening::Planned(&plan));
     assert_eq!(case.memory.kept.pod_ips, ["10.1.1.1"]);
+    // How a pod ended stays so, whatever is seen of it later.
+    for (code, phase) in [("0", "Succeeded"), ("1", "Failed")] {
+        let mut case = Case::read(&format!("pod: Never app:web\nseen: s0; web#0 exited {code}"));
+        let plan = case.plan();
+        absorb(&mut case, &Happening::Planned(&plan));
+        case.observed.containers.clear();
+        assert_eq!(case.plan().status.phase.as_str(), phase);
+    }
     // How a container ended stays told when the runtime forgets it.
     let mut case = Case::read(
         "pod: Never app:web app:log\nseen: s0; web#2 exited 9 said=no_such_file; log#0 running",

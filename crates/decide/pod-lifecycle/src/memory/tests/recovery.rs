@@ -98,6 +98,10 @@ fn pods_of_another_agent_go_on() {
     assert_eq!(plan.status.container("web").unwrap().restart_count, 3);
     assert_eq!(plan.waiting_on, None);
     assert_eq!(again.memory.container("web").unwrap().highest, Some(3));
+    // A count does not fall when the runtime forgets it before the first plan.
+    let mut forgotten = again.clone();
+    forgotten.observed.containers.retain(|each| each.record.name != "web");
+    assert_eq!(forgotten.plan().status.container("web").unwrap().restart_count, 3);
     // Its start is that of its sandbox.
     let created = case.observed.sandboxes[0].created_at;
     assert_eq!(again.memory.kept.start_time, Some(created));

@@ -183,7 +183,7 @@ const STARTS_THAT_FAILED: &[Row] = &[
     (
         "tried again",
         "pod: Always app:web\nseen: s0\nmemory: trouble web CreateContainerConfigError 0",
-        "do: start web#0 in s0\nimages: web#0\nweb: waiting CreateContainerConfigError boom r0",
+        "do: start web#0 in s0\nimages: web#0\nweb: waiting CreateContainerConfigError boom r0\nevents:",
     ),
     (
         "does not hold up the next",

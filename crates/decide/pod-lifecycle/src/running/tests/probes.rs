@@ -39,6 +39,16 @@ const WHICH_PROBES_RUN: &[Row] = &[
         "probes:",
     ),
     (
+        "nor the startup probe that it never passed",
+        "pod: Always app:web(startup)\nseen: s0; web#0 exited 1",
+        "probes:",
+    ),
+    (
+        "none while the postStart hook runs",
+        "pod: Always app:web(post,startup)\nseen: s0; web#0 running\nmemory: flight -1 start web 0",
+        "probes:",
+    ),
+    (
         "none of an init container",
         "pod: Always init:one(live) app:web\nseen: s0; one#0 running",
         "probes:",
