@@ -49,8 +49,10 @@ const FIRST_RESTART: Duration = Duration::from_secs(1);
 const LONGEST_RESTART: Duration = Duration::from_secs(60);
 /// Many changes at once are judged together.
 const BATCH: Duration = Duration::from_millis(100);
-/// What is proven is told to the decisions in steps of this size.
+/// What is proven is told to the decisions in steps of this size, and of this part of the largest gap:
+/// proofs that were left out must not look like a pause.
 const PROOF: Duration = Duration::from_secs(1);
+const PROOF_OF_GAP: u32 = 8;
 /// No two looks are closer than this, unless something came.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// How many events are taken before anything else has its turn.
@@ -368,7 +370,9 @@ impl Engine {
 
     /// How much depends on what we see.
     fn need(&self, now: Moment, due: Option<Moment>) -> Need {
-        let settled = self.lifecycle.attention().settled_at() <= now;
+        // By what is proven, not by now: the last steps of the settling time must be small ones too.
+        let attention = self.lifecycle.attention();
+        let settled = attention.through().is_some_and(|through| attention.settled_at() <= through);
         match due {
             Some(due) if due <= now => Need::Proof,
             _ if settled => Need::Calm,
@@ -401,7 +405,8 @@ impl Engine {
         let gap = self.shared.checked.settings.largest_gap;
         let advanced = self.ticked_through < Some(proven);
         // A proof that comes without a lease's event is known to nobody but us.
-        let news = self.ticked_through.is_none_or(|through| proven.since(through) >= PROOF);
+        let step = PROOF.min(gap / PROOF_OF_GAP);
+        let news = self.ticked_through.is_none_or(|through| proven.since(through) >= step);
         let useful = news
             || (due && (advanced || waited >= BATCH))
             || (self.is_unjudged() && waited >= BATCH)

@@ -93,7 +93,7 @@ impl<'a> Stage<'a> {
 
     /// Nothing of any pod's network is there: links, addresses, host ports, namespaces, results.
     fn is_clean(&self) -> Result<()> {
-        let links = said(Command::new("ip").args(["-o", "link", "show", "type", "veth"]))?;
+        let links = links_that_stay()?;
         ensure!(links.is_empty(), "links are left: {links}");
         let leases = addresses()?;
         ensure!(leases.is_empty(), "addresses are left: {leases:?}");
@@ -115,6 +115,18 @@ fn said(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("run {command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The pods' links. The kernel takes those of a namespace down some time after its last user is gone.
+fn links_that_stay() -> Result<String> {
+    let begun = Instant::now();
+    loop {
+        let links = said(Command::new("ip").args(["-o", "link", "show", "type", "veth"]))?;
+        if links.is_empty() || begun.elapsed() > Duration::from_secs(10) {
+            return Ok(links);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// The addresses that host-local has given away.

@@ -1,6 +1,7 @@
 //! Silence, conditions, taints that follow them, and pods of silent nodes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use node_controller::{Clients, ControllerConfig};
 use ports::cluster_api::ObjectPath;
@@ -132,6 +133,45 @@ async fn a_deaf_watch_is_found_out_and_condemns_nobody() {
         for number in (0..nodes).filter(|number| *number != 4) {
             assert_eq!(stage.ready(&format!("node-{number}")), "True");
         }
+        running.end().await;
+    }
+}
+
+/// Looks in short periods make small gaps count; that not every proof is told is none.
+#[tokio::test(start_paused = true)]
+async fn looks_alone_are_a_steady_view_in_short_periods_too() {
+    for period in [1, 2, 5] {
+        let stage = Stage::with_nodes(6);
+        let mut config = ControllerConfig::default();
+        config.health.monitor_period = Duration::from_secs(period);
+        let running = stage.start(config);
+        seconds(60).await;
+        running.client.faults.turn(|faults| faults.away = true);
+        seconds(90).await;
+        running.client.faults.mend();
+        seconds(2).await;
+        running.client.faults.turn(|faults| faults.deaf = true);
+        seconds(60).await;
+        stage.nodes.silence("node-4");
+        stage.until("Unknown", 80, || stage.ready("node-4") == "Unknown").await;
+        running.end().await;
+    }
+}
+
+/// Nothing but our own looks tells of a cluster that has fallen silent as a whole.
+#[tokio::test(start_paused = true)]
+async fn silence_that_began_in_our_absence_is_noticed_by_looks_alone() {
+    for away in 90..100 {
+        let stage = Stage::with_nodes(1);
+        let running = stage.start(ControllerConfig::default());
+        seconds(60).await;
+        running.client.faults.turn(|faults| faults.away = true);
+        seconds(10).await;
+        stage.nodes.silence("node-0");
+        seconds(away).await;
+        running.client.faults.mend();
+        let took = stage.until("Unknown", 200, || stage.ready("node-0") == "Unknown").await;
+        assert!(took <= 75, "noticed {took} s after we came back");
         running.end().await;
     }
 }
