@@ -385,7 +385,8 @@ pub enum RuntimeEventKind {
     Other,
 }
 
-/// "Look again at this pod": the rest of what the runtime sent along is not trusted to be whole.
+/// "Look again at this pod": what the runtime sent along is not trusted to be whole. Only how a
+/// container ended is taken from it, as that never changes again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeEvent {
     pub kind: RuntimeEventKind,
@@ -395,6 +396,9 @@ pub struct RuntimeEvent {
     pub pod_uid: String,
     /// Nanoseconds since the epoch.
     pub created_at: i64,
+    /// The container of that id, where it has ended, the runtime told how, and the pod's sandbox is
+    /// ready. It does not say in which sandbox it is.
+    pub ended: Option<Box<ContainerRecord>>,
 }
 
 /// What the event stream tells.

@@ -1,7 +1,9 @@
 //! What the runtime has, pod by pod: one owner task asks, everybody else reads.
 //!
-//! Rules: level, not edge: an event of the runtime only says which pod to look at again. A look is
-//! stamped with the time before it began, and never replaces a later one. Looks at different pods
+//! Rules: level, not edge: an event of the runtime only says which pod to look at again. The one thing
+//! that is taken from an event is how a container ended, as that is the last that can be said of it. A
+//! look is stamped with the time before it began, and never replaces a later one; what happened
+//! before it is no reason for another. Looks at different pods
 //! run side by side, a few at a time, so that one slow answer delays only its own pod. A runtime
 //! without an event stream is listed every second; otherwise a slow listing is the safety net. What
 //! could not be read this time stays as it was. Decides nothing about pods.
@@ -9,9 +11,11 @@
 mod build;
 mod look;
 mod owner;
+mod starting;
 mod unseen;
 
 pub(crate) use owner::watch_pods;
+pub(crate) use starting::Starting;
 
 use crate::board::Board;
 use crate::clock::Clock;
@@ -53,6 +57,8 @@ struct Shared {
     pods: Mutex<HashMap<String, watch::Sender<Observation>>>,
     wanted: Mutex<Wanted>,
     look_again: Notify,
+    /// Pods in which somebody starts something, and how many do.
+    starting: Mutex<HashMap<String, u32>>,
     /// None until the first listing.
     inventory: watch::Sender<Option<Arc<Inventory>>>,
     /// Why the runtime cannot be listed now.
@@ -81,6 +87,7 @@ impl Observed {
             pods: Mutex::default(),
             wanted: Mutex::default(),
             look_again: Notify::new(),
+            starting: Mutex::default(),
             inventory: watch::Sender::new(None),
             trouble: watch::Sender::new(None),
         };

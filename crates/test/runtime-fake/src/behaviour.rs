@@ -22,6 +22,8 @@ pub enum Fault {
     Lacks,
     /// Never answers.
     Hangs,
+    /// Does its work, and answers so much later.
+    AnswersLate(Duration),
     /// Does its work, but the answer is lost.
     LosesAnswer,
     Panics,

@@ -1,6 +1,8 @@
 //! What a test says to the fake runtime: how containers and calls behave, what happens to it, what
 //! was asked of it.
 
+use std::time::Duration;
+
 use crate::behaviour::{Behaviour, Fault};
 use crate::runtime::{FakeRuntime, Made, State, end};
 use ports::runtime_objects::{
@@ -42,6 +44,16 @@ impl FakeRuntime {
     /// The next call of this name (`run_sandbox`, `start_container`, …) has this fault.
     pub fn spoil(&self, call: &str, fault: Fault) {
         self.shared.state().faults.entry(call.to_owned()).or_default().push_back(fault);
+    }
+
+    /// Events are told so much later than they happen.
+    pub fn tell_late(&self, late: Duration) {
+        self.shared.state().events.late = late;
+    }
+
+    /// Whether it tells with an event how a container ended.
+    pub fn tell_ends(&self, tell: bool) {
+        self.shared.state().events.unkindness.tells_no_ends = !tell;
     }
 
     /// Looks at these pods that begin from now on are never answered; those at others are.
@@ -111,13 +123,14 @@ impl FakeRuntime {
     /// The same, and the runtime says this about it.
     pub fn crash_with(&self, container: &str, code: i32, message: &str) {
         let mut state = self.shared.state();
+        state.pass_time(&self.shared);
         let now = (self.shared.now)();
         let State { containers, events, .. } = &mut *state;
         for made in containers.values_mut() {
             if made.record.name == container && made.record.state == ContainerState::Running {
                 end(made, code, now);
                 message.clone_into(&mut made.record.message);
-                events.push(RuntimeEventKind::Stopped, &made.record.id, &made.uid);
+                events.push_end(&made.record, &made.uid);
             }
         }
         drop(state);

@@ -2,10 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ports::PortFuture;
 use ports::pod_runtime::RuntimeSignals;
-use ports::runtime_objects::{RuntimeEvent, RuntimeEventKind, RuntimeSignal};
+use ports::runtime_objects::{ContainerRecord, RuntimeEvent, RuntimeEventKind, RuntimeSignal};
+
+use tokio::time::Instant;
 
 use crate::runtime::Shared;
 
@@ -15,24 +18,56 @@ pub(crate) struct Unkindness {
     pub(crate) loses_events: bool,
     pub(crate) repeats_events: bool,
     pub(crate) has_no_stream: bool,
+    pub(crate) tells_no_ends: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     pub(crate) queue: VecDeque<RuntimeSignal>,
     pub(crate) unkindness: Unkindness,
+    /// Told so much later than it happened.
+    pub(crate) late: Duration,
+    waiting: VecDeque<(Instant, RuntimeEvent)>,
+    /// What the clock said when the last call came.
+    pub(crate) now: i64,
 }
 
 impl Events {
     pub(crate) fn push(&mut self, kind: RuntimeEventKind, id: &str, uid: &str) {
+        let (id, pod_uid) = (id.to_owned(), uid.to_owned());
+        self.tell(RuntimeEvent { kind, id, pod_uid, created_at: self.now, ended: None });
+    }
+
+    /// A container has ended in a sandbox that is ready.
+    pub(crate) fn push_end(&mut self, record: &ContainerRecord, uid: &str) {
+        let told = ContainerRecord { sandbox_id: String::new(), ..record.clone() };
+        let ended = (!self.unkindness.tells_no_ends).then(|| Box::new(told));
+        let (id, pod_uid) = (record.id.clone(), uid.to_owned());
+        let kind = RuntimeEventKind::Stopped;
+        self.tell(RuntimeEvent { kind, id, pod_uid, created_at: self.now, ended });
+    }
+
+    fn tell(&mut self, event: RuntimeEvent) {
         if self.unkindness.loses_events || self.unkindness.has_no_stream {
             return;
         }
-        let event =
-            RuntimeEvent { kind, id: id.to_owned(), pod_uid: uid.to_owned(), created_at: 0 };
         for _ in 0..=usize::from(self.unkindness.repeats_events) {
-            self.queue.push_back(RuntimeSignal::Event(event.clone()));
+            self.waiting.push_back((Instant::now() + self.late, event.clone()));
         }
+        self.pass_time();
+    }
+
+    /// Tells what is late enough by now.
+    pub(crate) fn pass_time(&mut self) {
+        while self.next().is_some_and(|at| at <= Instant::now()) {
+            let due = self.waiting.pop_front().map(|(_, event)| RuntimeSignal::Event(event));
+            self.queue.extend(due);
+        }
+    }
+
+    /// When there is more to tell.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.waiting.front().map(|(at, _)| *at)
     }
 }
 

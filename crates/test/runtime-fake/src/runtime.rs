@@ -76,17 +76,20 @@ impl State {
     /// Lets those containers end whose time has come.
     pub(crate) fn pass_time(&mut self, shared: &Shared) {
         let now = Instant::now();
+        self.events.now = (shared.now)();
+        self.events.pass_time();
         for made in self.containers.values_mut() {
             let Some((at, code)) = made.exits_at else { continue };
             if at <= now {
                 end(made, code, (shared.now)());
-                self.events.push(RuntimeEventKind::Stopped, &made.record.id, &made.uid);
+                self.events.push_end(&made.record, &made.uid);
             }
         }
     }
 
     pub(crate) fn next_exit(&self) -> Option<Instant> {
-        self.containers.values().filter_map(|made| made.exits_at.map(|(at, _)| at)).min()
+        let exits = self.containers.values().filter_map(|made| made.exits_at.map(|(at, _)| at));
+        exits.chain(self.events.next()).min()
     }
 }
 
@@ -139,7 +142,7 @@ impl FakeRuntime {
             }
             Some(Fault::Hangs) => std::future::pending::<()>().await,
             Some(Fault::Panics) => panic!("the fake's {call} panics"),
-            Some(Fault::LosesAnswer) | None => {}
+            Some(Fault::AnswersLate(_) | Fault::LosesAnswer) | None => {}
         }
         tokio::time::sleep(HALF_LATENCY).await;
         let done = {
@@ -149,6 +152,9 @@ impl FakeRuntime {
         };
         self.shared.changed.notify_one();
         tokio::time::sleep(HALF_LATENCY).await;
+        if let Some(Fault::AnswersLate(late)) = fault {
+            tokio::time::sleep(late).await;
+        }
         match fault {
             Some(Fault::LosesAnswer) => {
                 let limit = Duration::from_secs(1);
@@ -403,7 +409,7 @@ impl PodRuntime for FakeRuntime {
                 };
                 if matches!(made.record.state, ContainerState::Running | ContainerState::Unknown) {
                     end(made, if ignores { 137 } else { 143 }, now);
-                    events.push(RuntimeEventKind::Stopped, id, &made.uid);
+                    events.push_end(&made.record, &made.uid);
                 }
                 Ok(())
             })

@@ -153,21 +153,24 @@ pub(super) fn event(event: v1::ContainerEventResponse) -> RuntimeEvent {
         Ok(Wire::ContainerDeletedEvent) => RuntimeEventKind::Deleted,
         Err(_) => RuntimeEventKind::Other,
     };
-    let sandbox = event.pod_sandbox_status.and_then(|status| status.metadata);
+    let sandbox = event.pod_sandbox_status.unwrap_or_default();
+    // Of one that is going, or not told, a container's end is not the news.
+    let is_ready = sandbox.state == i32::from(v1::PodSandboxState::SandboxReady)
+        && !sandbox.id.is_empty();
     let by_label = || {
-        let mut labels = event.containers_statuses.into_iter().map(|status| status.labels);
-        labels.find_map(|mut labels| labels.remove(POD_UID_LABEL))
+        let mut labels = event.containers_statuses.iter().map(|status| &status.labels);
+        labels.find_map(|labels| labels.get(POD_UID_LABEL).cloned())
     };
-    RuntimeEvent {
-        kind,
-        id: event.container_id,
-        pod_uid: sandbox
-            .map(|metadata| metadata.uid)
-            .filter(|uid| !uid.is_empty())
-            .or_else(by_label)
-            .unwrap_or_default(),
-        created_at: event.created_at,
-    }
+    let pod_uid = sandbox.metadata.map(|metadata| metadata.uid).filter(|uid| !uid.is_empty());
+    let pod_uid = pod_uid.or_else(by_label).unwrap_or_default();
+    let is_it = |status: &v1::ContainerStatus| status.id == event.container_id;
+    let ended = match kind {
+        RuntimeEventKind::Stopped if is_ready => event.containers_statuses.into_iter().find(is_it),
+        _ => None,
+    };
+    let ended = ended.map(|status| container(status, String::new()));
+    let ended = ended.filter(|record| record.state == ContainerState::Exited).map(Box::new);
+    RuntimeEvent { kind, id: event.container_id, pod_uid, created_at: event.created_at, ended }
 }
 
 fn count(value: Option<v1::UInt64Value>) -> u64 {

@@ -30,6 +30,7 @@ async fn set_up_and_run(world: &ActionWorld, attempt: u32) -> Result<String, Str
     world.warn(warnings).await;
     let metrics = world.context.board.metrics();
     let began = Instant::now();
+    let _starting = world.context.observed.starting(world.uid());
     let ran = world.context.ports.runtime.run_sandbox(&config).await;
     let handler = facts.handler.name.as_str();
     metrics.took(&names::RUN_SANDBOX_DURATION, &[handler], began.elapsed());

@@ -10,6 +10,7 @@ use super::{ActionWorld, contents};
 use crate::crash_points::reached;
 use crate::hooks::{self, HookPlace};
 use crate::metrics::names;
+use crate::observed::Starting;
 use container_setup::inputs::{ContainerFacts, NodeFacts};
 use container_setup::termination;
 use container_setup::{
@@ -87,6 +88,7 @@ async fn set_up_and_start(world: &ActionWorld, action: &Action) -> Result<String
     };
     let (config, sandbox) = set_up(world, spec, &start).await?;
     let runtime = &world.context.ports.runtime;
+    let starting = world.context.observed.starting(world.uid());
     let created = runtime.create_container(start.sandbox_id, &config, &sandbox).await;
     let id = created.map_err(|error| failure(StartStage::Create, &error))?;
     let with_id = |failure: StartFailure| StartFailure { id: Some(id.clone()), ..failure };
@@ -99,7 +101,7 @@ async fn set_up_and_start(world: &ActionWorld, action: &Action) -> Result<String
     let target = format!("{}/{}", sandbox.log_directory, config.log_path);
     let link = log_paths::link_name(&world.pod, &config.name, &id);
     link_log(&*world.context.ports.folders, &link, &target).await;
-    post_start(world, spec, &id, start.pod_ips).await.map_err(with_id)?;
+    post_start(world, spec, (&id, starting), start.pod_ips).await.map_err(with_id)?;
     Ok(id)
 }
 
@@ -273,11 +275,14 @@ pub(crate) async fn link_log(folders: &dyn PodFolders, name: &str, target: &str)
 async fn post_start(
     world: &ActionWorld,
     spec: &Container,
-    id: &str,
+    (id, starting): (&str, Starting),
     pod_ips: &[String],
 ) -> Result<(), StartFailure> {
     let hook = spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_deref());
     let Some(hook) = hook else { return Ok(()) };
+    // It may take long, and that the container runs is seen before.
+    drop(starting);
+    world.context.observed.look_at(world.uid());
     let ports = &world.context.ports;
     let host = world.context.host_ips().into_iter().next();
     let place = HookPlace {

@@ -5,7 +5,7 @@ use super::build::by_pod;
 use pod_lifecycle::ObservedPod;
 use ports::ApiTime;
 use ports::container_runtime::ContainerRuntimeError;
-use ports::runtime_objects::{ListedPods, UnreadPod};
+use ports::runtime_objects::{ContainerRecord, ListedPods, UnreadPod};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +55,24 @@ pub(super) struct Seen {
     pub(super) unread: BTreeMap<String, UnreadPod>,
     /// What a listing alone told.
     pub(super) listed: ListedPods,
+}
+
+/// What is known of a pod, and that a container in it has ended. It says nothing of the rest: it is
+/// only just later than what was known.
+pub(super) async fn ended(
+    shared: Arc<Shared>,
+    uid: String,
+    known: Arc<ObservedPod>,
+    record: Box<ContainerRecord>,
+) -> Result<Seen, LookFailure> {
+    let mut pod = (*known).clone();
+    pod.as_of = ApiTime::from_nanos(known.as_of.nanos() + 1);
+    for container in pod.containers.iter_mut().filter(|each| each.record.id == record.id) {
+        let sandbox_id = std::mem::take(&mut container.record.sandbox_id);
+        container.record = ContainerRecord { sandbox_id, ..(*record).clone() };
+    }
+    shared.messages.fill_in(&mut pod).await;
+    Ok(Seen { as_of: pod.as_of, pods: [(uid, pod)].into(), ..Seen::default() })
 }
 
 pub(super) async fn look(shared: Arc<Shared>, target: Target) -> Result<Seen, LookFailure> {

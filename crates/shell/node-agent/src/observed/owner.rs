@@ -7,7 +7,7 @@
 //! anew, and whoever watches a pod is told.
 
 use super::build::{is_nothing, name_of, saw_the_same};
-use super::look::{LookFailure, Seen, Target, look};
+use super::look::{LookFailure, Seen, Target, ended, look};
 use super::unseen::{self, Turn};
 use super::{Observation, Observed, RuntimePodName, Shared, Wanted};
 use crate::back_off::BackOff;
@@ -16,7 +16,9 @@ use crate::loop_beats::LoopBeats;
 use crate::metrics::{Metrics, names};
 use pod_lifecycle::ObservedPod;
 use ports::ApiTime;
-use ports::runtime_objects::{ListedPods, RuntimeEvent, RuntimeEventKind, RuntimeSignal};
+use ports::runtime_objects::{
+    ContainerRecord, ContainerState, ListedPods, RuntimeEvent, RuntimeEventKind, RuntimeSignal,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,8 +85,8 @@ enum Heard {
 struct Owner {
     shared: Arc<Shared>,
     looks: Branch<Target, Result<Seen, LookFailure>>,
-    /// When each look that runs began.
-    begun: BTreeMap<Target, Instant>,
+    /// When each look that runs began, on the monotonic clock and on the wall's.
+    begun: BTreeMap<Target, (Instant, ApiTime)>,
     /// Wanted by somebody; to be looked at as soon as there is room.
     waiting: Wanted,
     /// Pods that a worker wants looked at; it is woken even when nothing is new.
@@ -166,10 +168,9 @@ impl Owner {
             // Whoever makes something starts it next, and hears of that; made by us, the action's end
             // is looked at besides. In a burst these looks would be every third call.
             RuntimeSignal::Event(event) if event.kind == RuntimeEventKind::Created => {}
-            RuntimeSignal::Event(event) => match self.pod_of(event) {
-                Some(uid) => {
-                    self.waiting.pods.insert(uid);
-                }
+            RuntimeSignal::Event(event) => match self.pod_of(&event) {
+                Some(uid) if self.is_seen_to(&uid, &event) => {}
+                Some(uid) => self.take_end_or_look(uid, event.ended),
                 None => self.waiting.all = true,
             },
             RuntimeSignal::Connected => {
@@ -213,9 +214,9 @@ impl Owner {
     }
 
     /// Whose event it is. A runtime may not tell, of a sandbox that is going, say.
-    fn pod_of(&self, event: RuntimeEvent) -> Option<String> {
+    fn pod_of(&self, event: &RuntimeEvent) -> Option<String> {
         if !event.pod_uid.is_empty() {
-            return Some(event.pod_uid);
+            return Some(event.pod_uid.clone());
         }
         let pods = self.shared.pods();
         let mut known =
@@ -226,6 +227,48 @@ impl Owner {
             sandboxes.chain(containers).any(|id| *id == event.id)
         });
         found.map(|(uid, _)| uid.clone())
+    }
+
+    /// Whether what happened was seen since, is being looked at, or will be without a wish for it.
+    fn is_seen_to(&self, uid: &str, event: &RuntimeEvent) -> bool {
+        if event.kind == RuntimeEventKind::Started && self.shared.is_starting(uid) {
+            return true;
+        }
+        let looks = [Target::Pod(uid.to_owned()), Target::All];
+        let looks = looks.iter().filter_map(|look| self.begun.get(look)).map(|(_, stamp)| *stamp);
+        let known = self.known(uid).map(|pod| pod.as_of);
+        let latest = looks.chain(known).max();
+        event.created_at > 0 && latest.is_some_and(|stamp| stamp.nanos() > event.created_at)
+    }
+
+    fn known(&self, uid: &str) -> Observation {
+        self.shared.pods().get(uid).and_then(|sender| sender.borrow().clone())
+    }
+
+    /// Takes a container's end from the event where the pod is known and nothing else is to be seen
+    /// of it; otherwise the pod is looked at. A look that began before and ends later would bring
+    /// back what was.
+    fn take_end_or_look(&mut self, uid: String, end: Option<Box<ContainerRecord>>) {
+        let target = Target::Pod(uid.clone());
+        let is_due = self.waiting.all || self.waiting.pods.contains(&uid);
+        let is_looked_at = self.looks.contains(&target) || self.looks.contains(&Target::All);
+        let is_unsure = self.retries.contains_key(&uid) || self.unread.contains_key(&uid);
+        let known = self.known(&uid).filter(|_| !is_due && !is_looked_at && !is_unsure);
+        let ran = |known: &ObservedPod, end: &ContainerRecord| {
+            let ran = |state| matches!(state, ContainerState::Created | ContainerState::Running);
+            let mut all = known.containers.iter().map(|container| &container.record);
+            all.any(|record| record.id == end.id && ran(record.state))
+        };
+        match known.zip(end) {
+            Some((known, end)) if ran(&known, &end) => {
+                self.begun.insert(target.clone(), (Instant::now(), known.as_of));
+                let task = ended(self.shared.clone(), uid, known, end);
+                self.looks.start(target, "take a container's end", task);
+            }
+            _ => {
+                self.waiting.pods.insert(uid);
+            }
+        }
     }
 
     /// Nobody answers for now, and whoever comes back is looked at whole then: not once more before.
@@ -271,7 +314,7 @@ impl Owner {
     /// When those looks began that keep others waiting.
     fn holding_places(&self) -> impl Iterator<Item = Instant> {
         let now = Instant::now();
-        let begun = self.begun.values().copied();
+        let begun = self.begun.values().map(|(began, _)| *began);
         begun.filter(move |began| now.duration_since(*began) < KEEPS_ITS_PLACE)
     }
 
@@ -300,7 +343,7 @@ impl Owner {
 
     fn begin(&mut self, target: Target) {
         let now = Instant::now();
-        self.begun.insert(target.clone(), now);
+        self.begun.insert(target.clone(), (now, self.shared.clock.now()));
         if target == Target::All
             && let Some(last) = self.last_listing.replace(now)
         {
@@ -312,7 +355,7 @@ impl Owner {
 
     fn looked(&mut self, target: Target, outcome: Result<Result<Seen, LookFailure>, Panicked>) {
         // One that is not known any more was begun before the clock was set back.
-        let Some(began) = self.begun.remove(&target) else { return };
+        let Some((began, _)) = self.begun.remove(&target) else { return };
         let panicked = |Panicked(why)| Err(LookFailure::new(format!("a panic: {why}")));
         let outcome = outcome.unwrap_or_else(panicked);
         self.count_look(&target, outcome.is_ok().then(|| began.elapsed()));
@@ -403,7 +446,7 @@ impl Owner {
     /// Tells the pod's event, as often as it is worth: while the runtime cannot be listed either, it
     /// is no matter of the pod.
     fn tell_unseen(&self, uid: &str, failure: &LookFailure, pause: Duration) {
-        let known = self.shared.pods().get(uid).and_then(|sender| sender.borrow().clone());
+        let known = self.known(uid);
         let turn = match pause {
             first if first <= FIRST_RETRY => Turn::First,
             second if second <= FIRST_RETRY * 2 => Turn::Second,

@@ -285,6 +285,46 @@ fn events_name_their_pod_where_they_can() {
     }
 }
 
+/// Only of the container that the event is about, and only where its end is all that has changed.
+#[test]
+fn an_end_is_taken_from_an_event_where_it_is_told() {
+    let exited = i32::from(v1::ContainerState::ContainerExited);
+    let running = i32::from(v1::ContainerState::ContainerRunning);
+    let ready = i32::from(v1::PodSandboxState::SandboxReady);
+    let going = i32::from(v1::PodSandboxState::SandboxNotready);
+    let stopped = i32::from(v1::ContainerEventType::ContainerStoppedEvent);
+    let deleted = i32::from(v1::ContainerEventType::ContainerDeletedEvent);
+    for (kind, sandbox, id, state, expected) in [
+        (stopped, Some(ready), "c", exited, Some(7)),
+        (stopped, Some(going), "c", exited, None),
+        (stopped, None, "c", exited, None),
+        (stopped, Some(ready), "other", exited, None),
+        (stopped, Some(ready), "c", running, None),
+        (deleted, Some(ready), "c", exited, None),
+    ] {
+        let status = v1::ContainerStatus {
+            id: text(id),
+            state,
+            exit_code: 7,
+            ..Default::default()
+        };
+        let sandbox = sandbox.map(|state| v1::PodSandboxStatus {
+            id: text("s"),
+            state,
+            ..Default::default()
+        });
+        let told = event(v1::ContainerEventResponse {
+            container_id: text("c"),
+            container_event_type: kind,
+            pod_sandbox_status: sandbox.clone(),
+            containers_statuses: vec![v1::ContainerStatus::default(), status],
+            ..Default::default()
+        });
+        let code = told.ended.map(|record| record.exit_code);
+        assert_eq!(code, expected, "{kind} {sandbox:?} {id} {state}");
+    }
+}
+
 #[test]
 fn usages_and_handlers_are_told_whole() {
     let number = |value| Some(v1::UInt64Value { value });

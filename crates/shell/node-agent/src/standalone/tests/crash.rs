@@ -2,7 +2,11 @@
 
 use super::bench::{Bench, pod};
 use ports::runtime_objects::ContainerState;
+use runtime_fake::Fault;
 use std::time::Duration;
+
+/// At first sight, and after its folders, its sandbox and its container were made.
+const LOOKS_OF_A_START: usize = 4;
 
 /// A pod that has run for a while; nothing is under way.
 async fn settled() -> Bench {
@@ -31,21 +35,70 @@ fn has_back_off_on_disk(bench: &Bench) -> bool {
 /// Each call here costs every crash of every container its time: whoever adds one thinks twice.
 #[tokio::test(start_paused = true)]
 async fn a_first_crash_costs_these_calls_and_one_write_and_no_more() {
+    for tells_ends in [true, false] {
+        let bench = settled().await;
+        bench.runtime.tell_ends(tells_ends);
+        bench.host.keep_order();
+        // So slow that the write after the restart, of the pod that is ready again, is not over here.
+        bench.host.save_slowly(Duration::from_millis(100));
+        let before = bench.runtime.asked().len();
+        bench.runtime.crash("main", 3);
+        bench.until("the restart", has_started_again).await;
+        let asked = bench.runtime.asked();
+        let mut asked = asked[before..].to_vec();
+        let started = asked.iter().position(|call| *call == "start_container").unwrap();
+        asked.truncate(started + 1);
+        let look = ["observe_pod"].iter().filter(|_| !tells_ends);
+        let calls = ["image", "create_container", "start_container"].iter();
+        assert_eq!(asked, look.chain(calls).copied().collect::<Vec<_>>());
+        // That it is started again, before it is.
+        assert_eq!(bench.host.order_of_records(), ["save pods"]);
+    }
+}
+
+/// One look after each action and none for what the runtime says of it meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_start_is_looked_at_once_for_each_action() {
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(bench.calls_of("run_sandbox").len(), 1);
+    assert_eq!(bench.runtime.looks("observe_pod"), LOOKS_OF_A_START);
+}
+
+/// Word of what an action did comes when its look has begun: there is nothing more to see.
+#[tokio::test(start_paused = true)]
+async fn word_of_what_was_seen_since_is_no_reason_to_look() {
+    for late in [Duration::from_millis(5), Duration::from_millis(300)] {
+        let mut bench = Bench::new();
+        bench.runtime.tell_late(late);
+        bench.script.tell(&[("/m/a", &pod("a", ""))]);
+        bench.begin();
+        bench.until_running().await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(bench.runtime.looks("observe_pod"), LOOKS_OF_A_START, "{late:?}");
+        bench.runtime.crash("main", 3);
+        bench.until("the restart", has_started_again).await;
+    }
+}
+
+/// What ends while the pod is looked at is not taken back by a look that began before.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_comes_while_the_pod_is_looked_at_is_seen() {
     let bench = settled().await;
-    bench.host.keep_order();
-    // So slow that the write after the restart, of the pod that is ready again, is not over here.
-    bench.host.save_slowly(Duration::from_millis(100));
-    let before = bench.runtime.asked().len();
     bench.runtime.crash("main", 3);
     bench.until("the restart", has_started_again).await;
-    let asked = bench.runtime.asked();
-    let mut asked = asked[before..].to_vec();
-    let started = asked.iter().position(|call| *call == "start_container").unwrap();
-    asked.truncate(started + 1);
-    let expected = ["observe_pod", "image", "create_container", "start_container"];
-    assert_eq!(asked, expected);
-    // That it is started again, before it is.
-    assert_eq!(bench.host.order_of_records(), ["save pods"]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    bench.runtime.spoil("observe_all", Fault::AnswersLate(Duration::from_secs(1)));
+    bench.runtime.be_away(true);
+    bench.runtime.be_away(false);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    bench.runtime.crash("main", 4);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let waits_for = bench.status("/containerStatuses/0/state/waiting/reason");
+    assert_eq!(waits_for, "CrashLoopBackOff");
 }
 
 /// An image that was pulled is asked about, as nobody has said yet which user it has.

@@ -68,6 +68,7 @@ async fn pods_that_cannot_be_looked_at_do_not_keep_others_waiting() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     bench.runtime.leave_unanswered(bench.pods().into_iter().map(|pod| pod.uid));
     let looks = bench.runtime.looks("observe_pod");
+    bench.runtime.tell_ends(false);
     bench.runtime.crash("main", 1);
     bench.until("some hang", |bench| bench.runtime.looks("observe_pod") >= looks + 8).await;
     let other = pod("other", "").replace("name: main", "name: lone");
