@@ -42,6 +42,7 @@ mod sources;
 mod standalone;
 mod task_tree;
 mod termination;
+mod turns;
 mod volumes;
 mod watchdog;
 

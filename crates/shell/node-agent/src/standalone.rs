@@ -18,6 +18,7 @@ use crate::runtime_watch::RuntimeView;
 use crate::sources::{self, Merging, WantedPods};
 use crate::task_tree::TaskTree;
 use crate::termination::TerminationMessages;
+use crate::turns::Turns;
 use crate::{
     cgroup_tree, counted_kills, garbage, images, log_rotation, memory_kills, node_checks,
     node_state,
@@ -26,6 +27,7 @@ use pod_manifest::static_pod::SourceKind;
 use ports::pod_host::{MemoryKills, PodCgroups};
 use ports::pod_sources::ManifestSource;
 use ports::{EventSink, LocalEndpoint, MetricSource};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
@@ -107,6 +109,7 @@ fn start_with_clock(
         ),
         board: board.clone(),
         saved: SavedMemories::new(ports.records.clone(), board.clone()),
+        turns: Turns::new(std::thread::available_parallelism().map_or(1, NonZero::get)),
         node,
         settings: Arc::new(settings),
         ports: ports.clone(),

@@ -35,7 +35,7 @@ pub(crate) struct Events {
 impl Events {
     pub(crate) fn push(&mut self, kind: RuntimeEventKind, id: &str, uid: &str) {
         let (id, pod_uid) = (id.to_owned(), uid.to_owned());
-        self.tell(RuntimeEvent { kind, id, pod_uid, created_at: self.now, ended: None });
+        self.tell(&RuntimeEvent { kind, id, pod_uid, created_at: self.now, ended: None });
     }
 
     /// A container has ended in a sandbox that is ready.
@@ -44,10 +44,10 @@ impl Events {
         let ended = (!self.unkindness.tells_no_ends).then(|| Box::new(told));
         let (id, pod_uid) = (record.id.clone(), uid.to_owned());
         let kind = RuntimeEventKind::Stopped;
-        self.tell(RuntimeEvent { kind, id, pod_uid, created_at: self.now, ended });
+        self.tell(&RuntimeEvent { kind, id, pod_uid, created_at: self.now, ended });
     }
 
-    fn tell(&mut self, event: RuntimeEvent) {
+    fn tell(&mut self, event: &RuntimeEvent) {
         if self.unkindness.loses_events || self.unkindness.has_no_stream {
             return;
         }

@@ -155,8 +155,8 @@ pub(super) fn event(event: v1::ContainerEventResponse) -> RuntimeEvent {
     };
     let sandbox = event.pod_sandbox_status.unwrap_or_default();
     // Of one that is going, or not told, a container's end is not the news.
-    let is_ready = sandbox.state == i32::from(v1::PodSandboxState::SandboxReady)
-        && !sandbox.id.is_empty();
+    let is_ready =
+        sandbox.state == i32::from(v1::PodSandboxState::SandboxReady) && !sandbox.id.is_empty();
     let by_label = || {
         let mut labels = event.containers_statuses.iter().map(|status| &status.labels);
         labels.find_map(|labels| labels.get(POD_UID_LABEL).cloned())

@@ -29,11 +29,18 @@ async fn set_up_and_run(world: &ActionWorld, attempt: u32) -> Result<String, Str
     let (config, warnings) = made.map_err(|error| error.to_string())?;
     world.warn(warnings).await;
     let metrics = world.context.board.metrics();
-    let began = Instant::now();
     let _starting = world.context.observed.starting(world.uid());
-    let ran = world.context.ports.runtime.run_sandbox(&config).await;
+    let call = async {
+        let began = Instant::now();
+        let ran = world.context.ports.runtime.run_sandbox(&config).await;
+        (ran, began.elapsed())
+    };
+    let (ran, took) = match world.pod.spec.host_network {
+        true => world.context.turns.take(call).await,
+        false => call.await,
+    };
     let handler = facts.handler.name.as_str();
-    metrics.took(&names::RUN_SANDBOX_DURATION, &[handler], began.elapsed());
+    metrics.took(&names::RUN_SANDBOX_DURATION, &[handler], took);
     if ran.is_err() {
         metrics.count(&names::RUN_SANDBOX_ERRORS, &[handler]);
     }

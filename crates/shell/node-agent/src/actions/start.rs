@@ -89,13 +89,14 @@ async fn set_up_and_start(world: &ActionWorld, action: &Action) -> Result<String
     let (config, sandbox) = set_up(world, spec, &start).await?;
     let runtime = &world.context.ports.runtime;
     let starting = world.context.observed.starting(world.uid());
-    let created = runtime.create_container(start.sandbox_id, &config, &sandbox).await;
+    let creation = runtime.create_container(start.sandbox_id, &config, &sandbox);
+    let created = world.context.turns.take(creation).await;
     let id = created.map_err(|error| failure(StartStage::Create, &error))?;
     let with_id = |failure: StartFailure| StartFailure { id: Some(id.clone()), ..failure };
     reached("container-created");
     let recorded = world.until_recorded().await;
     recorded.map_err(|why| with_id(failure(StartStage::Start, &why)))?;
-    let started = runtime.start_container(&id).await;
+    let started = world.context.turns.take(runtime.start_container(&id)).await;
     started.map_err(|error| with_id(failure(StartStage::Start, &error)))?;
     reached("container-begun");
     let target = format!("{}/{}", sandbox.log_directory, config.log_path);

@@ -9,6 +9,7 @@ use crate::log_rotation::LogRotation;
 use crate::observed::Observed;
 use crate::own_users::OwnUsers;
 use crate::probes::Probes;
+use crate::turns::Turns;
 use container_setup::inputs::NodeFacts;
 use node_policy::admission::{NodeAbilities, NodeRoom};
 use node_policy::credential_providers::CredentialProvider;
@@ -120,6 +121,7 @@ pub(crate) struct PodContext {
     pub(crate) board: Board,
     pub(crate) saved: SavedMemories,
     pub(crate) node: watch::Receiver<NodeState>,
+    pub(crate) turns: Turns,
 }
 
 impl PodContext {

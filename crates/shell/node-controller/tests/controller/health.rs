@@ -293,7 +293,7 @@ async fn a_status_that_says_nothing_new_is_not_judged_with_everything_else() {
     };
     let before = looks();
     for number in 0..200 {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
         stage.cluster.edit(&ObjectPath::node("node-0"), |node| {
             node["metadata"]["annotations"] = json!({"beat": number.to_string()});
         });
@@ -314,7 +314,7 @@ async fn a_pod_of_a_node_that_is_back_is_not_marked_over_its_kubelet_s_word() {
     seconds(60).await;
     stage.nodes.silence("node-1");
     seconds(40).await;
-    let latency = std::time::Duration::from_secs(2);
+    let latency = Duration::from_secs(2);
     running.client.faults.turn(|faults| faults.latency = latency);
     stage.until("Unknown", 40, || stage.ready("node-1") == "Unknown").await;
     seconds(1).await;

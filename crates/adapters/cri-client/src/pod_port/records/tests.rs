@@ -302,12 +302,8 @@ fn an_end_is_taken_from_an_event_where_it_is_told() {
         (stopped, Some(ready), "c", running, None),
         (deleted, Some(ready), "c", exited, None),
     ] {
-        let status = v1::ContainerStatus {
-            id: text(id),
-            state,
-            exit_code: 7,
-            ..Default::default()
-        };
+        let status =
+            v1::ContainerStatus { id: text(id), state, exit_code: 7, ..Default::default() };
         let sandbox = sandbox.map(|state| v1::PodSandboxStatus {
             id: text("s"),
             state,
