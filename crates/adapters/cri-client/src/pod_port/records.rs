@@ -169,7 +169,9 @@ pub(super) fn event(event: v1::ContainerEventResponse) -> RuntimeEvent {
         _ => None,
     };
     let ended = ended.map(|status| container(status, String::new()));
-    let ended = ended.filter(|record| record.state == ContainerState::Exited).map(Box::new);
+    let is_end =
+        |record: &ContainerRecord| record.state == ContainerState::Exited && record.finished_at > 0;
+    let ended = ended.filter(is_end).map(Box::new);
     RuntimeEvent { kind, id: event.container_id, pod_uid, created_at: event.created_at, ended }
 }
 

@@ -55,6 +55,8 @@ pub(super) struct Seen {
     pub(super) unread: BTreeMap<String, UnreadPod>,
     /// What a listing alone told.
     pub(super) listed: ListedPods,
+    /// Nothing was asked: the runtime told it by itself.
+    pub(super) is_told: bool,
 }
 
 /// What is known of a pod, and that a container in it has ended. It says nothing of the rest: it is
@@ -68,11 +70,14 @@ pub(super) async fn ended(
     let mut pod = (*known).clone();
     pod.as_of = ApiTime::from_nanos(known.as_of.nanos() + 1);
     for container in pod.containers.iter_mut().filter(|each| each.record.id == record.id) {
-        let sandbox_id = std::mem::take(&mut container.record.sandbox_id);
-        container.record = ContainerRecord { sandbox_id, ..(*record).clone() };
+        let ContainerRecord { state, started_at, finished_at, exit_code, .. } = *record;
+        let (reason, message) = (record.reason.clone(), record.message.clone());
+        let known = std::mem::take(&mut container.record);
+        container.record =
+            ContainerRecord { state, started_at, finished_at, exit_code, reason, message, ..known };
     }
     shared.messages.fill_in(&mut pod).await;
-    Ok(Seen { as_of: pod.as_of, pods: [(uid, pod)].into(), ..Seen::default() })
+    Ok(Seen { as_of: pod.as_of, pods: [(uid, pod)].into(), is_told: true, ..Seen::default() })
 }
 
 pub(super) async fn look(shared: Arc<Shared>, target: Target) -> Result<Seen, LookFailure> {

@@ -44,7 +44,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(10);
 /// Keeps the cache for ever.
 pub(crate) async fn watch_pods(observed: Observed, beats: LoopBeats) {
     let shared = observed.shared;
-    shared.wanted().all = true;
+    // Whoever waited for a look of an owner that panicked waits still.
+    let known: Vec<String> = shared.pods().keys().cloned().collect();
+    *shared.wanted() = Wanted { pods: known.into_iter().collect(), all: true };
     let mut jumps = shared.clock.jumps();
     let mut signals = shared.runtime.signals();
     let mut owner = Owner::new(shared.clone());
@@ -229,11 +231,23 @@ impl Owner {
         found.map(|(uid, _)| uid.clone())
     }
 
-    /// Whether what happened was seen since, is being looked at, or will be without a wish for it.
+    /// Whether what happened is known, or is looked at without a wish for it. That something started
+    /// is our own doing, and looked at when that is over: its stamp may say that it has been. An end
+    /// comes when it comes, and a clock that is a second off must not hide it.
     fn is_seen_to(&self, uid: &str, event: &RuntimeEvent) -> bool {
-        if event.kind == RuntimeEventKind::Started && self.shared.is_starting(uid) {
-            return true;
+        match event.kind {
+            RuntimeEventKind::Started => {
+                self.shared.is_starting(uid) || self.is_looked_at_since(uid, event)
+            }
+            RuntimeEventKind::Stopped => self.known(uid).is_some_and(|pod| {
+                let mut all = pod.containers.iter().map(|container| &container.record);
+                all.any(|record| record.id == event.id && record.state == ContainerState::Exited)
+            }),
+            _ => false,
         }
+    }
+
+    fn is_looked_at_since(&self, uid: &str, event: &RuntimeEvent) -> bool {
         let looks = [Target::Pod(uid.to_owned()), Target::All];
         let looks = looks.iter().filter_map(|look| self.begun.get(look)).map(|(_, stamp)| *stamp);
         let known = self.known(uid).map(|pod| pod.as_of);
@@ -358,7 +372,8 @@ impl Owner {
         let Some((began, _)) = self.begun.remove(&target) else { return };
         let panicked = |Panicked(why)| Err(LookFailure::new(format!("a panic: {why}")));
         let outcome = outcome.unwrap_or_else(panicked);
-        self.count_look(&target, outcome.is_ok().then(|| began.elapsed()));
+        let is_answer = outcome.as_ref().is_ok_and(|seen| !seen.is_told);
+        self.count_look(&target, is_answer.then(|| began.elapsed()));
         match (target, outcome) {
             (Target::All, Ok(seen)) => {
                 self.listing_retry.reset();
@@ -380,12 +395,15 @@ impl Owner {
                 }
             }
             (Target::Pod(uid), Ok(seen)) => {
-                let Seen { mut pods, unread, .. } = seen;
+                let Seen { mut pods, unread, is_told, .. } = seen;
                 match (unread.get(&uid), pods.remove(&uid)) {
                     (Some(unread), _) => self.retry(&uid, &LookFailure::new(&unread.why)),
                     (None, Some(pod)) => {
-                        self.retries.remove(&uid);
-                        self.unread.remove(&uid);
+                        // What the runtime told by itself says nothing of what it answers.
+                        if !is_told {
+                            self.retries.remove(&uid);
+                            self.unread.remove(&uid);
+                        }
                         let is_awaited = self.answering.remove(&uid);
                         self.publish(&uid, pod, is_awaited);
                         self.publish_inventory();

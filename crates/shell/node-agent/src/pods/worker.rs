@@ -330,6 +330,7 @@ impl Worker {
             }
             self.actions.abort(&key);
             self.absorb(&Happening::Ended { key: key.clone(), outcome: Outcome::Aborted }).await;
+            self.context.observed.look_at(&self.uid);
         }
         if matches!(action, Action::StartContainer { .. }) {
             // It is written down while the container is made; the program runs only after that.

@@ -294,16 +294,22 @@ fn an_end_is_taken_from_an_event_where_it_is_told() {
     let going = i32::from(v1::PodSandboxState::SandboxNotready);
     let stopped = i32::from(v1::ContainerEventType::ContainerStoppedEvent);
     let deleted = i32::from(v1::ContainerEventType::ContainerDeletedEvent);
-    for (kind, sandbox, id, state, expected) in [
-        (stopped, Some(ready), "c", exited, Some(7)),
-        (stopped, Some(going), "c", exited, None),
-        (stopped, None, "c", exited, None),
-        (stopped, Some(ready), "other", exited, None),
-        (stopped, Some(ready), "c", running, None),
-        (deleted, Some(ready), "c", exited, None),
+    for (kind, sandbox, id, state, finished_at, expected) in [
+        (stopped, Some(ready), "c", exited, 5, Some(7)),
+        (stopped, Some(ready), "c", exited, 0, None),
+        (stopped, Some(going), "c", exited, 5, None),
+        (stopped, None, "c", exited, 5, None),
+        (stopped, Some(ready), "other", exited, 5, None),
+        (stopped, Some(ready), "c", running, 5, None),
+        (deleted, Some(ready), "c", exited, 5, None),
     ] {
-        let status =
-            v1::ContainerStatus { id: text(id), state, exit_code: 7, ..Default::default() };
+        let status = v1::ContainerStatus {
+            id: text(id),
+            state,
+            exit_code: 7,
+            finished_at,
+            ..Default::default()
+        };
         let sandbox = sandbox.map(|state| v1::PodSandboxStatus {
             id: text("s"),
             state,
