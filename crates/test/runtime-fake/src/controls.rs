@@ -51,6 +51,11 @@ impl FakeRuntime {
         self.shared.state().events.late = late;
     }
 
+    /// Events say that they happened so much earlier than they did.
+    pub fn stamp_early(&self, behind: Duration) {
+        self.shared.state().events.behind = behind;
+    }
+
     /// Whether it tells with an event how a container ended.
     pub fn tell_ends(&self, tell: bool) {
         self.shared.state().events.unkindness.tells_no_ends = !tell;

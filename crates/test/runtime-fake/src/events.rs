@@ -28,6 +28,8 @@ pub(crate) struct Events {
     /// Told so much later than it happened.
     pub(crate) late: Duration,
     waiting: VecDeque<(Instant, RuntimeEvent)>,
+    /// Its clock is so far behind everybody else's.
+    pub(crate) behind: Duration,
     /// What the clock said when the last call came.
     pub(crate) now: i64,
 }

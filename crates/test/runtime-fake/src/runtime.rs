@@ -76,7 +76,8 @@ impl State {
     /// Lets those containers end whose time has come.
     pub(crate) fn pass_time(&mut self, shared: &Shared) {
         let now = Instant::now();
-        self.events.now = (shared.now)();
+        let behind = i64::try_from(self.events.behind.as_nanos()).unwrap_or(i64::MAX);
+        self.events.now = (shared.now)().saturating_sub(behind);
         self.events.pass_time();
         for made in self.containers.values_mut() {
             let Some((at, code)) = made.exits_at else { continue };

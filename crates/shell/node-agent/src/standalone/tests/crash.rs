@@ -84,6 +84,23 @@ async fn word_of_what_was_seen_since_is_no_reason_to_look() {
     }
 }
 
+/// The machine's clock was set back a little, and the agent's own goes on.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_seems_to_be_of_before_is_seen() {
+    for tells_ends in [true, false] {
+        let mut bench = Bench::new();
+        bench.runtime.stamp_early(Duration::from_secs(2));
+        bench.runtime.tell_ends(tells_ends);
+        bench.script.tell(&[("/m/a", &pod("a", ""))]);
+        bench.begin();
+        bench.until_running().await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        bench.runtime.crash("main", 3);
+        let took = bench.until("the restart", has_started_again).await;
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
+}
+
 /// What ends while the pod is looked at is not taken back by a look that began before.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_comes_while_the_pod_is_looked_at_is_seen() {
