@@ -113,7 +113,7 @@ fn built_once_and_then_without_go() {
     assert_eq!(place.calls_of_go(), 1);
     let began = Instant::now();
     assert_eq!(place.call(), first);
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     assert_eq!(place.calls_of_go(), 1, "Go was asked again");
 }
 

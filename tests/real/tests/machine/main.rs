@@ -51,10 +51,10 @@ END
 echo "refusal: $(keelson kubelet --config=/run/kubelet.yaml 2>&1 | grep -c failSwapOn)"
 echo "failSwapOn: false" >> /run/kubelet.yaml
 # Returns when the agent has said READY=1, or has failed.
-systemd-run --quiet --unit=keelson --property=Type=notify --property=WatchdogSec=4 \
+systemd-run --quiet --unit=keelson --property=Type=notify --property=WatchdogSec=10 \
     --setenv=PATH="$PATH" keelson kubelet --config=/run/kubelet.yaml || journalctl --no-pager -u keelson
 # Longer than the watchdog's time: only an agent that pings is still there afterwards.
-sleep 6
+sleep 13
 echo "agent: $(systemctl is-active keelson)"
 echo "agent status: $(systemctl show keelson --property=StatusText --value)"
 systemctl stop keelson

@@ -121,7 +121,7 @@ servers_come_and_go() {
     runtime_wait "keelson cri with $driver again" serves
     [ "$(first_process "$main")" = "$before" ] && told "killed and restarted server" "same process"
     lines=$(counted | wc -l)
-    sleep 1
+    sleep 3
     told "lines go on" "$([ "$(counted | wc -l)" -gt "$lines" ] && echo yes)"
     told "gaps in the log" "$(gaps)"
 }

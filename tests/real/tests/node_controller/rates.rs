@@ -72,6 +72,6 @@ fn given_up(stage: &Stage<'_>, nodes: &[&str], interval: Duration) -> Result<()>
     }
     let (first, last) = (times.first().context("some")?, times.last().context("some")?);
     let all = i64::try_from(times.len())? - 1;
-    ensure!(last - first <= all * interval + 5, "{times:?}: too slow for one in {interval} s");
+    ensure!(last - first <= all * interval + 20, "{times:?}: too slow for one in {interval} s");
     Ok(())
 }

@@ -27,6 +27,17 @@ const RANGES: &[&str] = &[
 /// Seconds.
 const YEAR: i64 = 365 * 24 * 3600;
 
+/// Seconds from a node's taint to a pod's deletion, by the API server's own times.
+fn bore(stage: &Stage<'_>, pod: &str, node: &str) -> Result<i64> {
+    let seconds = |time: ports::ApiTime| time.nanos() / 1_000_000_000;
+    let taints = stage.node(node)?.spec.taints;
+    let taint = taints.into_iter().find(|it| it.effect == "NoExecute").context("a taint")?;
+    let added = seconds(taint.time_added.context("its time")?);
+    let pod = stage.pod(pod)?.context("the pod is there")?.metadata;
+    let ends = seconds(pod.deletion_timestamp.context("sent away")?);
+    Ok(ends - pod.deletion_grace_period_seconds.unwrap_or_default() - added)
+}
+
 const NODES: [&str; 6] = ["n0", "n1", "n2", "n3", "n4", "n5"];
 
 #[test]
@@ -135,7 +146,7 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
     let heard = heard.get("n1").context("n1 beats")?.into_std();
     stage.until("Unknown", seconds(30), || Ok(stage.ready("n1")? == "Unknown"))?;
     let took = heard.elapsed();
-    ensure!(took >= GRACE && took < GRACE + seconds(4), "noticed after {took:?}");
+    ensure!(took >= GRACE && took < GRACE + seconds(20), "noticed after {took:?}");
     let node = stage.node("n1")?;
     for condition in node.status.conditions.iter().filter(|it| it.kind != "NetworkUnavailable") {
         ensure!(condition.reason == "NodeStatusUnknown", "{condition:?}");
@@ -154,14 +165,17 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
     stage.until("marked", seconds(5), || {
         Ok(condition("never", "Ready")?.is_some_and(|it| it.0 == "False"))
     })?;
-    let took = stage.until("sent away", seconds(10), || Ok(!stage.is_kept("soon")?))?;
-    ensure!(took >= Duration::from_millis(500), "not before its time: {took:?}");
+    stage.until("sent away", seconds(10), || Ok(!stage.is_kept("soon")?))?;
+    let bore = bore(stage, "soon", "n1")?;
+    ensure!(bore >= 2, "not before its time: {bore} s");
     let expected = ("True".to_owned(), "DeletionByTaintManager".to_owned());
     ensure!(condition("soon", "DisruptionTarget")? == Some(expected), "the condition");
-    let told = stage.reasons("soon")?;
-    ensure!(told.contains("TaintManagerEviction"), "{told}");
-    let told = stage.reasons("n1")?;
-    ensure!(told.contains("RegisteredNode") && told.contains("NodeNotReady"), "{told}");
+    stage.until("told", seconds(30), || {
+        let of_node = stage.reasons("n1")?;
+        Ok(stage.reasons("soon")?.contains("TaintManagerEviction")
+            && of_node.contains("RegisteredNode")
+            && of_node.contains("NodeNotReady"))
+    })?;
 
     // Its clock goes back by forty years, and that is a sign of life.
     stage.hollow.set_clock("n1", -30 * YEAR);
@@ -222,14 +236,13 @@ fn tolerations_survive(
     stage.run_pod("later", "n3", &bears(Some(25)))?;
     stage.hollow.silence(&["n3"]);
     stage.until("given up", seconds(20), || Ok(stage.taints("n3")?.len() == 2))?;
-    let tainted = Instant::now();
     std::thread::sleep(seconds(2));
     controller.kill()?;
     std::thread::sleep(seconds(6));
     let controller = stage.controller("controller-2", RANGES)?;
     stage.until("sent away", seconds(40), || Ok(!stage.is_kept("later")?))?;
-    let after = tainted.elapsed();
-    ensure!(after >= seconds(23) && after < seconds(32), "sent away after {after:?}");
+    let after = bore(stage, "later", "n3")?;
+    ensure!((24..=40).contains(&after), "sent away after {after} s");
     stage.runtime.block_on(stage.hollow.speak(&["n3"]))?;
     stage.until("well again", seconds(5), || Ok(stage.taints("n3")?.is_empty()))?;
     Ok(controller)

@@ -283,6 +283,8 @@ impl<'a> Stage<'a> {
         limit: Duration,
         holds: impl Fn() -> Result<bool>,
     ) -> Result<Duration> {
+        // Nothing is shown by being quick here, and a slow machine is no failure.
+        let limit = limit.max(Duration::from_secs(30));
         let began = Instant::now();
         loop {
             // A question that fails meanwhile is asked again: the API server may be away.

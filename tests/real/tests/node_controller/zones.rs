@@ -54,7 +54,9 @@ fn zones_and_clouds_on_a_real_api_server() -> Result<()> {
         })?;
         tell(&all[..5], "")?;
         stage.until("gone", seconds(30), || Ok(stage.all_nodes()?.iter().all(|it| it != "a1")))?;
-        ensure!(stage.reasons("a1")?.contains("DeletingNode"), "an event says why");
+        stage.until("an event says why", seconds(30), || {
+            Ok(stage.reasons("a1")?.contains("DeletingNode"))
+        })?;
         ensure!(stage.all_nodes()?.len() == 5, "the others stay: {:?}", stage.all_nodes()?);
         ensure!(controller.is_alive()?, "it lives");
         Ok(())

@@ -30,7 +30,7 @@ spec:
     image: IMAGE
     command: [httpd, -f, -p, "80", -h, /www]
     readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}
-    livenessProbe: {exec: {command: [test, -e, /www/index.html]}, periodSeconds: 1}
+    livenessProbe: {exec: {command: [test, -e, /www/index.html]}, periodSeconds: 1, timeoutSeconds: 30}
     resources: {limits: {memory: 64Mi, cpu: 100m}}
     volumeMounts: [{name: www, mountPath: /www}]
   - name: restarts

@@ -266,17 +266,25 @@ fn plugins_leave_nothing_when_the_server_is_killed() -> Result<()> {
         let kills = std::env::var("KEELSON_KILLS").ok().and_then(|text| text.parse().ok());
         let tasks = calls::tasks()?;
         for round in 0..kills.unwrap_or(5_u64) {
-            tasks.block_on(async {
+            let asked = tasks.block_on(async {
                 let runtime = stage.connect().await?;
+                let mut asked = Vec::new();
                 for number in 0..3 {
                     let mut runtime = runtime.clone();
                     let pod = calls::pod(&format!("pod-{round}-{number}"), &stage.bed.logs());
                     // What becomes of it is seen afterwards.
-                    tokio::spawn(async move { calls::run(&mut runtime, &pod).await.map(drop) });
+                    asked.push(tokio::spawn(async move {
+                        calls::run(&mut runtime, &pod).await.map(drop)
+                    }));
                 }
                 tokio::time::sleep(Duration::from_millis(20 + round * 97 % 400)).await;
-                anyhow::Ok(())
+                anyhow::Ok(asked)
             })?;
+            stage.server.process().kill()?;
+            // A call that was not sent yet must not reach the next server.
+            for call in asked {
+                drop(tasks.block_on(call));
+            }
             stage.server.kill_and_start(bed)?;
         }
         tasks.block_on(judged(&stage))?;

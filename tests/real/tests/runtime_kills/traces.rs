@@ -88,7 +88,8 @@ fn walk(folder: &Path, what: &str, only: bool, found: &mut BTreeSet<String>) -> 
         entries => entries.with_context(|| folder.display().to_string())?,
     };
     for entry in entries {
-        let entry = entry?;
+        // One that is gone since the folder was opened.
+        let Ok(entry) = entry else { continue };
         let Ok(kind) = entry.file_type() else { continue };
         if !only || kind.is_dir() {
             found.insert(format!("{what}: {}", entry.path().display()));

@@ -135,7 +135,9 @@ fn a_pod_of_higher_priority_takes_the_place_of_another() -> Result<()> {
         let target = condition(&pod, "DisruptionTarget").context("a condition")?;
         ensure!(target["reason"] == "TerminationByKubelet", "{target:#}");
         node.until_ready("urgent")?;
-        ensure!(node.runtime.containers("modest")?.is_empty(), "nothing of it is left to run");
+        wait_for("nothing of it is left", Duration::from_secs(20), || {
+            Ok(node.runtime.containers("modest")?.is_empty())
+        })?;
         node.until_explained("modest", message)?;
         // One that matters as much finds no room.
         node.place("equal", &spec(1000))?;

@@ -426,7 +426,8 @@ const GRACE: Duration = Duration::from_secs(14);
 const SPENT: Duration = Duration::from_secs(5);
 
 /// Ignores the signal, and says when it came.
-const STUBBORN: &str = "trap 'echo told > /told/now' TERM; while :; do sleep 0.1; done";
+const STUBBORN: &str =
+    "trap 'echo told > /told/now' TERM; echo up > /told/up; while :; do sleep 0.1; done";
 
 #[test]
 fn grace_that_was_spent_before_a_kill_stays_spent() -> Result<()> {
@@ -445,8 +446,7 @@ fn grace_that_was_spent_before_a_kill_stays_spent() -> Result<()> {
         );
         agent.place("stubborn", &format!("{text}{mounts}"))?;
         // The script runs: a signal before the trap would end nothing and be told by nobody.
-        runtime.wait_started("stubborn", 1, 0)?;
-        std::thread::sleep(Duration::from_secs(1));
+        wait_for("its script runs", PATIENCE, || Ok(told.join("up").exists()))?;
         agent.withdraw("stubborn")?;
         wait_for("it is told to end", PATIENCE, || Ok(told.join("now").exists()))?;
         let asked = Instant::now();

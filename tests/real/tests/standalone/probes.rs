@@ -108,7 +108,7 @@ const GATED: &str = r#"
   - name: main
     image: BUSYBOX
     command: [sh, -c, "while ! [ -e /tmp/go ]; do sleep 0.2; done; exec httpd -f -p 9000 -h /"]
-    startupProbe: {tcpSocket: {port: 9000}, periodSeconds: 1, failureThreshold: 60}
+    startupProbe: {tcpSocket: {port: 9000}, periodSeconds: 1, failureThreshold: 600}
     livenessProbe: {exec: {command: [sh, -c, "echo asked >> /tmp/asked; pidof httpd"]}, periodSeconds: 1, timeoutSeconds: 30, failureThreshold: 1}
     readinessProbe: {tcpSocket: {port: 9000}, periodSeconds: 1}
 "#;

@@ -230,7 +230,8 @@ pub(crate) fn copies(verbs: &Verbs, pod: &str) -> Result<()> {
 /// Many connections, one with so many parts each way at once, and one to a port where nobody is.
 pub(crate) fn ports(verbs: &Verbs, pod: &str, parts: usize) -> Result<()> {
     let servers = "mkdir /w; echo hi > /w/index.html; httpd -p 8000 -h /w; \
-                   nc -ll -p 8001 -e cat > /dev/null 2>&1 &";
+                   nc -ll -p 8001 -e cat > /dev/null 2>&1 & \
+                   until cat /proc/net/tcp /proc/net/tcp6 | grep -q :1F41; do sleep 0.1; done";
     verbs.ask(&["exec", pod, "--", "sh", "-c", servers])?;
     let words = ["port-forward", "--address", "127.0.0.1", pod, ":8000", ":8001", ":1"];
     let mut forward = verbs.talk(&words)?;

@@ -53,7 +53,7 @@ async fn too_many_requests_are_sent_again_after_the_pause_if_it_fits() {
     let peer = Peer::plain(|_, _| json(429, "").header("retry-after", "3600")).await;
     let began = Instant::now();
     let error = peer.client().read(&node()).await.expect_err("throttled");
-    assert!(began.elapsed() < Duration::from_secs(1));
+    assert!(began.elapsed() < Duration::from_secs(10));
     // Nobody is held for an hour because of one answer.
     let most = Duration::from_secs(60);
     assert!(matches!(error, ClusterApiError::Throttled { retry_after, .. } if retry_after == most));
@@ -76,7 +76,7 @@ async fn a_pause_without_end_ends_nothing_but_the_request() {
         .await;
         let began = Instant::now();
         let error = peer.client().read(&node()).await.expect_err("not now");
-        assert!(began.elapsed() < Duration::from_secs(1));
+        assert!(began.elapsed() < Duration::from_secs(10));
         assert_eq!(peer.seen().len(), 1, "{error}");
         if let ClusterApiError::Throttled { retry_after, .. } = error {
             assert_eq!(retry_after, Duration::from_secs(60));
@@ -127,7 +127,7 @@ async fn an_answer_that_trickles_ends_by_the_deadline() {
     let began = Instant::now();
     let error = client.read(&node()).await.expect_err("too slow");
     assert!(matches!(error, ClusterApiError::Unanswered { .. }), "{error:?}");
-    assert!(began.elapsed() < Duration::from_secs(2));
+    assert!(began.elapsed() < Duration::from_secs(15));
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn an_endless_answer_ends_by_its_length() {
 #[tokio::test]
 async fn a_black_hole_is_left_for_a_new_connection() {
     let peer = Peer::plain(|n, _| if n == 1 { silence() } else { json(200, NODE) }).await;
-    let client = client(&peer, |options| options.deadline = Duration::from_millis(300));
+    let client = client(&peer, |options| options.deadline = Duration::from_secs(3));
     client.read(&node()).await.expect("a node");
     let error = client.read(&node()).await.expect_err("silence");
     assert!(matches!(error, ClusterApiError::Unanswered { .. }), "{error:?}");
@@ -254,7 +254,7 @@ async fn a_credential_plugin_may_take_longer_than_the_request_that_asked_for_it(
         _ => json(401, ""),
     })
     .await;
-    let script = r#"sleep 0.6; echo "{\"apiVersion\":\"client.authentication.k8s.io/v1\",
+    let script = r#"sleep 4; echo "{\"apiVersion\":\"client.authentication.k8s.io/v1\",
         \"kind\":\"ExecCredential\",\"status\":{\"token\":\"from-plugin\"}}""#;
     let mut access = peer.access();
     access.exec = Some(ExecPlugin {
@@ -266,7 +266,7 @@ async fn a_credential_plugin_may_take_longer_than_the_request_that_asked_for_it(
         cluster: None,
     });
     let mut options = options();
-    options.deadline = Duration::from_millis(400);
+    options.deadline = Duration::from_secs(3);
     let client = ApiClient::new(access, options).expect("a client");
     let error = client.read(&node()).await.expect_err("the plugin is slow");
     assert!(matches!(error, ClusterApiError::NoCredentials { .. }), "{error:?}");

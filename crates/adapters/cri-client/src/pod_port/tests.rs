@@ -77,7 +77,7 @@ async fn a_pod_that_cannot_be_read_is_named_and_spoils_no_other() {
     for spoiled in ["hang", "broken", "no-status", "other-id"] {
         let runtime =
             script(&[("a", "s1"), ("b", "s2")], &[("a", "s1", spoiled), ("b", "s2", "c2")]);
-        let limits = CallLimits { request: SHORT, ..CallLimits::default() };
+        let limits = CallLimits { request: SHORT * 10, ..CallLimits::default() };
         let client = client(&runtime, limits);
         let pods = client.observe_all().await.expect("a look");
         assert_eq!(ids(pods.sandboxes.iter().map(|it| &it.id)), ["s2"], "{spoiled}");

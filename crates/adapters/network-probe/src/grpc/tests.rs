@@ -179,8 +179,8 @@ async fn a_server_that_never_answers_the_call_is_told_apart() {
             held.push(request);
         }
     });
-    let late = check_at(port, Duration::from_millis(300)).await;
-    let wanted = "timeout: health rpc did not complete within 300ms";
+    let late = check_at(port, Duration::from_secs(3)).await;
+    let wanted = "timeout: health rpc did not complete within 3s";
     assert_eq!(late, TryAnswer::Failure(wanted.to_owned()));
     served.await.unwrap();
 }

@@ -33,7 +33,17 @@ fn a_server_that_comes_back_finds_everything() {
         bed.reconnect().await;
         tokio::time::sleep(Duration::from_millis(600)).await;
         bed.reconnect().await;
-        let state = bed.client.list().await.expect("listed");
+        let begun = std::time::Instant::now();
+        let state = loop {
+            let state = bed.client.list().await.expect("listed");
+            let mut all = state.containers.iter();
+            let ended = all.any(|one| one.id == "short" && one.exit.is_some());
+            if ended && bed.lines("long").len() > 5 {
+                break state;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(30), "{state:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
         let of =
             |id: &str| state.containers.iter().find(|one| one.id == id).expect("listed").clone();
         assert_eq!((of("long").phase(), of("long").pid), (Phase::Running, long.pid));

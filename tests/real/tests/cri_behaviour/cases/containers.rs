@@ -57,7 +57,7 @@ cases![
 async fn container_goes_through_its_states(cri: &Cri) -> Result<()> {
     let pod = cri.pod();
     let sandbox = cri.run(&pod).await?;
-    let id = cri.create(&sandbox, &pod, &cri.container("sleep 0.3")).await?;
+    let id = cri.create(&sandbox, &pod, &cri.container("sleep 3")).await?;
     ensure!(cri.status(&id).await?.state() == v1::ContainerState::ContainerCreated);
     cri.start(&id).await?;
     ensure!(cri.status(&id).await?.state() == v1::ContainerState::ContainerRunning);

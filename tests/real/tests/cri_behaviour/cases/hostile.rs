@@ -78,9 +78,9 @@ async fn give(cri: &Cri, id: &str, cpu_quota: i64) -> Result<()> {
 /// two turns is longer than a child is waited for, and is none.
 async fn hostile_child_that_gets_no_turn_is_no_silent_one(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 1000").await?;
-    give(cri, &running.id, 10_000).await?;
+    give(cri, &running.id, 20_000).await?;
     let script = "while :; do echo 8181; done & : > /tmp/over; exit 0";
-    let answered = cri.exec(&running.id, &["sh", "-c", script], 4).await;
+    let answered = cri.exec(&running.id, &["sh", "-c", script], 12).await;
     give(cri, &running.id, 1_000_000).await?;
     ensure!(code(answered)? == Code::DeadlineExceeded);
     let over = cri.exec(&running.id, &["test", "-e", "/tmp/over"], 30).await?;

@@ -81,15 +81,25 @@ async fn log_of_a_burst_is_whole(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
+async fn until_lines(path: &std::path::Path, count: usize) -> Result<()> {
+    for _ in 0..1000 {
+        if std::fs::read_to_string(path).unwrap_or_default().lines().count() >= count {
+            return Ok(());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    anyhow::bail!("{} never had {count} lines", path.display())
+}
+
 async fn log_is_reopened_after_a_rename(cri: &Cri) -> Result<()> {
     let script = "i=0; while true; do i=$((i+1)); echo $i; sleep 0.02; done";
     let running = cri.running(script).await?;
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    until_lines(&running.log, 4).await?;
     let old = running.log.with_extension("old");
     std::fs::rename(&running.log, &old)?;
     let request = v1::ReopenContainerLogRequest { container_id: running.id.clone() };
     cri.rt().reopen_container_log(request).await?;
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    until_lines(&running.log, 3).await?;
     cri.stop(&running.id, 0).await?;
     let mut numbers = Vec::new();
     for path in [&old, &running.log] {

@@ -157,14 +157,15 @@ async fn events_tell_a_life(cri: &Cri) -> Result<()> {
         }
         Ok::<_, tonic::Status>(())
     });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let running = cri.running("true").await?;
     let status = cri.until_ended(&running.id).await?;
     cri.remove(&running.id).await?;
     cri.remove_pod(&running.sandbox).await?;
     let mut of_container = Vec::new();
     let mut of_sandbox = Vec::new();
-    while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(2), told.recv()).await {
+    let mut patience = Duration::from_secs(30);
+    while let Ok(Some(event)) = tokio::time::timeout(patience, told.recv()).await {
         let kind = event.container_event_type();
         for told in event.containers_statuses.iter().filter(|told| told.id == running.id) {
             ensure!(told.image_ref == status.image_ref, "{told:?} is not {status:?}");
@@ -174,6 +175,10 @@ async fn events_tell_a_life(cri: &Cri) -> Result<()> {
             of_container.push(kind);
         } else if event.container_id == running.sandbox {
             of_sandbox.push(kind);
+        }
+        // Those that are expected are there; now none may follow.
+        if of_container.len() + of_sandbox.len() >= 8 {
+            patience = Duration::from_secs(1);
         }
     }
     listening.abort();
