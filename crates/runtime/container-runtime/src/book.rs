@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub(crate) struct Sandbox {
     /// One change at a time: making, stopping, removing.
     pub(crate) turn: tokio::sync::Mutex<()>,
     supervisor: Mutex<Option<Arc<Supervisor>>>,
+    /// Its supervisor is gone for good.
+    abandoned: AtomicBool,
     pub(crate) execs: Execs,
     /// The disk knows less than memory does.
     unwritten: watch::Sender<bool>,
@@ -79,6 +81,7 @@ impl Sandbox {
             record: Mutex::new(record),
             turn: tokio::sync::Mutex::default(),
             supervisor: Mutex::default(),
+            abandoned: AtomicBool::new(false),
             execs: Execs::default(),
             unwritten: watch::Sender::new(false),
         }
@@ -95,6 +98,15 @@ impl Sandbox {
 
     pub(crate) fn set_supervisor(&self, supervisor: Option<Arc<Supervisor>>) {
         *locked(&self.supervisor) = supervisor;
+    }
+
+    /// From now on nothing can be started in it, whatever else becomes of it.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
     }
 
     /// Its supervisor, or why it cannot be asked.

@@ -11,9 +11,9 @@ use crate::failure::{Doing as _, Result};
 use crate::filters;
 use crate::records::{SandboxRecord, SandboxStage};
 
-fn state_of(record: &SandboxRecord) -> v1::PodSandboxState {
+fn state_of(sandbox: &Sandbox, record: &SandboxRecord) -> v1::PodSandboxState {
     match record.stage() {
-        SandboxStage::Ready => v1::PodSandboxState::SandboxReady,
+        SandboxStage::Ready if !sandbox.is_abandoned() => v1::PodSandboxState::SandboxReady,
         _ => v1::PodSandboxState::SandboxNotready,
     }
 }
@@ -26,11 +26,11 @@ impl Runtime {
         self.book
             .sandboxes()
             .iter()
-            .map(|sandbox| sandbox.record())
+            .map(|sandbox| (sandbox, sandbox.record()))
             // What is still being made is nobody's yet.
-            .filter(|record| record.stage() != SandboxStage::Making)
-            .map(|record| {
-                let state = state_of(&record).into();
+            .filter(|(_, record)| record.stage() != SandboxStage::Making)
+            .map(|(sandbox, record)| {
+                let state = state_of(sandbox, &record).into();
                 let config = record.config.unwrap_or_default();
                 v1::PodSandbox {
                     id: record.id,
@@ -48,7 +48,7 @@ impl Runtime {
 
     pub(crate) fn sandbox_status_of(&self, sandbox: &Sandbox) -> v1::PodSandboxStatus {
         let record = sandbox.record();
-        let state = state_of(&record).into();
+        let state = state_of(sandbox, &record).into();
         let config = record.config.unwrap_or_default();
         let open = record.network.filter(|network| !network.closed && network.complete);
         let mut addresses = open.map(|network| network.addresses).unwrap_or_default().into_iter();

@@ -79,6 +79,8 @@ impl Runtime {
         sandbox: &Arc<Sandbox>,
         rebooted: bool,
     ) -> Result<()> {
+        // Before anybody hears how its containers ended, and starts them again in it.
+        sandbox.abandon();
         let folder = self.pod_folder(&sandbox.id);
         let known = crate::failure::blocking(move || Ok(afterwards::records(&folder))).await?;
         // Usually there is nothing to read after a reboot.

@@ -145,7 +145,16 @@ async fn where_nobody_listens_the_pod_is_settled() {
     let (sandbox, container, listener, peer) = bed.met(RUNNING).await;
     let exited = sandbox.execs.expect("e");
     sandbox.execs.started("e");
+    let mut told = bed.runtime.events.listen();
     drop((listener, peer));
+    let next = std::future::poll_fn(|context| {
+        tonic::codegen::tokio_stream::Stream::poll_next(told.as_mut(), context)
+    });
+    let event = in_time(next).await.expect("an event").expect("well");
+    assert_eq!(event.container_id, CONTAINER);
+    // Whoever hears of its end must not start it again in this pod.
+    let state = event.pod_sandbox_status.expect("of a pod").state();
+    assert_eq!(state, cri_wire::v1::PodSandboxState::SandboxNotready);
     let record = over(&container).await;
     assert_eq!((record.exit_code, record.reason.as_str()), (255, "Unknown"));
     assert!(in_time(exited).await.is_err(), "no exit is made up");
