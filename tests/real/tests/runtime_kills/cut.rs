@@ -51,7 +51,7 @@ async fn cut_and_look(server: &OneServer<'_>) -> Result<()> {
     let pod = slot.pod;
     let steady = slot.make(pod.steady(), (None, true)).await?;
     // What a supervisor forks looks like it for a moment.
-    until("one supervisor", || async { Ok(self::supervisors(server)?.len() == 1) }).await?;
+    until("one supervisor", || async { Ok(supervisors(server)?.len() == 1) }).await?;
     let supervisors = supervisors(server)?;
     for round in 0..ROUNDS {
         let name = format!("late-{round}");

@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn a_rate_needs_two_readings() {
         let usage = Usage::default();
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         assert_eq!(usage.rate("a", 0), None);
         assert_eq!(usage.rate("a", 5), None, "too soon");
         std::thread::sleep(Duration::from_millis(120));
