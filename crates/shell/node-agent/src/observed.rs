@@ -2,8 +2,8 @@
 //!
 //! Rules: level, not edge: an event of the runtime only says which pod to look at again. The one thing
 //! that is taken from an event is how a container ended, as that is the last that can be said of it. A
-//! look is stamped with the time before it began, and never replaces a later one; what happened
-//! before it is no reason for another. Looks at different pods
+//! look is stamped with the time before it began, and never replaces a later one; that something of
+//! ours started before it, or is being started, is no reason for another. Looks at different pods
 //! run side by side, a few at a time, so that one slow answer delays only its own pod. A runtime
 //! without an event stream is listed every second; otherwise a slow listing is the safety net. What
 //! could not be read this time stays as it was. Decides nothing about pods.
