@@ -73,6 +73,7 @@ pub(super) async fn ended(
         let ContainerRecord { state, started_at, finished_at, exit_code, .. } = *record;
         let (reason, message) = (record.reason.clone(), record.message.clone());
         let known = std::mem::take(&mut container.record);
+        let started_at = if started_at > 0 { started_at } else { known.started_at };
         container.record =
             ContainerRecord { state, started_at, finished_at, exit_code, reason, message, ..known };
     }
