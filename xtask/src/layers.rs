@@ -42,6 +42,7 @@ pub(crate) enum Layer {
 const PURE_FROM_OUTSIDE: &[&str] = &[
     "arraydeque",
     "autocfg",
+    "base64",
     "hashlink",
     "hashbrown",
     "foldhash",

@@ -3,7 +3,8 @@
 PATH=/payload/bin:$PATH
 BUSYBOX=$1
 
-cri() { keelson cri-client --runtime-endpoint unix:///run/cri.sock "$@"; }
+endpoint=unix:///run/cri.sock
+cri() { keelson cri-client --runtime-endpoint $endpoint "$@"; }
 told() { echo "$1: $2"; }
 serves() { cri version; }
 says() { grep -q "$2" "/run/logs/$1.log"; }
@@ -19,7 +20,7 @@ wait_for() {
             echo "gave up: $what"
             cat /run/waiting
             cri ps --all
-            journalctl --no-pager --unit cri | tail -n 40
+            journalctl --no-pager --unit "${unit:-cri}" | tail -n 40
             exit 1
         fi
         sleep 0.25
@@ -126,4 +127,102 @@ echo "what would have been refused: $(journalctl --no-pager --dmesg | grep -c 'a
 journalctl --no-pager --dmesg | grep 'avc:  denied' | sed 's/.*denied/denied/; s/pid=[0-9]*//; s/ino=[0-9]*//' | sort | uniq -c | sort -rn | sed '21,$d'
 for one in "$pod" "$other" "$free" "$mapped_pod"; do cri rmp "$one" > /dev/null || exit 1; done
 told "mounts left" "$(grep -c "run/cri/" /proc/self/mountinfo)"
+systemctl stop cri
+
+# Static pods over containerd, by our agent and by the reference kubelet: the labels that manifests ask
+# for, which volumes are labelled anew and which are not.
+endpoint=unix:///run/containerd/containerd.sock
+labelled=11111111-2222-3333-4444-555555555555
+plain=22222222-3333-4444-5555-666666666666
+
+begin_containerd() {
+    cat > /run/containerd.toml <<END
+version = 3
+[plugins.'io.containerd.cri.v1.runtime']
+  enable_selinux = true
+END
+    unit=containerd
+    systemd-run --quiet --unit=containerd --property=Delegate=yes --setenv=PATH="$PATH" \
+        containerd --config /run/containerd.toml || exit 1
+    wait_for "containerd" serves
+    for image in /payload/images/*; do ctr --namespace k8s.io images import "$image" > /dev/null || exit 1; done
+}
+
+# Arguments: who it is for, name, UID, security of the pod, of the container `own`.
+place() {
+    cat > "/run/manifests-$1/$2.yaml" <<END
+apiVersion: v1
+kind: Pod
+metadata: {name: $2, uid: $3}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 1
+  securityContext: {$4}
+  volumes:
+  - {name: empty, emptyDir: {}}
+  - {name: host, hostPath: {path: /var/hosts-own}}
+  containers:
+  - name: inherits
+    image: $BUSYBOX
+    command: [sh, -c, "cat /proc/self/attr/current; echo; exec sleep 100000"]
+    volumeMounts: [{name: empty, mountPath: /empty}, {name: host, mountPath: /host}]
+  - name: own
+    image: $BUSYBOX
+    command: [sh, -c, "cat /proc/self/attr/current; echo; exec sleep 100000"]
+    securityContext: {$5}
+  - name: privileged
+    image: $BUSYBOX
+    command: [sh, -c, "cat /proc/self/attr/current; echo; exec sleep 100000"]
+    securityContext: {privileged: true}
+END
+}
+
+# Arguments: UID of the pod, name of the container. What it said of itself.
+said_label() { cut -d ' ' -f 4- /var/log/pods/default_*_"$1"/"$2"/0.log | tr -d '\0\n' | grep .; }
+only_label() { ls -dZ "$@" | cut -d ' ' -f 1 | sort -u | xargs; }
+
+# Arguments: what facts begin with, the program and its first words.
+pods_by() {
+    unit=$1
+    mkdir -p "/run/manifests-$1"
+    cat > "/run/$1.yaml" <<END
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+failSwapOn: false
+makeIPTablesUtilChains: false
+containerRuntimeEndpoint: $endpoint
+staticPodPath: /run/manifests-$1
+END
+    place "$1" labelled $labelled 'seLinuxOptions: {level: "s0:c3,c4"}' 'seLinuxOptions: {level: "s0:c5,c6"}'
+    place "$1" plain $plain
+    before=$(only_label /var/hosts-own /var/hosts-own/file)
+    shift
+    systemd-run --quiet --unit=$unit --setenv=PATH="$PATH" "$@" \
+        --config="/run/$unit.yaml" --root-dir="/var/lib/$unit" --hostname-override=vm || exit 1
+    for uid in $labelled $plain; do
+        for name in inherits own privileged; do
+            wait_for "$name of $uid" said_label $uid $name
+        done
+    done
+    for name in inherits own privileged; do told "$unit labelled $name" "$(said_label $labelled $name)"; done
+    process=$(said_label $plain inherits)
+    told "$unit plain" "$(echo "$process" | sed 's/[0-9][0-9]*/N/g')"
+    told "$unit plain beside it" "$(same "$(said_label $plain own)" "$process")"
+    folder=/var/lib/$unit/pods/$labelled
+    told "$unit empty" "$(only_label $folder/volumes/kubernetes.io~empty-dir/empty)"
+    told "$unit hosts" "$(only_label $folder/etc-hosts)"
+    told "$unit termination message" "$(only_label $folder/containers/inherits/*)"
+    told "$unit path of the host" "$(same "$(only_label /var/hosts-own /var/hosts-own/file)" "$before")"
+    systemctl stop $unit
+    cri pods -q | while read -r id; do cri stopp "$id"; cri rmp "$id"; done > /dev/null
+    rm -r /var/log/pods
+}
+
+mkdir -p /var/hosts-own
+echo x > /var/hosts-own/file
+begin_containerd
+pods_by agent keelson kubelet
+pods_by reference kubelet
 exit 7

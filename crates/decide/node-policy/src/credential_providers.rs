@@ -10,7 +10,6 @@
 //! upstream: pkg/credentialprovider/plugin/plugin.go
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use pod_model::GoDuration;
@@ -98,23 +97,13 @@ enum Scope {
     Global,
 }
 
-/// An answer that was understood. Its debug form tells nothing of a login.
-#[derive(Clone, PartialEq, Eq)]
+/// An answer that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     scope: Scope,
     /// None: as the configuration says.
     holds_for: Option<GoDuration>,
     pub logins: RegistryLogins,
-}
-
-impl fmt::Debug for Answer {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Answer")
-            .field("scope", &self.scope)
-            .field("holds_for", &self.holds_for)
-            .field("logins", &self.logins)
-            .finish()
-    }
 }
 
 fn read(bytes: &[u8], version: &str) -> Result<Answer, String> {

@@ -10,6 +10,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
 use ports::runtime_objects::RegistryLogin;
 use serde_json::{Map, Value};
 
@@ -126,30 +128,19 @@ fn pair(auth: &str) -> Option<(String, String)> {
     Some((name.to_owned(), password.to_owned()))
 }
 
-/// Base64 of the usual alphabet, padded or not; line ends are passed over.
+/// As Go reads it: padded in full or not at all, line ends passed over, bits left over ignored.
 fn from_base64(text: &str) -> Option<Vec<u8>> {
-    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let body = text.trim();
-    let unpadded = body.trim_end_matches('=');
-    let padding = body.len() - unpadded.len();
-    let letters: Vec<u8> = unpadded.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
-    let expected = (4 - letters.len() % 4) % 4;
-    if letters.len() % 4 == 1 || (padding != 0 && padding != expected) {
-        return None;
-    }
-    let (mut bits, mut held) = (0_u32, 0_u32);
-    let mut bytes = Vec::with_capacity(letters.len() * 3 / 4);
-    for letter in letters {
-        let value = ALPHABET.iter().position(|known| *known == letter)?;
-        bits = (bits << 6) | u32::try_from(value).ok()?;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push(u8::try_from((bits >> held) & 0xff).ok()?);
-            bits &= (1 << held) - 1;
-        }
-    }
-    Some(bytes)
+    let text = text.trim();
+    let padding = if text.ends_with('=') {
+        DecodePaddingMode::RequireCanonical
+    } else {
+        DecodePaddingMode::RequireNone
+    };
+    let config = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(padding)
+        .with_decode_allow_trailing_bits(true);
+    let letters: String = text.split(['\n', '\r']).collect();
+    GeneralPurpose::new(&alphabet::STANDARD, config).decode(letters).ok()
 }
 
 /// What an entry is for: host and port, and a path if it has one.

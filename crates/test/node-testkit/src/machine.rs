@@ -76,6 +76,15 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
+/// What a payload told under this name: the rest of its first line `name: value`.
+///
+/// # Errors
+/// When there is no such line; with the output.
+pub fn fact<'a>(output: &'a str, name: &str) -> Result<&'a str> {
+    let line = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    line.with_context(|| format!("no line {name:?} in the output:\n{output}"))
+}
+
 impl Machine {
     /// Boots a throw-away copy, runs the payload in it and powers it off.
     ///

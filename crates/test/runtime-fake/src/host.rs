@@ -1,4 +1,4 @@
-//! Folders, cgroups, volumes, records, texts, network ends and manifests in memory.
+//! Folders, cgroups, volumes, records, texts and network ends in memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -10,11 +10,10 @@ use ports::pod_host::{
     CgroupLimits, HostError, HostFuture, HostVolume, LoadedRecords, PodCgroups, PodFile,
     PodFolders, Records, SubPath, VolumeDriver, VolumeFile, VolumeOwnership,
 };
-use ports::pod_sources::{ManifestContent, ManifestFile, ManifestSource, SourceTelling};
 use ports::probing::{NetworkProber, NetworkTry, TryAnswer};
 use ports::runtime_objects::CgroupDriver;
 use ports::{HostAddresses, HostTexts, LogFiles, PortFuture, PullRecordKind, PullRecords};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 /// Cheap to clone; all clones are one host. It outlives an agent, as a disk does.
 #[derive(Clone)]
@@ -53,6 +52,7 @@ struct Disk {
     has_old_cgroups: bool,
     listing_takes: Duration,
     saving_takes: Duration,
+    linking_takes: Duration,
     /// How many of the next calls that concern a name panic, and how many did.
     panics_to_come: BTreeMap<String, u32>,
     panics: u32,
@@ -104,6 +104,11 @@ impl FakeHost {
     /// How long it takes until a record is on disk; whoever stops waiting has not written it.
     pub fn save_slowly(&self, takes: Duration) {
         self.disk().saving_takes = takes;
+    }
+
+    /// How long it takes to make a link to a log.
+    pub fn link_slowly(&self, takes: Duration) {
+        self.disk().linking_takes = takes;
     }
 
     /// A process in a group of this last name is killed for memory, and nobody says which.
@@ -263,8 +268,11 @@ impl PodFolders for FakeHost {
         })
     }
     fn link_log<'a>(&'a self, link_name: &'a str, target: &'a str) -> HostFuture<'a, ()> {
-        self.written(move |disk| {
-            disk.links.insert(link_name.to_owned(), target.to_owned());
+        Box::pin(async move {
+            let takes = self.disk().linking_takes;
+            tokio::time::sleep(takes).await;
+            let link = |disk: &mut Disk| disk.links.insert(link_name.to_owned(), target.to_owned());
+            self.written(link).await.map(drop)
         })
     }
     fn read_tail<'a>(&'a self, path: &'a str, most: usize) -> HostFuture<'a, Option<Vec<u8>>> {
@@ -545,55 +553,6 @@ impl NetworkProber for FakeHost {
             let mut disk = self.disk();
             disk.tries.push(what.clone());
             disk.answers.pop_front().unwrap_or_else(|| TryAnswer::Success(String::new()))
-        })
-    }
-}
-
-/// A source of manifests that tells what a test says.
-#[derive(Clone, Default)]
-pub struct Script {
-    shared: Arc<(Mutex<VecDeque<SourceTelling>>, Notify)>,
-}
-
-impl Script {
-    /// From now on the source has these manifests, and no others.
-    pub fn tell(&self, files: &[(&str, &str)]) {
-        let file = |(name, text): &(&str, &str)| ManifestFile {
-            name: (*name).to_owned(),
-            content: ManifestContent::Bytes(text.as_bytes().to_vec()),
-        };
-        self.say(SourceTelling::All(files.iter().map(file).collect()));
-    }
-
-    pub fn say(&self, telling: SourceTelling) {
-        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(telling);
-        self.shared.1.notify_one();
-    }
-
-    pub fn source(&self, kind: &'static str) -> Box<dyn ManifestSource> {
-        Box::new(Told { script: self.clone(), kind })
-    }
-}
-
-struct Told {
-    script: Script,
-    kind: &'static str,
-}
-
-impl ManifestSource for Told {
-    fn kind(&self) -> &'static str {
-        self.kind
-    }
-    fn next(&mut self) -> PortFuture<'_, SourceTelling> {
-        Box::pin(async move {
-            loop {
-                let (queue, changed) = &*self.script.shared;
-                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                if let Some(telling) = next {
-                    return telling;
-                }
-                changed.notified().await;
-            }
         })
     }
 }

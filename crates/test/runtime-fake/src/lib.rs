@@ -11,14 +11,16 @@ mod controls;
 mod events;
 mod host;
 mod kernel_log;
+mod manifests;
 mod programs;
 mod rounds;
 mod runtime;
 
 pub use behaviour::{Behaviour, Fault};
 pub use contents::FakeContents;
-pub use host::{FakeHost, Script};
+pub use host::FakeHost;
 pub use kernel_log::FakeKernelLog;
+pub use manifests::Script;
 pub use programs::FakePrograms;
 pub use rounds::FakeRounds;
 pub use runtime::FakeRuntime;

@@ -2,14 +2,15 @@
 //!
 //! Rule: by verb only (`cargo xtask machine --selinux`): a machine of its own is built and booted for
 //! it, and the landing's has AppArmor. Every fact that the script tells must be as it stands here; the
-//! policy is permissive, so what it would refuse is shown and not judged.
+//! policy is permissive, so what it would refuse is shown and not judged. Pods over containerd are run
+//! by the reference kubelet too, and each of their facts is the same.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use node_testkit::machine::{self, Payload, Variant};
-use node_testkit::{images, programs};
+use anyhow::{Result, ensure};
+use node_testkit::machine::{self, Payload, Variant, fact};
+use node_testkit::{images, parts, programs};
 
 const SCRIPT: &str = include_str!("../selinux_machine.sh");
 /// What the script ends with when it got that far.
@@ -46,12 +47,34 @@ const FACTS: &[(&str, &str)] = &[
     ("mounts left", "0"),
 ];
 
+const LABELLED_FILE: &str = "system_u:object_r:container_file_t:s0:c3,c4";
+/// Of static pods over containerd, whoever runs them.
+const FACTS_OF_PODS: &[(&str, &str)] = &[
+    ("labelled inherits", "system_u:system_r:container_t:s0:c3,c4"),
+    ("labelled own", "system_u:system_r:container_t:s0:c5,c6"),
+    ("plain", "system_u:system_r:container_t:sN:cN,cN"),
+    ("plain beside it", "yes"),
+    ("empty", LABELLED_FILE),
+    ("hosts", LABELLED_FILE),
+    ("termination message", LABELLED_FILE),
+    ("path of the host", "yes"),
+];
+/// What depends on more than the manifest: only that both are the same.
+const ALIKE: &[&str] = &["labelled privileged"];
+
 fn main() -> Result<()> {
     let machine = machine::ensure_variant(Variant::Selinux)?;
+    let sandbox = images::pause()?.named(images::CONTAINERD_PAUSE);
     let files = [
         ("bin/keelson", programs::build("keelson", "keelson")?),
         ("bin/keelson-pod", programs::build("pod-supervisor", "keelson-pod")?),
+        ("bin/containerd", parts::program("containerd", "containerd")?),
+        ("bin/containerd-shim-runc-v2", parts::program("containerd", "containerd-shim-runc-v2")?),
+        ("bin/ctr", parts::program("containerd", "ctr")?),
+        ("bin/runc", parts::program("runc", "runc")?),
+        ("bin/kubelet", parts::program("kubelet", "kubelet")?),
         ("images/busybox.tar", images::busybox()?.oci_archive()?),
+        ("images/pause.tar", sandbox.oci_archive()?),
     ];
     let busybox = images::BUSYBOX;
     let payload = Payload {
@@ -64,10 +87,24 @@ fn main() -> Result<()> {
     let output = &outcome.output;
     ensure!(outcome.status == STATUS, "status {}", outcome.status);
     for (name, expected) in FACTS {
-        let line = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        let told = line.with_context(|| format!("no line {name:?} in the output"))?;
-        ensure!(told == *expected, "{name}: {told:?}, not {expected:?}");
+        same(name, fact(output, name)?, expected)?;
     }
-    println!("{} facts as expected, after {:.0} s", FACTS.len(), outcome.elapsed.as_secs_f64());
+    for who in ["agent", "reference"] {
+        for (name, expected) in FACTS_OF_PODS {
+            let name = format!("{who} {name}");
+            same(&name, fact(output, &name)?, expected)?;
+        }
+    }
+    for name in ALIKE {
+        let reference = fact(output, &format!("reference {name}"))?;
+        same(name, fact(output, &format!("agent {name}"))?, reference)?;
+    }
+    let count = FACTS.len() + 2 * FACTS_OF_PODS.len() + ALIKE.len();
+    println!("{count} facts as expected, after {:.0} s", outcome.elapsed.as_secs_f64());
+    Ok(())
+}
+
+fn same(name: &str, told: &str, expected: &str) -> Result<()> {
+    ensure!(told == expected, "{name}: {told:?}, not {expected:?}");
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::Test;
-use node_testkit::machine::{self, Payload};
+use node_testkit::machine::{self, Payload, fact};
 use node_testkit::{images, parts};
 
 const SWAP_MB: u32 = 256;
@@ -93,12 +93,6 @@ fn archives() -> Result<Vec<(PathBuf, PathBuf)>> {
         .into_iter()
         .map(|(name, image)| Ok((PathBuf::from("images").join(name), image.oci_archive()?)))
         .collect()
-}
-
-/// What the script told under this name.
-fn fact<'a>(output: &'a str, name: &str) -> Result<&'a str> {
-    let line = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-    line.with_context(|| format!("no line {name:?} in the output:\n{output}"))
 }
 
 #[test]

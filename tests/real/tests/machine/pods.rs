@@ -4,8 +4,7 @@
 //! itself; by the verb `machine` the reference kubelet runs the same pods, and every value is its too.
 
 use anyhow::{Context, Result, ensure};
-
-use crate::fact;
+use node_testkit::machine::fact;
 
 pub(crate) const SCRIPT: &str = include_str!("pods.sh");
 

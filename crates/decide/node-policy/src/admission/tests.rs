@@ -66,6 +66,9 @@ fn a_critical_pod_says_that_nobody_gives_way() {
                  error finding a set of pods to preempt: no set of running pods found to reclaim \
                  resources: [(res: cpu, q: 1), (res: memory, q: 1074790400), ]";
     assert_eq!(judge(&asking, &room(), &[&big]), rejected("UnexpectedAdmissionError", words));
+    assert_eq!(lacking(&asking, &room(), &[&big]).as_deref(), Some("cpu"), "the first of them");
+    assert_eq!(lacking(&asking, &room(), &[]).as_deref(), Some("memory"));
+    assert_eq!(lacking(&of_manifest(pod("501m", "1Mi")), &room(), &[]), None);
     let mut elsewhere = asking.clone();
     elsewhere.spec.node_selector.insert("disk", Box::from("hdd"));
     assert_eq!(reason(&judge(&elsewhere, &room(), &[&big])), "NodeAffinity", "it lacks more");
@@ -131,6 +134,7 @@ fn selectors_and_required_affinity_must_match() {
         ("cores", "Gt", vec!["7"], true),
         ("cores", "Gt", vec!["8"], false),
         ("cores", "Lt", vec!["9"], true),
+        ("cores", "Lt", vec!["8"], false),
         ("disk", "Gt", vec!["1"], false),
         ("disk", "Nonsense", vec![], false),
     ];
@@ -194,4 +198,6 @@ fn ports_of_the_host_belong_to_one_pod() {
     for (asking, expected) in rows {
         assert_eq!(reason(&judge(&asking, &room(), &[&taken])), expected);
     }
+    let none = with(0, "", PortProtocol::Tcp);
+    assert_eq!(judge(&none, &room(), &[&none]), Verdict::Admitted, "neither has any");
 }

@@ -20,10 +20,12 @@ fn entries_are_read_plain_and_encoded() {
         "a.example": {"auth": "bWU6c2U6Y3JldA=="},
         "b.example": {"auth": "bWU6c2U6Y3JldA"},
         "c.example": {"username": "me", "password": "se:cret", "email": "x@y"},
-        "d.example": {"auth": "bWU6c2U6Y3JldA==", "username": "other"}
+        "d.example": {"auth": "bWU6c2U6Y3JldA==", "username": "other"},
+        "e.example": {"auth": " bWU6c2U6\r\nY3JldB==\n"}
     }, "credsStore": "x"}"#;
     let logins = RegistryLogins::parse(text).unwrap();
-    for image in ["a.example/i", "b.example/i", "c.example/i", "d.example/i"] {
+    assert!(!logins.is_empty());
+    for image in ["a.example/i", "b.example/i", "c.example/i", "d.example/i", "e.example/i"] {
         let found = logins.matching(image);
         let [login] = found.as_slice() else { panic!("{image}: {found:?}") };
         assert_eq!((&*login.username, &*login.password), ("me", "se:cret"), "{image}");
@@ -76,6 +78,7 @@ fn an_image_gets_the_login_of_its_registry() {
         ("r*y.example", "register.example/i", false),
         ("*a*b.example", "xaybb.example/i", true),
         ("*a*b.example", "xb.example/i", false),
+        ("*ab*b.example", "xab.example/i", false),
         ("r.example", "s.example/i", false),
         ("index.docker.io", "busybox", true),
         ("https://index.docker.io/v1/", "library/busybox:1", true),
@@ -83,6 +86,9 @@ fn an_image_gets_the_login_of_its_registry() {
         ("index.docker.io", "r.example/busybox", false),
         ("index.docker.io", "localhost:5000/busybox", false),
         ("docker.io", "busybox", true),
+        ("docker.io/library", "docker.io/busybox", true),
+        ("docker.io/library", "index.docker.io/busybox", true),
+        ("docker.io/library", "index.docker.io/other/busybox", false),
         ("docker.io/library/busybox", "busybox@sha256:0", true),
         ("docker.io/other", "busybox", false),
         ("index.docker.io", "localhost/busybox", false),

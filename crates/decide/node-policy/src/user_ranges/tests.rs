@@ -63,9 +63,11 @@ fn each_pod_has_its_own_until_it_is_gone() {
 
 #[test]
 fn what_was_given_earlier_is_taken_over() {
-    let mut ranges = ranges(3);
-    let middle = 3 * LENGTH;
+    let mut ranges = ranges(4);
+    assert_eq!(ranges.length(), LENGTH);
+    let (middle, last) = (3 * LENGTH, 5 * LENGTH);
     assert_eq!(ranges.record("old", file(middle, 0, LENGTH).as_bytes()), Ok(middle));
+    assert_eq!(ranges.record("older", file(last, 0, LENGTH).as_bytes()), Ok(last));
     assert_eq!(ranges.give("a").unwrap().0, 2 * LENGTH);
     assert_eq!(ranges.give("b").unwrap().0, 4 * LENGTH, "not the one that is taken");
 }

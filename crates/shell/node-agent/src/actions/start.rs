@@ -23,6 +23,7 @@ use ports::pod_host::{PodFile, PodFolders, SubPath, VolumeFile};
 use ports::runtime_objects::{ContainerConfig, ImageRecord, ImageSpec, SandboxConfig};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 use tracing::warn;
 
 /// The fields of the action, as they are needed here.
@@ -266,11 +267,17 @@ async fn pin(
     Ok(path.display().to_string())
 }
 
+/// A folder of logs that hangs is not to hide that a container runs.
+const LONGEST_LINK: Duration = Duration::from_secs(5);
+
 /// The link that log shippers read. Without it the container runs all the same.
 pub(crate) async fn link_log(folders: &dyn PodFolders, name: &str, target: &str) {
-    if let Err(error) = folders.link_log(name, target).await {
-        warn!(link = name, err = %error, "Cannot make the link to a container's log");
-    }
+    let why = match tokio::time::timeout(LONGEST_LINK, folders.link_log(name, target)).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("it took longer than {LONGEST_LINK:?}"),
+    };
+    warn!(link = name, err = why, "Cannot make the link to a container's log");
 }
 
 async fn post_start(

@@ -83,6 +83,10 @@ fn few_and_small_ones_go() {
         ("new G 100m 1", vec!["a r 600m 5", "b r 400m 5"], "b"),
         // Both resources weigh the same.
         ("new G 500m 500", vec!["a r 500m 100", "b r 100m 500", "c r 400m 400"], "c a"),
+        // Whatever their units.
+        ("new G 100m 10000", vec!["a r 100m 1000", "b r 10m 9000"], "a b"),
+        // A little of each is nearer than all of one.
+        ("new G 500m 500", vec!["a r 500m 150", "b r 150m 500", "c r 300m 300"], "c a b"),
     ] {
         assert_eq!(gone(10, asking, &others), expected, "{asking} {others:?}");
     }

@@ -53,6 +53,17 @@ async fn a_runtime_without_a_stream_is_listed_every_second() {
     bench.until("a restart", |bench| bench.calls_of("start_container").len() == 3).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_folder_of_logs_that_hangs_does_not_hide_who_runs() {
+    let mut bench = Bench::new();
+    bench.host.link_slowly(Duration::from_secs(3600));
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    let took = bench.until_running().await;
+    assert!(took <= Duration::from_secs(10), "{took:?}");
+    assert_eq!(bench.calls_of("start_container").len(), 1);
+}
+
 /// More pods than may be looked at at a time do not answer at all: others wait a moment, not until
 /// the hanging calls end.
 #[tokio::test(start_paused = true)]
