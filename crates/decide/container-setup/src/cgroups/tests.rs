@@ -98,6 +98,10 @@ fn pods() {
             two("requests: {cpu: 100m}", "", "overhead: {cpu: 400m},"),
             "shares 512 quota None period None memory None pids None",
         ),
+        (
+            two("", "", "overhead: {cpu: 400m},"),
+            "shares 2 quota None period None memory None pids None",
+        ),
     ] {
         let limits = pod_limits(&pod, &node(), &PodFacts::default());
         assert_eq!(shown(&limits), expected, "{:?}", pod.spec.containers[0].resources);

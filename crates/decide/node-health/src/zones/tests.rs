@@ -31,6 +31,7 @@ fn states_and_rates() {
     use ZoneState::{Full, Initial, Normal, Partial};
     let settings = ZoneSettings::default();
     let rows = [
+        (0, 0, Normal),
         (1, 0, Normal),
         (0, 1, Full),
         (0, 100, Full),
@@ -71,7 +72,9 @@ fn two(nodes: usize) -> (Zones, ZoneId, ZoneId) {
         zones.recount(a, None, Some(true));
         zones.recount(b, None, Some(true));
     }
+    assert!(zones.await_judgement());
     let first = zones.evaluate();
+    assert!(!zones.await_judgement());
     assert_eq!(first.rates.len(), 2, "from Initial to Normal");
     assert!(!first.blackout_began && !first.blackout_ended);
     (zones, a, b)
@@ -97,6 +100,8 @@ fn a_zone_goes_dark_and_comes_back() {
     let settings = ZoneSettings::default();
     assert_eq!(fall(&mut zones, a, 32), ZoneChanges::default(), "0.53 changes nothing");
     assert_eq!(fall(&mut zones, a, 1).rates, [(a, settings.secondary_rate)], "0.55");
+    let counts = zones.get(a).map(|zone| (zone.ready(), zone.not_ready()));
+    assert_eq!(counts, Some((27, 33)));
     assert_eq!(fall(&mut zones, a, 26).rates, [], "still partial");
     assert_eq!(fall(&mut zones, a, 1).rates, [(a, settings.rate)], "entirely dark, others are not");
     assert!(!zones.in_blackout());

@@ -54,6 +54,8 @@ fn room_is_counted_with_those_who_are_there() {
     assert_eq!(judge(&asking, &room, &[&big]), rejected("OutOfcpu", words), "the first is told");
     let small = pod("0", "0");
     assert_eq!(judge(&small, &room, &[&small, &small]), Verdict::Admitted);
+    let too_big = pod("3", "2Gi");
+    assert_eq!(judge(&small, &room, &[&too_big]), Verdict::Admitted, "it wants none of that");
     let words = "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3";
     assert_eq!(judge(&small, &room, &[&small; 3]), rejected("OutOfpods", words));
 }
