@@ -4,6 +4,7 @@
 //! blocks are taken without a holder and stay so.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pod_model::Cidr;
@@ -48,6 +49,8 @@ pub struct Pool {
     taken: Vec<u64>,
     taken_count: u32,
     next: u32,
+    /// First and last of the blocks that are nobody's, whoever holds them meanwhile.
+    excluded: Vec<(u32, u32)>,
     holders: BTreeMap<u32, NodeId>,
     /// Second and further holders; empty unless somebody else wrote a range that was taken.
     rivals: BTreeMap<u32, Vec<NodeId>>,
@@ -81,6 +84,7 @@ impl Pool {
             taken: vec![0; words],
             taken_count: 0,
             next: 0,
+            excluded: Vec::new(),
             holders: BTreeMap::new(),
             rivals: BTreeMap::new(),
         })
@@ -122,7 +126,7 @@ impl Pool {
     fn index(&self, address: u128) -> u32 {
         let offset =
             (address ^ self.base).checked_shr(u32::from(self.bits - self.mask)).unwrap_or(0);
-        u32::try_from(offset).unwrap_or(u32::MAX).min(self.size() - 1)
+        u32::try_from(offset).unwrap_or(u32::MAX)
     }
 
     /// The range of a block as text; of several, the range of the first.
@@ -141,24 +145,24 @@ impl Pool {
     /// Takes away for good what this range touches.
     pub(super) fn exclude(&mut self, cidr: &Cidr) {
         if let Some((first, last)) = self.blocks_of(cidr) {
+            self.excluded.push((first, last));
             for block in first..=last {
                 self.take(block);
             }
         }
     }
 
-    /// Notes a holder. Says who else holds one of the blocks.
+    /// Notes a holder, who holds none of these blocks yet. Says who else holds one of the blocks.
     pub(super) fn hold(&mut self, node: NodeId, block: &Block) -> Option<NodeId> {
         let mut other = None;
         for number in block.first..=block.last {
             self.take(number);
-            match self.holders.get(&number) {
-                None => {
-                    self.holders.insert(number, node);
+            match self.holders.entry(number) {
+                Entry::Vacant(place) => {
+                    place.insert(node);
                 }
-                Some(holder) if *holder == node => {}
-                Some(holder) => {
-                    other = other.or(Some(*holder));
+                Entry::Occupied(place) => {
+                    other = other.or(Some(*place.get()));
                     self.rivals.entry(number).or_default().push(node);
                 }
             }
@@ -196,13 +200,13 @@ impl Pool {
             return None;
         }
         let number = self.free_from(self.next).or_else(|| self.free_from(0))?;
-        self.next = if number + 1 == self.size() { 0 } else { number + 1 };
+        self.next = number + 1;
         self.take(number);
         self.holders.insert(number, node);
         Some(Block { pool, first: number, last: number })
     }
 
-    /// The first free block at or after this one. Whole words are skipped at once.
+    /// The first free block at or after this one, which may lie behind the last. Whole words are skipped at once.
     fn free_from(&self, start: u32) -> Option<u32> {
         let (first_word, offset) = place(start);
         for (word_number, word) in self.taken.iter().enumerate().skip(first_word) {
@@ -226,11 +230,13 @@ impl Pool {
         }
     }
 
+    /// Gives back a block that somebody held.
     fn free(&mut self, block: u32) {
+        if self.excluded.iter().any(|(first, last)| (*first..=*last).contains(&block)) {
+            return;
+        }
         let (word, bit) = place(block);
-        if let Some(word) = self.taken.get_mut(word)
-            && *word & (1 << bit) != 0
-        {
+        if let Some(word) = self.taken.get_mut(word) {
             *word &= !(1 << bit);
             self.taken_count -= 1;
         }

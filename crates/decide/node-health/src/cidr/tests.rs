@@ -115,6 +115,9 @@ fn after_the_last_comes_the_first_free() {
     ranges.gone(NodeId(3));
     assert_eq!(given(&mut ranges, 6), "10.1.3.0/24", "on from the last, not from the start");
     assert_eq!(given(&mut ranges, 7), "10.1.0.0/24");
+    ranges.gone(NodeId(7));
+    ranges.gone(NodeId(2));
+    assert_eq!(given(&mut ranges, 8), "10.1.2.0/24", "one that was just given back can wait");
 }
 
 #[test]
@@ -145,6 +148,22 @@ fn service_ranges_are_left_out() {
         let (mut ranges, _) = with(&[("10.1.0.0/22", 24)], &[service], &[]);
         assert_eq!(given(&mut ranges, 1), first, "service range {service}");
     }
+    let half = with(&[("10.1.0.0/16", 24)], &["10.1.0.0/17"], &[]);
+    assert_eq!(given(&mut { half.0 }, 1), "10.1.128.0/24");
+    let (within, _) = with(&[("10.1.0.0/22", 24)], &["10.1.0.0/23", "10.1.1.0/24"], &[]);
+    assert_eq!(within.pools()[0].taken(), 2, "each counts once");
+}
+
+#[test]
+fn what_a_node_has_of_a_service_range_is_nobodys_when_the_node_goes() {
+    let (mut ranges, _) =
+        with(&[("10.1.0.0/22", 24)], &["10.1.0.0/24"], &[(1, &["10.1.0.0/23"])]);
+    ranges.gone(NodeId(1));
+    assert_eq!(ranges.pools()[0].taken(), 1);
+    for (node, range) in [(2, "10.1.1.0/24"), (3, "10.1.2.0/24"), (4, "10.1.3.0/24")] {
+        assert_eq!(given(&mut ranges, node), range);
+    }
+    assert_eq!(given(&mut ranges, 5), "exhausted 10.1.0.0/22");
 }
 
 #[test]
@@ -162,6 +181,7 @@ fn what_nodes_have_is_noted_first() {
     assert_eq!(given(&mut wide, 2), "10.1.2.0/24", "a wider range holds all it touches");
     let (mut all, _) = with(&[("10.1.0.0/22", 24)], &[], &[(1, &["10.0.0.0/8"])]);
     assert_eq!(given(&mut all, 2), "exhausted 10.1.0.0/22");
+    assert_eq!(all.pools()[0].taken(), 4);
 }
 
 #[test]

@@ -217,3 +217,9 @@ fn the_empty_make_room_where_there_are_many() {
     assert_eq!((zone.key(), zone.state()), (&key(MANY), ZoneState::Initial));
     assert_eq!(zones.iter().count(), MANY);
 }
+
+#[test]
+fn what_the_flags_say_is_told() {
+    let settings = ZoneSettings { large_above: 7, ..ZoneSettings::default() };
+    assert_eq!(*Zones::new(settings).settings(), settings);
+}

@@ -37,6 +37,15 @@ fn without_anybody_there_is_no_fence() {
 }
 
 #[test]
+fn nobody_is_woken_for_who_has_passed() {
+    let mut fence = around(&[1, 2]);
+    assert_eq!(fence.next_wake(), Some(at(0)));
+    fence.passes(NodeId(1));
+    fence.passes(NodeId(2));
+    assert_eq!(fence.next_wake(), None);
+}
+
+#[test]
 fn it_opens_when_the_last_one_has_passed() {
     let mut fence = around(&[1, 2, 3, 4]);
     assert_eq!(fence.next_wake(), Some(at(0)));
