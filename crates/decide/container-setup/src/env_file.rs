@@ -8,8 +8,8 @@
 #[cfg(test)]
 mod tests;
 
-/// No file of variables is read beyond this.
-pub const LARGEST_FILE: usize = 1024 * 1024;
+/// No file of variables is read beyond this: 1 MiB.
+pub const LARGEST_FILE: usize = 1_048_576;
 
 /// What is wrong with a file, with the line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -24,7 +24,7 @@ const UNBOUNDED: u64 = 1 << 62;
 pub(crate) fn size_name(bytes: i64) -> Option<String> {
     const UNITS: [&str; 6] = ["B", "KB", "MB", "GB", "TB", "PB"];
     let (mut size, mut unit) = (bytes, 0);
-    while size > 0 && size % 1024 == 0 && unit < UNITS.len() - 1 {
+    while size % 1024 == 0 && unit < UNITS.len() - 1 {
         size /= 1024;
         unit += 1;
     }

@@ -10,9 +10,6 @@ use crate::{SetupError, refuse};
 #[cfg(test)]
 mod tests;
 
-/// No resolver file is larger than this; whoever reads it stops there.
-pub const LARGEST_FILE: usize = 10 * 1024 * 1024;
-
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResolvConf {
     pub servers: Vec<String>,

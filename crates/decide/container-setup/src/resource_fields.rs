@@ -87,10 +87,10 @@ fn default_limit(pod: &Pod, node: &NodeFacts, name: &str) -> Quantity {
     }
 }
 
+/// Divisors are what a manifest may name, above zero; of anything else there is nothing.
 fn rounded_up(amount: i64, divisor: i64) -> i64 {
-    if divisor == 0 {
+    if divisor <= 0 {
         return 0;
     }
-    let whole = amount / divisor;
-    whole + i64::from(amount % divisor != 0 && (amount < 0) == (divisor < 0))
+    amount / divisor + i64::from(amount % divisor > 0)
 }

@@ -140,6 +140,8 @@ fn domains_are_cut_by_count_length_and_line() {
     fits.push("z".repeat(2048 - 8 * 228));
     assert_eq!(fits.join(" ").len(), 2048);
     assert_eq!(searched(&fits), (fits.clone(), 0));
+    let and_more = [fits.clone(), vec!["more".to_owned()]].concat();
+    assert_eq!(searched(&and_more), (fits.clone(), 1), "only what is too much goes");
     fits[8].push('z');
     assert_eq!(searched(&fits), (fits[..8].to_vec(), 1));
 }
@@ -165,10 +167,13 @@ fn a_nodes_own_file_may_leave_no_room() {
         "Resolv.conf file '/etc/r' contains search line consisting of more than 32 domains!"
     );
     assert!(check(many(30), "c").expect("too many").contains("more than 29 domains!"));
+    assert_eq!(check(vec!["x".repeat(253)], ""), None);
     assert_eq!(
         check(vec!["x".repeat(254)], "").expect("too long"),
         "Resolv.conf file \"/etc/r\" contains a search path which length is more than allowed 253 chars!"
     );
+    let fits = (0..8).map(|_| "y".repeat(227)).chain(["y".repeat(2048 - 8 * 228)]).collect();
+    assert_eq!(check(fits, ""), None);
     let line = (0..9).map(|_| "y".repeat(230)).collect();
     assert_eq!(
         check(line, "").expect("line too long"),

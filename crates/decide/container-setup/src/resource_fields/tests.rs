@@ -90,7 +90,7 @@ fn resources_that_are_not_known() {
 #[test]
 fn rounding_goes_up() {
     for (amount, divisor, expected) in
-        [(0, 5, 0), (1, 5, 1), (5, 5, 1), (6, 5, 2), (-1, 5, 0), (-6, 5, -1), (5, 0, 0)]
+        [(0, 5, 0), (1, 5, 1), (5, 5, 1), (6, 5, 2), (-1, 5, 0), (-6, 5, -1), (5, 0, 0), (5, -1, 0)]
     {
         assert_eq!(rounded_up(amount, divisor), expected, "{amount}/{divisor}");
     }
