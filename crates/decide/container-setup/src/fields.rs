@@ -116,12 +116,10 @@ fn quoted(text: &str) -> String {
             control if (control as u32) < 0x20 || control == '\u{7f}' => {
                 out.push_str(&format!("\\x{:02x}", control as u32));
             }
-            hidden if is_hidden(hidden) && (hidden as u32) < 0x1_0000 => {
-                out.push_str(&format!("\\u{:04x}", hidden as u32));
-            }
-            hidden if is_hidden(hidden) => {
-                out.push_str(&format!("\\U{:08x}", hidden as u32));
-            }
+            hidden if is_hidden(hidden) => out.push_str(&match u16::try_from(hidden) {
+                Ok(short) => format!("\\u{short:04x}"),
+                Err(_) => format!("\\U{:08x}", hidden as u32),
+            }),
             shown => out.push(shown),
         }
     }

@@ -42,7 +42,8 @@ pub fn of_container(pod: &Pod, container: &Container, node: &NodeFacts) -> Files
     };
     if request != limit {
         let most = if limit == 0 { amount(&node.allocatable, MEMORY).value() } else { limit };
-        if let Some(high) = throttled(request, most, node).filter(|high| *high > request) {
+        let high = throttled(request, most, node);
+        if high > request {
             files.push(file(HIGH, high));
         }
     }
@@ -53,15 +54,12 @@ fn protection(pod: &Pod) -> &'static str {
     if qos_class(pod) == QosClass::Guaranteed { MIN } else { LOW }
 }
 
-/// Between the two, in whole pages; none where the node does not know what it has.
-fn throttled(request: i64, most: i64, node: &NodeFacts) -> Option<i64> {
+/// Between the two, in whole pages; nothing where the node does not know how large those are.
+fn throttled(request: i64, most: i64, node: &NodeFacts) -> i64 {
     let page = node.machine.page_bytes;
-    if most <= 0 || page <= 0 {
-        return None;
-    }
     let (from, to) = (request as f64, most as f64);
     let pages = (from + (to - from) * node.limits.memory_throttling_factor) / page as f64;
-    Some((pages.floor() as i64).saturating_mul(page))
+    (pages.floor() as i64).saturating_mul(page)
 }
 
 /// For a pod's cgroup.

@@ -123,9 +123,7 @@ pub fn cap_of_pod(pod: &Pod) -> usize {
 
 /// A message within a cap, cut at a whole character.
 pub fn capped(mut message: String, cap: usize) -> String {
-    if message.len() > cap {
-        message.truncate(message.floor_char_boundary(cap));
-    }
+    message.truncate(message.floor_char_boundary(cap));
     message
 }
 

@@ -50,7 +50,7 @@ pub fn check_non_root(
         (None, ImageUser::Number(0)) => {
             refuse!("container has runAsNonRoot and image will run as root {place}")
         }
-        (None, ImageUser::Number(uid)) if i32::try_from(*uid).is_err() || *uid < 0 => refuse!(
+        (None, ImageUser::Number(uid)) if !(1..=i64::from(i32::MAX)).contains(uid) => refuse!(
             "container has runAsNonRoot and image has an invalid user id ({uid}). (Must be \
              1-({max})): must be between 0 and {max}, inclusive {place}",
             max = i32::MAX

@@ -56,6 +56,7 @@ struct Entry {
     sandbox: Option<String>,
     hit: bool,
     lossy: bool,
+    unsettled: bool,
 }
 
 /// The pods that are there now, as far as they can be hit.
@@ -86,6 +87,21 @@ impl Board {
 
     pub(crate) fn is_lossy(&self, slot: usize) -> bool {
         self.locked().get(&slot).is_some_and(|entry| entry.lossy)
+    }
+
+    /// A server died after this pod's supervisor, perhaps when it had ended the containers and had not
+    /// written that down: nobody knows then how they ended.
+    pub(crate) fn is_unsettled(&self, slot: usize) -> bool {
+        self.locked().get(&slot).is_some_and(|entry| entry.unsettled)
+    }
+
+    /// The server is about to die; `alone` dies with it and is found as it is by the next one.
+    pub(crate) fn server_dies(&self, alone: Option<&str>) {
+        let mut entries = self.locked();
+        let hit = entries.values_mut().filter(|entry| entry.hit);
+        for entry in hit.filter(|entry| entry.sandbox.as_deref() != alone) {
+            entry.unsettled = true;
+        }
     }
 
     /// Chooses a pod and notes that its supervisor is about to die. None is there now and then.

@@ -287,7 +287,7 @@ impl<'a> World<'a> {
         };
         match blow {
             Blow::CrashAt(point) if self.early.take() == Some(point) => {
-                self.caller.goes_down();
+                self.goes_down(None);
                 self.server.kill()?;
                 self.restart(crash_at).await
             }
@@ -296,7 +296,7 @@ impl<'a> World<'a> {
                 while self.server.is_alive()? {
                     // The first server was started before the plan was known.
                     if self.hits.is_empty() && begun.elapsed() > Duration::from_millis(300) {
-                        self.caller.goes_down();
+                        self.goes_down(None);
                         self.server.kill()?;
                         self.server = self.home.start(self.bed, Some(point))?;
                         self.until_it_answers().await?;
@@ -306,13 +306,13 @@ impl<'a> World<'a> {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
                 self.note(blow);
-                self.caller.goes_down();
+                self.goes_down(None);
                 self.restart(crash_at).await
             }
             Blow::Server => {
                 self.wait(dice).await;
                 self.note(blow);
-                self.caller.goes_down();
+                self.goes_down(None);
                 self.server.kill()?;
                 self.restart(crash_at).await
             }
@@ -323,7 +323,7 @@ impl<'a> World<'a> {
                 self.until_told(&sandbox).await?;
                 // A crash point that comes next needs a server of its own.
                 if crash_at.is_some() {
-                    self.caller.goes_down();
+                    self.goes_down(None);
                     self.server.kill()?;
                     self.restart(crash_at).await?;
                 }
@@ -332,12 +332,18 @@ impl<'a> World<'a> {
             Blow::Both => {
                 let Some(sandbox) = self.victim(dice, true).await? else { return Ok(()) };
                 self.note(blow);
-                self.caller.goes_down();
+                self.goes_down(Some(&sandbox));
                 self.server.kill()?;
                 kill_supervisor(&sandbox)?;
                 self.restart(crash_at).await
             }
         }
+    }
+
+    /// Says to all that the server dies, and this pod's supervisor with it.
+    fn goes_down(&self, alone: Option<&str>) {
+        self.board.server_dies(alone);
+        self.caller.goes_down();
     }
 
     async fn wait(&self, dice: &mut Dice) {
@@ -390,23 +396,34 @@ impl<'a> World<'a> {
     /// Until the server has settled a pod without a supervisor; only then may it die itself.
     async fn until_told(&self, sandbox: &str) -> Result<()> {
         let begun = Instant::now();
-        let request =
-            v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.to_owned(), verbose: false };
         loop {
-            let answer = self.caller.runtime().pod_sandbox_status(request.clone()).await;
-            match answer {
-                Err(status) if status.code() == tonic::Code::NotFound => return Ok(()),
-                Err(status) => bail!("the status of a pod without supervisor: {status}"),
-                Ok(answer) => {
-                    let status = answer.into_inner().status.unwrap_or_default();
-                    if status.state() == v1::PodSandboxState::SandboxNotready {
-                        return Ok(());
-                    }
-                }
+            if self.is_settled(sandbox).await? {
+                return Ok(());
             }
-            ensure!(begun.elapsed() < READY, "the pod is still told as ready");
+            ensure!(begun.elapsed() < READY, "the pod or one of its containers is told as running");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    async fn is_settled(&self, sandbox: &str) -> Result<bool> {
+        let request =
+            v1::PodSandboxStatusRequest { pod_sandbox_id: sandbox.to_owned(), verbose: false };
+        let status = match self.caller.runtime().pod_sandbox_status(request).await {
+            Err(status) if status.code() == tonic::Code::NotFound => return Ok(true),
+            Err(status) => bail!("the status of a pod without supervisor: {status}"),
+            Ok(answer) => answer.into_inner().status.unwrap_or_default(),
+        };
+        let running = v1::ContainerStateValue { state: v1::ContainerState::ContainerRunning.into() };
+        let filter = v1::ContainerFilter {
+            pod_sandbox_id: sandbox.to_owned(),
+            state: Some(running),
+            ..Default::default()
+        };
+        let request = v1::ListContainersRequest { filter: Some(filter) };
+        let answer = self.caller.runtime().list_containers(request).await;
+        let left = answer.context("the containers of a pod without supervisor")?.into_inner();
+        let is_over = status.state() == v1::PodSandboxState::SandboxNotready;
+        Ok(is_over && left.containers.is_empty())
     }
 
     /// All pods are removed: the machine is as before, and everything still works.
@@ -418,7 +435,7 @@ impl<'a> World<'a> {
         let left = traces::left(before, look)?;
         ensure!(left.is_empty(), "{} left behind: {left:#?}", left.len());
         // And what a further server thinks of it.
-        self.caller.goes_down();
+        self.goes_down(None);
         self.server.kill()?;
         self.restart(None).await?;
         self.one_of_each().await.context("with a last server")?;

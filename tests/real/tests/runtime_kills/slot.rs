@@ -333,7 +333,8 @@ impl Slot {
                 self.tally.unknown += 1;
                 // One that ran on is found and ended by the next server, which hears how.
                 let unheard = lossy && code.is_some();
-                hit && status.reason == "Unknown" && (unheard || begun == 0) && begun <= 1
+                let unknown = unheard || begun == 0 || self.board.is_unsettled(self.pod.slot);
+                hit && status.reason == "Unknown" && unknown && begun <= 1
             }
             _ => false,
         };
@@ -356,15 +357,16 @@ impl Slot {
     async fn aftermath(&mut self) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let over = self
-                .sandboxes()
-                .await?
-                .iter()
-                .all(|one| one.state() == v1::PodSandboxState::SandboxNotready);
-            if over {
+            let sandboxes = self.sandboxes().await?;
+            let over =
+                sandboxes.iter().all(|one| one.state() == v1::PodSandboxState::SandboxNotready);
+            // It is told as over before its containers are ended.
+            let containers = self.containers(self.pod.labels()).await?;
+            let runs = |one: &v1::Container| one.state() == v1::ContainerState::ContainerRunning;
+            if over && !containers.iter().any(runs) {
                 break;
             }
-            ensure!(begun.elapsed() < LIMIT, "the pod is still told as ready");
+            ensure!(begun.elapsed() < LIMIT, "over: {over}; {containers:?}");
             tokio::time::sleep(PAUSE).await;
         }
         for container in self.containers(self.pod.labels()).await? {

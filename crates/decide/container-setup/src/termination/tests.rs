@@ -121,6 +121,7 @@ fn ends_of_logs_are_capped_by_lines_and_bytes() {
 
 #[test]
 fn the_tail_that_is_read_holds_all_that_counts() {
+    assert_eq!((FILE_CAP, LOG_CAP), (4096, 2048), "as upstream");
     assert_eq!(LOG_TAIL, 12 << 10, "and not much more");
     // Whatever the lines' lengths, the end of the whole log is the end of its tail.
     for length in [0, 1, 10, 24, 25, 26, 100, 2047, 2048, 5000, 20_000] {
