@@ -413,7 +413,8 @@ impl<'a> World<'a> {
             Err(status) => bail!("the status of a pod without supervisor: {status}"),
             Ok(answer) => answer.into_inner().status.unwrap_or_default(),
         };
-        let running = v1::ContainerStateValue { state: v1::ContainerState::ContainerRunning.into() };
+        let running =
+            v1::ContainerStateValue { state: v1::ContainerState::ContainerRunning.into() };
         let filter = v1::ContainerFilter {
             pod_sandbox_id: sandbox.to_owned(),
             state: Some(running),

@@ -156,8 +156,7 @@ fn service_ranges_are_left_out() {
 
 #[test]
 fn what_a_node_has_of_a_service_range_is_nobodys_when_the_node_goes() {
-    let (mut ranges, _) =
-        with(&[("10.1.0.0/22", 24)], &["10.1.0.0/24"], &[(1, &["10.1.0.0/23"])]);
+    let (mut ranges, _) = with(&[("10.1.0.0/22", 24)], &["10.1.0.0/24"], &[(1, &["10.1.0.0/23"])]);
     ranges.gone(NodeId(1));
     assert_eq!(ranges.pools()[0].taken(), 1);
     for (node, range) in [(2, "10.1.1.0/24"), (3, "10.1.2.0/24"), (4, "10.1.3.0/24")] {
