@@ -4,6 +4,7 @@
 //! while something is mounted in it, and never through a mount (upstream: kubelet_pods.go,
 //! kubelet_volumes.go).
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -305,7 +306,7 @@ impl PodFolders for HostFolders {
         self.call("remove a container's log", move |places| places.remove_container_log(&path))
     }
 
-    fn remove_dead_links(&self) -> HostFuture<'_, ()> {
-        self.call("remove dead log links", Places::remove_dead_links)
+    fn remove_dead_links(&self, keep: BTreeSet<String>) -> HostFuture<'_, ()> {
+        self.call("remove dead log links", move |places| places.remove_dead_links(&keep))
     }
 }

@@ -1,10 +1,11 @@
 //! Log files of containers, and the links by which log shippers find them.
 //!
-//! Rule: a link whose log is only being rotated stays (upstream: kuberuntime_gc.go); only names of
-//! logs are touched. Reads no log.
+//! Rule: a link whose log is only being rotated stays (upstream: kuberuntime_gc.go), and so does one
+//! whose container may still write; only names of logs are touched. Reads no log.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use host_paths::{Doing as _, Folder, Trouble, remove_tree};
 use rustix::fs::AtFlags;
@@ -23,7 +24,7 @@ impl Places {
             return Ok(());
         }
         // A new link under another name takes the old one's place, so that none is missing between.
-        let temporary = format!(".linking-{}-{}", std::process::id(), name_hash(name));
+        let temporary = format!("{}{}", own_temporary(), name_hash(name));
         match rustix::fs::unlinkat(&folder, &temporary, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(Trouble::new("remove", &folder.path_of(&temporary), errno)),
@@ -79,19 +80,26 @@ impl Places {
         Ok(())
     }
 
-    pub(crate) fn remove_dead_links(&self) -> Result<(), Trouble> {
+    /// Links to these logs stay, whatever became of them.
+    pub(crate) fn remove_dead_links(&self, keep: &BTreeSet<String>) -> Result<(), Trouble> {
         let folder = match Folder::open(&self.links) {
             Ok(folder) => folder,
             Err(trouble) if trouble.is_missing() => return Ok(()),
             Err(trouble) => return Err(trouble),
         };
         for name in folder.names(MOST_NAMES)? {
-            if Path::new(&name).extension() != Some(OsStr::new("log")) {
+            let is_log = Path::new(&name).extension() == Some(OsStr::new("log"));
+            let text = name.to_string_lossy();
+            // An agent that was killed while it made a link has left it; ours are made one by one.
+            if !is_log && text.starts_with(TEMPORARY) && !text.starts_with(&own_temporary()) {
+                let _left = rustix::fs::unlinkat(&folder, &*name, AtFlags::empty());
+            }
+            if !is_log {
                 continue;
             }
             let Ok(target) = rustix::fs::readlinkat(&folder, &*name, Vec::new()) else { continue };
-            let target = PathBuf::from(target.to_string_lossy().into_owned());
-            if is_dead(&folder.path_of(target)) {
+            let target = target.to_string_lossy().into_owned();
+            if !keep.contains(&target) && is_dead(&folder.path_of(target)) {
                 match rustix::fs::unlinkat(&folder, &*name, AtFlags::empty()) {
                     Ok(()) | Err(Errno::NOENT) => {}
                     Err(errno) => {
@@ -102,6 +110,12 @@ impl Places {
         }
         Ok(())
     }
+}
+
+/// What links on their way are called, and those of this process.
+const TEMPORARY: &str = ".linking-";
+fn own_temporary() -> String {
+    format!("{TEMPORARY}{}-", std::process::id())
 }
 
 /// Whether a log is gone for good: during a rotation only its rotated name is there for a moment.

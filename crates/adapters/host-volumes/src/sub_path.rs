@@ -58,6 +58,9 @@ pub(crate) fn pin(pod: &PodPlace, request: &SubPath) -> Result<PathBuf, StepFail
 fn open_or_make(volume: &Folder, wanted: &Path) -> Result<OwnedFd, Trouble> {
     match volume.open_below(wanted, OFlags::PATH, Links::Within) {
         Err(trouble) if trouble.is_missing() => {}
+        Err(trouble) if trouble.errno() == Some(Errno::XDEV) => {
+            return behind_absolute_links(volume, wanted).unwrap_or(Err(trouble));
+        }
         done => return done,
     }
     let mode = rustix::fs::fstat(volume).doing("look at", volume.path())?.st_mode & 0o7777;
@@ -87,6 +90,16 @@ fn open_or_make(volume: &Folder, wanted: &Path) -> Result<OwnedFd, Trouble> {
         rustix::fs::fchmod(&folder, Mode::from_raw_mode(mode)).doing("set the mode of", &path)?;
     }
     Ok(folder)
+}
+
+/// The kernel refuses absolute links beneath a folder, also those that lead back into it. Where they
+/// lead is asked first, and that is then opened without following any: whoever swaps one meanwhile
+/// gets nothing. None where it is not below the volume.
+fn behind_absolute_links(volume: &Folder, wanted: &Path) -> Option<Result<OwnedFd, Trouble>> {
+    let root = std::fs::canonicalize(volume.path()).ok()?;
+    let found = std::fs::canonicalize(volume.path_of(wanted)).ok()?;
+    let below = Path::new(".").join(found.strip_prefix(root).ok()?);
+    Some(volume.open_below(below, OFlags::PATH, Links::Refused))
 }
 
 fn is_same(folder: &Folder, name: &str, found: &OwnedFd) -> Result<bool, Trouble> {

@@ -323,6 +323,11 @@ async fn a_sub_path_never_leaves_its_volume() {
     symlink("/proc/1/root", volume.join("magic")).unwrap();
     symlink("round", volume.join("round")).unwrap();
     symlink("../outside/new", volume.join("dangling")).unwrap();
+    symlink(volume.join("real"), volume.join("back")).unwrap();
+    let pinned = bed.pin(&volume, "back").await.unwrap();
+    let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
+    assert_eq!(inode(&pinned), inode(&volume.join("real")), "absolute, but within");
+    bed.driver.release_sub_paths("u", "c").await.unwrap();
     bed.pin(&volume, "inside").await.unwrap();
     bed.pin(&volume, "inside/new").await.unwrap();
     assert!(volume.join("real/new").is_dir());

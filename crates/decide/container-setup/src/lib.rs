@@ -28,6 +28,7 @@ pub mod identity;
 pub mod inputs;
 pub mod log_paths;
 pub mod memory_qos;
+pub mod memory_volumes;
 pub mod mounts;
 pub mod namespaces;
 pub mod oom_score;

@@ -49,13 +49,6 @@ pub fn link_name(pod: &Pod, container: &str, container_id: &str) -> String {
     name + LINK_SUFFIX
 }
 
-/// The container's id in a link's name; none where the name is not such a link's.
-pub fn container_id_of_link(name: &str) -> Option<&str> {
-    const SHORTEST_ID: usize = 6;
-    let id = name.rsplit('-').next()?.strip_suffix(LINK_SUFFIX)?;
-    (id.len() >= SHORTEST_ID).then_some(id)
-}
-
 pub(crate) fn join(folder: &str, name: &str) -> String {
     format!("{}/{name}", folder.trim_end_matches('/'))
 }

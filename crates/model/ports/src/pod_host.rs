@@ -4,7 +4,7 @@
 //! pod's folder beneath a root. Paths that a runtime is told come back from here as text. Calls may
 //! block on a disk or a kernel; implementations bound them and never take down a thread pool.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use crate::PortFuture;
@@ -64,8 +64,8 @@ pub trait PodFolders: Send + Sync {
     fn remove_pod_log<'a>(&'a self, folder: &'a str) -> HostFuture<'a, ()>;
     /// Removes one container's log file with its rotated ones.
     fn remove_container_log<'a>(&'a self, path: &'a str) -> HostFuture<'a, ()>;
-    /// Removes links whose log is gone.
-    fn remove_dead_links(&self) -> HostFuture<'_, ()>;
+    /// Removes links whose log is gone, but for those to these paths.
+    fn remove_dead_links(&self, keep: BTreeSet<String>) -> HostFuture<'_, ()>;
 }
 
 /// What a cgroup is to hold back. None leaves the kernel's default.

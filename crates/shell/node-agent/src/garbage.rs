@@ -15,7 +15,8 @@ use node_policy::garbage::{Garbage, PodRemains, choose};
 use pod_lifecycle::EventKind;
 use pod_model::pod::QosClass;
 use ports::container_runtime::ContainerRuntimeError;
-use ports::runtime_objects::ContainerRecord;
+use ports::pod_host::{HostError, PodFolders};
+use ports::runtime_objects::{ContainerRecord, ContainerState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,9 +95,8 @@ async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) -> Vec<Str
             continue;
         }
         for record in pod.containers.iter().filter(|each| containers.contains(&each.id)) {
-            if let Err(error) = ports.folders.remove_container_log(&record.log_path).await {
-                warn!(log = record.log_path, err = %error, "Cannot remove the log of a dead container");
-                failures.push(format!("failed to remove log {:?}: {error}", record.log_path));
+            if let Err(why) = remove_log(&*ports.folders, &record.log_path).await {
+                failures.push(why);
                 continue;
             }
             let removed = there(ports.runtime.remove_container(&record.id).await);
@@ -113,6 +113,33 @@ async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) -> Vec<Str
         }
     }
     failures
+}
+
+/// Removes a container's log. One that will never be removable, such as one from before `podLogsDir`
+/// was another folder, is left where it is: nobody is to wait for it.
+pub(crate) async fn remove_log(folders: &dyn PodFolders, path: &str) -> Result<(), String> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    match folders.remove_container_log(path).await {
+        Ok(()) => Ok(()),
+        Err(HostError::Lasting(why)) => {
+            warn!(log = path, err = why, "Leaving the log of a dead container where it is");
+            Ok(())
+        }
+        Err(HostError::Passing(why)) => {
+            warn!(log = path, err = why, "Cannot remove the log of a dead container");
+            Err(format!("failed to remove log {path:?}: {why}"))
+        }
+    }
+}
+
+/// Paths of logs that somebody may still write, or is about to open again.
+fn logs_in_use(context: &PodContext) -> BTreeSet<String> {
+    let pods = context.observed.all();
+    let all = pods.iter().flat_map(|(_, pod)| &pod.containers).map(|each| &each.record);
+    let live = all.filter(|record| record.state != ContainerState::Exited);
+    live.map(|record| record.log_path.clone()).collect()
 }
 
 /// What lies about of pods that are neither wanted nor in the runtime; what of their logs could not
@@ -152,7 +179,8 @@ async fn remove_remains(context: &PodContext, active: &watch::Receiver<ActivePod
             failures.extend(failure("log folder", &folder, &removed));
         }
     }
-    told("dead links of logs", "", &ports.folders.remove_dead_links().await);
+    let running = logs_in_use(context);
+    told("dead links of logs", "", &ports.folders.remove_dead_links(running).await);
     let active = active.borrow().uids.clone();
     for uid in context.saved.others_than(&active).iter().filter(|uid| is_gone(uid)) {
         context.saved.forget(uid).await;

@@ -218,8 +218,12 @@ impl Wheel {
 }
 
 impl Scheduled {
-    /// A machine may come by its address after its agent.
+    /// A machine may come by its address after its agent, and a worker that begins anew listens
+    /// elsewhere than the one before it.
     fn follow(&mut self, order: &ProbeOrder<'_>, want: &ProbeWant) {
+        if !self.news.same_channel(order.news) {
+            self.news = order.news.clone();
+        }
         if self.pod_ip.as_deref() != order.pod_ip
             && let Some((probing, _)) = probing(order, want)
         {

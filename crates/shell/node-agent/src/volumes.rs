@@ -7,9 +7,10 @@
 
 use crate::back_off::BackOff;
 use crate::news::{News, NewsSender};
-use container_setup::inputs::ReadyVolume;
+use container_setup::inputs::{NodeFacts, ReadyVolume};
+use container_setup::memory_volumes;
 use pod_lifecycle::{EventKind, PodEvent};
-use pod_model::pod::resources::{MEMORY, effective_limits};
+use pod_model::pod::resources::effective_limits;
 use pod_model::pod::security::FsGroupChangePolicy;
 use pod_model::pod::{Pod, Volume, VolumeSource};
 use ports::pod_host::{HostVolume, VolumeDriver, VolumeOwnership};
@@ -25,11 +26,15 @@ const LONGEST_SET_UP: Duration = Duration::from_secs(600);
 /// By name.
 pub(crate) type ReadyVolumes = BTreeMap<String, ReadyVolume>;
 
+/// A volume as the driver wants it, or why it cannot be had.
+type Wanted = Result<(HostVolume, VolumeOwnership), String>;
+
 /// What is to be set up.
 pub(crate) struct WantedVolumes {
     /// Of the pod's volumes; what is told carries it.
     pub(crate) version: u64,
-    pub(crate) pod: Arc<Pod>,
+    pub(crate) uid: String,
+    pub(crate) volumes: Vec<(String, Wanted)>,
     /// What is ready already.
     pub(crate) ready: ReadyVolumes,
 }
@@ -51,8 +56,7 @@ pub(crate) enum VolumeState {
     },
 }
 
-/// A volume as the driver wants it, or why it cannot be had.
-fn wanted(pod: &Pod, volume: &Volume) -> Result<(HostVolume, VolumeOwnership), String> {
+fn wanted(pod: &Pod, volume: &Volume, node: &NodeFacts) -> Wanted {
     let name = volume.name.to_string();
     match &volume.source {
         None => Ok((HostVolume::EmptyDirectory { name }, ownership(pod))),
@@ -62,7 +66,7 @@ fn wanted(pod: &Pod, volume: &Volume) -> Result<(HostVolume, VolumeOwnership), S
                 "" => HostVolume::EmptyDirectory { name },
                 "Memory" => HostVolume::MemoryDirectory {
                     name,
-                    size: memory_size(pod, size),
+                    size: memory_volumes::size(pod, node, size),
                     huge_page_size: None,
                 },
                 medium if medium.starts_with("HugePages") => HostVolume::MemoryDirectory {
@@ -96,22 +100,6 @@ fn ownership(pod: &Pod) -> VolumeOwnership {
     }
 }
 
-/// What memory may hold: what was said, but no more than the pod may use.
-/// upstream: pkg/volume/emptydir calculateEmptyDirMemorySize
-fn memory_size(pod: &Pod, said: Option<u64>) -> Option<u64> {
-    let limits = effective_limits(&pod.spec);
-    let every_container_is_limited = pod.spec.resources.is_some()
-        || pod.spec.containers.iter().all(|each| each.resources.limits.contains(MEMORY));
-    let limit = limits.get(MEMORY).filter(|_| every_container_is_limited);
-    let limit =
-        limit.and_then(|limit| u64::try_from(limit.value()).ok()).filter(|bytes| *bytes > 0);
-    let said = said.filter(|bytes| *bytes > 0);
-    match (said, limit) {
-        (Some(said), Some(limit)) => Some(said.min(limit)),
-        (one, other) => one.or(other),
-    }
-}
-
 /// `HugePages-2Mi` names the size; `HugePages` alone means the only one that the pod asks for.
 fn huge_page_size(pod: &Pod, medium: &str) -> Result<String, String> {
     if let Some(size) = medium.strip_prefix("HugePages-") {
@@ -132,34 +120,37 @@ pub(crate) fn names(pod: &Pod) -> Vec<String> {
     pod.spec.volumes.iter().map(|volume| volume.name.to_string()).collect()
 }
 
+/// All volumes of a pod.
+pub(crate) fn all(pod: &Pod, node: &NodeFacts) -> Vec<(String, Wanted)> {
+    let volumes = pod.spec.volumes.iter();
+    volumes.map(|volume| (volume.name.to_string(), wanted(pod, volume, node))).collect()
+}
+
 /// Names of the volumes that two versions of a pod have alike.
-pub(crate) fn same(one: &Pod, other: &Pod) -> BTreeSet<String> {
-    let named = |volume: &Volume| volume.name.to_string();
-    let known: BTreeMap<_, _> =
-        one.spec.volumes.iter().map(|volume| (named(volume), wanted(one, volume))).collect();
-    let volumes = other.spec.volumes.iter();
-    let same = volumes.filter(|volume| known.get(&*volume.name) == Some(&wanted(other, volume)));
-    same.map(named).collect()
+pub(crate) fn same(one: &Pod, other: &Pod, node: &NodeFacts) -> BTreeSet<String> {
+    let known: BTreeMap<String, Wanted> = all(one, node).into_iter().collect();
+    let volumes = all(other, node).into_iter();
+    volumes.filter(|(name, wanted)| known.get(name) == Some(wanted)).map(|(name, _)| name).collect()
 }
 
 /// Sets up every volume of the pod, however long it takes, and tells of it.
 pub(crate) async fn set_up(driver: Arc<dyn VolumeDriver>, wanted: WantedVolumes, news: NewsSender) {
-    let WantedVolumes { version, pod, mut ready } = wanted;
+    let WantedVolumes { version, uid, volumes, mut ready } = wanted;
     let tell = async |state| {
         let _ = news.send(Box::new(News::Volumes(VolumeNews { version, state }))).await;
     };
     let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
     loop {
         let mut failures = Vec::new();
-        for volume in &pod.spec.volumes {
-            if ready.contains_key(&*volume.name) {
+        for (name, wanted) in &volumes {
+            if ready.contains_key(name) {
                 continue;
             }
-            match set_up_one(&*driver, &pod, volume).await {
+            match set_up_one(&*driver, &uid, wanted).await {
                 Ok(made) => {
-                    ready.insert(volume.name.to_string(), made);
+                    ready.insert(name.clone(), made);
                 }
-                Err(why) => failures.push((volume.name.to_string(), why)),
+                Err(why) => failures.push((name.clone(), why)),
             }
         }
         let Some((name, why)) = failures.first() else {
@@ -180,11 +171,11 @@ pub(crate) async fn set_up(driver: Arc<dyn VolumeDriver>, wanted: WantedVolumes,
 
 async fn set_up_one(
     driver: &dyn VolumeDriver,
-    pod: &Pod,
-    volume: &Volume,
+    uid: &str,
+    wanted: &Wanted,
 ) -> Result<ReadyVolume, String> {
-    let (made, ownership) = wanted(pod, volume)?;
-    let call = driver.set_up(&pod.metadata.uid, &made, &ownership);
+    let (made, ownership) = wanted.as_ref().map_err(Clone::clone)?;
+    let call = driver.set_up(uid, made, ownership);
     match tokio::time::timeout(LONGEST_SET_UP, call).await {
         Ok(Ok(path)) => Ok(ReadyVolume {
             path: path.display().to_string(),

@@ -50,6 +50,7 @@ struct Disk {
     refuses_records: bool,
     refuses_cgroups: bool,
     has_old_cgroups: bool,
+    keeps_logs: bool,
     listing_takes: Duration,
     saving_takes: Duration,
     linking_takes: Duration,
@@ -104,6 +105,11 @@ impl FakeHost {
     /// How long it takes until a record is on disk; whoever stops waiting has not written it.
     pub fn save_slowly(&self, takes: Duration) {
         self.disk().saving_takes = takes;
+    }
+
+    /// No log of a container can ever be removed.
+    pub fn keep_logs(&self) {
+        self.disk().keeps_logs = true;
     }
 
     /// How long it takes to make a link to a log.
@@ -310,10 +316,13 @@ impl PodFolders for FakeHost {
     fn remove_pod_log<'a>(&'a self, _folder: &'a str) -> HostFuture<'a, ()> {
         self.done(|_| ())
     }
-    fn remove_container_log<'a>(&'a self, _path: &'a str) -> HostFuture<'a, ()> {
-        self.done(|_| ())
+    fn remove_container_log<'a>(&'a self, path: &'a str) -> HostFuture<'a, ()> {
+        Box::pin(async move {
+            let kept = self.disk().keeps_logs;
+            if kept { Err(HostError::Lasting(format!("{path} lies elsewhere"))) } else { Ok(()) }
+        })
     }
-    fn remove_dead_links(&self) -> HostFuture<'_, ()> {
+    fn remove_dead_links(&self, _keep: BTreeSet<String>) -> HostFuture<'_, ()> {
         self.done(|_| ())
     }
 }

@@ -32,16 +32,3 @@ fn links_fit_into_a_file_name() {
     assert_eq!(name.len(), 255);
     assert!(name.starts_with("nnn") && name.ends_with(".log"));
 }
-
-#[test]
-fn a_link_tells_its_container() {
-    for (name, id) in [
-        ("web_shop_app-0123456789.log", Some("0123456789")),
-        ("web_shop_my-app-012345.log", Some("012345")),
-        ("web_shop_app-01234.log", None),
-        ("web_shop_app-0123456789", None),
-        ("", None),
-    ] {
-        assert_eq!(container_id_of_link(name), id, "{name}");
-    }
-}

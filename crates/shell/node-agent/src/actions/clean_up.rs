@@ -2,6 +2,7 @@
 
 use super::ActionWorld;
 use super::sandbox::gone_is_fine;
+use crate::garbage::remove_log;
 use container_setup::cgroups;
 use tracing::warn;
 
@@ -15,10 +16,7 @@ pub(super) async fn remove_container(
     if !keep_logs {
         let mut all = world.observed.containers.iter().map(|each| &each.record);
         let log = all.find(|record| record.id == id).map(|record| record.log_path.as_str());
-        if let Some(path) = log.filter(|path| !path.is_empty()) {
-            let removed = ports.folders.remove_container_log(path).await;
-            removed.map_err(|error| format!("cannot remove the log {path}: {error}"))?;
-        }
+        remove_log(&*ports.folders, log.unwrap_or_default()).await?;
     }
     gone_is_fine(ports.runtime.remove_container(id).await)?;
     let others = world.observed.containers.iter().map(|each| &each.record);

@@ -5,6 +5,7 @@
 use super::{NodeState, PodContext};
 use crate::images::ImageNews;
 use crate::volumes::{ReadyVolumes, VolumeNews, VolumeState, WantedVolumes};
+use container_setup::inputs::NodeFacts;
 use container_setup::log_paths;
 use pod_lifecycle::{Admission, Facts, ImageFact, ImageState, PodEvent, VolumesFact};
 use pod_model::pod::Pod;
@@ -94,8 +95,8 @@ impl PodFactBook {
 
     /// The pod is another version of itself: what is as it was stays ready, the rest is to be set up.
     /// Whether anything is different.
-    pub(super) fn follow_volumes(&mut self, before: &Pod, now: &Pod) -> bool {
-        let same = crate::volumes::same(before, now);
+    pub(super) fn follow_volumes(&mut self, before: &Pod, now: &Pod, node: &NodeFacts) -> bool {
+        let same = crate::volumes::same(before, now, node);
         if same.len() == before.spec.volumes.len() && same.len() == now.spec.volumes.len() {
             return false;
         }
@@ -110,8 +111,13 @@ impl PodFactBook {
         true
     }
 
-    pub(super) fn wanted_volumes(&self, pod: &Arc<Pod>) -> WantedVolumes {
-        WantedVolumes { version: self.version, pod: pod.clone(), ready: self.volumes.clone() }
+    pub(super) fn wanted_volumes(&self, pod: &Pod, node: &NodeFacts) -> WantedVolumes {
+        WantedVolumes {
+            version: self.version,
+            uid: pod.metadata.uid.to_string(),
+            volumes: crate::volumes::all(pod, node),
+            ready: self.volumes.clone(),
+        }
     }
 }
 

@@ -122,14 +122,15 @@ impl Worker {
     /// Another version of the pod may have other volumes. What it has no more stays on disk until the
     /// pod ends: an older container may still use it.
     pub(super) fn follow_volumes(&mut self, before: &Pod) {
-        if self.book.follow_volumes(before, &self.desired.pod) {
+        let node = &self.context.settings.setup;
+        if self.book.follow_volumes(before, &self.desired.pod, node) {
             self.chores.abort(&Chore::Volumes);
         }
     }
 
     fn begin_volumes(&mut self, pause: Duration) {
         let driver = self.context.ports.volumes.clone();
-        let wanted = self.book.wanted_volumes(self.pod());
+        let wanted = self.book.wanted_volumes(self.pod(), &self.context.settings.setup);
         let task = volumes::set_up(driver, wanted, self.news.clone());
         let name = format!("volumes of pod {}", self.uid);
         self.chores.start(Chore::Volumes, name, after(pause, task));

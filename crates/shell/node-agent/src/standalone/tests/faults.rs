@@ -64,6 +64,23 @@ async fn a_folder_of_logs_that_hangs_does_not_hide_who_runs() {
     assert_eq!(bench.calls_of("start_container").len(), 1);
 }
 
+/// As those that lie where `podLogsDir` was before.
+#[tokio::test(start_paused = true)]
+async fn a_log_that_stays_for_ever_holds_up_no_end() {
+    let mut bench = Bench::new();
+    bench.host.keep_logs();
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    bench.runtime.crash("main", 1);
+    bench.until("a restart", |bench| bench.calls_of("start_container").len() == 2).await;
+    bench.script.tell(&[("/m/a", &pod("a", ", workingDir: /else"))]);
+    let took = bench.until("the next", |bench| bench.calls_of("run_sandbox").len() == 2).await;
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    bench.script.tell(&[]);
+    bench.until("nothing is left", |bench| bench.pods().is_empty()).await;
+}
+
 /// More pods than may be looked at at a time do not answer at all: others wait a moment, not until
 /// the hanging calls end.
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! Where probes look for a pod.
 
 use super::bench::{Bench, pod};
-use ports::probing::NetworkTry;
+use ports::probing::{NetworkTry, TryAnswer};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -79,4 +79,20 @@ async fn the_probes_of_a_node_are_spread_when_an_agent_begins() {
     }
     assert!(seen >= 40, "each is tried within its first period: {seen}");
     assert!(most <= 8, "{most} of 40 in one second");
+}
+
+/// Its worker begins anew and listens elsewhere; the probes of before go on.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_makes_no_probe_deaf() {
+    let mut bench = Bench::new();
+    bench.script.tell(&[("/m/a", &pod("a", PROBED))]);
+    bench.begin();
+    let ready = |bench: &Bench| bench.status("/containerStatuses/0/ready") == true;
+    bench.until("it is ready", ready).await;
+    bench.clock.set_back(Duration::from_secs(3600));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    bench.host.answer_tries(std::iter::repeat_n(TryAnswer::Failure("nobody there".to_owned()), 6));
+    let took = bench.until("it is not", |bench| !ready(bench)).await;
+    assert!(took <= Duration::from_secs(40), "{took:?}");
+    bench.until("it is again", ready).await;
 }
