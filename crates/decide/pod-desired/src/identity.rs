@@ -13,7 +13,7 @@ use std::sync::Arc;
 use pod_manifest::static_pod::{CONFIG_SOURCE_ANNOTATION, fnv128a, identify};
 use pod_model::pod::{Container, Pod};
 use ports::ApiTime;
-use ports::runtime_objects::{ContainerState, RuntimePods, SandboxRecord};
+use ports::runtime_objects::{RuntimePods, SandboxRecord};
 use serde::{Deserialize, Serialize};
 
 use crate::manifests::Offer;
@@ -194,17 +194,18 @@ fn lender<'a>(pod: &Pod, at: &WhenAndWhere<'a>) -> Option<&'a SandboxRecord> {
     at.running.sandboxes.iter().filter(alike).max_by_key(|sandbox| sandbox.created_at)
 }
 
-/// Every container that the sandbox has is one of the pod's with the same hash, and one runs.
+/// Every container that the sandbox has is one of the pod's with the same hash, and there is one. It
+/// need not run just now: it may wait out a back-off, or be between two init containers.
 fn has_same_containers(pod: &Pod, sandbox: &SandboxRecord, at: &WhenAndWhere<'_>) -> bool {
     const HASH: &str = "io.kubernetes.container.hash";
-    let mut runs = false;
+    let mut is_known = false;
     for record in at.running.containers.iter().filter(|each| each.sandbox_id == sandbox.id) {
         let mut of_pod = pod.spec.all_containers().map(|(_, _, container)| container);
         let Some(container) = of_pod.find(|each| *each.name == *record.name) else { return false };
         if record.annotations.get(HASH) != Some(&(at.container_hash)(container)) {
             return false;
         }
-        runs |= record.state == ContainerState::Running;
+        is_known = true;
     }
-    runs
+    is_known
 }

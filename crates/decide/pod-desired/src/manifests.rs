@@ -244,11 +244,10 @@ impl Manifests {
     /// The pods to run, one per full name and per UID, in order of source and manifest. Second, what
     /// is new to say about names that are offered twice.
     pub fn offers(&mut self) -> (Vec<Offer>, Vec<Notice>) {
-        let spoken = self.sources.iter().filter(|source| source.was_heard);
-        let all: Vec<&Offer> =
-            spoken.flat_map(|source| source.files.values()).flat_map(|f| &f.offers).collect();
+        let held = self.held_by_unheard();
+        let all: Vec<&Offer> = self.offers_of(true).collect();
         let mut chosen: BTreeMap<String, &Offer> = BTreeMap::new();
-        for &offer in &all {
+        for &offer in all.iter().filter(|offer| !held.contains(&offer.pod.full_name())) {
             let full_name = offer.pod.full_name();
             let holds = self.holders.get(&full_name) == Some(&offer.manifest);
             if holds || !chosen.contains_key(&full_name) {
@@ -275,10 +274,28 @@ impl Manifests {
         }
         let news = quarrels.difference(&self.quarrels);
         let notices = news.map(|text| Notice::Error(text.clone())).collect();
-        self.holders =
-            result.iter().map(|each| (each.pod.full_name(), each.manifest.clone())).collect();
+        // Who has not been heard yet may still have what is his.
+        if self.sources.iter().all(|source| source.was_heard) {
+            self.holders.clear();
+        }
+        let now = result.iter().map(|each| (each.pod.full_name(), each.manifest.clone()));
+        self.holders.extend(now);
         self.quarrels = quarrels;
         (result, notices)
+    }
+
+    /// What the sources offer that were heard, or those that were not.
+    fn offers_of(&self, was_heard: bool) -> impl Iterator<Item = &Offer> {
+        let sources = self.sources.iter().filter(move |source| source.was_heard == was_heard);
+        sources.flat_map(|source| source.files.values()).flat_map(|file| &file.offers)
+    }
+
+    /// Names of pods that belong to a manifest whose source was not heard yet: nobody else gets them
+    /// before it was.
+    fn held_by_unheard(&self) -> BTreeSet<String> {
+        let unheard = self.offers_of(false).map(|offer| (offer.pod.full_name(), &offer.manifest));
+        let held = unheard.filter(|(name, manifest)| self.holders.get(name) == Some(*manifest));
+        held.map(|(name, _)| name).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use crate::manifests::{Manifests, Reading};
 use pod_manifest::PodGates;
 use pod_manifest::static_pod::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, SourceKind};
 use ports::pod_sources::{ManifestContent, ManifestFile, SourceTelling};
-use ports::runtime_objects::ContainerRecord;
+use ports::runtime_objects::{ContainerRecord, ContainerState};
 
 fn offer(text: &str) -> Offer {
     let reading = Reading { node_name: "n".to_owned(), gates: PodGates::default() };
@@ -159,6 +159,9 @@ fn a_running_pod_of_the_same_name_and_containers_lends_its_uid() {
     let adopted = Identities::default().identify(&offer(POD), &at(1, &found));
     assert!(adopted.adopted && adopted.record.is_some());
     assert_eq!(uid(&adopted), "lent");
+    let between = running(|pods| pods.containers[0].state = ContainerState::Exited);
+    let adopted = Identities::default().identify(&offer(POD), &at(1, &between));
+    assert_eq!(uid(&adopted), "lent", "in a crash loop");
 
     type Change = fn(&mut RuntimePods);
     let unlike: [(&str, Change); 8] = [
@@ -177,7 +180,7 @@ fn a_running_pod_of_the_same_name_and_containers_lends_its_uid() {
             let extra = ContainerRecord { name: "x".to_owned(), ..pods.containers[0].clone() };
             pods.containers.push(extra);
         }),
-        ("nothing runs", |pods| pods.containers[0].state = ContainerState::Exited),
+        ("no container to compare", |pods| pods.containers.clear()),
     ];
     for (why, change) in unlike {
         let found = running(change);

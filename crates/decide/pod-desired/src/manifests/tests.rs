@@ -184,8 +184,36 @@ fn a_manifest_that_had_a_pod_before_the_agent_started_keeps_it() {
     assert_eq!(offered(&mut first), ["same-node_default a:1"], "the first, where nobody had it");
     let mut next = manifests();
     next.recall_holder("same-node_default", "/m/b");
+    assert!(offered(&mut next).is_empty(), "asked before anybody has spoken");
     tell(&mut next, 0, &both);
     assert_eq!(offered(&mut next), ["same-node_default b:1"]);
+    tell(&mut next, 1, &[]);
+    assert_eq!(offered(&mut next), ["same-node_default b:1"]);
+    tell(&mut next, 0, &[]);
+    assert!(offered(&mut next).is_empty());
+    tell(&mut next, 0, &both);
+    assert_eq!(offered(&mut next), ["same-node_default a:1"], "what nobody has is the first's");
+}
+
+#[test]
+fn a_name_waits_for_the_source_that_had_it() {
+    let ours = file("http://h/l", &pod_text("same", "url:1"));
+    let mut first = manifests();
+    let saved = tell(&mut first, 1, std::slice::from_ref(&ours)).records.remove(0);
+    let saved = (saved.name, saved.content.expect("a record"));
+    for (telling, expected) in [
+        (SourceTelling::All(vec![ours.clone()]), "same-node_default url:1"),
+        (SourceTelling::Unreachable("away".to_owned()), "same-node_default url:1"),
+        (SourceTelling::All(Vec::new()), "same-node_default a:1"),
+    ] {
+        let mut next = manifests();
+        next.recall(std::slice::from_ref(&saved));
+        next.recall_holder("same-node_default", "http://h/l");
+        tell(&mut next, 0, &[file("/m/a", &pod_text("same", "a:1"))]);
+        assert!(offered(&mut next).is_empty(), "it may still come");
+        next.tell(1, &telling);
+        assert_eq!(offered(&mut next), [expected], "{telling:?}");
+    }
 }
 
 #[test]
