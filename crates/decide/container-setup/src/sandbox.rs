@@ -41,3 +41,24 @@ pub fn config(
     };
     Ok((config, warnings))
 }
+
+/// What a runtime is told of the pod that an image is pulled for: who it is and where it will run. The
+/// rest of a sandbox's configuration needs files of the host, and no runtime judges a pull by it.
+pub fn for_pull(
+    pod: &Pod,
+    pod_logs_directory: &str,
+    cgroup_parent: String,
+    attempt: u32,
+) -> SandboxConfig {
+    SandboxConfig {
+        name: pod.metadata.name.to_string(),
+        namespace: pod.metadata.namespace.to_string(),
+        uid: pod.metadata.uid.to_string(),
+        attempt,
+        log_directory: log_paths::pod_directory(pod_logs_directory, pod),
+        labels: identity::sandbox_labels(pod),
+        annotations: identity::sandbox_annotations(pod),
+        cgroup_parent,
+        ..SandboxConfig::default()
+    }
+}

@@ -62,6 +62,7 @@ pub use happening::{
 pub use kill_notes::{MemoryKillNote, MemoryKillNotes};
 pub use memory::PodMemory;
 pub use plan::{ImageWant, PodPlan, ProbeWant, Stage, Waiting, Wants, plan};
+pub use sandbox::sandbox_attempt;
 pub use view::{
     Admission, DesiredPod, Disruption, EndCause, EndWish, Facts, ImageFact, ImageState,
     ObservedContainer, ObservedPod, Settings, View, VolumesFact, Wish,

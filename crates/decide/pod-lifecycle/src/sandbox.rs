@@ -43,6 +43,14 @@ pub(crate) fn need<'a>(pod: &Pod, observed: &'a ObservedPod) -> SandboxNeed<'a> 
     SandboxNeed::New { attempt: newest.attempt.saturating_add(1), replaces: Some(newest), why }
 }
 
+/// The number of the sandbox in which the pod's next container starts.
+pub fn sandbox_attempt(pod: &Pod, observed: &ObservedPod) -> u32 {
+    match need(pod, observed) {
+        SandboxNeed::Keep(sandbox) => sandbox.attempt,
+        SandboxNeed::New { attempt, .. } => attempt,
+    }
+}
+
 /// The newest sandbox; the order of the observation is not trusted.
 pub(crate) fn newest(observed: &ObservedPod) -> Option<&SandboxRecord> {
     // By number first: a clock that was set back makes the later one look older.

@@ -17,7 +17,7 @@ use crate::news::{News, NewsSender};
 use crate::pods::PodContext;
 use crate::volumes::ReadyVolumes;
 use container_setup::inputs::{NodeFacts, PodFacts, SetupWarning};
-use container_setup::{cgroups, resolv_conf};
+use container_setup::resolv_conf;
 use pod_lifecycle::{Action, EventKind, ObservedPod, Outcome, PodEvent, StartFailure, StartStage};
 use pod_model::pod::Pod;
 use ports::runtime_objects::{HandlerFeatures, ImageRecord};
@@ -153,13 +153,7 @@ impl ActionWorld {
 
     async fn pod_facts(&self) -> Result<PodFacts, String> {
         let settings = &self.context.settings.cgroups;
-        let cgroup_parent = if settings.per_qos {
-            let name = cgroups::of_pod(&settings.root, &self.pod);
-            let name = self.context.ports.cgroups.runtime_name(&name).await;
-            name.map_err(|error| error.to_string())?
-        } else {
-            String::new()
-        };
+        let cgroup_parent = settings.parent_of(&self.pod, &*self.context.ports.cgroups).await?;
         let handler = self.handler()?;
         let user_namespace = self.context.own_users.of_pod(&self.pod, &handler).await?;
         Ok(PodFacts { handler, cgroup_parent, user_namespace, ..PodFacts::default() })

@@ -1,10 +1,12 @@
 //! Images for pods: who waits for which pull, how many pulls run, what is tried again when.
 //!
-//! Rules: one pull per image, handler and login however many containers wait for it, and nobody
-//! rides on a pull with another's login, nor on an image that another's login has brought; as many pulls side by side as configured, in the order in
-//! which they were asked for, not more per second than configured (a pull waits for its turn where
-//! the reference fails with "pull QPS exceeded"). A pull that has begun goes on when whoever asked
-//! is gone. What a container should do about its image is in `obtain`.
+//! Rules: one pull per image, handler, login and namespace however many containers wait for it, and
+//! nobody rides on a pull with another's login, nor on an image that another's login has brought, nor
+//! on a pull for another namespace, for which a runtime may have another policy; as many pulls side by
+//! side as configured, in the order in which they were asked for, not more per second than configured
+//! (a pull waits for its turn where the reference fails with "pull QPS exceeded"). A pull that has
+//! begun goes on when whoever asked is gone; one that waits does not begin. What a container should do
+//! about its image is in `obtain`.
 
 mod logins;
 mod obtain;
@@ -12,11 +14,13 @@ mod providers;
 mod pulled;
 mod queue;
 mod rate;
+mod sandboxes;
 
 pub(crate) use logins::NodeLogins;
 pub(crate) use obtain::{ImageNews, ImageRequest, obtain};
 pub(crate) use pulled::PulledImages;
 pub(crate) use queue::run_pulls;
+pub(crate) use sandboxes::PullSandboxes;
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -50,6 +54,8 @@ struct PullKey {
     /// The node's own login, or none: what it brings is everybody's. A pod's own login is another
     /// pull even where it is the same.
     is_for_all: bool,
+    /// Of the pod: a runtime may judge a pull by it.
+    namespace: String,
 }
 
 struct PullOrder {
@@ -58,7 +64,8 @@ struct PullOrder {
     named: String,
     owner: LoginOwner,
     annotations: Labels,
-    sandbox: Option<SandboxConfig>,
+    /// Boxed for the places that the channel keeps for orders.
+    sandbox: Box<SandboxConfig>,
     answer: oneshot::Sender<Result<Pulled, String>>,
 }
 
@@ -84,6 +91,7 @@ pub(crate) struct Images {
     runtime: Arc<dyn PodRuntime>,
     clock: Clock,
     logins: NodeLogins,
+    sandboxes: PullSandboxes,
     pulled: PulledImages,
     metrics: Metrics,
     orders: mpsc::Sender<PullOrder>,
@@ -97,12 +105,12 @@ pub(crate) struct PullOrders(mpsc::Receiver<PullOrder>);
 pub(crate) fn images(
     runtime: Arc<dyn PodRuntime>,
     clock: Clock,
-    logins: NodeLogins,
+    (logins, sandboxes): (NodeLogins, PullSandboxes),
     (pulled, metrics): (PulledImages, Metrics),
 ) -> (Images, PullOrders) {
     let (orders, taken) = mpsc::channel(QUEUE);
-    let images =
-        Images { runtime, clock, logins, pulled, metrics, orders, back_offs: Arc::default() };
+    let back_offs = Arc::default();
+    let images = Images { runtime, clock, logins, sandboxes, pulled, metrics, orders, back_offs };
     (images, PullOrders(taken))
 }
 
@@ -113,7 +121,8 @@ impl Images {
         image: &ImageSpec,
         request: &ImageRequest,
     ) -> Result<Pulled, String> {
-        let node = self.logins.for_image(&image.image, &request.service_account).await;
+        let node =
+            self.logins.for_image(&image.image, &request.pod.spec.service_account_name).await;
         let mut logins: Vec<(Option<RegistryLogin>, LoginOwner)> = Vec::new();
         for own in &request.own_logins {
             logins.push((Some(own.login.clone()), own.owner.clone()));
@@ -124,7 +133,7 @@ impl Images {
         }
         let mut failures: Vec<String> = Vec::new();
         for (login, owner) in logins {
-            match self.pull(image, &request.image, login, owner).await {
+            match self.pull(image, request, login, owner).await {
                 Ok(pulled) => return Ok(pulled),
                 Err(why) if failures.contains(&why) => {}
                 Err(why) => failures.push(why),
@@ -144,7 +153,7 @@ impl Images {
     async fn pull(
         &self,
         image: &ImageSpec,
-        named: &str,
+        request: &ImageRequest,
         login: Option<RegistryLogin>,
         owner: LoginOwner,
     ) -> Result<Pulled, String> {
@@ -154,9 +163,11 @@ impl Images {
             handler: image.runtime_handler.clone(),
             login,
             is_for_all: owner == LoginOwner::Node,
+            namespace: request.pod.metadata.namespace.to_string(),
         };
-        let (named, annotations) = (named.to_owned(), image.annotations.clone());
-        let order = PullOrder { key, named, owner, annotations, sandbox: None, answer };
+        let (named, annotations) = (request.image.clone(), image.annotations.clone());
+        let sandbox = self.sandboxes.of_pod(&request.pod, request.sandbox_attempt).await;
+        let order = PullOrder { key, named, owner, annotations, sandbox, answer };
         let gone = || "the agent is ending".to_owned();
         self.orders.send(order).await.map_err(|_| gone())?;
         answered.await.map_err(|_| "the pull was interrupted".to_owned())?

@@ -5,7 +5,7 @@
 use crate::admission::Admissions;
 use crate::board::{Board, LocalStatus};
 use crate::clock::Clock;
-use crate::images::{NodeLogins, PulledImages};
+use crate::images::{Images, NodeLogins, PullOrders, PullSandboxes, PulledImages};
 use crate::loop_beats::LoopBeats;
 use crate::metrics::names;
 use crate::observed::{Observed, watch_pods};
@@ -63,6 +63,29 @@ pub(crate) fn start(
     start_with_clock(tree, parts, runtime, (&Clock::system(), beats));
 }
 
+fn make_images(
+    ports: &PodPorts,
+    settings: &Arc<PodSettings>,
+    clock: &Clock,
+    board: &Board,
+) -> (Images, PullOrders, PulledImages) {
+    let programs = (ports.credential_programs.clone(), settings.credential_providers.clone());
+    let pulled = PulledImages::new(
+        settings.image_verification.clone(),
+        ports.pull_records.clone(),
+        ports.runtime.clone(),
+        clock.clone(),
+    );
+    let logins = NodeLogins::new(ports.texts.clone(), &settings.root, programs, board.metrics());
+    let (images, orders) = images::images(
+        ports.runtime.clone(),
+        clock.clone(),
+        (logins, PullSandboxes::new(settings.clone(), ports.cgroups.clone())),
+        (pulled.clone(), board.metrics().clone()),
+    );
+    (images, orders, pulled)
+}
+
 fn start_with_clock(
     tree: &mut TaskTree,
     parts: PodParts,
@@ -74,19 +97,8 @@ fn start_with_clock(
     let board = Board::new(events, &settings.lifecycle.node_name);
     let times = (clock.clone(), look_again);
     let observed = Observed::new(ports.runtime.clone(), messages.clone(), times, board.clone());
-    let programs = (ports.credential_programs.clone(), settings.credential_providers.clone());
-    let pulled = PulledImages::new(
-        settings.image_verification.clone(),
-        ports.pull_records.clone(),
-        ports.runtime.clone(),
-        clock.clone(),
-    );
-    let (images, orders) = images::images(
-        ports.runtime.clone(),
-        clock.clone(),
-        NodeLogins::new(ports.texts.clone(), &settings.root, programs, board.metrics()),
-        (pulled.clone(), board.metrics().clone()),
-    );
+    let settings = Arc::new(settings);
+    let (images, orders, pulled) = make_images(&ports, &settings, clock, &board);
     let (node_sender, node) = watch::channel(node_state::unknown(&settings.lifecycle));
     let probes = Probes::new(ports.runtime.clone(), ports.prober.clone(), clock.now());
     set_lasting_metrics(&board, &settings.lifecycle.node_name, &*ports.cgroups);
@@ -111,7 +123,7 @@ fn start_with_clock(
         saved: SavedMemories::new(ports.records.clone(), board.clone()),
         turns: Turns::new(std::thread::available_parallelism().map_or(1, NonZero::get)),
         node,
-        settings: Arc::new(settings),
+        settings,
         ports: ports.clone(),
     });
     let (seen, beat) = (observed.clone(), beats.clone());

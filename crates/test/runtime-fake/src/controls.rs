@@ -7,7 +7,7 @@ use crate::behaviour::{Behaviour, Fault};
 use crate::runtime::{FakeRuntime, Made, State, end};
 use ports::runtime_objects::{
     ContainerRecord, ContainerState, ExecOutput, ImageRecord, RuntimeEventKind, RuntimeSignal,
-    SandboxRecord,
+    SandboxConfig, SandboxRecord,
 };
 
 impl FakeRuntime {
@@ -188,6 +188,11 @@ impl FakeRuntime {
     /// Calls that change something, in order: `run_sandbox u1`, `start_container main#0`, …
     pub fn calls(&self) -> Vec<String> {
         self.shared.state().calls.clone()
+    }
+
+    /// The sandboxes that pulls were asked for, in the order of the pulls.
+    pub fn pulled_for(&self) -> Vec<Option<SandboxConfig>> {
+        self.shared.state().pulled_for.clone()
     }
 
     pub fn containers(&self) -> Vec<ContainerRecord> {

@@ -42,6 +42,8 @@ pub(crate) struct State {
     pub(crate) containers: BTreeMap<String, Made>,
     pub(crate) images: BTreeMap<String, ImageRecord>,
     pub(crate) pullable: bool,
+    /// The sandboxes that pulls were for, in the order of the pulls.
+    pub(crate) pulled_for: Vec<Option<SandboxConfig>>,
     pub(crate) behaviours: BTreeMap<String, Behaviour>,
     pub(crate) execs: BTreeMap<String, ExecOutput>,
     pub(crate) faults: BTreeMap<String, VecDeque<Fault>>,
@@ -480,6 +482,7 @@ impl PodRuntime for FakeRuntime {
     fn pull_image<'a>(&'a self, request: &'a PullRequest) -> RuntimeFuture<'a, String> {
         let login = request.login.as_ref().map(|login| format!(" as {}", login.username));
         self.note(format!("pull_image {}{}", request.image.image, login.unwrap_or_default()));
+        self.shared.state().pulled_for.push(request.sandbox.clone());
         Box::pin(async move {
             let name = &request.image.image;
             let pulled = self

@@ -195,6 +195,10 @@ async fn images_are_found_pulled_and_removed_at_their_own_service() {
     let login = RegistryLogin { username: "me".into(), ..Default::default() };
     let request = PullRequest { image: image("present"), login: Some(login), ..Default::default() };
     assert_eq!(PodRuntime::pull_image(&client, &request).await, Ok("pulled-by-me".into()));
+    let pod = SandboxConfig { name: "web".into(), namespace: "shop".into(), ..Default::default() };
+    let for_pod = PullRequest { sandbox: Some(pod), ..request };
+    let pulled = PodRuntime::pull_image(&client, &for_pod).await;
+    assert_eq!(pulled, Ok("pulled-by-me-for-shop/web".into()));
     let anonymous = PullRequest { image: image("present"), ..Default::default() };
     PodRuntime::pull_image(&client, &anonymous).await.expect_err("no reference comes back");
     let slow = PullRequest { image: image("hang"), limit: Some(SHORT), ..Default::default() };

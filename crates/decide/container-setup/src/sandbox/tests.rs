@@ -59,3 +59,25 @@ fn warnings_and_refusals_come_through() {
         config(&one_with(spec, ""), &node(), &facts(), 0).expect_err(spec);
     }
 }
+
+#[test]
+fn a_pull_is_told_of_the_same_pod() {
+    let pod = one("");
+    let (whole, _) = config(&pod, &node(), &facts(), 4).expect("a sandbox");
+    let told = for_pull(&pod, &node().pod_logs_directory, facts().cgroup_parent, 4);
+    let SandboxConfig { name, namespace, uid, attempt, log_directory, .. } = whole;
+    let SandboxConfig { labels, annotations, cgroup_parent, .. } = whole;
+    let expected = SandboxConfig {
+        name,
+        namespace,
+        uid,
+        attempt,
+        log_directory,
+        labels,
+        annotations,
+        cgroup_parent,
+        ..SandboxConfig::default()
+    };
+    assert_eq!(told, expected);
+    assert_eq!((told.namespace.as_str(), told.uid.as_str()), ("shop", "u-1"));
+}

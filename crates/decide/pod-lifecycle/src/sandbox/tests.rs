@@ -1,5 +1,6 @@
 //! When a sandbox is replaced, and what happens to the pod then.
 
+use super::*;
 use crate::testing::{Row, check};
 
 const WHEN_A_NEW_ONE_IS_NEEDED: &[Row] = &[
@@ -238,4 +239,24 @@ const WHICH_PODS_GET_A_NEW_ONE: &[Row] = &[
 #[test]
 fn which_pods_get_a_new_one() {
     check(WHICH_PODS_GET_A_NEW_ONE);
+}
+
+#[test]
+fn the_number_of_the_sandbox_that_comes_or_stays() {
+    let pod = Pod::default();
+    let sandbox = |attempt, ready| SandboxRecord {
+        attempt,
+        ready,
+        ips: vec!["10.0.0.1".to_owned()],
+        ..SandboxRecord::default()
+    };
+    for (sandboxes, expected) in [
+        (vec![], 0),
+        (vec![sandbox(0, true)], 0),
+        (vec![sandbox(2, true), sandbox(1, false)], 2),
+        (vec![sandbox(2, false)], 3),
+    ] {
+        let observed = ObservedPod { sandboxes: sandboxes.into(), ..ObservedPod::default() };
+        assert_eq!(sandbox_attempt(&pod, &observed), expected, "{observed:?}");
+    }
 }

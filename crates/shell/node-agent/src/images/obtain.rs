@@ -13,8 +13,9 @@ use node_policy::image_access::LoginOwner;
 use pod_lifecycle::{EventKind, ImageState, PodEvent};
 use pod_manifest::with_default_tag;
 use pod_model::GoDuration;
+use pod_model::pod::Pod;
 use pod_model::pod::container::PullPolicy;
-use ports::runtime_objects::{ImageRecord, ImageSpec, Labels};
+use ports::runtime_objects::{ImageRecord, ImageSpec};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -37,16 +38,15 @@ const INSPECT_ERROR: &str = "ImageInspectError";
 /// A container that needs its image.
 #[derive(Debug, Clone)]
 pub(crate) struct ImageRequest {
-    pub(crate) pod_uid: String,
+    pub(crate) pod: Arc<Pod>,
+    /// Of the sandbox that the container is for.
+    pub(crate) sandbox_attempt: u32,
     pub(crate) container: String,
     /// Such as `spec.containers{web}`.
     pub(crate) field_path: String,
     pub(crate) image: String,
     pub(crate) policy: PullPolicy,
     pub(crate) handler: String,
-    pub(crate) annotations: Labels,
-    /// Empty where the pod has none.
-    pub(crate) service_account: String,
     /// Tried before those of the node.
     pub(crate) own_logins: Vec<OwnLogin>,
     pub(crate) attempt: u32,
@@ -134,11 +134,12 @@ async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
             backs_off: false,
         });
     };
+    let annotations = request.pod.metadata.annotations.iter();
     let spec = ImageSpec {
         image,
         user_specified_image: named.clone(),
         runtime_handler: request.handler.clone(),
-        annotations: request.annotations.clone(),
+        annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_string())).collect(),
     };
     let looks = request.policy != PullPolicy::Always;
     let found = if looks { present(images, &spec, teller).await } else { Ok(None) };
@@ -270,7 +271,7 @@ impl Images {
     fn in_back_off(&self, request: &ImageRequest) -> Option<Failure> {
         let mut all = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, failures| failures.last.elapsed() < FORGOTTEN);
-        let key = (request.pod_uid.clone(), request.image.clone());
+        let key = (request.pod.metadata.uid.to_string(), request.image.clone());
         let failures = all.get(&key)?;
         let left = failures.pause.checked_sub(failures.last.elapsed())?;
         (!left.is_zero()).then(|| Failure {
@@ -285,7 +286,7 @@ impl Images {
     /// Notes a failed pull; how long to wait before the next.
     fn failed(&self, request: &ImageRequest, message: String) -> Duration {
         let mut all = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (request.pod_uid.clone(), request.image.clone());
+        let key = (request.pod.metadata.uid.to_string(), request.image.clone());
         let pause = match all.get(&key) {
             Some(before) if before.last.elapsed() < FORGOTTEN => {
                 before.pause.saturating_mul(2).min(LONGEST_BACK_OFF)

@@ -22,11 +22,6 @@ mod tests;
 
 type Answer = oneshot::Sender<Result<Pulled, String>>;
 
-struct Waiting {
-    pull: Pull,
-    answers: Vec<Answer>,
-}
-
 /// A pull, and what is written down about it.
 struct Pull {
     request: PullRequest,
@@ -39,7 +34,8 @@ struct Queue {
     rate: Rate,
     /// In the order in which they were first asked for.
     order: VecDeque<PullKey>,
-    waiting: HashMap<PullKey, Waiting>,
+    /// Everybody who still waits, in the order in which they asked.
+    waiting: HashMap<PullKey, Vec<PullOrder>>,
     running: HashMap<PullKey, Vec<Answer>>,
 }
 
@@ -81,25 +77,25 @@ pub(crate) async fn run_pulls(
 
 impl Queue {
     fn add(&mut self, order: PullOrder) {
-        let PullOrder { key, named, owner, annotations, sandbox, answer } = order;
-        if let Some(answers) = self.running.get_mut(&key) {
-            answers.push(answer);
+        if let Some(answers) = self.running.get_mut(&order.key) {
+            answers.push(order.answer);
             return;
         }
-        if let Some(waiting) = self.waiting.get_mut(&key) {
-            waiting.answers.push(answer);
+        if let Some(waiting) = self.waiting.get_mut(&order.key) {
+            waiting.push(order);
             return;
         }
-        let image = ImageSpec {
-            image: key.image.clone(),
-            runtime_handler: key.handler.clone(),
-            annotations,
-            ..ImageSpec::default()
-        };
-        let request = PullRequest { image, login: key.login.clone(), sandbox, limit: None };
-        let pull = Pull { request, named, owner };
-        self.order.push_back(key.clone());
-        self.waiting.insert(key, Waiting { pull, answers: vec![answer] });
+        self.order.push_back(order.key.clone());
+        self.waiting.insert(order.key.clone(), vec![order]);
+    }
+
+    /// Those who were withdrawn wait for nothing, and a pull for which nobody waits is not made.
+    fn forget_the_gone(&mut self) {
+        self.waiting.retain(|_, orders| {
+            orders.retain(|order| !order.answer.is_closed());
+            !orders.is_empty()
+        });
+        self.order.retain(|key| self.waiting.contains_key(key));
     }
 
     fn has_room(&self, running: usize) -> bool {
@@ -113,14 +109,17 @@ impl Queue {
     }
 
     fn next_to_begin(&mut self, running: usize) -> Option<(PullKey, Pull)> {
+        self.forget_the_gone();
         let now = Instant::now();
         if self.turn(running, now)? > now {
             return None;
         }
         let key = self.order.pop_front()?;
-        let Waiting { pull, answers } = self.waiting.remove(&key)?;
+        let mut orders = self.waiting.remove(&key)?.into_iter();
+        let (pull, answer) = begin(orders.next()?);
         self.rate.take(now);
-        self.running.insert(key.clone(), answers);
+        let others = orders.map(|order| order.answer);
+        self.running.insert(key.clone(), std::iter::once(answer).chain(others).collect());
         Some((key, pull))
     }
 
@@ -131,6 +130,19 @@ impl Queue {
             let _ = answer.send(outcome.clone());
         }
     }
+}
+
+/// The pull of the first who still waits: what it says of its pod is true.
+fn begin(order: PullOrder) -> (Pull, Answer) {
+    let PullOrder { key, named, owner, annotations, sandbox, answer } = order;
+    let image = ImageSpec {
+        image: key.image,
+        runtime_handler: key.handler,
+        annotations,
+        ..ImageSpec::default()
+    };
+    let request = PullRequest { image, login: key.login, sandbox: Some(*sandbox), limit: None };
+    (Pull { request, named, owner }, answer)
 }
 
 /// Everybody who pulls the same has the same name for it but for the default tag.

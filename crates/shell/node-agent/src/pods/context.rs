@@ -10,6 +10,7 @@ use crate::observed::Observed;
 use crate::own_users::OwnUsers;
 use crate::probes::Probes;
 use crate::turns::Turns;
+use container_setup::cgroups;
 use container_setup::inputs::NodeFacts;
 use node_policy::admission::{NodeAbilities, NodeRoom};
 use node_policy::credential_providers::CredentialProvider;
@@ -18,6 +19,7 @@ use node_policy::image_access::Verification;
 use node_policy::user_ranges::UserRanges;
 use pod_desired::Reading;
 use pod_lifecycle::Settings;
+use pod_model::pod::Pod;
 use ports::pod_host::{CgroupLimits, PodCgroups, PodFolders, Records, VolumeDriver};
 use ports::probing::NetworkProber;
 use ports::runtime_objects::HandlerFeatures;
@@ -86,6 +88,21 @@ pub struct CgroupSettings {
     pub enforced: Option<CgroupLimits>,
     /// Cgroups of others whose limits the configuration sets.
     pub reserved: Vec<ReservedCgroup>,
+}
+
+impl CgroupSettings {
+    /// A pod's cgroup in the runtime's words; nothing where pods have none of their own.
+    pub(crate) async fn parent_of(
+        &self,
+        pod: &Pod,
+        port: &dyn PodCgroups,
+    ) -> Result<String, String> {
+        if !self.per_qos {
+            return Ok(String::new());
+        }
+        let name = port.runtime_name(&cgroups::of_pod(&self.root, pod)).await;
+        name.map_err(|error| error.to_string())
+    }
 }
 
 /// A cgroup in which something is reserved for the system or the node's own services.

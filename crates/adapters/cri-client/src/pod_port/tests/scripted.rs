@@ -302,7 +302,9 @@ impl ImageService for PodScript {
     ) -> Answer<v1::PullImageResponse> {
         let request = request.into_inner();
         self.behave(&image_name(request.image)).await?;
-        let image_ref = request.auth.map(|auth| format!("pulled-by-{}", auth.username));
+        let pod = request.sandbox_config.and_then(|config| config.metadata);
+        let pod = pod.map(|pod| format!("-for-{}/{}", pod.namespace, pod.name)).unwrap_or_default();
+        let image_ref = request.auth.map(|auth| format!("pulled-by-{}{pod}", auth.username));
         let image_ref = image_ref.unwrap_or_default();
         Ok(Response::new(v1::PullImageResponse { image_ref }))
     }

@@ -12,11 +12,12 @@ use crate::images::{ImageNews, ImageRequest, obtain};
 use crate::probes::ProbeOrder;
 use crate::volumes::{self, VolumeNews};
 use container_setup::log_paths;
-use pod_lifecycle::{ImageState, ImageWant, PodPlan, VolumesFact, Wants, Wish};
+use pod_lifecycle::{ImageState, ImageWant, PodPlan, VolumesFact, Wants, Wish, sandbox_attempt};
 use pod_model::pod::Pod;
 use pod_model::pod::spec::ContainerList;
 use ports::runtime_objects::ContainerState;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
@@ -161,7 +162,8 @@ impl Worker {
     }
 
     fn begin_image(&mut self, want: &ImageWant, pause: Duration) {
-        let request = image_request(self.pod(), want);
+        let attempt = sandbox_attempt(self.pod(), &self.observed);
+        let request = image_request(&self.desired.pod, attempt, want);
         let task = obtain(self.context.images.clone(), request, self.news.clone());
         let name = format!("image of {} of pod {}", want.container, self.uid);
         self.chores.start(Chore::Image(want.container.clone()), name, after(pause, task));
@@ -176,19 +178,17 @@ impl Worker {
     }
 }
 
-fn image_request(pod: &Pod, want: &ImageWant) -> ImageRequest {
+fn image_request(pod: &Arc<Pod>, sandbox_attempt: u32, want: &ImageWant) -> ImageRequest {
     let list = pod.spec.all_containers().find(|(_, _, each)| *each.name == *want.container);
     let list = list.map_or(ContainerList::Regular, |(list, _, _)| list);
-    let annotations = pod.metadata.annotations.iter();
     ImageRequest {
-        pod_uid: pod.metadata.uid.to_string(),
+        pod: pod.clone(),
+        sandbox_attempt,
         container: want.container.clone(),
         field_path: format!("spec.{}{{{}}}", list.field(), want.container),
         image: want.image.clone(),
         policy: want.policy.clone(),
         handler: String::new(),
-        annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_string())).collect(),
-        service_account: pod.spec.service_account_name.to_string(),
         // A static pod may name no secret; nobody else is here yet.
         own_logins: Vec::new(),
         attempt: want.attempt,

@@ -288,3 +288,80 @@ async fn a_runtime_that_cannot_tell_of_old_pulls_is_left_alone_for_a_while() {
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(bench.runtime.looks("images"), 2, "and is asked again though nobody waits for it");
 }
+
+fn in_namespace(name: &str, namespace: &str, image: &str) -> String {
+    of(name, image).replace("}\nspec", &format!(", namespace: {namespace}}}\nspec"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_is_told_which_pod_it_is_for() {
+    let mut bench = Bench::new();
+    bench.runtime.let_pulls_succeed(true);
+    let more = ", namespace: shop, labels: {l: v}, annotations: {a: w}}\nspec";
+    bench.script.tell(&[("/m/a", &of("a", "r.example/i:1").replace("}\nspec", more))]);
+    bench.begin();
+    bench.until_running().await;
+    let (pulls, sandboxes) = (bench.runtime.pulled_for(), bench.runtime.sandboxes());
+    let ([Some(told)], [made]) = (pulls.as_slice(), sandboxes.as_slice()) else {
+        panic!("{pulls:?} {sandboxes:?}")
+    };
+    assert_eq!(
+        (&told.name, &told.namespace, &told.uid, told.attempt),
+        (&made.name, &made.namespace, &made.uid, made.attempt)
+    );
+    assert_eq!((&told.labels, &told.annotations), (&made.labels, &made.annotations));
+    assert_eq!((told.namespace.as_str(), told.labels["l"].as_str()), ("shop", "v"));
+    assert_eq!(told.annotations["a"], "w");
+    assert_eq!(told.log_directory, format!("/logs/shop_a-n_{}", told.uid));
+    assert_eq!(told.cgroup_parent, format!("/kubepods/besteffort/pod{}", told.uid));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_one_namespace_share_a_pull_and_no_others() {
+    let mut bench = Bench::new();
+    bench.runtime.let_pulls_succeed(true);
+    bench.limits.side_by_side = None;
+    for _ in 0..4 {
+        bench.runtime.spoil("pull_image", Fault::AnswersLate(Duration::from_secs(1)));
+    }
+    let pods = [("a", "shop"), ("b", "shop"), ("c", "bank"), ("d", "bank")];
+    // `Always`, so that nobody finds what another has pulled.
+    let always = |text: String| text.replace("IfNotPresent", "Always");
+    let texts = pods.map(|(name, namespace)| {
+        (format!("/m/{name}"), always(in_namespace(name, namespace, "r.example/i:1")))
+    });
+    let texts = texts.each_ref().map(|(path, text)| (path.as_str(), text.as_str()));
+    bench.script.tell(&texts);
+    bench.begin();
+    bench.until("four running pods", |bench| all_run(bench, 4)).await;
+    let told = bench.runtime.pulled_for();
+    let mut namespaces: Vec<&str> =
+        told.iter().flatten().map(|config| config.namespace.as_str()).collect();
+    namespaces.sort_unstable();
+    assert_eq!(namespaces, ["bank", "shop"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_withdrawn_pod_is_not_pulled() {
+    let mut bench = Bench::new();
+    bench.runtime.let_pulls_succeed(true);
+    bench.runtime.spoil("pull_image", Fault::AnswersLate(Duration::from_secs(60)));
+    let mut many = of("a", "r.example/a0:1");
+    for at in 1..4 {
+        many += &format!("  - {{name: c{at}, image: 'r.example/a{at}:1'}}\n");
+    }
+    bench.script.tell(&[("/m/a", &many)]);
+    bench.begin();
+    bench.until("a pull", |bench| !bench.calls_of("pull_image").is_empty()).await;
+    let pulling = |pod: &ports::local_api::LocalPod| {
+        let events = bench.api().pod(&pod.uid).map(|detail| detail.events).unwrap_or_default();
+        events.iter().filter(|event| event.reason == "Pulling").count()
+    };
+    bench.until("all are asked for", |bench| bench.pod().as_ref().map(pulling) == Some(4)).await;
+    let under_way = bench.calls_of("pull_image");
+    bench.script.tell(&[("/m/b", &of("b", "r.example/b:1"))]);
+    bench.until("it runs", |bench| bench.phase_of("b-n") == "Running").await;
+    let expected = [under_way[0].as_str(), "pull_image r.example/b:1"];
+    assert_eq!(bench.calls_of("pull_image"), expected);
+    bench.until("the record", |bench| bench.host.record_names("pulled").len() == 2).await;
+}
