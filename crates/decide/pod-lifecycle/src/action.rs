@@ -81,7 +81,7 @@ pub enum Action {
         grace: Duration,
         pre_stop: bool,
         reason: KillReason,
-        /// For the event.
+        /// For the event; none is told where it is empty.
         message: String,
         /// Abort the action of this key that is in flight, and do this.
         replaces: bool,

@@ -74,6 +74,7 @@ fn pod() -> impl Strategy<Value = String> {
         Just(""),
         Just("init:one"),
         Just("side:side(startup,pre)"),
+        Just("side:side(startup,post)"),
         Just("init:one side:side"),
         Just("side:side(live) init:one(policy=Never)"),
     ];
@@ -93,6 +94,7 @@ fn remembered() -> impl Strategy<Value = String> {
         Just("backoff one 10 -9"),
         Just("killed web web1"),
         Just("hookfailed web web0"),
+        Just("hookfailed side side0"),
         Just("stopping web web0 -5"),
         Just("hooked side side0 9"),
         Just("stopdone web web0 -2"),
@@ -110,6 +112,7 @@ fn remembered() -> impl Strategy<Value = String> {
         Just("condition AllContainersRestarting True -5"),
         Just("condition Initialized True -5"),
         Just("flight -1 start web 1"),
+        Just("flight -1 start side 0"),
         Just("flight -2 stop web web0 30"),
         Just("flight -2 hook side side0 30"),
         Just("flight -2 sandbox 1"),

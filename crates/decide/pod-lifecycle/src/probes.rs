@@ -1,7 +1,8 @@
 //! Which probes should be running.
 //!
 //! Rules: the startup probe until it has succeeded, the others only after; none of a container that
-//! failed its liveness or startup probe (it will be stopped); while the pod ends only readiness.
+//! failed its liveness or startup probe or its postStart hook (it will be stopped); while the pod
+//! ends only readiness.
 //!
 //! upstream: prober/worker.go, prober/prober_manager.go
 
@@ -24,7 +25,7 @@ pub(crate) fn wanted(scene: &Scene<'_>, status: &PodStatus) -> Vec<ProbeWant> {
             continue;
         }
         let Some(record) = scene.lineup.latest(&container.name) else { continue };
-        if record.state != ContainerState::Running || scene.is_in_post_start(container, record) {
+        if record.state != ContainerState::Running || scene.lacks_post_start(container, record) {
             continue;
         }
         let memory = scene.memory(&container.name);

@@ -145,21 +145,31 @@ impl<'a> Scene<'a> {
 
     pub(crate) fn has_started(&self, container: &Container, record: &ContainerRecord) -> bool {
         record.state == ContainerState::Running
-            && !self.is_in_post_start(container, record)
+            && !self.lacks_post_start(container, record)
             && (container.startup_probe.is_none()
                 || self
                     .memory(&container.name)
                     .is_some_and(|memory| memory.startup_passed.as_deref() == Some(&*record.id)))
     }
 
-    /// Whether its postStart hook has not ended yet: until then it does not count as running, and
-    /// no probe asks it (upstream: startContainer returns after the hook).
+    /// Whether it runs and its postStart hook has not succeeded: until then it does not count as
+    /// running, and no probe asks it; where the hook failed it never does (upstream: startContainer
+    /// returns after the hook, and after the kill that follows one that failed).
+    pub(crate) fn lacks_post_start(&self, container: &Container, record: &ContainerRecord) -> bool {
+        record.state == ContainerState::Running
+            && (self.is_in_post_start(container, record) || self.failed_post_start(record))
+    }
+
+    /// Whether its start is in flight and may be waiting for its postStart hook.
     pub(crate) fn is_in_post_start(&self, container: &Container, record: &ContainerRecord) -> bool {
         let hook = container.lifecycle.as_ref().and_then(|each| each.post_start.as_ref());
         let flight = self.view.memory.is_busy_with_container(&container.name);
-        hook.is_some()
-            && record.state == ContainerState::Running
-            && flight.is_some_and(|flight| flight.started(record))
+        hook.is_some() && flight.is_some_and(|flight| flight.started(record))
+    }
+
+    pub(crate) fn failed_post_start(&self, record: &ContainerRecord) -> bool {
+        self.memory(&record.name)
+            .is_some_and(|memory| memory.post_start_failed.as_deref() == Some(&*record.id))
     }
 
     pub(crate) fn is_ready(&self, container: &Container, record: &ContainerRecord) -> bool {

@@ -26,6 +26,7 @@ const PODS: &[&str] = &[
     "Never init:one app:web(policy=Never,in3=RestartAllContainers) app:log grace=5",
     "Always host app:web(post) eph:debug(target=web)",
     "OnFailure app:job(policy=Never,in3=Restart) deadline=900",
+    "Always side:proxy(post,startup) side:cache(post) app:web(post,ready) app:log",
 ];
 
 #[test]

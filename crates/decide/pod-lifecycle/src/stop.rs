@@ -2,7 +2,8 @@
 //!
 //! Rules: regular containers at once; a sidecar when all regular ones and the sidecars after it are
 //! gone, or when the grace is over, while its preStop hook begins with the others'; all share one
-//! grace period; grace only shrinks, and a shorter one takes the place of a stop in flight.
+//! grace period; grace only shrinks, and a shorter one takes the place of a stop in flight; no
+//! postStart hook is waited for.
 //!
 //! upstream: kuberuntime_container.go (killContainer), kuberuntime_termination_order.go
 
@@ -39,6 +40,7 @@ pub(crate) fn everything(scene: &Scene<'_>, draft: &mut Draft, ending: Ending) {
     for container in scene.lineup.everything() {
         let record = &container.record;
         if !scene.may_run(record) {
+            give_up_hook(scene, draft, record);
             continue;
         }
         // One that was being stopped before has no more time for that.
@@ -110,6 +112,25 @@ pub(crate) fn one(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord
         reason: order.reason,
         message: order.message.clone(),
         replaces,
+    };
+    draft.act(scene, action);
+}
+
+/// Ends a start whose container has ended while its postStart hook goes on. Nothing is left to be
+/// stopped: the runtime is asked only since that takes the place of the start.
+fn give_up_hook(scene: &Scene<'_>, draft: &mut Draft, record: &ContainerRecord) {
+    let Some((_, container)) = lineup::find(scene.pod, &record.name) else { return };
+    if record.state != ContainerState::Exited || !scene.is_in_post_start(container, record) {
+        return;
+    }
+    let action = Action::StopContainer {
+        id: record.id.clone(),
+        name: record.name.clone(),
+        grace: Duration::ZERO,
+        pre_stop: false,
+        reason: KillReason::PodEnds,
+        message: String::new(),
+        replaces: true,
     };
     draft.act(scene, action);
 }

@@ -265,6 +265,41 @@ const WHAT_IS_IN_FLIGHT_WHEN_THE_END_COMES: &[Row] = &[
         "do: stop web0 30 PodEnds replaces",
     ),
     (
+        "a start whose container died while its postStart hook runs",
+        "pod: Always app:web(post)\nseen: s0; web#0 exited 1\nmemory: flight -1 start web 0\nwish: deleted",
+        "do: stop web0 0 PodEnds replaces\nstage: Ending\nevents: ",
+    ),
+    (
+        "which has no preStop hook to run",
+        "pod: Always app:web(post,pre)\nseen: s0; web#0 exited 1\nmemory: flight -1 start web 0\nwish: deleted",
+        "do: stop web0 0 PodEnds replaces",
+    ),
+    (
+        "and is over after that",
+        "pod: Always app:web(post)\nseen: s0; web#0 exited 1\nmemory: ending -1 30; stopping web web0 -1; stopdone web web0 -1\nwish: deleted",
+        "do: stop-sandbox s0",
+    ),
+    (
+        "a sidecar that died so waits for no turn",
+        "pod: Always side:a(post) app:web\nseen: s0; a#0 exited 1; web#0 running\nmemory: flight -1 start a 0\nwish: deleted",
+        "do: stop a0 0 PodEnds replaces; stop web0 30 PodEnds",
+    ),
+    (
+        "a start that has no hook ends by itself",
+        "pod: Always app:web\nseen: s0; web#0 exited 1\nmemory: flight -1 start web 0\nwish: deleted",
+        "do:\nstage: Ending",
+    ),
+    (
+        "a start after one that died",
+        "pod: Always app:web(post)\nseen: s0; web#0 exited 1\nmemory: flight -1 start web 1\nwish: deleted",
+        "do:\nstage: Ending",
+    ),
+    (
+        "a start that was made and not started",
+        "pod: Always app:web(post)\nseen: s0; web#0 created\nmemory: flight -1 start web 0\nwish: deleted",
+        "do:\nstage: Ending",
+    ),
+    (
         "a start, and an older one that runs",
         "pod: Always app:web\nseen: s0; web#0 running made=-50\nmemory: flight -1 start web 1\nwish: deleted",
         "do:",

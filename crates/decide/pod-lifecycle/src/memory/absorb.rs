@@ -91,7 +91,8 @@ impl PodMemory {
             }
             Action::StopContainer { id, name, grace, message, replaces, .. } => {
                 self.remember_stop(name, id, plus(moment.now, *grace));
-                if !replaces || self.is_news(format!("killing/{name}"), id) {
+                let tells = !message.is_empty();
+                if tells && (!replaces || self.is_news(format!("killing/{name}"), id)) {
                     self.told.insert(format!("killing/{name}"), id.clone());
                     let event = about_container(
                         &moment.desired.pod,

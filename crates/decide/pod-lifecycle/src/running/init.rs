@@ -17,7 +17,7 @@ use crate::lineup;
 use crate::restart;
 use crate::scene::Scene;
 
-use super::regular::{failed_hook, failed_probe, unknown};
+use super::regular::{FAILED_HOOK_MESSAGE, failed_probe, unknown};
 use super::{Kill, Needs};
 
 pub(crate) fn needs(scene: &Scene<'_>) -> Needs {
@@ -128,7 +128,9 @@ fn examine_sidecar(
     }
     let probe = failed_probe(scene, record);
     let started = scene.has_started(container, record);
-    let fault = if probe == Some(ProbeKind::Startup) {
+    let fault = if scene.failed_post_start(record) {
+        Some((KillReason::FailedPostStartHook, FAILED_HOOK_MESSAGE.to_owned()))
+    } else if probe == Some(ProbeKind::Startup) {
         Some((KillReason::StartupProbe, format!("Init container {name} failed startup probe")))
     } else if !started {
         None
@@ -136,8 +138,6 @@ fn examine_sidecar(
         Some((KillReason::Changed, format!("Init container {name} definition changed")))
     } else if probe == Some(ProbeKind::Liveness) {
         Some((KillReason::LivenessProbe, format!("Init container {name} failed liveness probe")))
-    } else if failed_hook(scene, record) {
-        Some((KillReason::FailedPostStartHook, "FailedPostStartHook".to_owned()))
     } else {
         None
     };

@@ -12,6 +12,9 @@ use crate::scene::Scene;
 
 use super::{Kill, Needs};
 
+/// What the event says of a container whose postStart hook failed.
+pub(crate) const FAILED_HOOK_MESSAGE: &str = "FailedPostStartHook";
+
 pub(crate) fn needs(scene: &Scene<'_>) -> Needs {
     let mut needs = Needs::default();
     let mut some_go_on = false;
@@ -53,6 +56,11 @@ fn fault(
 ) -> Option<(KillReason, String, bool)> {
     let name = &container.name;
     let restarts = restart::after_kill(container, &scene.pod.spec, scene.settings);
+    // Before all else: the reference kills it before it looks at anything again.
+    if scene.failed_post_start(record) {
+        let message = FAILED_HOOK_MESSAGE.to_owned();
+        return Some((KillReason::FailedPostStartHook, message, restarts));
+    }
     if lineup::has_changed(container, record) {
         return Some((KillReason::Changed, format!("Container {name} definition changed"), true));
     }
@@ -67,19 +75,12 @@ fn fault(
         }
         _ => {}
     }
-    failed_hook(scene, record)
-        .then(|| (KillReason::FailedPostStartHook, String::from("FailedPostStartHook"), restarts))
+    None
 }
 
 pub(crate) fn failed_probe(scene: &Scene<'_>, record: &ContainerRecord) -> Option<ProbeKind> {
     let (id, kind) = scene.memory(&record.name)?.failed_probe.as_ref()?;
     (*id == record.id).then_some(*kind)
-}
-
-pub(crate) fn failed_hook(scene: &Scene<'_>, record: &ContainerRecord) -> bool {
-    scene
-        .memory(&record.name)
-        .is_some_and(|memory| memory.post_start_failed.as_deref() == Some(&*record.id))
 }
 
 /// A container of which the runtime knows nothing is stopped, so that there are never two.

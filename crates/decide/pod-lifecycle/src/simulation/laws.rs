@@ -7,6 +7,7 @@ use pod_model::pod::status::{ConditionStatus, PodStatus};
 use ports::runtime_objects::ContainerState;
 
 use crate::action::Action;
+use crate::lineup::Lineup;
 use crate::plan::{PodPlan, Stage, plan};
 use crate::view::Wish;
 
@@ -36,6 +37,7 @@ impl Laws {
         }
         self.check_actions(worker, node, made)?;
         self.check_status(&made.status)?;
+        check_hooks(worker, &made.status)?;
         if self.stage.is_some_and(|stage| stage > made.stage) && made.stage < Stage::Ending {
             return Err(format!("went back from {:?} to {:?}", self.stage, made.stage));
         }
@@ -111,7 +113,7 @@ impl Laws {
                 *each.name == *init.name
                     && each.sandbox_id == sandbox
                     && if init.is_restarted_always() {
-                        each.started_at > 0
+                        each.started_at > 0 && !has_failed_hook(worker, &init.name, &each.id)
                     } else {
                         each.state == ContainerState::Exited && each.exit_code == 0
                     }
@@ -177,4 +179,24 @@ impl Laws {
         }
         Ok(())
     }
+}
+
+/// A container whose postStart hook failed never counts as started.
+fn check_hooks(worker: &Worker, status: &PodStatus) -> Result<(), String> {
+    for each in status.container_statuses.iter().chain(&status.init_container_statuses) {
+        let newest = Lineup::new(&worker.observed);
+        let Some(record) = newest.latest(&each.name) else { continue };
+        let counts = each.ready || each.started == Some(true) || each.state.running.is_some();
+        if counts && has_failed_hook(worker, &each.name, &record.id) {
+            return Err(format!("{} counts as started, and its hook failed", each.name));
+        }
+    }
+    Ok(())
+}
+
+fn has_failed_hook(worker: &Worker, name: &str, id: &str) -> bool {
+    worker
+        .memory
+        .container(name)
+        .is_some_and(|memory| memory.post_start_failed.as_deref() == Some(id))
 }

@@ -2,7 +2,8 @@
 //!
 //! Rules: the newest record gives the state and the one before it the last state; where a record is
 //! gone the memory stands in, and a container that ran and vanished has ended with 137; a container
-//! that should start and cannot is waiting, with the reason.
+//! that should start and cannot is waiting, with the reason; one whose postStart hook has not
+//! succeeded is told as it was before it.
 //!
 //! upstream: kubelet_pods.go (convertToAPIContainerStatuses), prober/prober_manager.go
 
@@ -53,7 +54,7 @@ fn sorted(mut statuses: Vec<ContainerStatus>) -> Vec<ContainerStatus> {
 fn one(scene: &Scene<'_>, list: ContainerList, container: &Container) -> ContainerStatus {
     let mut records = scene.lineup.all(&container.name);
     if let Some((newest, older)) = records.split_first()
-        && scene.is_in_post_start(container, &newest.record)
+        && scene.lacks_post_start(container, &newest.record)
     {
         records = older;
     }

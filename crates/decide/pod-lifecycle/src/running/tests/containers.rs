@@ -140,7 +140,27 @@ const CHANGES_AND_STRANGERS: &[Row] = &[
     (
         "a failed postStart hook",
         "pod: Always app:web(post)\nseen: s0; web#0 running\nmemory: hookfailed web web0; trouble web PostStartHookError none",
-        "do: stop web0 30 FailedPostStartHook\nevents: ~Killing spec.containers{web} FailedPostStartHook",
+        "do: stop web0 30 FailedPostStartHook\nweb: waiting ContainerCreating r0\nphase: Pending\nReady: False ContainersNotReady containers with unready status: [web]\nwhy: container web is being stopped: FailedPostStartHook, will be restarted\nevents: ~Killing spec.containers{web} FailedPostStartHook",
+    ),
+    (
+        "it is not ready while it is being stopped",
+        "pod: Always app:web(post) app:log\nseen: s0; web#0 running; log#0 running\nmemory: hookfailed web web0; stopping web web0 28; flight -2 stop web web0 30",
+        "do:\nweb: waiting ContainerCreating r0\nlog: running r0 started ready\nReady: False ContainersNotReady containers with unready status: [web]\nContainersReady: False ContainersNotReady containers with unready status: [web]",
+    ),
+    (
+        "nor by what its readiness probe says, and no probe asks it",
+        "pod: Always app:web(post,ready,live)\nseen: s0; web#0 running\nmemory: hookfailed web web0; ready web web0",
+        "web: waiting ContainerCreating r0\nprobes: ",
+    ),
+    (
+        "it is told as the one before it",
+        "pod: Always app:web(post)\nseen: s0; web#0 exited 1; web#1 running\nmemory: hookfailed web web1",
+        "do: stop web1 30 FailedPostStartHook\nweb: ended 1 Error r0\nphase: Running",
+    ),
+    (
+        "before a changed definition, and its own policy says whether it comes back",
+        "pod: Never app:web(post) app:log\nseen: s0; web#0 running changed; log#0 running\nmemory: hookfailed web web0",
+        "do: stop web0 30 FailedPostStartHook\nimages: ",
     ),
     (
         "of the container before",

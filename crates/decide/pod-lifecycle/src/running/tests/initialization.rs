@@ -234,7 +234,27 @@ const SIDECARS_START_IN_ORDER: &[Row] = &[
     (
         "its postStart hook failed",
         "pod: Always side:a(post) app:web\nseen: s0; a#0 running\nmemory: hookfailed a a0",
-        "do: stop a0 30 FailedPostStartHook; start web#0 in s0",
+        "do: stop a0 30 FailedPostStartHook\na: waiting PodInitializing r0\nphase: Pending\nInitialized: False ContainersNotInitialized containers with incomplete status: [a]",
+    ),
+    (
+        "which holds up the next until it is gone",
+        "pod: Always side:a(post) side:b app:web\nseen: s0; a#0 running\nmemory: hookfailed a a0; stopping a a0 28; flight -2 stop a a0 30",
+        "do:\nimages: ",
+    ),
+    (
+        "and after that, while it waits for another try",
+        "pod: Always side:a(post) app:web\nseen: s0; a#0 exited 137 done=-1\nmemory: hookfailed a a0; trouble a PostStartHookError none; backoff a 10 -1",
+        "do:\nwake: 9",
+    ),
+    (
+        "a failed hook does not wait for the startup probe",
+        "pod: Always side:a(post,startup) app:web\nseen: s0; a#0 running\nmemory: hookfailed a a0",
+        "do: stop a0 30 FailedPostStartHook\nprobes: ",
+    ),
+    (
+        "it goes before a changed definition",
+        "pod: Always side:a(post) app:web\nseen: s0; a#0 running changed; web#0 running\nmemory: hookfailed a a0",
+        "do: stop a0 30 FailedPostStartHook\nReady: False ContainersNotReady containers with unready status: [a]",
     ),
     (
         "it counts for readiness",
