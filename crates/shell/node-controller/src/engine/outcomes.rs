@@ -288,16 +288,22 @@ impl Engine {
                 self.leaving.remove(&pod.uid);
             }
         }
+        let was_current = self.is_current(target);
+        let weighs = fresh.is_some() || !was_current;
         match fresh {
-            Some(Some(node)) => {
+            // What was read of a node that is gone, or another by now, is no news; nor is a node that
+            // took its place: the watch tells of that, and in its order.
+            Some(Some(node)) if was_current && target.is(&node) => {
                 self.see_node(&node, Seen::Event);
-                // Its pods were taken off the list to be sent away; what stays is weighed anew.
-                if let Some(node) = self.names.find(&node.metadata.name) {
-                    self.weigh_node(now, node);
-                }
             }
-            Some(None) if self.is_current(target) => self.lose_node(target.node),
+            Some(None) if was_current => self.lose_node(target.node),
             _ => {}
+        }
+        // Its pods were taken off the list to be sent away; what stays is weighed anew, also by a node
+        // that was made again meanwhile.
+        let node = self.names.find(&target.name).filter(|_| weighs);
+        if let Some(node) = node.filter(|node| self.names.known(*node).is_some()) {
+            self.weigh_node(now, node);
         }
         for (pod, fate) in fates {
             let PodFate::Failed(failure) = fate else { continue };
