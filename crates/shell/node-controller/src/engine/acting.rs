@@ -117,7 +117,6 @@ impl Engine {
         let Some(entry) = self.pods.get(pod) else { return false };
         let node_ready = self.lifecycle.node_ready(node);
         self.shared.checked.config.enabled.node_lifecycle
-            && !entry.terminating
             && pod_to_be_marked(PodReadiness { ready: entry.ready, node_ready })
     }
 

@@ -207,6 +207,28 @@ async fn pods_bound_to_a_lost_node_are_marked_too() {
     running.end().await;
 }
 
+/// Somebody may still route to it until its kubelet has let go of it.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_being_deleted_is_marked_too_and_once() {
+    let stage = Stage::with_nodes(5);
+    stage.pod("web", "node-1", &bears(None));
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    stage.nodes.silence("node-1");
+    let until = stage.cluster.wall_in(Duration::from_secs(30)).to_seconds_text();
+    stage.cluster.edit(&ObjectPath::pod("default", "web"), |pod| {
+        pod["metadata"]["deletionTimestamp"] = json!(until);
+    });
+    stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
+    let claims = || stage.pod_condition("web", "Ready").map(|it| it.0);
+    stage.until("marked", 5, || claims().as_deref() == Some("False")).await;
+    seconds(60).await;
+    assert!(stage.has_pod("web") && !stage.is_kept("web"), "it is still on its way out");
+    assert_eq!(stage.writes("pods").len(), 1);
+    assert_eq!(stage.cluster.reasons("web"), ["NodeNotReady"]);
+    running.end().await;
+}
+
 /// As a successor may find it: its predecessor died before it marked them, and pods are listed first.
 #[tokio::test(start_paused = true)]
 async fn pods_seen_before_their_lost_node_are_marked_too() {
