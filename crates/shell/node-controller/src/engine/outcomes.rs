@@ -313,12 +313,13 @@ impl Engine {
             }
         }
         let was_current = self.is_current(target);
-        let weighs = fresh.is_some() || !was_current;
+        let mut weighs = !was_current;
         match fresh {
             // What was read of a node that is gone, or another by now, is no news; nor is a node that
-            // took its place: the watch tells of that, and in its order.
+            // took its place: the watch tells of that, in its order, and then its pods are weighed.
             Some(Some(node)) if was_current && target.is(&node) => {
                 self.see_node(&node, Seen::Event);
+                weighs = true;
             }
             Some(None) if was_current => self.lose_node(target.node),
             _ => {}
