@@ -103,20 +103,13 @@ impl EvictionQueue {
     pub fn join(&mut self, zone: ZoneId, node: NodeId, now: Moment) {
         match self.places.get(&node) {
             Some((known, _)) if *known == zone => {}
-            _ => self.place(zone, node, now, now),
+            _ => self.place(zone, node, now),
         }
     }
 
-    /// A node that waits may not take a turn before this moment.
-    pub fn postpone(&mut self, node: NodeId, until: Moment) {
-        if let Some((zone, _)) = self.places.get(&node).copied() {
-            self.place(zone, node, until, until);
-        }
-    }
-
-    fn place(&mut self, zone: ZoneId, node: NodeId, from: Moment, now: Moment) {
+    fn place(&mut self, zone: ZoneId, node: NodeId, now: Moment) {
         self.leave(node);
-        let place = (from, self.arrivals);
+        let place = (now, self.arrivals);
         self.arrivals += 1;
         self.zone(zone, now).waiting.insert(place, node);
         self.places.insert(node, (zone, place));
@@ -141,7 +134,7 @@ impl EvictionQueue {
         self.zone(zone, now).turn.inherit(at.min(now));
     }
 
-    /// The next node whose turn it is, with its zone. Ask again after taking or postponing.
+    /// The next node whose turn it is, with its zone. Ask again after it took it or left.
     pub fn due(&self, now: Moment) -> Option<(ZoneId, NodeId)> {
         self.zones.iter().filter(|(_, queue)| queue.turn.is_ready(now)).find_map(|(zone, queue)| {
             let ((from, _), node) = queue.waiting.first_key_value()?;

@@ -486,8 +486,10 @@ impl NodeLifecycle {
                 self.queue.leave(node);
                 continue;
             };
+            // What is on its way, or was refused, may take long, and nobody is to be woken for it
+            // meanwhile. However it ends the node is decided on anew, and waits again if it has to.
             if !record.taints_write.is_idle() {
-                self.queue.postpone(node, now.after(self.settings.retry));
+                self.queue.leave(node);
                 continue;
             }
             match take_turn(&record.facts, now) {

@@ -156,6 +156,8 @@ struct Engine {
     evicting: BTreeMap<NodeId, Vec<Due>>,
     /// Nodes that fell and whose pods are being marked.
     marking: BTreeMap<NodeId, Marking>,
+    /// Pods whose mark was refused, until their pause is over.
+    refused_marks: HashSet<Uid>,
     looking_for: bool,
     queue: WriteQueue,
     writes: JoinSet<Done>,
@@ -209,6 +211,7 @@ impl Engine {
             leaving: HashSet::new(),
             evicting: BTreeMap::new(),
             marking: BTreeMap::new(),
+            refused_marks: HashSet::new(),
             looking_for: false,
             queue: WriteQueue::default(),
             writes: JoinSet::new(),

@@ -51,14 +51,16 @@ fn zones_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn joining_leaving_postponing() {
+fn joining_and_leaving() {
     let mut queue = queue();
     queue.join(A, NodeId(1), at(0));
     queue.join(A, NodeId(2), at(1));
     queue.join(A, NodeId(1), at(2));
     assert_eq!(queue.due(at(2)), Some((A, NodeId(1))), "who waits keeps its place");
-    queue.postpone(NodeId(1), at(9));
+    assert!(queue.leave(NodeId(1)));
     assert_eq!(queue.due(at(2)), Some((A, NodeId(2))));
+    queue.join(A, NodeId(1), at(9));
+    assert_eq!(queue.due(at(9)), Some((A, NodeId(2))), "who left begins at the end");
     assert!(queue.leave(NodeId(2)));
     assert!(!queue.leave(NodeId(2)), "left already");
     assert_eq!(queue.due(at(8)), None);

@@ -117,7 +117,6 @@ impl Engine {
         let Some(entry) = self.pods.get(pod) else { return false };
         let node_ready = self.lifecycle.node_ready(node);
         self.shared.checked.config.enabled.node_lifecycle
-            && !entry.terminating
             && pod_to_be_marked(PodReadiness { ready: entry.ready, node_ready })
     }
 
@@ -232,7 +231,9 @@ impl Engine {
         while pods.len() < TOGETHER
             && let Some((pod, uid)) = marking.behind.pop_front()
         {
-            let entry = self.pods.get(pod).filter(|entry| entry.uid == uid);
+            // One whose mark was refused has a next try of its own.
+            let waits = self.refused_marks.contains(&uid);
+            let entry = self.pods.get(pod).filter(|entry| entry.uid == uid && !waits);
             if let Some(entry) = entry.filter(|_| self.must_be_marked(pod, node)) {
                 pods.push(pod_target(pod, entry));
             }

@@ -81,6 +81,7 @@ impl Engine {
             | Done::CloudFollowed { target, .. } => self.queue.free(target.node),
             _ => {}
         }
+        let done = self.set_refused_aside(now, done);
         let wait = match &done {
             Done::Node { outcome: Err(failure), .. } => pause(failure),
             // One whose ranges a read has shown needs no pause: there is nothing to try again.
@@ -89,18 +90,40 @@ impl Engine {
                 if there { Duration::ZERO } else { pause(failure) }
             }
             // After a conflict too: it is decided on our view of the pod, which has to catch up.
-            Done::Marked { failures, .. } => {
-                let pauses = failures.iter().map(|(_, failure)| pause(failure).max(FAILED));
-                pauses.max().unwrap_or_default()
-            }
+            Done::Marked { failures, .. } if !failures.is_empty() => FAILED,
             _ => Duration::ZERO,
         };
         if wait.is_zero() {
             self.conclude(now, done);
         } else {
-            self.laters += 1;
-            self.later.insert((now.after(wait), self.laters), done);
+            self.put_off(now.after(wait), done);
         }
+    }
+
+    fn put_off(&mut self, until: Moment, done: Done) {
+        self.laters += 1;
+        self.later.insert((until, self.laters), done);
+    }
+
+    /// Pods whose mark was refused are tried again on their own, after a pause that the others of
+    /// their node do not share.
+    fn set_refused_aside(&mut self, now: Moment, done: Done) -> Done {
+        let (target, failures, whole) = match done {
+            Done::Marked { target, failures, whole } => (target, failures, whole),
+            other => return other,
+        };
+        let (mut refused, failures): (Vec<_>, Vec<_>) =
+            failures.into_iter().partition(|(_, failure)| failure.is_hopeless());
+        for (pod, failure) in &refused {
+            warn!(pod = pod.full_name(), err = %failure, "A pod's mark as not ready was refused");
+        }
+        // One that waits already has its next try.
+        refused.retain(|(pod, _)| self.refused_marks.insert(pod.uid.clone()));
+        if !refused.is_empty() {
+            let alone = Done::Marked { target: target.clone(), failures: refused, whole: false };
+            self.put_off(now.after(REFUSED), alone);
+        }
+        Done::Marked { target, failures, whole }
     }
 
     fn judge_server(&mut self, now: Moment, failure: Option<&Failure>) {
@@ -250,14 +273,15 @@ impl Engine {
     ) {
         let mut again = false;
         for (pod, failure) in failures {
-            if !failure.is_conflict() {
+            // What was refused is told of when it is, and its pause is over now.
+            if failure.is_hopeless() {
+                self.refused_marks.remove(&pod.uid);
+            } else if !failure.is_conflict() {
                 warn!(pod = pod.full_name(), err = %failure, "Failed to mark a pod as not ready");
             }
-            if !failure.is_hopeless() {
-                again = true;
-                if !whole {
-                    self.queue.push(Pending::MarkPod(pod.pod, pod.uid));
-                }
+            again = true;
+            if !whole {
+                self.queue.push(Pending::MarkPod(pod.pod, pod.uid));
             }
         }
         if !whole || !self.is_current(target) {
@@ -288,16 +312,23 @@ impl Engine {
                 self.leaving.remove(&pod.uid);
             }
         }
+        let was_current = self.is_current(target);
+        let mut weighs = !was_current;
         match fresh {
-            Some(Some(node)) => {
+            // What was read of a node that is gone, or another by now, is no news; nor is a node that
+            // took its place: the watch tells of that, in its order, and then its pods are weighed.
+            Some(Some(node)) if was_current && target.is(&node) => {
                 self.see_node(&node, Seen::Event);
-                // Its pods were taken off the list to be sent away; what stays is weighed anew.
-                if let Some(node) = self.names.find(&node.metadata.name) {
-                    self.weigh_node(now, node);
-                }
+                weighs = true;
             }
-            Some(None) if self.is_current(target) => self.lose_node(target.node),
+            Some(None) if was_current => self.lose_node(target.node),
             _ => {}
+        }
+        // Its pods were taken off the list to be sent away; what stays is weighed anew, also by a node
+        // that was made again meanwhile.
+        let node = self.names.find(&target.name).filter(|_| weighs);
+        if let Some(node) = node.filter(|node| self.names.known(*node).is_some()) {
+            self.weigh_node(now, node);
         }
         for (pod, fate) in fates {
             let PodFate::Failed(failure) = fate else { continue };

@@ -262,3 +262,28 @@ async fn taints_beside_one_that_cannot_be_read_wait_until_it_can() {
     stage.until("written", 5, || stage.taints("node-1") == ["unschedulable:NoSchedule"]).await;
     running.end().await;
 }
+
+/// Between two tries of a write that is refused nothing is asked on its account.
+#[tokio::test(start_paused = true)]
+async fn a_refused_taint_keeps_nobody_busy() {
+    let stage = populated(10);
+    let running = stage.start(ControllerConfig::default());
+    seconds(40).await;
+    running.client.faults.turn(|faults| faults.refused = vec!["node-1".to_owned()]);
+    stage.nodes.say_ready("node-1", false);
+    seconds(5).await;
+    let tries = || stage.writes("nodes").len();
+    let (before, tried) = (stage.cluster.log().len(), tries());
+    assert_eq!(tried, 1);
+    seconds(60).await;
+    let asked = stage.cluster.log().len() - before;
+    assert!(asked <= 60, "{asked} requests in a minute");
+    assert!(tries() > tried, "it is tried again");
+    let why = running.controller.explain("node-1").await;
+    assert!(why.outlook.contains("refused and will be tried again"), "{why}");
+    running.client.faults.mend();
+    let both = ["not-ready:NoExecute", "not-ready:NoSchedule"];
+    stage.until("written", 45, || stage.taints("node-1") == both).await;
+    all_well(&stage, 10, &[1]);
+    running.end().await;
+}

@@ -207,6 +207,28 @@ async fn pods_bound_to_a_lost_node_are_marked_too() {
     running.end().await;
 }
 
+/// Somebody may still route to it until its kubelet has let go of it.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_being_deleted_is_marked_too_and_once() {
+    let stage = Stage::with_nodes(5);
+    stage.pod("web", "node-1", &bears(None));
+    let running = stage.start(ControllerConfig::default());
+    seconds(60).await;
+    stage.nodes.silence("node-1");
+    let until = stage.cluster.wall_in(Duration::from_secs(30)).to_seconds_text();
+    stage.cluster.edit(&ObjectPath::pod("default", "web"), |pod| {
+        pod["metadata"]["deletionTimestamp"] = json!(until);
+    });
+    stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
+    let claims = || stage.pod_condition("web", "Ready").map(|it| it.0);
+    stage.until("marked", 5, || claims().as_deref() == Some("False")).await;
+    seconds(60).await;
+    assert!(stage.has_pod("web") && !stage.is_kept("web"), "it is still on its way out");
+    assert_eq!(stage.writes("pods").len(), 1);
+    assert_eq!(stage.cluster.reasons("web"), ["NodeNotReady"]);
+    running.end().await;
+}
+
 /// As a successor may find it: its predecessor died before it marked them, and pods are listed first.
 #[tokio::test(start_paused = true)]
 async fn pods_seen_before_their_lost_node_are_marked_too() {
@@ -358,5 +380,43 @@ async fn a_node_that_comes_back_early_keeps_its_pods_ready() {
     assert!(marked() <= 8, "{} pods of a node that is well", marked());
     stage.nodes.silence("node-1");
     stage.until("all marked", 150, || marked() == 40).await;
+    running.end().await;
+}
+
+/// Somebody's webhook refuses one pod's mark: the other pods of its node do not wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_refused_mark_is_tried_again_and_holds_up_nobody() {
+    let stage = Stage::with_nodes(10);
+    for pod in 0..20 {
+        stage.pod(&format!("pod-{pod}"), "node-1", &bears(None));
+    }
+    let running = stage.start(ControllerConfig::default());
+    let marked = || {
+        let ready = |pod| stage.pod_condition(&format!("pod-{pod}"), "Ready");
+        (0..20).filter(|pod| ready(*pod).is_some_and(|it| it.0 == "False")).count()
+    };
+    let tries = |pod: &str| {
+        let writes = stage.writes("pods").into_iter();
+        writes.filter(|it| it.path.name == pod).count()
+    };
+    seconds(60).await;
+    running.client.faults.turn(|faults| faults.refused = vec!["pod-3".to_owned()]);
+    stage.nodes.silence("node-1");
+    stage.until("Unknown", 70, || stage.ready("node-1") == "Unknown").await;
+    stage.until("all others marked", 5, || marked() == 19).await;
+    assert_eq!(tries("pod-3"), 1);
+    seconds(100).await;
+    assert!((3..=5).contains(&tries("pod-3")), "{} tries in 100 s", tries("pod-3"));
+    running.client.faults.mend();
+    stage.until("marked too", 35, || marked() == 20).await;
+    // A node that is back keeps one that was refused.
+    running.client.faults.turn(|faults| faults.refused = vec!["late".to_owned()]);
+    stage.pod("late", "node-1", &bears(None));
+    stage.until("refused", 5, || tries("late") == 1).await;
+    stage.nodes.revive("node-1");
+    running.client.faults.mend();
+    seconds(100).await;
+    assert_eq!(stage.pod_condition("late", "Ready").map(|it| it.0).as_deref(), Some("True"));
+    assert_eq!(tries("late"), 1);
     running.end().await;
 }

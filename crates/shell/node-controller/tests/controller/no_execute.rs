@@ -195,6 +195,58 @@ async fn a_live_read_is_judged_by_what_the_pod_bears() {
     running.end().await;
 }
 
+/// What was read of a node before it went, or was made again, is no news of it.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_goes_while_its_pods_are_sent_away_stays_gone() {
+    for made_again in [false, true] {
+        let stage = Stage::with_nodes(3);
+        let bears_one = json!([
+            {"key": "example.com/borne", "operator": "Exists"},
+            {"key": "example.com/other", "operator": "Exists", "tolerationSeconds": 30},
+        ]);
+        stage.pod("web", "node-1", &bears_one);
+        stage.pod("other", "node-1", &bears(Some(30)));
+        let running = stage.start(ControllerConfig::default());
+        seconds(60).await;
+        let path = ObjectPath::node("node-1");
+        let at = stage.cluster.wall().to_seconds_text();
+        let taint = |key: &str| json!({"key": key, "effect": "NoExecute", "timeAdded": at});
+        let (borne, other) = (taint("example.com/borne"), taint("example.com/other"));
+        stage.cluster.edit(&path, |node| node["spec"]["taints"] = json!([borne, other]));
+        seconds(10).await;
+        running.client.faults.turn(|faults| {
+            faults.deaf = true;
+            faults.latency = Duration::from_secs(1);
+        });
+        stage.cluster.edit(&path, |node| node["spec"]["taints"] = json!([borne]));
+        // The one pod stays, by this read; the other is on its way out for some seconds more.
+        let is_look = |it: &cluster_fake::Logged| it.verb == Verb::Read && it.path == path;
+        stage.until("read", 120, || stage.cluster.log().iter().any(is_look)).await;
+        assert!(stage.is_kept("other"), "its deletion is yet to come");
+        stage.nodes.silence("node-1");
+        stage.cluster.remove(&path);
+        if made_again {
+            stage.nodes.join("node-1", &json!({}));
+        }
+        running.client.faults.turn(|faults| faults.deaf = false);
+        stage.until("sent away", 10, || !stage.is_kept("other")).await;
+        seconds(20).await;
+        running.client.faults.mend();
+        let reasons = stage.cluster.reasons("node-1");
+        if made_again {
+            assert_eq!(reasons, ["RegisteredNode", "RemovingNode", "RegisteredNode"]);
+            seconds(120).await;
+            assert!(stage.is_kept("web"), "its node has no taint");
+        } else {
+            assert_eq!(reasons, ["RegisteredNode", "RemovingNode"]);
+            let why = running.controller.explain("node-1").await;
+            assert!(why.outlook.contains("does not know"), "{why}");
+            stage.until("an orphan, cleared away", 120, || !stage.has_pod("web")).await;
+        }
+        running.end().await;
+    }
+}
+
 /// The condition that we write before a deletion comes back as news of the pod.
 #[tokio::test(start_paused = true)]
 async fn our_own_condition_does_not_send_a_pod_away_once_more() {

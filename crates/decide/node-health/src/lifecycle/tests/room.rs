@@ -58,3 +58,25 @@ fn a_zone_whose_turn_is_spent_is_not_forgotten() {
     bench.pass(2, &[1, 2, 3, 7, 9]);
     assert!(bench.given_up(6));
 }
+
+/// Its turn cannot be taken before the write on its way has ended, so nobody is woken for it.
+#[test]
+fn who_has_a_write_on_its_way_wakes_nobody_until_it_ends() {
+    for outcome in [Outcome::Failed, Outcome::Written { version: 50 }] {
+        let mut bench = four();
+        let now = at(bench.now);
+        let lost = facts(2, Truth::False, 2);
+        let sent = bench.controller.observe(now, NodeId(9), lost, Sight::Event);
+        assert!(matches!(sent[..], [Action::PatchTaints { .. }]), "{sent:?}");
+        assert_eq!(bench.controller.tick(now, now), []);
+        let wake = bench.controller.next_wake().expect("somebody's patience ends");
+        assert!(wake.since(now) > Duration::from_secs(30), "{outcome:?}: {wake:?}");
+        let ended = bench.controller.written(now, NodeId(9), WriteKind::Taints, outcome);
+        assert_eq!(ended, []);
+        let wake = bench.controller.next_wake().expect("it waits again");
+        assert!(wake <= now.after(bench.controller.settings().retry), "{outcome:?}: {wake:?}");
+        let next = now.after(Duration::from_secs(1));
+        let sent = bench.controller.tick(next, next);
+        assert!(matches!(sent[..], [Action::PatchTaints { .. }]), "{outcome:?}: {sent:?}");
+    }
+}
