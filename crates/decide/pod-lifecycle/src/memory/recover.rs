@@ -45,11 +45,7 @@ impl PodMemory {
         settings: &Settings,
         now: ApiTime,
     ) -> Self {
-        let kept = saved
-            .and_then(|bytes| serde_json::from_slice::<SavedIn>(bytes).ok())
-            .filter(|saved| saved.version == VERSION)
-            .map(|saved| saved.pod);
-        let mut kept = kept.unwrap_or_default();
+        let mut kept = saved.and_then(read).unwrap_or_default();
         kept.bring_back(&desired.pod, now);
         let mut memory = Self { kept, ..Self::default() };
         if memory.kept.start_time.is_none() {
@@ -90,6 +86,22 @@ impl PodMemory {
         let saved = SavedOut { version: VERSION, pod: &self.kept };
         serde_json::to_vec(&saved).unwrap_or_default()
     }
+
+    /// Whether the pod was ending because somebody took it away, so that it may begin anew once that
+    /// end is over. `is_written_down`: there is a record of it as of one that was taken away.
+    ///
+    /// What ends for good is judged with the first step of its end. What is taken away may be judged
+    /// too, when its containers have ended: then only the record tells.
+    pub fn is_end_by_removal(saved: &[u8], is_written_down: bool) -> bool {
+        let is_asked = |kept: &Kept| is_written_down || kept.verdict.is_none();
+        read(saved).is_some_and(|kept| kept.ending.is_some() && is_asked(&kept))
+    }
+}
+
+/// Nothing where it is not what an agent of this version wrote.
+fn read(saved: &[u8]) -> Option<Kept> {
+    let saved = serde_json::from_slice::<SavedIn>(saved).ok()?;
+    (saved.version == VERSION).then_some(saved.pod)
 }
 
 impl Kept {

@@ -196,6 +196,11 @@ impl SavedMemories {
         if let Err(error) = self.records.remove(FOLDER, uid).await {
             warn!(pod_uid = uid, err = %error, "Cannot remove what was remembered of a pod");
         }
+        self.drop_ending(uid).await;
+    }
+
+    /// Of a pod that nobody asks to end, or nothing is left of.
+    pub(crate) async fn drop_ending(&self, uid: &str) {
         let was_ending = self.ending().remove(uid).is_some();
         if was_ending && let Err(error) = self.records.remove(ENDING_FOLDER, uid).await {
             warn!(pod_uid = uid, err = %error, "Cannot remove the record of a pod that has ended");

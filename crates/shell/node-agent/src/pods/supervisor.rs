@@ -17,7 +17,7 @@ use crate::sources::WantedPods;
 use node_policy::admission::{PREEMPTED_DISRUPTION, PREEMPTED_MESSAGE, PREEMPTED_REASON};
 use pod_desired::Identified;
 use pod_lifecycle::{
-    DesiredPod, Disruption, EndCause, EndWish, EventKind, PodEvent, Waiting, Wish,
+    DesiredPod, Disruption, EndCause, EndWish, EventKind, PodEvent, PodMemory, Waiting, Wish,
 };
 use pod_model::pod::Pod;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -168,13 +168,11 @@ impl Supervisor {
                 self.context.board.put(pod, &origin(identified));
                 held.desired.send_replace(desired);
             }
-            let is_over = held.desired.borrow().is_wished_away();
-            if is_over && !std::mem::replace(&mut held.is_wanted_again, true) {
-                self.context.board.metrics().count(&names::RESTARTED_PODS, &["true"]);
-            }
+            self.note_wanted_again(&uid);
             return;
         }
-        self.context.board.put(pod, &origin(identified));
+        let desired = self.unfinished_end(pod).unwrap_or(desired);
+        self.context.board.put(&desired.pod, &origin(identified));
         // Whether a new pod may run depends on what the runtime can do.
         let is_heard_of = self.context.node.borrow().strict_groups.is_some();
         if !is_heard_of && self.context.saved.get(&uid).is_none() {
@@ -190,7 +188,36 @@ impl Supervisor {
                         .to_owned(),
                 },
             ),
-            None => self.hold(&uid, desired),
+            None => {
+                self.hold(&uid, desired);
+                self.note_wanted_again(&uid);
+            }
+        }
+    }
+
+    /// Of a pod that is wanted: the end by removal that an earlier agent began and did not finish. It
+    /// goes on as it was then, so that what is wanted now begins with nothing of it left.
+    fn unfinished_end(&self, pod: &Arc<Pod>) -> Option<DesiredPod> {
+        let uid = &*pod.metadata.uid;
+        let memory = self.context.saved.get(uid)?;
+        let removed = self.context.saved.ending_pod(uid);
+        if !PodMemory::is_end_by_removal(&memory, removed.is_some()) {
+            return None;
+        }
+        let name = pod.full_name();
+        info!(pod = name, pod_uid = uid, "A pod goes on ending before it begins again");
+        // How much of its grace is left is in its memory.
+        let (cause, asked_at) = (EndCause::ManifestRemoved, self.context.clock.now());
+        let end = EndWish { cause, grace_seconds: None, asked_at };
+        Some(DesiredPod { pod: removed.unwrap_or_else(|| pod.clone()), wish: Wish::End(end) })
+    }
+
+    /// Counts once that a pod is wanted while it ends.
+    fn note_wanted_again(&mut self, uid: &str) {
+        let Some(held) = self.held.get_mut(uid) else { return };
+        let is_over = held.desired.borrow().is_wished_away();
+        if is_over && !std::mem::replace(&mut held.is_wanted_again, true) {
+            self.context.board.metrics().count(&names::RESTARTED_PODS, &["true"]);
         }
     }
 

@@ -277,6 +277,10 @@ impl Worker {
             now: self.context.clock.now(),
         };
         let plan = plan(&view);
+        if plan.stage != Stage::Running && !self.desired.is_wished_away() {
+            // It ends for good; a manifest that went and came back meanwhile has no part in it.
+            self.context.saved.drop_ending(&self.uid).await;
+        }
         self.absorb(&Happening::Planned(&plan)).await;
         for action in &plan.actions {
             self.begin(action).await;

@@ -11,3 +11,4 @@ mod pulls;
 mod restart;
 mod telling;
 mod upkeep;
+mod wanted_again;

@@ -267,3 +267,25 @@ fn kills_of_two_lives_of_a_container_are_not_told_by_turns() {
     let saved = String::from_utf8(case.memory.to_saved()).unwrap();
     assert!(!saved.contains("killsTold"), "{saved}");
 }
+
+/// By case: whether its end was asked for by removal, without and with a record that says so.
+#[test]
+fn an_end_by_removal_is_told_from_one_for_good() {
+    for (text, without, with) in [
+        ("pod: Always app:web\nseen: s0; web#0 running", false, false),
+        ("pod: Always app:web\nseen: s0; web#0 running\nwish: deleted", true, true),
+        ("pod: Always app:web\nseen: s0; web#0 running\nwish: evicted", false, true),
+        ("pod: Never app:web\nseen: s0; web#0 running\nwish: deleted", true, true),
+        // Removed, and judged since: the record alone tells it from one that ended by itself.
+        ("pod: Never app:web\nseen: s0; web#0 exited 0\nwish: deleted", false, true),
+        ("pod: Never app:web\nseen: s0; web#0 exited 0", false, true),
+        ("pod: Always deadline=9 app:web\nseen: s0; web#0 running\nmemory: since -50", false, true),
+    ] {
+        let mut case = Case::read(text);
+        follow(&mut case);
+        let saved = case.memory.to_saved();
+        let told = [false, true].map(|written| PodMemory::is_end_by_removal(&saved, written));
+        assert_eq!(told, [without, with], "{text}");
+    }
+    assert!(!PodMemory::is_end_by_removal(b"nonsense", true));
+}
