@@ -10,4 +10,5 @@ mod probed;
 mod pulls;
 mod restart;
 mod telling;
+mod unread;
 mod upkeep;
