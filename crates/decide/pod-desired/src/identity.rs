@@ -88,10 +88,10 @@ impl Identities {
         self.known.values().map(|each| (each.full_name.as_str(), each.manifest.as_str()))
     }
 
-    /// Whether this offer has its UID already, so that nothing of the runtime need be known.
-    pub fn knows(&self, offer: &Offer) -> bool {
-        !offer.pod.metadata.uid.is_empty()
-            || self.known.get(&offer.pod.full_name()).is_some_and(|each| is_same(each, offer))
+    /// Whether what runs may lend this offer its UID, so that it must be known first. A pod of ours
+    /// that became another one is not what runs, however alike its containers are.
+    pub fn may_borrow(&self, offer: &Offer) -> bool {
+        offer.pod.metadata.uid.is_empty() && !self.known.contains_key(&offer.pod.full_name())
     }
 
     /// The pod under the UID that it was given before; none where it would get one only now.
@@ -110,9 +110,7 @@ impl Identities {
         let full_name = offer.pod.full_name();
         let remembered = self.known.get(&full_name).filter(|each| is_same(each, offer));
         let stated = Some(&*offer.pod.metadata.uid).filter(|uid| !uid.is_empty());
-        // A pod of ours that became another one is not what runs, however alike its containers are.
-        let is_new = stated.is_none() && !self.known.contains_key(&full_name);
-        let lent = is_new.then(|| lender(&offer.pod, at)).flatten();
+        let lent = self.may_borrow(offer).then(|| lender(&offer.pod, at)).flatten();
         let lent = lent.map(|sandbox| sandbox.uid.clone());
         let adopted = lent.is_some();
         let uid = stated

@@ -9,8 +9,10 @@ mod identity;
 mod manifests;
 mod notice;
 mod record;
+mod waiting;
 
 pub use identity::{Identified, Identities, UIDS_FOLDER, WhenAndWhere};
 pub use manifests::{MANIFESTS_FOLDER, Manifests, Offer, Reading, Taken};
 pub use notice::Notice;
 pub use record::Record;
+pub use waiting::WaitingPods;

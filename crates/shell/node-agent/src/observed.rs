@@ -33,6 +33,8 @@ pub(crate) struct RuntimePodName {
     pub(crate) name: String,
     /// Whether a kubelet made it: others may use the runtime too.
     pub(crate) of_kubelet: bool,
+    /// It could not be read yet: whoever waits for that is told when it is.
+    pub(crate) is_unread: bool,
 }
 
 /// All pods that the runtime has something of, by UID; those that could not be read too.
@@ -126,8 +128,8 @@ impl Observed {
     pub(crate) fn is_unread(&self, namespace: &str, name: &str) -> bool {
         let Some(listed) = self.shared.inventory.borrow().clone() else { return false };
         let mut named =
-            listed.iter().filter(|(_, pod)| pod.namespace == namespace && pod.name == name);
-        named.any(|(uid, _)| self.latest(uid).is_none())
+            listed.values().filter(|pod| pod.namespace == namespace && pod.name == name);
+        named.any(|pod| pod.is_unread)
     }
 
     /// What is known of a pod at this moment.

@@ -1,12 +1,12 @@
 //! From tellings of sources to pods with UIDs.
 //!
 //! Rules: what is merged, kept and removed is decided in `pod-desired`; here records are written
-//! before what depends on them is published. A pod without a remembered UID waits until the runtime
-//! was listed once and a pod of its name was read, for a pod that already runs may lend its UID.
-//! Nothing is forgotten before every source has spoken, and of no pod before it is written down as one
-//! that ends: whoever kills the agent between costs no pod its grace and hooks, nor does whoever takes
-//! its manifest away while there is no agent. A record that cannot be written is told of and tried
-//! again, sooner or later by what was wrong.
+//! before what depends on them is published. A pod whose name never had a UID waits until the runtime
+//! was listed once and a pod of its name was read, for a pod that already runs may lend its UID; until
+//! then what bears its name is kept, and nothing else. Nothing is forgotten before every source has
+//! spoken, and of no pod before it is written down as one that ends: whoever kills the agent between
+//! costs no pod its grace and hooks, nor does whoever takes its manifest away while there is no agent.
+//! A record that cannot be written is told of and tried again, sooner or later by what was wrong.
 
 use crate::board::{Board, PodOrigin, PodWithoutUid, SourcesState};
 use crate::branch::{Branch, Panicked};
@@ -16,7 +16,7 @@ use crate::observed::Observed;
 use crate::pods::SavedMemories;
 use pod_desired::{
     Identified, Identities, MANIFESTS_FOLDER, Manifests, Notice, Offer, Reading, Record,
-    UIDS_FOLDER, WhenAndWhere,
+    UIDS_FOLDER, WaitingPods, WhenAndWhere,
 };
 use pod_lifecycle::Waiting;
 use pod_manifest::static_pod::SourceKind;
@@ -41,8 +41,17 @@ const WRITE_REFUSED_AGAIN: Duration = Duration::from_secs(300);
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct WantedPods {
     pub(crate) pods: Vec<Identified>,
+    /// Wanted too, without a UID yet.
+    pub(crate) waiting: WaitingPods,
     /// Every source has spoken: what is not here may go.
     pub(crate) is_whole: bool,
+}
+
+impl WantedPods {
+    /// Whether a pod of this name, under a UID that nobody wants, may go.
+    pub(crate) fn lets_go(&self, namespace: &str, name: &str) -> bool {
+        self.is_whole && !self.waiting.may_adopt(namespace, name)
+    }
 }
 
 /// A source behind a lock, so that its task can begin anew after a panic.
@@ -246,10 +255,9 @@ impl Merge {
         self.write(records).await;
         let state = SourcesState { all_have_spoken: is_whole, troubles: self.manifests.troubles() };
         self.merging.board.set_sources(state);
-        // Pods that wait for the first listing are wanted: until they are here, nothing may go.
-        let is_waiting = pods.len() < present.len();
-        let is_whole = is_whole && !is_waiting;
-        let wanted = WantedPods { pods, is_whole };
+        let waiting = WaitingPods::new(without_uid.iter().map(|each| &*each.pod));
+        let is_waiting = !waiting.is_empty();
+        let wanted = WantedPods { pods, waiting, is_whole };
         self.merging.board.set_without_uid(without_uid, &present);
         self.merging.wanted.send_if_modified(|known| {
             let changed = *known != wanted;
@@ -271,20 +279,18 @@ impl Merge {
             round.pods.push(identified.clone());
             return;
         }
-        let known = known.map(|(_, identified)| &identified.pod);
-        let before = known.or_else(|| self.recalled.get(&full_name)).cloned();
         let meta = &offer.pod.metadata;
         let may_lend = !has_listed || self.merging.observed.is_unread(&meta.namespace, &meta.name);
-        if may_lend && !self.identities.knows(&offer) {
-            // Whichever UID it will have, it is another pod.
-            round.ended.extend(before);
+        if may_lend && self.identities.may_borrow(&offer) {
             let origin =
                 PodOrigin { source: offer.source.to_owned(), manifest: offer.manifest.clone() };
             let waiting = has_listed.then(waits_for_its_like);
             round.without_uid.push(PodWithoutUid { pod: offer.pod, origin, waiting });
             return;
         }
-        self.recalled.remove(&full_name);
+        let known = known.map(|(_, identified)| identified.pod.clone());
+        let recalled = self.recalled.remove(&full_name);
+        let before = known.or(recalled);
         let mut identified = self.identify(full_name, offer);
         let uid = &identified.pod.metadata.uid;
         round.ended.extend(before.filter(|pod| pod.metadata.uid != *uid));

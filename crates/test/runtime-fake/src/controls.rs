@@ -61,7 +61,8 @@ impl FakeRuntime {
         self.shared.state().events.unkindness.tells_no_ends = !tell;
     }
 
-    /// Looks at these pods that begin from now on are never answered; those at others are.
+    /// Looks at these pods that begin from now on are never answered; those at others are, and a
+    /// look at everything tells of these only who they are.
     pub fn leave_unanswered(&self, uids: impl IntoIterator<Item = String>) {
         self.shared.state().unanswered = uids.into_iter().collect();
     }

@@ -13,7 +13,7 @@ use ports::pod_runtime::{PodRuntime, RuntimeFuture, RuntimeSignals};
 use ports::runtime_objects::{
     CgroupDriver, ContainerConfig, ContainerRecord, ContainerState, ContainerUsage, ExecOutput,
     FilesystemUsage, HandlerFeatures, ImageRecord, ImageSpec, LinuxResources, ListedPods,
-    PullRequest, RuntimeEventKind, RuntimePods, SandboxConfig, SandboxRecord,
+    PullRequest, RuntimeEventKind, RuntimePods, SandboxConfig, SandboxRecord, UnreadPod,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -23,6 +23,8 @@ use crate::events::{Events, Stream};
 
 /// No call is answered at once: the work is done on half the way.
 const HALF_LATENCY: Duration = Duration::from_millis(2);
+/// How long a look at everything waits for what is not answered.
+const STANDSTILL: Duration = Duration::from_secs(2);
 
 /// Cheap to clone; all clones are one runtime.
 #[derive(Clone)]
@@ -87,6 +89,26 @@ impl State {
                 end(made, code, (shared.now)());
                 self.events.push_end(&made.record, &made.uid);
             }
+        }
+    }
+
+    /// Of pods that nobody can look at, only who they are.
+    fn all_pods(&self) -> RuntimePods {
+        let is_read = |uid: &str| !self.unanswered.contains(uid);
+        let (read, unread): (Vec<_>, Vec<_>) =
+            self.sandboxes.values().cloned().partition(|sandbox| is_read(&sandbox.uid));
+        let unread = unread.into_iter().map(|sandbox| UnreadPod {
+            of_kubelet: sandbox.labels.contains_key("io.kubernetes.pod.uid"),
+            uid: sandbox.uid,
+            namespace: sandbox.namespace,
+            name: sandbox.name,
+            why: "no answer".to_owned(),
+        });
+        let containers = self.containers.values().filter(|made| is_read(&made.uid));
+        RuntimePods {
+            sandboxes: read,
+            containers: containers.map(|made| made.record.clone()).collect(),
+            unread: unread.collect(),
         }
     }
 
@@ -208,13 +230,13 @@ impl ContainerRuntime for FakeRuntime {
 
 impl PodRuntime for FakeRuntime {
     fn observe_all(&self) -> RuntimeFuture<'_, RuntimePods> {
-        Box::pin(self.call("observe_all", |state, _| {
-            Ok(RuntimePods {
-                sandboxes: state.sandboxes.values().cloned().collect(),
-                containers: state.containers.values().map(|made| made.record.clone()).collect(),
-                ..RuntimePods::default()
-            })
-        }))
+        Box::pin(async move {
+            let hangs = !self.shared.state().unanswered.is_empty();
+            if hangs {
+                tokio::time::sleep(STANDSTILL).await;
+            }
+            self.call("observe_all", |state, _| Ok(state.all_pods())).await
+        })
     }
 
     fn observe_pod<'a>(&'a self, uid: &'a str) -> RuntimeFuture<'a, RuntimePods> {

@@ -51,7 +51,7 @@ fn a_uid_is_given_once_and_outlives_the_agent_comments_and_new_defaults() {
 
     let mut next = Identities::default();
     assert!(next.recall(&[as_saved(&first)]).is_empty());
-    assert!(next.knows(&offer(POD)));
+    assert!(!next.may_borrow(&offer(POD)));
     let commented = offer(&format!("# hello\n{POD}"));
     let same = next.identify(&commented, &at(3, &nothing));
     assert_eq!(uid(&same), uid(&first), "the same pod in other bytes");
@@ -70,7 +70,7 @@ fn another_pod_gets_another_uid_even_when_it_is_an_earlier_one_again() {
     let mut identities = Identities::default();
     let one = identities.identify(&offer(POD), &at(1, &nothing));
     let edited = offer(&POD.replace("i:1", "i:2"));
-    assert!(!identities.knows(&edited));
+    assert!(!identities.may_borrow(&edited), "its name had a UID: it waits for nobody");
     let two = identities.identify(&edited, &at(2, &nothing));
     let three = identities.identify(&offer(POD), &at(3, &nothing));
     assert_ne!(uid(&one), uid(&two));
@@ -110,7 +110,7 @@ fn a_stated_uid_counts() {
     let edited = identities.identify(&offer(&stated.replace("i:1", "i:2")), &at(2, &nothing));
     assert_eq!(uid(&edited), "stated-1");
     // Nothing that runs can change it, so nothing of the runtime need be known.
-    assert!(Identities::default().knows(&offer(&stated)));
+    assert!(!Identities::default().may_borrow(&offer(&stated)));
     let found = running(|_| {});
     let own = Identities::default().identify(&offer(&stated), &at(1, &found));
     assert!(!own.adopted && uid(&own) == "stated-1");
@@ -124,7 +124,7 @@ fn a_uid_that_a_later_version_saved_is_not_read() {
     let mut next = Identities::default();
     let notices = next.recall(&[(name.clone(), later.into_bytes())]);
     assert!(matches!(&notices[..], [Notice::Warning(text)] if text.contains(&name)), "{notices:?}");
-    assert!(!next.knows(&offer(POD)));
+    assert!(next.may_borrow(&offer(POD)));
 }
 
 fn running(change: impl FnOnce(&mut RuntimePods)) -> RuntimePods {
@@ -197,6 +197,7 @@ fn what_is_remembered_counts_more_than_what_runs() {
     let own = identities.identify(&offer(POD), &at(1, &nothing));
     assert_eq!(uid(&identities.identify(&offer(POD), &at(2, &found))), uid(&own));
     let edited = offer(&POD.replace("name: main,", "name: main, args: [x],"));
+    assert!(!identities.may_borrow(&edited));
     let edited = identities.identify(&edited, &at(3, &found));
     assert!(uid(&edited) != "lent" && uid(&edited) != uid(&own), "an edit is another pod");
 }
@@ -226,6 +227,6 @@ fn uids_of_pods_that_are_gone_are_forgotten() {
     let gone = identities.keep_only(&BTreeSet::new());
     assert_eq!(gone[0].name, first.record.unwrap().name);
     assert_eq!(gone[0].content, None);
-    assert!(!identities.knows(&offer(POD)));
+    assert!(identities.may_borrow(&offer(POD)));
     assert_eq!(identities.recall(&[("x".to_owned(), b"no".to_vec())]).len(), 1);
 }

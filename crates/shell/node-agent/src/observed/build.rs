@@ -49,7 +49,7 @@ pub(super) fn name_of(pod: &ObservedPod) -> RuntimePodName {
         || of_containers.any(|labels| labels.contains_key(POD_UID_LABEL));
     if let Some(sandbox) = pod.sandboxes.first() {
         let (namespace, name) = (sandbox.namespace.clone(), sandbox.name.clone());
-        return RuntimePodName { namespace, name, of_kubelet };
+        return RuntimePodName { namespace, name, of_kubelet, is_unread: false };
     }
     let label = |record: &ContainerRecord, key: &str| record.labels.get(key).cloned();
     let record = pod.containers.first().map(|container| &container.record);
@@ -57,6 +57,7 @@ pub(super) fn name_of(pod: &ObservedPod) -> RuntimePodName {
         namespace: record.and_then(|each| label(each, POD_NAMESPACE_LABEL)).unwrap_or_default(),
         name: record.and_then(|each| label(each, POD_NAME_LABEL)).unwrap_or_default(),
         of_kubelet,
+        is_unread: false,
     }
 }
 

@@ -484,7 +484,8 @@ impl Owner {
             pods.remove(uid);
             self.retry(uid, &LookFailure::new(&pod.why));
             let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
-            let name = RuntimePodName { namespace, name, of_kubelet: pod.of_kubelet };
+            let of_kubelet = pod.of_kubelet;
+            let name = RuntimePodName { namespace, name, of_kubelet, is_unread: true };
             self.unread.insert(uid.clone(), name);
         }
         // What is watched and was not listed is not there.

@@ -3,7 +3,8 @@
 //!
 //! Rules: one worker per UID. Two pods of the same full name never run at once: the later one waits
 //! until nothing is left of the earlier, in the order in which they came. Nothing ends before every
-//! source has spoken, and what runs without anybody wanting it ends then too. Decides nothing else.
+//! source has spoken, nor what a pod that waits for its UID may adopt; what runs without anybody
+//! wanting it ends then too. Decides nothing else.
 
 use super::worker::{self, WorkerEnd};
 use super::{PodContext, SavedMemories};
@@ -110,12 +111,14 @@ impl Supervisor {
         let uids: BTreeSet<&str> = wanted.pods.iter().map(|each| &*each.pod.metadata.uid).collect();
         // Before anything of a new pod is made: what lies about and is nobody's is removed.
         self.tell_active(&uids, wanted.is_whole && listed.is_some());
-        if wanted.is_whole {
-            let gone: Vec<String> =
-                self.held.keys().filter(|uid| !uids.contains(uid.as_str())).cloned().collect();
-            for uid in gone {
-                self.unwant(&uid);
-            }
+        let is_gone = |(uid, held): &(&String, &Held)| {
+            let meta = &held.desired.borrow().pod.metadata;
+            !uids.contains(uid.as_str()) && wanted.lets_go(&meta.namespace, &meta.name)
+        };
+        let gone: Vec<String> =
+            self.held.iter().filter(is_gone).map(|(uid, _)| uid.clone()).collect();
+        for uid in gone {
+            self.unwant(&uid);
         }
         // Before the runtime was listed nobody knows what must end first.
         if let Some(listed) = listed {
@@ -124,7 +127,8 @@ impl Supervisor {
                 .filter(|(uid, _)| !self.held.contains_key(*uid) && !uids.contains(uid.as_str()))
                 .filter(|(_, name)| name.of_kubelet)
                 .collect();
-            for (uid, name) in unknown.iter().filter(|_| wanted.is_whole) {
+            let may_end = |name: &RuntimePodName| wanted.lets_go(&name.namespace, &name.name);
+            for (uid, name) in unknown.iter().filter(|(_, name)| may_end(name)) {
                 self.end_orphan(uid, name);
             }
             for identified in &wanted.pods {

@@ -10,5 +10,6 @@ mod probed;
 mod pulls;
 mod restart;
 mod telling;
+mod unread;
 mod upkeep;
 mod wanted_again;
