@@ -5,7 +5,7 @@
 //! judged while the watch of leases has something left to tell. Decides nothing itself: it asks
 //! `node-health` and carries.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use node_health::cidr::Ranges;
 use node_health::lifecycle::NodeLifecycle;
 use node_health::no_execute::Evictions;
 use node_health::pod_cleanup::PodCleanup;
-use node_health::{Moment, NodeId, PodId};
+use node_health::{Moment, NodeId, PodId, Stamp};
 use ports::cluster_api::Selection;
 use ports::cluster_objects::{Node, Pod, Renewal};
 use ports::{FeedEvent, ObjectFeed};
@@ -134,6 +134,8 @@ struct Engine {
     pods: Pods,
     node_list: Listing,
     lease_list: Listing,
+    /// Renewals of leases that came before their nodes, until all nodes are known.
+    early_renewals: HashMap<Box<str>, Stamp>,
     pod_list: Listing,
     sight: Sight,
     reopen_leases: bool,
@@ -193,6 +195,7 @@ impl Engine {
             pods: Pods::default(),
             node_list: Listing::default(),
             lease_list: Listing::default(),
+            early_renewals: HashMap::new(),
             pod_list: Listing::default(),
             sight: Sight::new(settings.largest_gap),
             reopen_leases: false,

@@ -3,6 +3,8 @@
 //! Rule: level, not edge. A list replaces what was known; an event only adds to it. An object that
 //! cannot be read is left as it was last known, and logged.
 
+use std::collections::HashMap;
+
 use node_health::lifecycle::{Sight as Seen, WriteKind};
 use node_health::no_execute::PodAction;
 use node_health::{Moment, NodeId, PodId, Stamp, Truth};
@@ -31,6 +33,7 @@ impl Engine {
                 }
                 self.sight.nodes_heard(true);
                 self.node_list.complete = true;
+                self.early_renewals = HashMap::new();
                 self.changed = true;
                 self.begin_ranges();
                 self.tell_synced();
@@ -99,6 +102,9 @@ impl Engine {
             *place = known;
         }
         let actions = self.lifecycle.observe(now, id, facts, seen);
+        if let Some(renewed) = self.early_renewals.remove(node.metadata.name.as_str()) {
+            self.lifecycle.lease_read(now, id, renewed);
+        }
         self.act(actions);
         if !odd_taints && self.unreadable.remove(&id) {
             self.take_back(now, id, WriteKind::Taints);
@@ -180,6 +186,7 @@ impl Engine {
         match event {
             FeedEvent::ListBegan => {
                 self.lease_list.number += 1;
+                self.early_renewals.clear();
                 self.sight.list_began();
             }
             FeedEvent::Listed(leases) => {
@@ -204,7 +211,9 @@ impl Engine {
                 }
             }
             // A lease that is gone is a silent one: the grace runs from its last renewal.
-            FeedEvent::Deleted(_) => {}
+            FeedEvent::Deleted(lease) => {
+                self.early_renewals.remove(lease.name.as_str());
+            }
             FeedEvent::Unreadable { object, cause } => {
                 warn!(object, cause, "A lease cannot be read");
             }
@@ -216,9 +225,16 @@ impl Engine {
         }
     }
 
-    fn lease_of(&self, lease: &Renewal) -> Option<(NodeId, Stamp)> {
-        let node = self.names.find(&lease.name)?;
-        Some((node, Stamp::from_nanos(lease.renewed?.nanos())))
+    /// Whose lease it is, and when that was renewed. One that comes before its node, which the first
+    /// list has yet to bring, is kept for it: if it were read for the first time later, it would pass
+    /// for a sign of life, and a node that had died before we began would have its grace twice.
+    fn lease_of(&mut self, lease: &Renewal) -> Option<(NodeId, Stamp)> {
+        let renewed = Stamp::from_nanos(lease.renewed?.nanos());
+        let node = self.names.find(&lease.name).filter(|node| self.names.known(*node).is_some());
+        if node.is_none() && !self.node_list.complete {
+            self.early_renewals.insert(lease.name.as_str().into(), renewed);
+        }
+        Some((node?, renewed))
     }
 
     pub(super) fn pod_event(&mut self, event: FeedEvent<Pod>) {
