@@ -91,8 +91,9 @@ pub enum FeedEvent<T> {
     Applied(T),
     /// The object is gone; this was its last state.
     Deleted(T),
-    /// An object that cannot be read. The feed goes on without it.
-    Unreadable { object: String, cause: String },
+    /// An object that cannot be read; `deleted`: it was its end that was told. The feed goes on
+    /// without it.
+    Unreadable { object: String, deleted: bool, cause: String },
     /// Nothing is heard any more, for this reason; the feed tries again by itself.
     Interrupted(ClusterApiError),
     /// Changes are heard again; those that were missed follow.

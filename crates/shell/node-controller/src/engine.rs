@@ -146,6 +146,9 @@ struct Engine {
     ranges: Option<Ranges>,
     /// Ranges of nodes in the first list, until all are known.
     listed_ranges: BTreeMap<NodeId, Vec<String>>,
+    /// Nodes of the first list that cannot be read, so that nobody knows their ranges, and the list
+    /// in which each was last seen.
+    unread_nodes: BTreeMap<Box<str>, u32>,
     without_range: BTreeSet<NodeId>,
     /// Nobody can have had a range on its way when we began.
     is_first: bool,
@@ -204,6 +207,7 @@ impl Engine {
             evictions: Evictions::new(checked.config.toleration_comparisons),
             ranges: None,
             listed_ranges: BTreeMap::new(),
+            unread_nodes: BTreeMap::new(),
             without_range: BTreeSet::new(),
             is_first,
             cleanup: PodCleanup::new(cleanup.terminated_threshold)

@@ -34,6 +34,8 @@ impl Engine {
                 self.sight.nodes_heard(true);
                 self.node_list.complete = true;
                 self.early_renewals = HashMap::new();
+                let number = self.node_list.number;
+                self.unread_nodes.retain(|_, list| *list == number);
                 self.changed = true;
                 self.begin_ranges();
                 self.tell_synced();
@@ -45,10 +47,11 @@ impl Engine {
                 {
                     self.lose_node(id);
                 }
+                self.no_longer_unread(&node.metadata.name);
             }
-            FeedEvent::Unreadable { object, cause } => {
-                warn!(object, cause, "A node cannot be read");
-                self.keep_node(&object);
+            FeedEvent::Unreadable { object, deleted, cause } => {
+                warn!(object, deleted, cause, "A node cannot be read");
+                self.keep_node(&object, deleted);
             }
             FeedEvent::Interrupted(error) => {
                 warn!(err = %error, "Nodes are not heard any more");
@@ -59,12 +62,28 @@ impl Engine {
     }
 
     /// A node that cannot be read is there all the same: the end of a list must not take it for
-    /// gone, nor its range for free. Feeds name it with its kind before a slash.
-    fn keep_node(&mut self, object: &str) {
+    /// gone, nor its range for free. Feeds name it with its kind before a slash; of some not even the
+    /// name can be read.
+    fn keep_node(&mut self, object: &str, deleted: bool) {
         let name = object.rsplit('/').next().unwrap_or_default();
         let list = self.node_list.number;
         if let Some(known) = self.names.find(name).and_then(|id| self.names.known_mut(id)) {
             known.list = list;
+            return;
+        }
+        if deleted && !name.is_empty() {
+            return self.no_longer_unread(name);
+        }
+        // One that comes later has no range but what we give it, and we give it none.
+        if !self.node_list.complete || self.unread_nodes.contains_key(name) {
+            self.unread_nodes.insert(name.into(), list);
+        }
+    }
+
+    /// A node of this name is gone, or can be read.
+    fn no_longer_unread(&mut self, name: &str) {
+        if self.unread_nodes.remove(name).is_some() {
+            self.begin_ranges();
         }
     }
 
@@ -117,6 +136,7 @@ impl Engine {
             self.published.changed();
         }
         self.see_range(id, node);
+        self.no_longer_unread(&node.metadata.name);
         self.see_for_cloud(id);
         self.shared.counters.node_looked_at(self.now().since(now));
     }
@@ -214,7 +234,7 @@ impl Engine {
             FeedEvent::Deleted(lease) => {
                 self.early_renewals.remove(lease.name.as_str());
             }
-            FeedEvent::Unreadable { object, cause } => {
+            FeedEvent::Unreadable { object, cause, .. } => {
                 warn!(object, cause, "A lease cannot be read");
             }
             FeedEvent::Interrupted(error) => {
@@ -258,7 +278,7 @@ impl Engine {
                     self.lose_pod(pod);
                 }
             }
-            FeedEvent::Unreadable { object, cause } => {
+            FeedEvent::Unreadable { object, cause, .. } => {
                 warn!(object, cause, "A pod cannot be read");
             }
             FeedEvent::Interrupted(error) => warn!(err = %error, "Pods are not heard any more"),
