@@ -182,7 +182,8 @@ impl<T: ProtobufObject> Follower<T> {
     async fn failed(&mut self, error: ClusterApiError) -> Result<(), NobodyListens> {
         self.progress.failed(&error);
         let asked_for = match &error {
-            ClusterApiError::Throttled { retry_after, .. } => Some(*retry_after),
+            ClusterApiError::Throttled { retry_after: pause, .. }
+            | ClusterApiError::OutOfTurn { turn_in: pause, .. } => Some(*pause),
             _ => None,
         };
         // What has expired is listed again; that is no outage.
