@@ -5,7 +5,7 @@
 //! not leave, it only reads, or the server said to come back.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -317,20 +317,26 @@ impl ApiClient {
         until: Instant,
     ) -> Result<(), ClusterApiError> {
         let Some(bucket) = &self.bucket else { return Ok(()) };
-        let lock = || bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = lock().take(self.shared.began.elapsed());
+        let wait = lock(bucket).take(self.shared.began.elapsed());
         if wait.is_zero() {
             return Ok(());
         }
+        let promised = PromisedTurn(Some(bucket));
         if wait >= until.saturating_duration_since(Instant::now()) {
-            lock().give_back();
-            return Err(ClusterApiError::Throttled {
+            return Err(ClusterApiError::OutOfTurn {
                 request: request.named.clone(),
-                retry_after: wait.min(LONGEST_PAUSE),
+                turn_in: wait.min(LONGEST_PAUSE),
             });
         }
         tokio::time::sleep(wait).await;
+        promised.has_come();
         Ok(())
+    }
+
+    /// How long a request that is made now waits for its turn.
+    pub(crate) fn waits_for_turn(&self) -> Duration {
+        let bucket = self.bucket.as_deref();
+        bucket.map_or(Duration::ZERO, |bucket| lock(bucket).wait(self.shared.began.elapsed()))
     }
 
     async fn prepare(
@@ -432,6 +438,27 @@ impl ApiClient {
 
 fn own_bucket(rate: Option<RateLimit>) -> Option<Arc<Mutex<TokenBucket>>> {
     rate.map(|rate| Arc::new(Mutex::new(TokenBucket::new(rate))))
+}
+
+fn lock(bucket: &Mutex<TokenBucket>) -> MutexGuard<'_, TokenBucket> {
+    bucket.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A turn that somebody waits for; when he goes away before it has come, it is the next one's.
+struct PromisedTurn<'a>(Option<&'a Mutex<TokenBucket>>);
+
+impl PromisedTurn<'_> {
+    fn has_come(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for PromisedTurn<'_> {
+    fn drop(&mut self) {
+        if let Some(bucket) = self.0 {
+            lock(bucket).give_back();
+        }
+    }
 }
 
 /// Sending again does no harm when nothing left, or when nothing is changed by it.

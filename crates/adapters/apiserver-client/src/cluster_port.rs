@@ -5,6 +5,8 @@
 //! connection that is read in strides: many answers come together. Lists, reads and the leases of
 //! leaders, which somebody waits for, go over another.
 
+use std::time::Duration;
+
 use ports::cluster_api::{
     ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Resource, Selection,
     StoredObject, ToldEvent,
@@ -60,6 +62,10 @@ fn lease_path(lease: &Lease) -> ObjectPath {
 }
 
 impl ClusterApi for ApiClient {
+    fn turn_in(&self) -> Duration {
+        self.waits_for_turn()
+    }
+
     fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>> {
         Box::new(Watch::start_in_strides(self, selection))
     }

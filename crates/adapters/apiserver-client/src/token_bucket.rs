@@ -28,7 +28,7 @@ impl RateLimit {
 const TOGETHER: f64 = 4.0;
 const LONGEST_STEP: Duration = Duration::from_millis(200);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TokenBucket {
     rate: RateLimit,
     /// May be below zero: then so many have been promised to those who wait.
@@ -53,6 +53,11 @@ impl TokenBucket {
         }
         let wait = Duration::try_from_secs_f64(-self.tokens / self.rate.per_second);
         wait.map_or(Duration::MAX, |wait| self.next_step(now.saturating_add(wait)) - now)
+    }
+
+    /// How long whoever takes a token now will wait.
+    pub(crate) fn wait(&self, now: Duration) -> Duration {
+        self.clone().take(now)
     }
 
     /// The first moment for turns that is not before this one.

@@ -22,7 +22,7 @@ use crate::connections::causes;
 use crate::lines::Lines;
 use crate::protobuf::ProtobufObject;
 use crate::request::ApiRequest;
-use crate::watch_line::{WatchLine, read_frame, read_line, read_page};
+use crate::watch_line::{UnreadableObject, WatchLine, read_frame, read_line, read_page};
 use crate::watch_progress::{Progress, Question};
 
 /// How many events may wait for the reader.
@@ -182,7 +182,8 @@ impl<T: ProtobufObject> Follower<T> {
     async fn failed(&mut self, error: ClusterApiError) -> Result<(), NobodyListens> {
         self.progress.failed(&error);
         let asked_for = match &error {
-            ClusterApiError::Throttled { retry_after, .. } => Some(*retry_after),
+            ClusterApiError::Throttled { retry_after: pause, .. }
+            | ClusterApiError::OutOfTurn { turn_in: pause, .. } => Some(*pause),
             _ => None,
         };
         // What has expired is listed again; that is no outage.
@@ -221,8 +222,8 @@ impl<T: ProtobufObject> Follower<T> {
             self.tell(FeedEvent::ListBegan).await?;
         }
         self.tell(FeedEvent::Listed(page.objects)).await?;
-        for found in page.unreadable {
-            self.tell(FeedEvent::Unreadable { object: found.object, cause: found.cause }).await?;
+        for UnreadableObject { object, cause } in page.unreadable {
+            self.tell(FeedEvent::Unreadable { object, deleted: false, cause }).await?;
         }
         if self.progress.page_came(&page.version, &page.token) {
             self.tell(FeedEvent::ListEnded).await?;
@@ -352,9 +353,9 @@ impl<T: ProtobufObject> Follower<T> {
                 self.progress.reached(object.identity().resource_version);
                 self.tell(FeedEvent::Deleted(object)).await?;
             }
-            WatchLine::Unreadable { object, version, cause } => {
+            WatchLine::Unreadable { object, version, deleted, cause } => {
                 self.progress.reached(&version);
-                self.tell(FeedEvent::Unreadable { object, cause }).await?;
+                self.tell(FeedEvent::Unreadable { object, deleted, cause }).await?;
             }
             WatchLine::Failed(status) => {
                 let code = if status.code == 0 { 500 } else { status.code };

@@ -29,6 +29,7 @@ pub(crate) enum WatchLine<T> {
     Unreadable {
         object: String,
         version: String,
+        deleted: bool,
         cause: String,
     },
     Failed(Status),
@@ -125,6 +126,7 @@ fn told<T: ApiObject>(deleted: bool, read: Result<T, (String, Envelope)>) -> Wat
         Err((cause, envelope)) => WatchLine::Unreadable {
             object: name_of::<T>(&envelope),
             version: envelope.metadata.resource_version,
+            deleted,
             cause,
         },
     }

@@ -91,8 +91,9 @@ pub enum FeedEvent<T> {
     Applied(T),
     /// The object is gone; this was its last state.
     Deleted(T),
-    /// An object that cannot be read. The feed goes on without it.
-    Unreadable { object: String, cause: String },
+    /// An object that cannot be read; `deleted`: it was its end that was told. The feed goes on
+    /// without it.
+    Unreadable { object: String, deleted: bool, cause: String },
     /// Nothing is heard any more, for this reason; the feed tries again by itself.
     Interrupted(ClusterApiError),
     /// Changes are heard again; those that were missed follow.
@@ -224,6 +225,11 @@ pub trait ClusterApi: Send + Sync {
     fn watch_pods(&self, selection: Selection) -> Box<dyn ObjectFeed<Pod>>;
     fn watch_renewals(&self, selection: Selection) -> Box<dyn ObjectFeed<Renewal>>;
 
+    /// How long a request that is made now waits until our own rate lets it leave.
+    fn turn_in(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn read<'a>(&'a self, object: &'a ObjectPath) -> ApiFuture<'a, StoredObject>;
     /// Makes an object; the body is its JSON, whose name and namespace must be those of the path.
     fn create<'a>(&'a self, object: &'a ObjectPath, body: Vec<u8>) -> ApiFuture<'a, StoredObject>;
@@ -271,6 +277,10 @@ pub enum ClusterApiError {
     /// Too many requests: not before that time has passed.
     #[error("{request}: asked to come back in {retry_after:?}")]
     Throttled { request: String, retry_after: Duration },
+    /// Our own rate would let it leave only after its deadline; nothing was sent, and it says nothing
+    /// about the API server.
+    #[error("{request}: not sent, our own rate allows it only in {turn_in:?}")]
+    OutOfTurn { request: String, turn_in: Duration },
     /// The API server is in trouble; a write may or may not have happened.
     #[error("{request}: the API server is in trouble ({status}): {message}")]
     ServerTrouble { request: String, status: u16, message: String },

@@ -5,7 +5,7 @@
 //! judged while the watch of leases has something left to tell. Decides nothing itself: it asks
 //! `node-health` and carries.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use node_health::cidr::Ranges;
 use node_health::lifecycle::NodeLifecycle;
 use node_health::no_execute::Evictions;
 use node_health::pod_cleanup::PodCleanup;
-use node_health::{Moment, NodeId, PodId};
+use node_health::{Moment, NodeId, PodId, Stamp};
 use ports::cluster_api::Selection;
 use ports::cluster_objects::{Node, Pod, Renewal};
 use ports::{FeedEvent, ObjectFeed};
@@ -134,6 +134,8 @@ struct Engine {
     pods: Pods,
     node_list: Listing,
     lease_list: Listing,
+    /// Renewals of leases that came before their nodes, until all nodes are known.
+    early_renewals: HashMap<Box<str>, Stamp>,
     pod_list: Listing,
     sight: Sight,
     reopen_leases: bool,
@@ -144,6 +146,9 @@ struct Engine {
     ranges: Option<Ranges>,
     /// Ranges of nodes in the first list, until all are known.
     listed_ranges: BTreeMap<NodeId, Vec<String>>,
+    /// Nodes of the first list that cannot be read, so that nobody knows their ranges, and the list
+    /// in which each was last seen.
+    unread_nodes: BTreeMap<Box<str>, u32>,
     without_range: BTreeSet<NodeId>,
     /// Nobody can have had a range on its way when we began.
     is_first: bool,
@@ -195,6 +200,7 @@ impl Engine {
             pods: Pods::default(),
             node_list: Listing::default(),
             lease_list: Listing::default(),
+            early_renewals: HashMap::new(),
             pod_list: Listing::default(),
             sight: Sight::new(settings.largest_gap),
             reopen_leases: false,
@@ -203,6 +209,7 @@ impl Engine {
             evictions: Evictions::new(checked.config.toleration_comparisons),
             ranges: None,
             listed_ranges: BTreeMap::new(),
+            unread_nodes: BTreeMap::new(),
             without_range: BTreeSet::new(),
             is_first,
             cleanup: PodCleanup::new(cleanup.terminated_threshold)

@@ -13,9 +13,12 @@ use node_health::Moment;
 use ports::ClusterApiError;
 use ports::cluster_api::{ApiFuture, ClusterApi, ObjectPath, StoredObject};
 use ports::cluster_objects::Node;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::controller::Shared;
+
+/// How long somebody who finds our own line too long stays where he is.
+const FULL_LINE: Duration = Duration::from_secs(1);
 
 /// Why a request did not do what it should.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -24,6 +27,8 @@ pub(crate) enum Failure {
     NotLeading,
     #[error("no answer within {0:?}")]
     Late(Duration),
+    #[error("our own rate allows it only in {0:?}")]
+    OutOfTurn(Duration),
     #[error(transparent)]
     Api(#[from] ClusterApiError),
     #[error("what was read cannot be understood: {0}")]
@@ -61,11 +66,17 @@ impl Failure {
         trouble || self.is_conflict() || self.is_gone() || self.is_hopeless()
     }
 
+    /// It did not leave, since too many of ours are before it.
+    pub(crate) fn is_out_of_turn(&self) -> bool {
+        matches!(self, Self::OutOfTurn(_) | Self::Api(ClusterApiError::OutOfTurn { .. }))
+    }
+
     /// A word for the metrics.
     pub(crate) const fn outcome(&self) -> &'static str {
         match self {
             Self::NotLeading => "not_leading",
             Self::Late(_) => "late",
+            Self::OutOfTurn(_) => "out_of_turn",
             Self::Unreadable(_) => "unreadable",
             Self::Api(error) => match error {
                 ClusterApiError::NotFound { .. } => "gone",
@@ -74,12 +85,14 @@ impl Failure {
                 }
                 ClusterApiError::Refused { .. } => "refused",
                 ClusterApiError::Throttled { .. } => "throttled",
+                ClusterApiError::OutOfTurn { .. } => "out_of_turn",
                 _ => "failed",
             },
         }
     }
 
-    /// What the API server's state means for everybody's next request: how long to hold back.
+    /// What the API server's state means for everybody's next request: how long to hold back. A line
+    /// of our own that is too long says nothing about it.
     pub(crate) fn trouble(&self) -> Option<Duration> {
         match self {
             Self::Api(ClusterApiError::Throttled { retry_after, .. }) => Some(*retry_after),
@@ -133,7 +146,7 @@ impl Gate {
         what: &'static str,
         request: ApiFuture<'_, T>,
     ) -> Result<T, Failure> {
-        let outcome = self.send(self.limit()?, request).await;
+        let outcome = self.send(self.limit()?, self.api(), request).await;
         let word = outcome.as_ref().map_or_else(Failure::outcome, |_| "written");
         self.shared.counters.written(what, word);
         outcome
@@ -154,12 +167,35 @@ impl Gate {
         client: &dyn ClusterApi,
         path: &ObjectPath,
     ) -> Result<StoredObject, Failure> {
-        self.send(self.limit()?, client.read(path)).await
+        self.send(self.limit()?, client, client.read(path)).await
+    }
+
+    /// Who would have its turn only when its time is over is not put in the line at all. It keeps its
+    /// place among the writes for a moment, so that not all that is to do runs past a full line.
+    async fn send<T>(
+        &self,
+        limit: Duration,
+        client: &dyn ClusterApi,
+        request: ApiFuture<'_, T>,
+    ) -> Result<T, Failure> {
+        let turn_in = client.turn_in();
+        let outcome = match turn_in >= limit {
+            true => Err(Failure::OutOfTurn(turn_in)),
+            false => self.answer_within(limit, request).await,
+        };
+        if outcome.as_ref().is_err_and(Failure::is_out_of_turn) {
+            sleep(FULL_LINE).await;
+        }
+        outcome
     }
 
     /// Leadership is asked for again whenever the request goes on: one that waited for its turn
     /// while we were stopped must not leave when we come to ourselves.
-    async fn send<T>(&self, limit: Duration, mut request: ApiFuture<'_, T>) -> Result<T, Failure> {
+    async fn answer_within<T>(
+        &self,
+        limit: Duration,
+        mut request: ApiFuture<'_, T>,
+    ) -> Result<T, Failure> {
         let guarded = poll_fn(|context| match self.limit() {
             Ok(_) => request.as_mut().poll(context).map_err(Failure::from),
             Err(failure) => Poll::Ready(Err(failure)),
@@ -180,3 +216,6 @@ impl Gate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,6 +71,10 @@ impl FakeClient {
             sleep(wait).await;
         }
         let faults = self.faults.now();
+        if !faults.turn_in.is_zero() {
+            let turn_in = faults.turn_in;
+            return Err(ClusterApiError::OutOfTurn { request: named(path), turn_in });
+        }
         if faults.away {
             let cause = "away".to_owned();
             return Err(ClusterApiError::Unreachable { request: named(path), cause });
@@ -219,6 +223,10 @@ fn apply(
 }
 
 impl ClusterApi for FakeClient {
+    fn turn_in(&self) -> Duration {
+        self.faults.now().turn_in
+    }
+
     fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>> {
         Box::new(Feed::new(self.cluster.clone(), self.faults.clone(), selection))
     }

@@ -24,6 +24,8 @@ pub struct Faults {
     pub unreadable_every: u32,
     /// Writes to objects of these names are refused, as somebody's admission webhook may.
     pub refused: Vec<String>,
+    /// The client's own rate lets nothing leave before this time, which is too long to wait.
+    pub turn_in: Duration,
     /// How long a request takes.
     pub latency: Duration,
     /// A write gets through so much later, whether or not anybody still waits for it: a process

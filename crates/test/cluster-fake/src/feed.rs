@@ -49,9 +49,10 @@ impl<T: ApiObject> Feed<T> {
         self.selection.namespace.as_deref().is_none_or(|wanted| namespace == Some(wanted))
     }
 
-    fn read(object: &Value) -> Result<T, FeedEvent<T>> {
+    fn read(object: &Value, deleted: bool) -> Result<T, FeedEvent<T>> {
         serde_json::from_value(object.clone()).map_err(|error| FeedEvent::Unreadable {
             object: named(object, T::RESOURCE.plural),
+            deleted,
             cause: error.to_string(),
         })
     }
@@ -63,7 +64,7 @@ impl<T: ApiObject> Feed<T> {
         for page in selected.chunks(PAGE) {
             let mut listed = Vec::new();
             for object in page {
-                match Self::read(object) {
+                match Self::read(object, false) {
                     Ok(object) => listed.push(object),
                     Err(unreadable) => self.waiting.push_back(unreadable),
                 }
@@ -85,7 +86,7 @@ impl<T: ApiObject> Feed<T> {
             if !self.selects(&change.object) {
                 continue;
             }
-            self.waiting.push_back(match Self::read(&change.object) {
+            self.waiting.push_back(match Self::read(&change.object, change.deleted) {
                 Ok(object) if change.deleted => FeedEvent::Deleted(object),
                 Ok(object) => FeedEvent::Applied(object),
                 Err(unreadable) => unreadable,

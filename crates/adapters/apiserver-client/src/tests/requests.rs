@@ -94,10 +94,10 @@ async fn a_rate_of_its_own_does_not_wait_for_the_others() {
     let election = work.with_own_rate();
     work.read(&node()).await.expect("the first");
     let error = work.clone().read(&node()).await.expect_err("a clone has the same rate");
-    assert!(matches!(error, ClusterApiError::Throttled { .. }), "{error:?}");
+    assert!(matches!(error, ClusterApiError::OutOfTurn { .. }), "{error:?}");
     election.read(&node()).await.expect("its first");
     let error = election.with_deadline(Duration::from_secs(1)).read(&node()).await;
-    assert!(matches!(error, Err(ClusterApiError::Throttled { .. })), "it has a rate, too");
+    assert!(matches!(error, Err(ClusterApiError::OutOfTurn { .. })), "it has a rate, too");
     assert_eq!(peer.connections(), 1);
 }
 
@@ -244,7 +244,24 @@ async fn the_rate_holds_and_a_turn_beyond_the_deadline_is_refused_at_once() {
     let slow = client(&peer, |options| options.rate = RateLimit::new(0.01, 1));
     slow.read(&node()).await.expect("a node");
     let error = slow.read(&node()).await.expect_err("too late");
-    assert!(matches!(error, ClusterApiError::Throttled { .. }), "{error:?}");
+    assert!(matches!(error, ClusterApiError::OutOfTurn { .. }), "{error:?}");
+}
+
+/// Whoever gives up while it waits leaves its place in the line to the next one.
+#[tokio::test]
+async fn a_turn_that_nobody_waits_for_is_given_back() {
+    let peer = Peer::plain(|_, _| json(200, NODE)).await;
+    // Each turn is two seconds after the one before.
+    let slow = client(&peer, |options| options.rate = RateLimit::new(0.5, 1));
+    slow.read(&node()).await.expect("the first");
+    for _ in 0..20 {
+        let given_up = tokio::time::timeout(Duration::from_millis(5), slow.read(&node())).await;
+        assert!(given_up.is_err(), "it waits");
+    }
+    assert!(slow.turn_in() <= Duration::from_millis(2_200), "{:?}", slow.turn_in());
+    assert!(slow.turn_in() > Duration::ZERO, "the first one's is used");
+    slow.with_deadline(Duration::from_secs(5)).read(&node()).await.expect("the next one");
+    assert_eq!(peer.seen().len(), 2);
 }
 
 #[tokio::test]

@@ -30,6 +30,8 @@ fn it_never_holds_more_than_a_burst_and_a_clock_that_goes_back_gives_nothing() {
 fn a_token_that_was_not_used_is_given_back() {
     let mut bucket = bucket(1.0, 1);
     assert_eq!(bucket.take(Duration::ZERO), Duration::ZERO);
+    // Who only asks takes nothing.
+    assert_eq!(bucket.wait(Duration::ZERO), Duration::from_secs(1));
     assert_eq!(bucket.take(Duration::ZERO), Duration::from_secs(1));
     bucket.give_back();
     assert_eq!(bucket.take(Duration::ZERO), Duration::from_secs(1));

@@ -49,13 +49,18 @@ fn lines_that_are_no_objects() {
 
 #[test]
 fn an_object_of_a_strange_shape_costs_only_itself() {
-    let line = br#"{"type":"ADDED","object":{"metadata":{"name":"p","namespace":"d",
-        "resourceVersion":"5"},"spec":{"tolerations":7}}}"#;
-    let Ok(WatchLine::Unreadable { object, version, cause }) = read_line::<Pod>(line) else {
-        panic!("readable")
-    };
-    assert_eq!((object.as_str(), version.as_str()), ("pods/d/p", "5"));
-    assert!(cause.contains("invalid type"), "{cause}");
+    for (kind, end) in [("ADDED", false), ("MODIFIED", false), ("DELETED", true)] {
+        let object = r#"{"metadata":{"name":"p","namespace":"d","resourceVersion":"5"},
+            "spec":{"tolerations":7}}"#;
+        let line = format!(r#"{{"type":"{kind}","object":{object}}}"#);
+        let Ok(WatchLine::Unreadable { object, version, deleted, cause }) =
+            read_line::<Pod>(line.as_bytes())
+        else {
+            panic!("readable")
+        };
+        assert_eq!((object.as_str(), version.as_str(), deleted), ("pods/d/p", "5", end), "{kind}");
+        assert!(cause.contains("invalid type"), "{cause}");
+    }
     let page = br#"{"metadata":{"resourceVersion":"8","continue":"t"},"items":[
         {"metadata":{"name":"a"}},{"metadata":{"name":"b"},"spec":7},{"metadata":{"name":"c"}}]}"#;
     let page = read_page::<Renewal>(Bytes::from_static(page)).expect("a page");

@@ -57,6 +57,7 @@ fn other_failures_lose_no_ground() {
             status: 500,
             message: "".into(),
         },
+        ClusterApiError::OutOfTurn { request: request.clone(), turn_in: std::time::Duration::ZERO },
         ClusterApiError::Throttled { request, retry_after: std::time::Duration::ZERO },
     ] {
         let mut progress = at("7");

@@ -27,6 +27,9 @@ impl Engine {
         }
         let Some(node) = self.names.find(name).filter(|node| self.names.known(*node).is_some())
         else {
+            if self.unread_nodes.contains_key(name) {
+                told.outlook = "The node is there, but this controller cannot read it.".to_owned();
+            }
             return told;
         };
         if let Some(facts) = self.lifecycle.facts(node) {
@@ -91,6 +94,7 @@ impl Engine {
         if self.without_range.contains(&node) {
             notes.push("No pod range is left for it.".to_owned());
         }
+        notes.extend(self.why_ranges_wait(node));
         let ranges = self.ranges.as_ref().filter(|ranges| !ranges.holds(node));
         if let Some(ranges) = ranges.filter(|_| !self.is_ending(node)) {
             notes.extend(why_no_ranges(ranges.fence(), self.now()));

@@ -3,6 +3,8 @@
 //! Rule: level, not edge. A list replaces what was known; an event only adds to it. An object that
 //! cannot be read is left as it was last known, and logged.
 
+use std::collections::HashMap;
+
 use node_health::lifecycle::{Sight as Seen, WriteKind};
 use node_health::no_execute::PodAction;
 use node_health::{Moment, NodeId, PodId, Stamp, Truth};
@@ -31,6 +33,9 @@ impl Engine {
                 }
                 self.sight.nodes_heard(true);
                 self.node_list.complete = true;
+                self.early_renewals = HashMap::new();
+                let number = self.node_list.number;
+                self.unread_nodes.retain(|_, list| *list == number);
                 self.changed = true;
                 self.begin_ranges();
                 self.tell_synced();
@@ -42,10 +47,11 @@ impl Engine {
                 {
                     self.lose_node(id);
                 }
+                self.no_longer_unread(&node.metadata.name);
             }
-            FeedEvent::Unreadable { object, cause } => {
-                warn!(object, cause, "A node cannot be read");
-                self.keep_node(&object);
+            FeedEvent::Unreadable { object, deleted, cause } => {
+                warn!(object, deleted, cause, "A node cannot be read");
+                self.keep_node(&object, deleted);
             }
             FeedEvent::Interrupted(error) => {
                 warn!(err = %error, "Nodes are not heard any more");
@@ -56,12 +62,28 @@ impl Engine {
     }
 
     /// A node that cannot be read is there all the same: the end of a list must not take it for
-    /// gone, nor its range for free. Feeds name it with its kind before a slash.
-    fn keep_node(&mut self, object: &str) {
+    /// gone, nor its range for free. Feeds name it with its kind before a slash; of some not even the
+    /// name can be read.
+    fn keep_node(&mut self, object: &str, deleted: bool) {
         let name = object.rsplit('/').next().unwrap_or_default();
         let list = self.node_list.number;
         if let Some(known) = self.names.find(name).and_then(|id| self.names.known_mut(id)) {
             known.list = list;
+            return;
+        }
+        if deleted && !name.is_empty() {
+            return self.no_longer_unread(name);
+        }
+        // One that comes later has no range but what we give it, and we give it none.
+        if !self.node_list.complete || self.unread_nodes.contains_key(name) {
+            self.unread_nodes.insert(name.into(), list);
+        }
+    }
+
+    /// A node of this name is gone, or can be read.
+    fn no_longer_unread(&mut self, name: &str) {
+        if self.unread_nodes.remove(name).is_some() {
+            self.begin_ranges();
         }
     }
 
@@ -99,6 +121,9 @@ impl Engine {
             *place = known;
         }
         let actions = self.lifecycle.observe(now, id, facts, seen);
+        if let Some(renewed) = self.early_renewals.remove(node.metadata.name.as_str()) {
+            self.lifecycle.lease_read(now, id, renewed);
+        }
         self.act(actions);
         if !odd_taints && self.unreadable.remove(&id) {
             self.take_back(now, id, WriteKind::Taints);
@@ -111,6 +136,7 @@ impl Engine {
             self.published.changed();
         }
         self.see_range(id, node);
+        self.no_longer_unread(&node.metadata.name);
         self.see_for_cloud(id);
         self.shared.counters.node_looked_at(self.now().since(now));
     }
@@ -180,6 +206,7 @@ impl Engine {
         match event {
             FeedEvent::ListBegan => {
                 self.lease_list.number += 1;
+                self.early_renewals.clear();
                 self.sight.list_began();
             }
             FeedEvent::Listed(leases) => {
@@ -204,8 +231,10 @@ impl Engine {
                 }
             }
             // A lease that is gone is a silent one: the grace runs from its last renewal.
-            FeedEvent::Deleted(_) => {}
-            FeedEvent::Unreadable { object, cause } => {
+            FeedEvent::Deleted(lease) => {
+                self.early_renewals.remove(lease.name.as_str());
+            }
+            FeedEvent::Unreadable { object, cause, .. } => {
                 warn!(object, cause, "A lease cannot be read");
             }
             FeedEvent::Interrupted(error) => {
@@ -216,9 +245,16 @@ impl Engine {
         }
     }
 
-    fn lease_of(&self, lease: &Renewal) -> Option<(NodeId, Stamp)> {
-        let node = self.names.find(&lease.name)?;
-        Some((node, Stamp::from_nanos(lease.renewed?.nanos())))
+    /// Whose lease it is, and when that was renewed. One that comes before its node, which the first
+    /// list has yet to bring, is kept for it: if it were read for the first time later, it would pass
+    /// for a sign of life, and a node that had died before we began would have its grace twice.
+    fn lease_of(&mut self, lease: &Renewal) -> Option<(NodeId, Stamp)> {
+        let renewed = Stamp::from_nanos(lease.renewed?.nanos());
+        let node = self.names.find(&lease.name).filter(|node| self.names.known(*node).is_some());
+        if node.is_none() && !self.node_list.complete {
+            self.early_renewals.insert(lease.name.as_str().into(), renewed);
+        }
+        Some((node?, renewed))
     }
 
     pub(super) fn pod_event(&mut self, event: FeedEvent<Pod>) {
@@ -242,7 +278,7 @@ impl Engine {
                     self.lose_pod(pod);
                 }
             }
-            FeedEvent::Unreadable { object, cause } => {
+            FeedEvent::Unreadable { object, cause, .. } => {
                 warn!(object, cause, "A pod cannot be read");
             }
             FeedEvent::Interrupted(error) => warn!(err = %error, "Pods are not heard any more"),

@@ -20,14 +20,23 @@ use crate::events::{About, Said};
 use crate::gate::Failure;
 use crate::writes::{Target, Write};
 
+/// How many nodes are named; of the rest only the number is told.
+const MOST_NAMES: usize = 10;
+
 impl Engine {
     fn hands_out_ranges(&self) -> bool {
         !self.shared.checked.pools.is_empty()
     }
 
-    /// Once all nodes are known, ranges may be handed out.
+    /// Once all nodes are known, ranges may be handed out. One that is there and cannot be read may
+    /// have any range, and an earlier leader may have sent it one: until it can be read, or is gone,
+    /// nobody gets any.
     pub(super) fn begin_ranges(&mut self) {
-        if self.ranges.is_some() || !self.hands_out_ranges() {
+        if self.ranges.is_some() || !self.hands_out_ranges() || !self.node_list.complete {
+            return;
+        }
+        if let Some(nodes) = self.unread_names() {
+            warn!(nodes, "Nodes cannot be read, so no pod range is handed out to anybody");
             return;
         }
         let checked = &self.shared.checked;
@@ -43,6 +52,32 @@ impl Engine {
             self.raise_fence();
         }
         self.hand_out_ranges();
+    }
+
+    /// The nodes of the first list that cannot be read, if there are any.
+    fn unread_names(&self) -> Option<String> {
+        let named = |name: &str| match name {
+            "" => "one without a name".to_owned(),
+            name => name.to_owned(),
+        };
+        let some = self.unread_nodes.keys().take(MOST_NAMES);
+        let mut names: Vec<String> = some.map(|name| named(name)).collect();
+        let more = self.unread_nodes.len() - names.len();
+        if more > 0 {
+            names.push(format!("{more} more"));
+        }
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+
+    /// Why a node has no range while nobody gets any.
+    pub(super) fn why_ranges_wait(&self, node: NodeId) -> Option<String> {
+        let waits = self.hands_out_ranges() && self.ranges.is_none() && !self.is_ending(node);
+        let has_one = self.listed_ranges.get(&node).is_some_and(|ranges| !ranges.is_empty());
+        let unread = self.unread_names().filter(|_| waits && !has_one)?;
+        Some(format!(
+            "No pod range is handed out to anybody: there are nodes that cannot be read, and nobody \
+            knows which ranges they have: {unread}."
+        ))
     }
 
     fn hand_out_ranges(&mut self) {

@@ -1,8 +1,9 @@
 //! Bad input and bad days: no panic, no wrong eviction.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use node_controller::ControllerConfig;
+use node_controller::{Clients, ControllerConfig};
 use ports::cluster_api::ObjectPath;
 use serde_json::json;
 
@@ -98,6 +99,32 @@ async fn an_api_server_that_answers_slowly_or_not_at_all() {
     running.client.faults.mend();
     seconds(100).await;
     all_well(&stage, 8, &[6]);
+    running.end().await;
+}
+
+/// A line of our own that is too long says nothing about the API server: it holds up nobody else.
+#[tokio::test(start_paused = true)]
+async fn looks_that_do_not_get_their_turn_hold_up_no_write() {
+    // Two leases, and so a watch that is quiet for long: it is looked past every few seconds.
+    let stage = Stage::with_nodes(2);
+    let (client, crowded) = (stage.cluster.client("one"), stage.cluster.client("one"));
+    crowded.faults.turn(|faults| faults.turn_in = Duration::from_secs(60));
+    let work = Arc::new(client.clone());
+    let clients = Clients { looks: Arc::new(crowded.clone()), election: work.clone(), work };
+    let running = stage.start_with(client, clients, ControllerConfig::default(), None);
+    seconds(30).await;
+    for unschedulable in [true, false, true] {
+        stage.cluster.edit(&ObjectPath::node("node-0"), |node| {
+            node["spec"]["unschedulable"] = json!(unschedulable);
+        });
+        let written = || stage.taints("node-0").is_empty() != unschedulable;
+        stage.until("written", 3, written).await;
+        seconds(7).await;
+    }
+    // Once they have it, a node that falls silent is noticed.
+    crowded.faults.mend();
+    stage.nodes.silence("node-1");
+    stage.until("noticed", 90, || stage.ready("node-1") == "Unknown").await;
     running.end().await;
 }
 

@@ -49,6 +49,29 @@ async fn silence_makes_unknown_and_a_voice_makes_well_again() {
     running.end().await;
 }
 
+/// Its last renewal is listed before it is, and is nothing new when somebody reads it later.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_died_before_we_began_has_one_grace() {
+    let stage = Stage::with_nodes(10);
+    seconds(15).await;
+    // Not among the eight whose leases are read at the start.
+    stage.nodes.silence("node-9");
+    seconds(1).await;
+    let running = stage.start(ControllerConfig::default());
+    seconds(46).await;
+    assert_eq!(stage.ready("node-9"), "True");
+    // The watch says nothing more, so that it is read when its time is over.
+    for number in 0..9 {
+        stage.nodes.silence(&format!("node-{number}"));
+    }
+    let took = stage.until("Unknown", 100, || stage.ready("node-9") == "Unknown").await;
+    assert!(took <= 14, "noticed {} s after we began", 46 + took);
+    for number in 0..9 {
+        assert_eq!(stage.ready(&format!("node-{number}")), "True", "node-{number}");
+    }
+    running.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_never_posts_has_the_startup_grace() {
     let stage = Stage::with_nodes(3);

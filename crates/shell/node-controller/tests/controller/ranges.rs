@@ -152,6 +152,50 @@ async fn a_node_that_becomes_unreadable_keeps_its_range() {
     running.end().await;
 }
 
+/// Nobody knows what range it has: until somebody does, or it is gone, nobody else gets one.
+#[tokio::test(start_paused = true)]
+async fn no_range_is_handed_out_beside_a_listed_node_that_cannot_be_read() {
+    for goes in [false, true] {
+        let stage = Stage::with_nodes(3);
+        let odd = ObjectPath::node("node-0");
+        stage.cluster.edit(&odd, |node| {
+            node["spec"]["podCIDR"] = json!("10.1.0.0/24");
+            node["spec"]["podCIDRs"] = json!(["10.1.0.0/24"]);
+            node["spec"]["unschedulable"] = json!("maybe");
+        });
+        let running = stage.start(ranges(&[("10.1.0.0/23", 24)], &[]));
+        seconds(30).await;
+        // One that joins meanwhile waits as the others do.
+        stage.nodes.join("node-3", &json!({}));
+        seconds(30).await;
+        let others = || -> Vec<String> {
+            let names = ["node-1", "node-2", "node-3"].into_iter();
+            names.flat_map(|name| stage.node(name).spec.pod_cidrs).collect()
+        };
+        assert_eq!(others(), [] as [&str; 0]);
+        for node in ["node-1", "node-3"] {
+            let why = running.controller.explain(node).await;
+            let told = |note: &String| note.contains("cannot be read") && note.contains("node-0");
+            assert!(why.notes.iter().any(told), "{why}");
+        }
+        let why = running.controller.explain("node-0").await;
+        assert!(why.outlook.contains("cannot read"), "{why}");
+        let expected: &[&str] = if goes {
+            stage.cluster.remove(&odd);
+            &["10.1.0.0/24", "10.1.1.0/24"]
+        } else {
+            stage.cluster.edit(&odd, |node| node["spec"]["unschedulable"] = json!(false));
+            &["10.1.1.0/24"]
+        };
+        stage.until("handed out", 20, || others().len() == expected.len()).await;
+        seconds(5).await;
+        let mut handed_out = others();
+        handed_out.sort();
+        assert_eq!(handed_out, expected, "it goes: {goes}");
+        running.end().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn lost_answers_and_conflicts_hand_out_nothing_twice() {
     for (conflict_every, lose_answer_every) in [(2, 0), (0, 2), (3, 2)] {
