@@ -207,7 +207,7 @@ async fn logs_are_counted_linked_and_removed() {
     bed.host.link_log("p_ns_c-runs.log", &format!("{folder}/4.log")).await.unwrap();
     bed.host.link_log("not-ours", "/nowhere").await.unwrap();
     // What an agent left that was killed in the midst of it.
-    std::os::unix::fs::symlink("/nowhere", bed.path("links/.linking-1-77")).unwrap();
+    symlink("/nowhere", bed.path("links/.linking-1-77")).unwrap();
     let running = BTreeSet::from([format!("{folder}/4.log")]);
     bed.host.remove_dead_links(running).await.unwrap();
     let left = |bed: &Bed| {
