@@ -12,7 +12,7 @@ pub(crate) struct Environment {
     pub(crate) service: ServiceEnvironment,
     /// Host and port of the API server, as a pod finds them.
     pub(crate) cluster_service: Option<(String, String)>,
-    /// Where a test wants the agent to die; without effect in a release build.
+    /// Where a test wants this process to die; without effect in a release build.
     pub(crate) crash_at: Option<String>,
 }
 

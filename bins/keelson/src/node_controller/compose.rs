@@ -37,6 +37,9 @@ pub(super) fn run(
     environment: &Environment,
     working_directory: &Path,
 ) -> Result<String> {
+    if let Some(point) = &environment.crash_at {
+        node_controller::crash_points::arm(point);
+    }
     // One thread: a heartbeat is a few microseconds of work that passes through three tasks, and
     // handing it from thread to thread would cost more than all of them.
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -9,6 +9,7 @@ mod config;
 mod controller;
 mod convert;
 mod counters;
+pub mod crash_points;
 mod election;
 mod engine;
 mod events;

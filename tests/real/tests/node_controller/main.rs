@@ -2,6 +2,7 @@
 //! the tests on paused time show of each rule, shown on the real part.
 
 mod cloud;
+mod dying;
 mod faults;
 mod fight;
 mod hand;

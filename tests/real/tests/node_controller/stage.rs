@@ -88,6 +88,22 @@ impl<'a> Stage<'a> {
         kubeconfig: &Path,
         flags: &[&str],
     ) -> Result<Running> {
+        Running::start(self.bed, name, &mut self.command(name, kubeconfig, flags))
+    }
+
+    /// One that dies at a named point.
+    pub(crate) fn dying_controller(
+        &self,
+        name: &str,
+        flags: &[&str],
+        point: &str,
+    ) -> Result<Running> {
+        let kubeconfig = self.cluster.plane.user_kubeconfig(USER)?;
+        let mut command = self.command(name, &kubeconfig, flags);
+        Running::start(self.bed, name, command.env("KEELSON_CRASH_AT", point))
+    }
+
+    fn command(&self, name: &str, kubeconfig: &Path, flags: &[&str]) -> Command {
         let mut command = Command::new(&self.keelson);
         command
             .arg("node-controller")
@@ -96,7 +112,7 @@ impl<'a> Stage<'a> {
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .args(QUICK)
             .args(flags);
-        Running::start(self.bed, name, &mut command)
+        command
     }
 
     /// The real kube-controller-manager beside it, with the administrator's rights.

@@ -13,6 +13,7 @@ use tracing::debug;
 
 use super::{Confirm, Done, Target};
 use crate::convert;
+use crate::crash_points::reached;
 use crate::gate::{Failure, Gate};
 
 /// Where kubelets keep their leases.
@@ -60,6 +61,11 @@ fn version(stored: &StoredObject) -> u64 {
 
 async fn write(gate: &Gate, target: Target, kind: WriteKind, patch: Patch, gave_up: bool) -> Done {
     let (outcome, fresh) = send(gate, &target, patch).await;
+    match kind {
+        WriteKind::Conditions if outcome.is_ok() => reached("condition-written"),
+        WriteKind::Taints if outcome.is_ok() => reached("taint-written"),
+        _ => {}
+    }
     let gave_up = gave_up && outcome.is_ok();
     Done::Node { target, kind, outcome: outcome.map(|it| version(&it)), fresh, gave_up }
 }
@@ -127,6 +133,9 @@ pub(crate) async fn labels(gate: &Gate, target: Target, labels: &[(Box<str>, Box
 pub(crate) async fn range(gate: &Gate, target: Target, ranges: &[String]) -> Done {
     let body = convert::ranges_patch(&target.version, ranges);
     let (outcome, mut fresh) = send(gate, &target, patch(PatchKind::Merge, false, body)).await;
+    if outcome.is_ok() {
+        reached("range-written");
+    }
     if fresh.is_none() && outcome.as_ref().is_err_and(|failure| !failure.is_refusal()) {
         fresh = read_again(gate, &target).await;
     }
@@ -138,6 +147,9 @@ pub(crate) async fn range(gate: &Gate, target: Target, ranges: &[String]) -> Don
 pub(crate) async fn touch(gate: &Gate, target: Target, value: &str) -> Done {
     let body = convert::fence_patch(&target.version, value);
     let (outcome, mut fresh) = send(gate, &target, patch(PatchKind::Merge, false, body)).await;
+    if outcome.is_ok() {
+        reached("node-touched");
+    }
     let mut outcome = outcome.map(|stored| {
         fresh = serde_json::from_slice(&stored.json).ok().map(Box::new);
         stored.resource_version != target.version

@@ -19,6 +19,7 @@ use tracing::info;
 
 use super::{Done, Leaving, PodFate, PodTarget, Target};
 use crate::convert;
+use crate::crash_points::reached;
 use crate::events::{About, Said};
 use crate::gate::{Failure, Gate};
 
@@ -84,6 +85,7 @@ async fn mark_one(gate: &Gate, pod: &PodTarget) -> Result<(), Failure> {
     let body = json!({"metadata": metadata, "status": {"conditions": [condition]}});
     let patch = status_patch(body.to_string().into_bytes());
     gate.pass("pods", gate.api().patch(&path(pod), patch)).await?;
+    reached("pod-marked");
     let (reason, message) = POD_EVENT;
     let said = Said::warning("node-controller", reason, message.to_owned());
     gate.shared().events.tell(About::pod(pod), said);
@@ -235,9 +237,11 @@ async fn evict_one(gate: &Gate, pod: &PodTarget, due: Moment) -> Result<(), Fail
     let wall = shared.clock.wall().to_seconds_text();
     if let Some(condition) = live.disruption(DELETION_BY_TAINT, wall) {
         live.patch(gate, pod, &json!({"conditions": [condition]})).await?;
+        reached("disruption-written");
     }
     let deletion = Deletion { uid: Some(pod.uid.to_string()), ..Deletion::default() };
     gate.pass("pods", gate.api().delete(&path(pod), deletion)).await?;
+    reached("pod-deleted");
     shared.counters.pod_deleted(gate.now().since(due));
     Ok(())
 }

@@ -1,0 +1,96 @@
+//! A controller dies at each of its named points, one after the other, while nodes fall silent; the
+//! next one does what is left.
+//!
+//! Rule: every point is hit, or the test fails. Each that dies has a node of its own to give up, so
+//! that whatever those before it got done, its point lies ahead of it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use node_controller::crash_points;
+use node_testkit::bed::Test;
+use node_testkit::programs;
+use node_testkit::start::ControlPlane;
+
+use crate::stage::{LOST, Stage, bears, seconds};
+
+const WELL: [&str; 8] = ["w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7"];
+const SILENT: [&str; 5] = ["s0", "s1", "s2", "s3", "s4"];
+/// These come with ranges, before any node falls silent.
+const AT_THE_START: usize = 2;
+const FLAGS: &[&str] = &[
+    "--node-monitor-grace-period=4s",
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-retry-period=500ms",
+    "--allocate-node-cidrs",
+    "--cluster-cidr=10.244.0.0/20",
+    "--node-cidr-mask-size=24",
+];
+
+#[test]
+fn a_controller_that_dies_after_any_write_is_followed_by_one_that_goes_on() -> Result<()> {
+    let keelson = programs::build("keelson", "keelson")?;
+    Test::new().needs(ControlPlane::NEEDS).deadline(Duration::from_mins(6)).run(|bed| {
+        let stage = Stage::new(bed, &keelson)?;
+        stage.join(&WELL, "a")?;
+        stage.join(&SILENT, "a")?;
+        for node in WELL.iter().chain(&SILENT) {
+            stage.run_pod(&format!("go-{node}"), node, &bears(Some(0)))?;
+            stage.run_pod(&format!("stay-{node}"), node, &bears(None))?;
+        }
+        let mut silent = SILENT.iter();
+        for (number, point) in crash_points::ALL.iter().enumerate() {
+            if number >= AT_THE_START
+                && let Some(node) = silent.next()
+            {
+                stage.hollow.silence(&[node]);
+            }
+            die_at(&stage, &format!("controller-{number}"), point)?;
+        }
+        ensure!(silent.next().is_none(), "a node for each point after those of ranges");
+        let last = stage.controller("last", FLAGS)?;
+        stage.until("all is done", seconds(60), || is_right(&stage))?;
+        let log = std::fs::read_to_string(last.log())?;
+        ensure!(!log.contains("panicked"), "{log}");
+        Ok(())
+    })
+}
+
+fn die_at(stage: &Stage<'_>, name: &str, point: &str) -> Result<()> {
+    let process = std::cell::RefCell::new(stage.dying_controller(name, FLAGS, point)?);
+    let took = stage.until(point, seconds(60), || Ok(!process.borrow_mut().is_alive()?))?;
+    let log = std::fs::read_to_string(process.borrow().log())?;
+    // Its last words may be lost with it; those of a panic would be there.
+    ensure!(!log.contains("panicked") && !log.contains("Error:"), "{name}: {log}");
+    println!("{name} died at {point} after {:.1} s", took.as_secs_f64());
+    Ok(())
+}
+
+/// Every node has a range of its own; who speaks is well, who does not is given up, and so are its
+/// pods that do not bear that.
+fn is_right(stage: &Stage<'_>) -> Result<bool> {
+    let mut ranges = BTreeSet::new();
+    for node in WELL.iter().chain(&SILENT) {
+        let range = stage.node(node)?.spec.pod_cidr;
+        if range.is_empty() {
+            return Ok(false);
+        }
+        ensure!(ranges.insert(range.clone()), "{range} twice");
+    }
+    for node in WELL {
+        let (go, stay) = (format!("go-{node}"), format!("stay-{node}"));
+        let kept = stage.is_kept(&go)? && stage.is_kept(&stay)? && stage.is_pod_ready(&stay)?;
+        ensure!(kept && stage.ready(node)? == "True" && stage.taints(node)?.is_empty(), "{node}");
+    }
+    for node in SILENT {
+        let (go, stay) = (format!("go-{node}"), format!("stay-{node}"));
+        ensure!(stage.is_kept(&stay)?, "{stay} bears it");
+        let given_up = stage.ready(node)? == "Unknown" && stage.taints(node)? == LOST;
+        if !given_up || stage.is_kept(&go)? || stage.is_pod_ready(&stay)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
