@@ -94,7 +94,7 @@ fn judge(stage: &Stage<'_>, blows: &[Blow]) -> Result<()> {
     }
     println!("{acts} acts, all by whoever held the lease; {leaders:?} led");
     ensure!(acts >= SILENT.len() * PODS * 3, "{acts} acts: too few to say anything");
-    ensure!(blows.len() >= 5 && hit * 5 >= blows.len() * 3, "{hit} of {}", blows.len());
+    ensure!(blows.len() >= 5 && hit * 5 >= blows.len() * 4, "{hit} of {}", blows.len());
     ensure!(leaders.len() >= 3, "only {leaders:?} ever led");
     Ok(())
 }
