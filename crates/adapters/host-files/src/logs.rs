@@ -88,13 +88,12 @@ impl Places {
             Err(trouble) => return Err(trouble),
         };
         for name in folder.names(MOST_NAMES)? {
-            let is_log = Path::new(&name).extension() == Some(OsStr::new("log"));
-            let text = name.to_string_lossy();
-            // An agent that was killed while it made a link has left it; ours are made one by one.
-            if !is_log && text.starts_with(TEMPORARY) && !text.starts_with(&own_temporary()) {
-                let _left = rustix::fs::unlinkat(&folder, &*name, AtFlags::empty());
-            }
-            if !is_log {
+            if Path::new(&name).extension() != Some(OsStr::new("log")) {
+                // An agent that was killed while it made a link has left it; we may be making ours.
+                let text = name.to_string_lossy();
+                if text.starts_with(TEMPORARY) && !text.starts_with(&own_temporary()) {
+                    let _left = rustix::fs::unlinkat(&folder, &*name, AtFlags::empty());
+                }
                 continue;
             }
             let Ok(target) = rustix::fs::readlinkat(&folder, &*name, Vec::new()) else { continue };
