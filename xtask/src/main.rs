@@ -13,6 +13,7 @@ mod layers;
 mod licences;
 mod mutants;
 mod node_controller;
+mod node_specs;
 mod purity;
 mod release;
 mod runtime_clients;
@@ -80,6 +81,8 @@ enum Verb {
     Conformance {
         #[arg(value_enum, default_value = "config")]
         subject: verbs::Subject,
+        #[command(flatten)]
+        node: node_specs::NodeOptions,
     },
     /// The static release binary, checked against SPECIFICATION.md
     Release,
@@ -118,7 +121,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Simulate { runs } => node_controller::simulate(runs),
         Verb::Fuzz { target, runs } => fuzz::command(target.as_deref(), runs),
         Verb::Mutants { package } => mutants::command(package.as_deref()),
-        Verb::Conformance { subject } => verbs::conformance(subject),
+        Verb::Conformance { subject, node } => verbs::conformance(subject, &node),
         Verb::Release => release::command(),
         Verb::Parts { names } => verbs::parts(&names),
         Verb::Machine { payload, swap, selinux } => {

@@ -1,5 +1,5 @@
-//! Verbs of the embedded runtime as a server for others: upstream's node specs over it, foreign gRPC
-//! libraries as its clients, and the benchmark beside containerd.
+//! Verbs of the embedded runtime as a server for others: foreign gRPC libraries as its clients, and the
+//! benchmark beside containerd.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,39 +10,8 @@ use node_testkit::parts;
 
 use crate::{release, workspace};
 
-const SPEC_PARTS: &[&str] = &[
-    "containerd",
-    "runc",
-    "cni-plugins",
-    "registry",
-    "kubelet",
-    "agnhost",
-    "ginkgo",
-    "e2e-node-test",
-];
-
 /// From the Python Package Index; what a landing checks is written by hand in tests/real.
 const PYTHON_PACKAGES: &[&str] = &["grpcio==1.85.1", "grpcio-tools==1.85.1"];
-
-/// Upstream's specs over containerd and over `keelson cri`; a word of them by KEELSON_FOCUS.
-pub(crate) fn node_specs() -> Result<()> {
-    parts::command(SPEC_PARTS)?;
-    build()?;
-    let folder = workspace::target_folder()?.join("node-over-cri");
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let results = |runtime: &str| folder.join(format!("{runtime}.json"));
-    let keelson = workspace::built("keelson")?;
-    for runtime in ["containerd", "keelson"] {
-        let mut arguments: Vec<OsString> =
-            vec![runtime.into(), keelson.clone().into(), results(runtime).into()];
-        arguments.extend(std::env::var_os("KEELSON_FOCUS"));
-        in_bed("node-over-cri", "120m", &arguments)?;
-    }
-    let mut command = Command::new(workspace::built("node-over-cri")?);
-    command.arg("compare").arg(results("containerd")).arg(results("keelson"));
-    let list = format!("tests/real/goldens/node-over-cri-{}.txt", parts::version("kubelet")?);
-    workspace::run(command.arg(workspace::root().join(list)))
-}
 
 /// `keelson cri` beside containerd, with a release build.
 pub(crate) fn bench() -> Result<()> {
@@ -95,7 +64,7 @@ fn python() -> Result<PathBuf> {
     Ok(python)
 }
 
-fn build() -> Result<()> {
+pub(crate) fn build() -> Result<()> {
     workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let mut supervisor =
@@ -104,7 +73,7 @@ fn build() -> Result<()> {
     workspace::run(&mut supervisor)
 }
 
-fn in_bed(program: &str, deadline: &str, arguments: &[OsString]) -> Result<()> {
+pub(crate) fn in_bed(program: &str, deadline: &str, arguments: &[OsString]) -> Result<()> {
     let mut command = Command::new(workspace::built("bed")?);
     command.args(["run", "--name", program, "--deadline", deadline, "--"]);
     command.arg(workspace::built(program)?).args(arguments);

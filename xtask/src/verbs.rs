@@ -28,7 +28,7 @@ const REFERENCE_PARTS: &[&str] = &["kubelet", "containerd", "runc", "cni-plugins
 /// Processes killed or stalled in one fight for the lease.
 const FIGHT_BLOWS: u32 = 5;
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Subject {
     /// The table of configuration cases, fed to the reference kubelet too
     Config,
@@ -38,6 +38,8 @@ pub(crate) enum Subject {
     Pods,
     /// The same CRI cases on containerd and on the embedded runtime
     Cri,
+    /// Upstream's node suite with one agent over one runtime
+    Node,
     /// Upstream's node specs on containers, over containerd and over `keelson cri`
     NodeOverCri,
     /// gRPC's C core, from Python, and its Go library as clients of `keelson cri`
@@ -85,11 +87,15 @@ pub(crate) fn machine(payload: Option<&Path>, swap_mib: u32, selinux: bool) -> R
     machine::command(payload, swap_mib)
 }
 
-pub(crate) fn conformance(subject: Subject) -> Result<()> {
-    parts::command(LANDING_PARTS)?;
+pub(crate) fn conformance(subject: Subject, node: &crate::node_specs::NodeOptions) -> Result<()> {
+    if subject != Subject::Node {
+        node.must_be_unused()?;
+        parts::command(LANDING_PARTS)?;
+    }
     match subject {
         Subject::NodeController => crate::node_controller::conformance(),
-        Subject::NodeOverCri => crate::runtime_clients::node_specs(),
+        Subject::Node => crate::node_specs::conformance(node),
+        Subject::NodeOverCri => crate::node_specs::over_both_runtimes(),
         Subject::ForeignGrpc => crate::runtime_clients::foreign_grpc(),
         Subject::Config => real_program("config-cases", &[]),
         Subject::Pods => in_bed("pod-differential", &["20000".into(), "97".into()]),

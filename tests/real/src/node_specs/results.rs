@@ -46,6 +46,20 @@ impl Results {
         serde_json::from_str(&text).with_context(|| path.display().to_string())
     }
 
+    /// A regular expression that only the specs match which failed; none if none did.
+    pub fn focus_on_failed(&self) -> Option<String> {
+        let failed = self.0.iter().filter(|(_, ending)| ending.state == "failed");
+        let texts: Vec<String> = failed.map(|(name, _)| escaped(name)).collect();
+        (!texts.is_empty()).then(|| texts.join("|"))
+    }
+
+    /// These results with the newer ones of some specs.
+    #[must_use]
+    pub fn updated_by(mut self, newer: Self) -> Self {
+        self.0.extend(newer.0);
+        self
+    }
+
     pub fn count(&self, state: &str) -> usize {
         self.0.values().filter(|ending| ending.state == state).count()
     }
@@ -67,6 +81,32 @@ fn of_spec(spec: &Value) -> Option<(String, Ending)> {
     let seconds = spec["RunTime"].as_u64().unwrap_or(0) / 1_000_000_000;
     let state = if state == "passed" || state == "skipped" { state } else { "failed" };
     Some((words.join(" "), Ending { state: state.to_owned(), reason, seconds }))
+}
+
+/// The text as a regular expression (Go's syntax) that matches just it.
+fn escaped(text: &str) -> String {
+    let special = |letter: char| r"\.+*?()|[]{}^$".contains(letter);
+    text.chars().fold(String::new(), |mut escaped, letter| {
+        if special(letter) {
+            escaped.push('\\');
+        }
+        escaped.push(letter);
+        escaped
+    })
+}
+
+impl fmt::Display for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, Ending { state, reason, seconds }) in &self.0 {
+            writeln!(f, "{state:<8} {seconds:>5} s  {name}")?;
+            if let Some(line) = reason.lines().map(str::trim).find(|line| !line.is_empty()) {
+                writeln!(f, "{:18}{line}", "")?;
+            }
+        }
+        let count = |state| self.count(state);
+        let (passed, failed, skipped) = (count("passed"), count("failed"), count("skipped"));
+        write!(f, "{passed} specs passed, {failed} failed, {skipped} were skipped")
+    }
 }
 
 /// Two runs side by side.

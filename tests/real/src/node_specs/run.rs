@@ -1,5 +1,5 @@
-//! One run of upstream's node suite in a bed: the suite starts its own API server and the reference
-//! kubelet; the runtime is already there.
+//! One run of upstream's node suite in a bed: the suite starts its own API server and the program that
+//! is given to it as the kubelet; the runtime is already there.
 //!
 //! upstream: test/e2e_node (services, util)
 
@@ -17,13 +17,8 @@ use super::results::Results;
 /// What the suite itself needs.
 pub const NEEDS: &[&str] = &["e2e-node-test", "ginkgo", "kubelet"];
 
-/// The specs that say something of a container runtime.
-pub const ON_CONTAINERS: &str = "Container Runtime|Security Context|Containers Lifecycle|\
-    InitContainer|Probing container|Container Lifecycle Hook|Kubelet Cgroup Manager|Networking|\
-    Sysctls|RuntimeClass|ImageID|Mount recursive read-only";
-
 /// Serial and slow ones would take hours; flaky ones prove nothing.
-const LABELS: &str = "!Flaky && !Slow && !Serial && !Disruptive && !Benchmark";
+pub const QUICK: &str = "!Flaky && !Slow && !Serial && !Disruptive && !Benchmark";
 
 const NODE: &str = "bed-node";
 
@@ -36,8 +31,20 @@ const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\n\
     makeIPTablesUtilChains: false\n\
     evictionHard: {memory.available: 1Mi, nodefs.available: 1%, imagefs.available: 1%}\n";
 
-/// Runs the specs that match over the runtime at this endpoint; `at_once` of them in parallel.
-pub fn run(bed: &Bed, endpoint: &str, focus: &str, at_once: u32) -> Result<Results> {
+/// Which specs are run, with which program as the kubelet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suite {
+    pub kubelet: PathBuf,
+    /// A label filter of ginkgo.
+    pub labels: String,
+    /// A regular expression on the text of a spec.
+    pub focus: Option<String>,
+    /// How many specs run in parallel.
+    pub at_once: u32,
+}
+
+/// Runs the chosen specs over the runtime at this endpoint.
+pub fn run(bed: &Bed, endpoint: &str, chosen: &Suite) -> Result<Results> {
     let folder = bed.make_folder("suite")?;
     // The suite writes beside its own program.
     let suite = folder.join("e2e_node.test");
@@ -45,7 +52,7 @@ pub fn run(bed: &Bed, endpoint: &str, focus: &str, at_once: u32) -> Result<Resul
         .context("copy the suite's program")?;
     let programs = folder.join("bin");
     fs::create_dir_all(&programs)?;
-    std::os::unix::fs::symlink(parts::program("kubelet", "kubelet")?, programs.join("kubelet"))?;
+    std::os::unix::fs::symlink(&chosen.kubelet, programs.join("kubelet"))?;
     let configuration = folder.join("kubelet.yaml");
     fs::write(&configuration, KUBELET)?;
     forget_systemd()?;
@@ -56,9 +63,9 @@ pub fn run(bed: &Bed, endpoint: &str, focus: &str, at_once: u32) -> Result<Resul
     let log = fs::File::create(bed.logs().join("suite.log"))?;
     let status = Command::new(parts::program("ginkgo", "ginkgo")?)
         .current_dir(&folder)
-        .arg(format!("--nodes={at_once}"))
-        .arg(format!("--label-filter={LABELS}"))
-        .arg(format!("--focus={focus}"))
+        .arg(format!("--nodes={}", chosen.at_once))
+        .arg(format!("--label-filter={}", chosen.labels))
+        .args(chosen.focus.iter().map(|focus| format!("--focus={focus}")))
         .args(["--no-color", "--keep-going", "--timeout=3h", "--json-report=report.json"])
         .arg(&suite)
         .arg("--")

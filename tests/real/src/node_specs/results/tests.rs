@@ -40,3 +40,12 @@ fn a_report_of_ginkgo_is_read() {
     assert_eq!(results.0["hangs"].state, "failed");
     assert_eq!(results.0["hangs"].reason, "too late");
 }
+
+#[test]
+fn failed_specs_are_chosen_again_by_their_whole_text() {
+    let kept = results(&[("[a] (b) c.d", "failed"), ("e", "passed"), ("f|g", "failed")]);
+    assert_eq!(kept.focus_on_failed().as_deref(), Some(r"\[a\] \(b\) c\.d|f\|g"));
+    assert_eq!(results(&[("e", "passed")]).focus_on_failed(), None);
+    let newer = kept.updated_by(results(&[("f|g", "passed")]));
+    assert_eq!((newer.count("passed"), newer.count("failed")), (2, 1));
+}
