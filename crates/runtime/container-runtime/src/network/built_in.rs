@@ -19,6 +19,9 @@ use super::{INSIDE, PodNetwork};
 use crate::failure::{Failure, Result};
 use crate::records::{NetworkKind, NetworkRecord};
 
+mod link_settings;
+#[cfg(test)]
+mod machine_for_tests;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -96,6 +99,10 @@ impl BuiltIn {
 
     fn members(&self) -> MutexGuard<'_, Members> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_ipv6(&self) -> bool {
+        self.settings.subnets.iter().any(|subnet| subnet.network.is_ipv6())
     }
 
     fn table(&self) -> String {
@@ -179,11 +186,14 @@ impl BuiltIn {
         let alias = format!("keelson pod {}", pod.sandbox);
         routes.add_pair((&record.link, &alias), (INSIDE, namespace), self.settings.mtu)?;
         let port = routes.link(&record.link)?;
+        link_settings::harden_port(&record.link)?;
         routes.join_bridge(port.index, bridge)?;
         routes.set_up(port.index)?;
+        let sysctls = pod.config.linux.as_ref().map(|linux| linux.sysctls.clone());
         netlink::in_namespace(namespace, || {
             let mut inside = Socket::routes()?;
             let link = inside.link(INSIDE)?;
+            link_settings::harden_inside(&sysctls.unwrap_or_default(), self.has_ipv6())?;
             inside.set_up(link.index)?;
             for (address, subnet) in member.addresses.iter().zip(&self.settings.subnets) {
                 inside.add_address(link.index, *address, subnet.prefix)?;
@@ -230,9 +240,15 @@ impl BuiltIn {
             let ours = link.kind == Some(LinkKind::Pair)
                 && link.master == Some(bridge.index)
                 && link.alias.starts_with("keelson pod ");
-            if ours && !links.contains(link.name.as_str()) {
+            if ours && links.contains(link.name.as_str()) {
+                link_settings::harden_port(&link.name)?;
+            } else if ours {
                 routes.remove_link(&link.name)?;
             }
+        }
+        if !members.pods.is_empty() {
+            // One that an older server made.
+            link_settings::harden_bridge(&bridge.name, self.has_ipv6())?;
         }
         self.write_rules(&members)
     }
@@ -246,6 +262,7 @@ impl BuiltIn {
         if bridge.kind != Some(LinkKind::Bridge) {
             return Err(Failure::plain(format!("link {name} is there and is no bridge")));
         }
+        link_settings::harden_bridge(name, self.has_ipv6())?;
         for subnet in &self.settings.subnets {
             routes.add_address(bridge.index, subnet.gateway(), subnet.prefix)?;
         }
@@ -253,7 +270,7 @@ impl BuiltIn {
         if self.settings.subnets.iter().any(|subnet| subnet.network.is_ipv4()) {
             switch_on("ipv4/ip_forward")?;
         }
-        if self.settings.subnets.iter().any(|subnet| subnet.network.is_ipv6()) {
+        if self.has_ipv6() {
             switch_on("ipv6/conf/all/forwarding")?;
         }
         Ok(bridge.index)
@@ -331,10 +348,13 @@ pub(crate) fn host_ports(pod: &PodNetwork) -> Result<Vec<HostPort>> {
         .map(|mapping| {
             let host_address = match mapping.host_ip.as_str() {
                 "" | "0.0.0.0" | "::" => None,
-                text => Some(
-                    text.parse()
-                        .map_err(|_| Failure::invalid(format!("host_ip {text:?} is no address")))?,
-                ),
+                text => {
+                    let address: IpAddr = text
+                        .parse()
+                        .map_err(|_| Failure::invalid(format!("host_ip {text:?} is no address")))?;
+                    // An IPv4 address may be written as one of IPv6.
+                    Some(address.to_canonical())
+                }
             };
             Ok(HostPort {
                 transport: match mapping.protocol() {

@@ -2,9 +2,13 @@
 //!
 //! | chain | what |
 //! |---|---|
-//! | guard | from the bridge to the host's loopback: dropped (CVE-2020-8558's class) |
-//! | arriving, own | host port → pod |
+//! | guard | from the bridge to, or in the name of, the host's loopback: dropped (CVE-2020-8558's class) |
+//! | arriving, own | host port → pod, where the destination is an address of this machine |
 //! | leaving | pods to the world, and answers that must come back through the host: masqueraded |
+//!
+//! Rule: a host port takes connections of this machine's addresses only, whatever address a pod asks
+//! for; an address that the machine gets later counts from then on. A port of the machine's
+//! loopback is reached from the machine alone.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,15 +17,23 @@ use netlink::{Chain, Condition, Effect, Family, Hook, Rule, Ruleset};
 use super::{HostPort, Member};
 use crate::network::addresses::Subnet;
 
+#[cfg(test)]
+mod tests;
+
+const LOOPBACK: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::LOCALHOST), 8);
+
 pub(super) fn of<'a>(
     bridge: &str,
     subnets: &[Subnet],
     members: impl Iterator<Item = &'a Member>,
 ) -> Ruleset {
-    let mut forwards = Vec::new();
+    let (mut arriving, mut own) = (Vec::new(), Vec::new());
     for member in members {
         for port in &member.ports {
-            forwards.extend(member.addresses.iter().filter_map(|to| forward(port, *to)));
+            for to in &member.addresses {
+                arriving.extend(forward(port, *to, Origin::Elsewhere));
+                own.extend(forward(port, *to, Origin::Machine));
+            }
         }
     }
     let chain = |name: &str, hook, priority, rules| Chain {
@@ -31,37 +43,54 @@ pub(super) fn of<'a>(
         translates: true,
         rules,
     };
-    let loopback = Condition::To { network: Ipv4Addr::LOCALHOST.into(), prefix: 8, is: true };
-    let guard = Rule {
-        conditions: vec![Condition::CameBy { link: bridge.to_owned() }, loopback],
-        effect: Effect::Drop,
-    };
+    let came = || Condition::CameBy { link: bridge.to_owned() };
+    let (network, prefix) = LOOPBACK;
+    let guard = [
+        Condition::To { network, prefix, is: true },
+        // The kernel refuses these too, except with `accept_local`.
+        Condition::From { network, prefix, is: true },
+    ];
+    let guard =
+        guard.map(|loopback| Rule { conditions: vec![came(), loopback], effect: Effect::Drop });
     let guard_chain =
-        Chain { translates: false, ..chain("guard", Hook::Prerouting, -300, vec![guard]) };
+        Chain { translates: false, ..chain("guard", Hook::Prerouting, -300, guard.to_vec()) };
     Ruleset {
         chains: vec![
             guard_chain,
-            chain("arriving", Hook::Prerouting, -100, forwards.clone()),
-            chain("own", Hook::Output, -100, forwards),
+            chain("arriving", Hook::Prerouting, -100, arriving),
+            chain("own", Hook::Output, -100, own),
             chain("leaving", Hook::Postrouting, 100, leaving(bridge, subnets)),
         ],
     }
 }
 
-fn forward(port: &HostPort, to: IpAddr) -> Option<Rule> {
-    let target = match port.host_address {
+/// Where a connection to a host port begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Machine,
+    Elsewhere,
+}
+
+fn forward(port: &HostPort, to: IpAddr, origin: Origin) -> Option<Rule> {
+    let mut conditions = vec![Condition::Family(Family::of(to)), Condition::ToThisMachine];
+    let (network, prefix) = LOOPBACK;
+    match port.host_address {
         Some(address) if address.is_ipv4() != to.is_ipv4() => return None,
+        // A packet from the wire to 127.0.0.1 is a martian, which the kernel drops, but only if its
+        // destination is still that when it is routed.
+        Some(address) if address.is_loopback() && origin == Origin::Elsewhere => return None,
         Some(address) => {
             let prefix = if address.is_ipv4() { 32 } else { 128 };
-            Condition::To { network: address, prefix, is: true }
+            conditions.push(Condition::To { network: address, prefix, is: true });
         }
-        None => Condition::ToThisMachine,
-    };
-    let what = Condition::Port { transport: port.transport, port: port.host_port };
-    Some(Rule {
-        conditions: vec![Condition::Family(Family::of(to)), target, what],
-        effect: Effect::ForwardTo { address: to, port: port.container_port },
-    })
+        None if to.is_ipv4() && origin == Origin::Elsewhere => {
+            conditions.push(Condition::To { network, prefix, is: false });
+        }
+        None => {}
+    }
+    conditions.push(Condition::Port { transport: port.transport, port: port.host_port });
+    let effect = Effect::ForwardTo { address: to, port: port.container_port };
+    Some(Rule { conditions, effect })
 }
 
 fn leaving(bridge: &str, subnets: &[Subnet]) -> Vec<Rule> {
@@ -76,7 +105,8 @@ fn leaving(bridge: &str, subnets: &[Subnet]) -> Vec<Rule> {
         rules.push(masquerade(vec![from, leaves(true), Condition::WasForwarded]));
     }
     // The host's own 127.0.0.1 means nothing to a pod.
-    let loopback = Condition::From { network: Ipv4Addr::LOCALHOST.into(), prefix: 8, is: true };
+    let (network, prefix) = LOOPBACK;
+    let loopback = Condition::From { network, prefix, is: true };
     rules.push(masquerade(vec![loopback, leaves(true), Condition::WasForwarded]));
     rules
 }

@@ -1,0 +1,148 @@
+//! Which sysctls are written, and that a pod's router advertisements have no effect.
+
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::time::{Duration, Instant};
+
+use netlink::Socket;
+use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket, sockopt};
+
+use super::super::machine_for_tests::{add_pod, on_a_machine, within};
+use super::super::{BuiltIn, BuiltInSettings};
+use super::*;
+use crate::network::PodNetwork;
+use crate::records::{NetworkKind, NetworkRecord};
+
+fn sysctls(names: &[&str]) -> BTreeMap<String, String> {
+    names.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect()
+}
+
+#[test]
+fn a_pods_own_sysctls_are_left_as_they_are() {
+    let written = |without: &[&str], has_ipv6: bool| -> Vec<String> {
+        let off = if has_ipv6 { None } else { Some(OFF) };
+        let all = LEARNED.into_iter().chain(off);
+        all.filter(|name| !without.contains(name))
+            .map(|name| format!("ipv6/conf/eth0/{name}"))
+            .collect()
+    };
+    for (asked, has_ipv6, without) in [
+        (&[][..], true, &[][..]),
+        (&[], false, &[]),
+        (&["net.ipv4.ip_forward"], false, &[]),
+        (&["net.ipv6.conf.all.accept_ra"], true, &["accept_ra"]),
+        (&["net/ipv6/conf/default/autoconf"], false, &["autoconf", OFF]),
+        (&["net.ipv6.conf.eth0.disable_ipv6"], false, &[OFF]),
+        (&["net.ipv6.conf.other.accept_ra"], true, &[]),
+    ] {
+        let names: Vec<String> =
+            of_inside(&sysctls(asked), has_ipv6).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, written(without, has_ipv6), "{asked:?} {has_ipv6}");
+    }
+}
+
+#[test]
+fn a_bridge_has_ipv6_only_with_a_range() {
+    for (has_ipv6, value) in [(true, "0"), (false, "1")] {
+        let settings = of_bridge("br", has_ipv6);
+        assert!(settings.contains(&("ipv6/conf/br/disable_ipv6".to_owned(), value)));
+        for name in LEARNED {
+            assert!(settings.contains(&(format!("ipv6/conf/br/{name}"), "0")), "{name}");
+        }
+        assert!(settings.contains(&("ipv4/conf/br/accept_redirects".to_owned(), "0")));
+    }
+    assert!(of_port("p").contains(&("ipv6/conf/p/disable_ipv6".to_owned(), "1")));
+}
+
+fn setting(name: &str, value: &str) {
+    fs::write(Path::new("/proc/sys/net/ipv6/conf").join(name), value).unwrap();
+}
+
+/// "I am the router; 2001:db8:bad::/64 is here", three times. To be called in a pod's namespace.
+fn advertise() {
+    // What a pod does that may shape its own network: a link-local address that is usable at once.
+    setting("eth0/accept_dad", "0");
+    setting("eth0/disable_ipv6", "1");
+    setting("eth0/disable_ipv6", "0");
+    let link = Socket::routes().unwrap().link(INSIDE).unwrap();
+    let mut packet = vec![134, 0, 0, 0, 64, 0, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0];
+    packet.extend([3, 4, 64, 0xc0, 0, 0, 0x0e, 0x10, 0, 0, 0x0e, 0x10, 0, 0, 0, 0]);
+    packet.extend("2001:db8:bad::".parse::<Ipv6Addr>().unwrap().octets());
+    let raw = socket(AddressFamily::INET6, SocketType::RAW, Some(ipproto::ICMPV6)).unwrap();
+    sockopt::set_ipv6_multicast_hops(&raw, 255).unwrap();
+    let everybody = SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, link.index);
+    let begun = Instant::now();
+    for _ in 0..3 {
+        while let Err(error) = sendto(&raw, &packet, SendFlags::empty(), &everybody) {
+            assert!(begun.elapsed() < Duration::from_secs(5), "{error}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Whether this namespace has learned the route or an address, within the time.
+fn has_learned(wait: Duration) -> bool {
+    let begun = Instant::now();
+    loop {
+        let read =
+            |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap();
+        // A default route with a gateway, and the prefix.
+        let routed = read("ipv6_route").lines().any(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words[1] == "00" && words[4] != "0".repeat(32)
+        });
+        if routed || read("if_inet6").contains("20010db80bad") {
+            return true;
+        }
+        if begun.elapsed() > wait {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn router_advertisements_of_a_pod_change_no_route_and_no_address() {
+    if !Path::new("/proc/sys/net/ipv6").exists() {
+        println!("could-not-run: the kernel has no IPv6");
+        return;
+    }
+    let pod = |id: &str| PodNetwork { sandbox: format!("{id:0<64}"), config: Default::default() };
+    for ranges in [&["10.88.0.0/16"][..], &["10.88.0.0/16", "fd00:88::/64"]] {
+        on_a_machine(|| {
+            let settings = BuiltInSettings {
+                subnets: ranges.iter().map(|range| range.parse().unwrap()).collect(),
+                ..BuiltInSettings::default()
+            };
+            let network = BuiltIn::new(settings).unwrap();
+            let (first, record) = add_pod(&network, &pod("a"));
+            let (second, _) = add_pod(&network, &pod("b"));
+            within(&first, advertise);
+            let short = Duration::from_millis(300);
+            assert!(!has_learned(short), "the machine, with {ranges:?}");
+            let learned = within(&second, || {
+                // The pod's own default route is no learned one.
+                fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap()
+            });
+            assert!(!learned.contains("20010db80bad"), "another pod, with {ranges:?}: {learned}");
+            // The control: as an older server left its links, the same packets do harm.
+            let bridge = "keelson0";
+            setting(&format!("{bridge}/disable_ipv6"), "0");
+            setting(&format!("{bridge}/accept_ra"), "2");
+            setting(&format!("{bridge}/autoconf"), "1");
+            within(&first, advertise);
+            assert!(has_learned(Duration::from_secs(10)), "the control failed, with {ranges:?}");
+            // A new server that finds such a bridge and links mends them.
+            setting(&format!("{}/disable_ipv6", record.link), "0");
+            let adopting = BuiltIn::new(network.settings.clone()).unwrap();
+            let record = NetworkRecord { kind: NetworkKind::BuiltIn.into(), ..record };
+            adopting.take_over(&[(pod("a"), record.clone())]);
+            adopting.tidy().unwrap();
+            let read = |name: String| {
+                fs::read_to_string(Path::new("/proc/sys/net/ipv6/conf").join(name)).unwrap()
+            };
+            assert_eq!(read(format!("{bridge}/accept_ra")), "0\n");
+            assert_eq!(read(format!("{bridge}/autoconf")), "0\n");
+            assert_eq!(read(format!("{}/disable_ipv6", record.link)), "1\n");
+        });
+    }
+}
