@@ -7,7 +7,11 @@ use crate::streams::cut;
 fn filtered(parts: &[&[u8]]) -> Result<Vec<u8>, String> {
     let (mut filter, mut output) = (Filter::default(), Vec::new());
     for part in parts {
-        filter.push(part, &mut output).map_err(|error| error.to_string())?;
+        let mut rest = *part;
+        while !rest.is_empty() {
+            let taken = filter.push(rest, &mut output).map_err(|error| error.to_string())?;
+            rest = &rest[taken..];
+        }
     }
     Ok(output)
 }

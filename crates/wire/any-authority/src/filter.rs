@@ -3,7 +3,10 @@
 //! Rule: as soon as one header block had to be written anew, all of the connection's blocks are,
 //! because the server then no longer has the table that later blocks refer to. Until then blocks
 //! pass as they are, so connections of well-behaved clients cost one decoding of each block and
-//! nothing else. A connection that does not begin as HTTP/2 passes unread.
+//! nothing else. A connection that does not begin as HTTP/2 passes unread. What a client can make
+//! this hold is bounded whatever it sends: one frame, one open header block (its bytes and its
+//! frames, so that empty ones count too), and the output of one block. Frames of every other kind
+//! are passed on as they come and never held; how many of them there may be is the server's to say.
 
 use crate::hpack::{BlockError, Decoder, Field, encode};
 
@@ -19,8 +22,11 @@ const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
-/// Blocks that come in pieces may not pile up.
-const BLOCK_BYTES: usize = 1 << 20;
+/// Four times what the server behind takes, which answers a block that is somewhat too large and
+/// ends a connection above that.
+const BLOCK_BYTES: usize = 1 << 16;
+/// A block that fills its frames needs four; the server behind takes five (RFC 9113, 10.5.1).
+const MOST_CONTINUATIONS: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
@@ -28,6 +34,8 @@ pub enum FilterError {
     Block(String),
     #[error("a frame of the client breaks the order of header blocks")]
     Order,
+    #[error("a header block of the client comes in more than {MOST_CONTINUATIONS} further frames")]
+    Continuations,
 }
 
 impl From<BlockError> for FilterError {
@@ -67,6 +75,7 @@ struct Open {
     block: Vec<u8>,
     /// The frames as they came.
     frames: Vec<u8>,
+    continuations: usize,
 }
 
 struct Frame<'a> {
@@ -78,15 +87,17 @@ struct Frame<'a> {
 }
 
 impl Filter {
-    /// Takes what a client sent and appends what the server shall read.
-    pub fn push(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), FilterError> {
+    /// Takes from what a client sent, appends what the server shall read, and returns how much it
+    /// took. It stops after a header block, since one may be far larger written than it was sent.
+    pub fn push(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<usize, FilterError> {
         let mut rest = input;
+        let all = |rest: &[u8]| Ok(input.len() - rest.len());
         loop {
             match self.stage {
                 Stage::Unread => {
                     output.append(&mut self.held);
                     output.extend_from_slice(rest);
-                    return Ok(());
+                    return all(&[]);
                 }
                 Stage::Passing(left) => {
                     let now = left.min(rest.len());
@@ -94,7 +105,7 @@ impl Filter {
                     rest = &rest[now..];
                     if now < left {
                         self.stage = Stage::Passing(left - now);
-                        return Ok(());
+                        return all(rest);
                     }
                     self.stage = Stage::Frames;
                 }
@@ -105,14 +116,15 @@ impl Filter {
                             self.stage = Stage::Unread;
                             continue;
                         }
-                        return Ok(());
+                        return all(rest);
                     }
                     self.stage = if self.held == PREFACE { Stage::Frames } else { Stage::Unread };
                     output.append(&mut self.held);
                 }
                 Stage::Frames => {
-                    if !self.frame(&mut rest, output)? {
-                        return Ok(());
+                    let before = output.len();
+                    if !self.frame(&mut rest, output)? || output.len() > before + FRAME_HEADER {
+                        return all(rest);
                     }
                 }
             }
@@ -164,6 +176,10 @@ impl Filter {
         let mut open = match (self.open.take(), frame.kind) {
             (None, HEADERS) => opened(frame)?,
             (Some(mut open), CONTINUATION) if open.stream == frame.stream => {
+                open.continuations += 1;
+                if open.continuations > MOST_CONTINUATIONS {
+                    return Err(FilterError::Continuations);
+                }
                 open.block.extend_from_slice(frame.payload);
                 open.frames.extend_from_slice(frame.whole);
                 open
@@ -207,6 +223,7 @@ fn opened(frame: &Frame<'_>) -> Result<Open, FilterError> {
         priority,
         block: payload.to_vec(),
         frames: frame.whole.to_vec(),
+        continuations: 0,
     })
 }
 

@@ -16,8 +16,8 @@ mod tests;
 const TABLE_BYTES: usize = 4096;
 /// What an entry counts for beside its words.
 const ENTRY_BYTES: usize = 32;
-/// More than any client of ours sends; a block of references may otherwise grow without end.
-const BLOCK_BYTES: usize = 1 << 20;
+/// Four times what the servers behind take; a block of references may otherwise grow without end.
+const BLOCK_BYTES: usize = 1 << 16;
 
 pub(crate) type Field = (Vec<u8>, Vec<u8>);
 
@@ -33,7 +33,7 @@ pub(crate) enum BlockError {
     Letters,
     #[error("it asks for a larger table than was offered")]
     TableSize,
-    #[error("its fields exceed a megabyte")]
+    #[error("it and its fields exceed 64 KiB")]
     TooLarge,
 }
 

@@ -1,7 +1,8 @@
 //! A stream whose reading side passes through the filter.
 //!
 //! Rule: reads give filtered bytes in order; writes go through untouched. Cancelling a read loses
-//! nothing, since what was filtered and not yet read is kept here.
+//! nothing, since what was filtered and not yet read is kept here. Nothing is filtered before what
+//! was filtered earlier has been read, and large buffers are not kept.
 
 use std::io;
 use std::pin::Pin;
@@ -18,13 +19,21 @@ const READ_BYTES: usize = 16 * 1024;
 pub struct AnyAuthority<Stream> {
     stream: Stream,
     filter: Filter,
+    /// Received and not filtered yet.
+    received: Vec<u8>,
     filtered: Vec<u8>,
     given: usize,
 }
 
 impl<Stream> AnyAuthority<Stream> {
     pub fn new(stream: Stream) -> Self {
-        Self { stream, filter: Filter::default(), filtered: Vec::new(), given: 0 }
+        Self {
+            stream,
+            filter: Filter::default(),
+            received: Vec::new(),
+            filtered: Vec::new(),
+            given: 0,
+        }
     }
 
     pub fn get_ref(&self) -> &Stream {
@@ -48,19 +57,38 @@ impl<Stream: AsyncRead + Unpin> AsyncRead for AnyAuthority<Stream> {
                 return Poll::Ready(Ok(()));
             }
             this.filtered.clear();
+            this.filtered.shrink_to(READ_BYTES);
             this.given = 0;
+            if !this.received.is_empty() {
+                let received = std::mem::take(&mut this.received);
+                this.filter(&received)?;
+                continue;
+            }
             let mut space = [0; READ_BYTES];
             let mut read = ReadBuf::new(&mut space);
             ready!(Pin::new(&mut this.stream).poll_read(context, &mut read))?;
             if read.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            this.filter
-                .push(read.filled(), &mut this.filtered)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            this.filter(read.filled())?;
         }
     }
 }
+
+impl<Stream> AnyAuthority<Stream> {
+    /// Filters up to the next header block and keeps the rest.
+    fn filter(&mut self, received: &[u8]) -> io::Result<()> {
+        let taken = self
+            .filter
+            .push(received, &mut self.filtered)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        self.received = received.get(taken..).unwrap_or_default().to_vec();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
 
 impl<Stream: AsyncWrite + Unpin> AsyncWrite for AnyAuthority<Stream> {
     fn poll_write(

@@ -25,10 +25,16 @@ fn conversation(authority: &str) -> Vec<u8> {
 }
 
 fn filtered(input: &[u8], piece: usize) -> Result<Vec<u8>, FilterError> {
-    let mut filter = Filter::default();
+    filtered_by(&mut Filter::default(), input, piece)
+}
+
+fn filtered_by(filter: &mut Filter, input: &[u8], piece: usize) -> Result<Vec<u8>, FilterError> {
     let mut output = Vec::new();
     for part in input.chunks(piece) {
-        filter.push(part, &mut output)?;
+        let mut rest = part;
+        while !rest.is_empty() {
+            rest = &rest[filter.push(rest, &mut output)?..];
+        }
     }
     Ok(output)
 }
@@ -121,6 +127,57 @@ fn wrong_orders_and_blocks_end_the_connection() {
     let mut undecodable = PREFACE.to_vec();
     undecodable.extend(frame(HEADERS, END_HEADERS, 1, &[0x80]));
     assert!(matches!(filtered(&undecodable, 100), Err(FilterError::Block(_))));
+}
+
+#[test]
+fn a_block_ends_the_connection_by_its_bytes_and_by_its_frames() {
+    let mut open = PREFACE.to_vec();
+    open.extend(frame(HEADERS, 0, 1, &encode(&request("/a"))));
+    let further = |size: usize, count: usize| {
+        let mut input = open.clone();
+        (0..count).for_each(|_| input.extend(frame(CONTINUATION, 0, 1, &vec![0; size])));
+        let mut filter = Filter::default();
+        let pushed = filtered_by(&mut filter, &input, 1000).map(|output| output.len());
+        (pushed, filter.open.map_or(0, |open| open.block.len() + open.frames.len()))
+    };
+    for (size, count, error) in [
+        (0, MOST_CONTINUATIONS, None),
+        (0, MOST_CONTINUATIONS + 1, Some(FilterError::Continuations)),
+        (0, 100_000, Some(FilterError::Continuations)),
+        (1, 100_000, Some(FilterError::Continuations)),
+        (LARGEST_FRAME, 3, None),
+        (LARGEST_FRAME, 4, Some(BlockError::TooLarge.into())),
+    ] {
+        let (pushed, held) = further(size, count);
+        let expected = error.map_or(Ok(PREFACE.len()), Err);
+        assert_eq!(pushed, expected, "{count} of {size} bytes");
+        assert!(held <= 2 * (BLOCK_BYTES + LARGEST_FRAME), "{held} bytes are held");
+    }
+}
+
+#[test]
+fn one_call_writes_one_block_however_many_were_sent() {
+    let mut remembered = encode(&request("/a"));
+    // 4000 bytes in the table; each of the later blocks is 16 references to them.
+    let long = vec![b'x'; 3900];
+    remembered.extend_from_slice(b"\x40\x01a\x7f");
+    let length = long.len() - 127;
+    remembered.extend([u8::try_from(length % 128).unwrap() | 0x80, (length / 128) as u8]);
+    remembered.extend(&long);
+    let mut input = PREFACE.to_vec();
+    input.extend(frame(HEADERS, END_HEADERS, 1, &remembered));
+    (0..500).for_each(|_| input.extend(frame(HEADERS, END_HEADERS, 3, &[0xbe; 16])));
+    let (mut filter, mut rest, mut calls) = (Filter::default(), &*input, 0);
+    while !rest.is_empty() {
+        let mut output = Vec::new();
+        rest = &rest[filter.push(rest, &mut output).unwrap()..];
+        assert!(output.len() < 2 * BLOCK_BYTES, "{}", output.len());
+        calls += 1;
+    }
+    assert!(calls > 500, "{calls}");
+    let more = frame(HEADERS, END_HEADERS, 5, &[0xbe; 17]);
+    let refused = filter.push(&more, &mut Vec::new());
+    assert_eq!(refused, Err(BlockError::TooLarge.into()));
 }
 
 #[test]
