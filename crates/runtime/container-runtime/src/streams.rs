@@ -4,14 +4,17 @@
 //! Rule: an address works once and for a minute; whoever has it may use it, so it is not guessable
 //! and goes only to who asked over CRI. A connection becomes SPDY/3.1 or WebSocket; what happens on
 //! it is the same for both, and for one that was given, which is SPDY from its first byte. Both
-//! kinds together have a limit. One slow or broken client hurts only itself. Nothing listens before
-//! somebody may ask for an address: a runtime that serves no socket has no port.
+//! kinds together have a limit. A connection counts among them from when it has redeemed a token;
+//! before that any local process can open it, so it has little time and a pool of its own. One slow
+//! or broken client hurts only itself. Nothing listens before an address was asked for: a runtime
+//! that serves no socket has no port.
 //!
 //! upstream: k8s.io/streaming, kubelet's pkg/cri/streaming
 
 mod commands;
 mod connection;
 mod forward;
+mod pending;
 mod session;
 mod spdy_transport;
 #[cfg(test)]
@@ -28,21 +31,23 @@ use cri_wire::{OpenStream, v1};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tonic::Code;
 
 use crate::failure::{Doing as _, Failure, Result};
 use crate::runtime::Runtime;
 
+use pending::{Evicted, Pending, PendingConnections};
 use tokens::Tokens;
 
-/// Connections at once, those with a running stream included. More wait in the kernel where there is
-/// an address, and are refused where there is none.
-const CONNECTIONS: usize = 512;
-/// How long a client may take to send its request.
-const REQUEST: Duration = Duration::from_secs(30);
+/// Streams at once; one more is refused.
+const STREAMS: usize = 512;
+/// Connections at once that have not redeemed a token.
+const PENDING: usize = 128;
+/// How long a client may take to send its request and to receive the answer.
+const REQUEST: Duration = Duration::from_secs(5);
 
 /// What an address stands for.
 #[derive(Debug, Clone)]
@@ -71,6 +76,7 @@ pub(crate) struct Streams {
     listens: Arc<OnceCell<SocketAddr>>,
     tokens: Arc<Tokens>,
     places: Arc<Semaphore>,
+    pending: Arc<PendingConnections>,
 }
 
 impl Streams {
@@ -79,7 +85,8 @@ impl Streams {
             wanted,
             listens: Arc::default(),
             tokens: Arc::default(),
-            places: Arc::new(Semaphore::new(CONNECTIONS)),
+            places: Arc::new(Semaphore::new(STREAMS)),
+            pending: PendingConnections::new(PENDING),
         }
     }
 
@@ -97,10 +104,10 @@ impl Streams {
         listening.await.copied()
     }
 
-    /// A place for a stream without an address.
-    fn place(&self) -> Result<OwnedSemaphorePermit> {
+    /// A place for a stream, kept until the stream has ended.
+    fn place(&self) -> Result<Place> {
         Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            let most = format!("as many streams as allowed are open ({CONNECTIONS})");
+            let most = format!("as many streams as allowed are open ({STREAMS})");
             Failure::new(Code::ResourceExhausted, most)
         })
     }
@@ -109,7 +116,7 @@ impl Streams {
         &self,
         runtime: Runtime,
         request: Request<Incoming>,
-        place: Place,
+        pending: &Pending,
     ) -> Response<upgrade::Body> {
         let path = request.uri().path().to_owned();
         let mut parts = path.trim_start_matches('/').split('/');
@@ -120,32 +127,30 @@ impl Streams {
             }
             _ => None,
         };
-        match found {
-            Some(wanted) => {
-                let forwarding = matches!(wanted, Wanted::PortForward(_));
-                upgrade::begin(forwarding, request, place, move |carrier, socket| {
-                    upgrade::go_on(runtime, wanted, carrier, socket)
-                })
-            }
-            None => upgrade::refusal(404, "404 page not found"),
+        let Some(wanted) = found else { return upgrade::refusal(404, "404 page not found") };
+        let place = match self.place() {
+            Ok(place) => place,
+            Err(failure) => return upgrade::refusal(503, &failure.text),
+        };
+        if !pending.leave() {
+            return upgrade::refusal(503, "too many connections");
         }
+        let forwarding = matches!(wanted, Wanted::PortForward(_));
+        upgrade::begin(forwarding, request, place, move |carrier, socket| {
+            upgrade::go_on(runtime, wanted, carrier, socket)
+        })
     }
 }
 
-/// A place among the connections; taken until the last of its owners is gone.
-type Place = Arc<OwnedSemaphorePermit>;
+/// A place among the streams.
+type Place = OwnedSemaphorePermit;
 
-/// Answers each connection, so many at once.
-async fn accept<A>(listener: TcpListener, places: Arc<Semaphore>, answer: A)
+/// Accepts every connection; too many without a token close each other.
+async fn accept<A>(listener: TcpListener, connections: Arc<PendingConnections>, answer: A)
 where
-    A: Fn(Request<Incoming>, Place) -> Response<upgrade::Body> + Clone + Send + 'static,
+    A: Fn(Request<Incoming>, &Pending) -> Response<upgrade::Body> + Clone + Send + 'static,
 {
     loop {
-        if places.available_permits() == 0 {
-            tracing::warn!("as many streams as allowed are open; others wait");
-        }
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let place = Arc::new(place);
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -155,22 +160,41 @@ where
                 continue;
             }
         };
+        let (pending, evicted) = connections.add();
         let answer = answer.clone();
+        let service = service_fn(move |request| {
+            let answered = answer(request, &pending);
+            async move { Ok::<_, std::convert::Infallible>(answered) }
+        });
         tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let answered = answer(request, Arc::clone(&place));
-                async move { Ok::<_, std::convert::Infallible>(answered) }
-            });
-            let _ = stream.set_nodelay(true);
-            let connection = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(REQUEST)
-                .serve_connection(TokioIo::new(stream), service)
-                .with_upgrades();
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a stream's connection");
+            tokio::select! {
+                () = answer_one(stream, service) => {}
+                // An error only says that it is no longer one of those that may be closed.
+                Ok(Evicted) = evicted => tracing::debug!("a connection without a token was closed"),
             }
         });
+        // In a flood, too, a request that has come is read before the next connection is accepted.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// One request and its answer. An upgraded connection goes on elsewhere.
+async fn answer_one<S>(stream: TcpStream, service: S)
+where
+    S: hyper::service::HttpService<
+            Incoming,
+            ResBody = upgrade::Body,
+            Error = std::convert::Infallible,
+        >,
+{
+    let _ = stream.set_nodelay(true);
+    let connection = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    match tokio::time::timeout(REQUEST, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a stream's connection"),
+        Err(_) => tracing::debug!("a stream's connection sent no request in time"),
     }
 }
 
@@ -179,9 +203,11 @@ impl Runtime {
     pub(crate) async fn listen_for_streams(&self) -> Result<SocketAddr> {
         let serve = |listener| {
             let (streams, runtime) = (self.streams.clone(), self.clone());
-            let places = Arc::clone(&streams.places);
-            let answer = move |request, place| streams.answer(runtime.clone(), request, place);
-            tokio::spawn(accept(listener, places, answer));
+            let connections = Arc::clone(&streams.pending);
+            let answer = move |request: Request<Incoming>, pending: &Pending| {
+                streams.answer(runtime.clone(), request, pending)
+            };
+            tokio::spawn(accept(listener, connections, answer));
         };
         self.streams.address(serve).await
     }

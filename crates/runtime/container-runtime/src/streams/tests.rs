@@ -1,4 +1,4 @@
-//! When a server listens, and the limit of connections, on real ones.
+//! When a server listens, and the limits of streams and of connections, on real ones.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -45,22 +45,36 @@ async fn answered(client: &mut TcpStream) -> String {
 async fn a_stream_keeps_its_place_until_its_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = tokio::spawn(accept(listener, Arc::new(Semaphore::new(1)), |request, place| {
+    let places = Arc::new(Semaphore::new(1));
+    let answer = move |request: Request<Incoming>, pending: &Pending| {
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            return upgrade::refusal(503, "full");
+        };
+        assert!(pending.leave());
         upgrade::begin(true, request, place, |_, socket| async move {
             // What came with the request is not lost.
             assert_eq!(&socket.early[..], b"more");
             let (mut reading, _writing) = socket.stream.into_split();
             let _ = reading.read(&mut [0]).await;
         })
-    }));
+    };
+    let server = tokio::spawn(accept(listener, PendingConnections::new(1), answer));
     let mut first = ask(address).await;
     assert!(answered(&mut first).await.starts_with("HTTP/1.1 101"));
     let mut second = ask(address).await;
-    let early = tokio::time::timeout(Duration::from_millis(300), second.read_u8()).await;
-    assert!(early.is_err(), "a second stream runs beside the only one allowed");
+    assert!(answered(&mut second).await.starts_with("HTTP/1.1 503"), "beside the only one allowed");
+    let mut rest = Vec::new();
+    let closed = tokio::time::timeout(LONG, second.read_to_end(&mut rest)).await;
+    closed.expect("a connection after its only request").unwrap();
     drop(first);
-    let head = tokio::time::timeout(LONG, answered(&mut second)).await.expect("an answer");
-    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+    let begun = std::time::Instant::now();
+    loop {
+        let head = answered(&mut ask(address).await).await;
+        if head.starts_with("HTTP/1.1 101") {
+            break;
+        }
+        assert!(begun.elapsed() < LONG, "{head}");
+    }
     server.abort();
 }
 
@@ -91,11 +105,61 @@ async fn nothing_listens_before_somebody_asks_for_an_address() {
 #[tokio::test]
 async fn streams_without_an_address_have_places_too() {
     let streams = Streams::new("127.0.0.1:0".parse().unwrap());
-    let mut places: Vec<_> = (0..CONNECTIONS).map(|_| streams.place().unwrap()).collect();
+    let mut places: Vec<_> = (0..STREAMS).map(|_| streams.place().unwrap()).collect();
     let refused = streams.place().unwrap_err();
     assert_eq!(refused.code, Code::ResourceExhausted);
     assert!(refused.text.contains("512"), "{refused}");
     assert!(streams.places.clone().try_acquire_owned().is_err(), "a place for an address");
     places.pop();
     assert!(streams.place().is_ok(), "one has ended");
+}
+
+/// Connections that never send a whole request take no place, and do not keep a client waiting that
+/// does, however many they are and however fast they come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_sent_requests_keep_no_client_waiting() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let places = Arc::new(Semaphore::new(1));
+    let answer = move |request: Request<Incoming>, pending: &Pending| {
+        let place = Arc::clone(&places).try_acquire_owned().expect("no other stream");
+        assert!(pending.leave());
+        upgrade::begin(true, request, place, |_, _| async {})
+    };
+    let server = tokio::spawn(accept(listener, PendingConnections::new(PENDING), answer));
+    let half = async move || {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(b"GET /exec/abc HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+        client
+    };
+    let mut held = std::collections::VecDeque::new();
+    for _ in 0..2 * PENDING {
+        held.push_back(half().await);
+    }
+    let begun = std::time::Instant::now();
+    let head = tokio::time::timeout(LONG, async { answered(&mut ask(address).await).await }).await;
+    assert!(head.expect("an answer").starts_with("HTTP/1.1 101"));
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    // The oldest are closed at once, the others in time.
+    let mut oldest = held.pop_front().unwrap();
+    let mut newest = held.pop_back().unwrap();
+    let ended = async |client: &mut TcpStream| client.read(&mut [0]).await.is_ok_and(|n| n == 0);
+    assert!(tokio::time::timeout(Duration::from_secs(1), ended(&mut oldest)).await.is_ok());
+    assert!(tokio::time::timeout(Duration::from_millis(100), ended(&mut newest)).await.is_err());
+    assert!(tokio::time::timeout(2 * REQUEST, ended(&mut newest)).await.is_ok());
+    // While it goes on, too.
+    let flood = tokio::spawn(async move {
+        loop {
+            held.push_back(half().await);
+            held.pop_front();
+        }
+    });
+    for _ in 0..20 {
+        let head = tokio::time::timeout(LONG, async { answered(&mut ask(address).await).await });
+        assert!(head.await.expect("an answer").starts_with("HTTP/1.1 101"));
+        // The place is free again shortly after.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    flood.abort();
+    server.abort();
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderMap, UPGRADE};
+use hyper::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
 use hyper::upgrade::Upgraded;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -60,6 +60,8 @@ impl Carrier {
 
 pub(super) fn refusal(status: u16, text: &str) -> Response<Body> {
     let mut response = Response::new(Full::new(Bytes::from(format!("{text}\n"))));
+    // A connection is for one request.
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     *response.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or_default();
     response
 }
@@ -75,8 +77,8 @@ fn words(headers: &HeaderMap, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Answers with 101 and goes on, or says why not. The place among the connections is kept until
-/// that is over.
+/// Answers with 101 and goes on, or says why not. The place among the streams is kept until that
+/// is over.
 pub(super) fn begin<F>(
     forwarding: bool,
     mut request: Request<Incoming>,
