@@ -4,6 +4,7 @@
 //! tests; what cannot be read is absent, never invented. What is tried, not read, is in `trials`.
 
 use super::trials::Trials;
+use mount_table::MountTable;
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -154,18 +155,13 @@ pub(crate) fn capabilities(status: &str) -> Option<u64> {
 }
 
 fn cgroups(root: &Path) -> Option<Cgroups> {
-    let mounts = std::fs::read_to_string(root.join("proc/self/mounts")).ok()?;
-    let mut unified = false;
+    let table = MountTable::from(std::fs::read(root.join("proc/self/mountinfo")).ok()?);
+    let base = Path::new("/sys/fs/cgroup");
+    let unified = table.mounts().any(|one| one.is_of_type("cgroup2") && one.point == base);
     let mut separate = BTreeSet::new();
-    for line in mounts.lines() {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        match fields.as_slice() {
-            [_, "/sys/fs/cgroup", "cgroup2", ..] => unified = true,
-            [_, _, "cgroup", options, ..] => {
-                separate.extend(options.split(',').map(str::to_owned));
-            }
-            _ => {}
-        }
+    for mount in table.mounts().filter(|mount| mount.is_of_type("cgroup")) {
+        let names = mount.options().filter_map(|name| name.to_str());
+        separate.extend(names.map(str::to_owned));
     }
     if unified {
         let list = std::fs::read_to_string(root.join("sys/fs/cgroup/cgroup.controllers"));

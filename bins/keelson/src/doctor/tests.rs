@@ -17,7 +17,11 @@ fn write(root: &Path, files: &[(&str, &str)]) {
 
 const UNIFIED: &[(&str, &str)] = &[
     ("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
-    ("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\ntmpfs /run tmpfs rw 0 0\n"),
+    (
+        "proc/self/mountinfo",
+        "24 20 0:22 / /run rw - tmpfs tmpfs rw\n\
+         25 20 0:23 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n",
+    ),
     ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n"),
     ("proc/filesystems", "nodev\tsysfs\nnodev\toverlay\n\text4\n"),
     ("proc/sys/user/max_user_namespaces", "31000\n"),
@@ -75,12 +79,12 @@ fn a_well_kept_machine_is_good_throughout() {
 
 #[test]
 fn separate_hierarchies_are_limited_and_lacking_controllers_are_missing() {
-    let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu,cpuacct 0 0\n\
-                  cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n\
-                  cgroup /sys/fs/cgroup/pids cgroup rw,pids 0 0\n\
-                  cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+    let mounts = "26 25 0:23 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+                  27 25 0:24 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                  28 25 0:25 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n\
+                  29 25 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
     let known = "#subsys_name hierarchy num enabled\ncpu 1 1 1\nmemory 2 1 1\npids 3 1 1\n";
-    let files = [("proc/self/mounts", mounts), ("proc/cgroups", known)];
+    let files = [("proc/self/mountinfo", mounts), ("proc/cgroups", known)];
     let (_root, facts) = machine(&files);
     let (lacking, found) = verdict(&facts, "cgroups");
     assert_eq!(lacking, Verdict::Missing);
@@ -89,6 +93,16 @@ fn separate_hierarchies_are_limited_and_lacking_controllers_are_missing() {
     let controllers = ["cpu", "cpuset", "memory", "pids"].map(str::to_owned).into();
     let facts = MachineFacts { cgroups: Some(Cgroups { unified: false, controllers }), ..facts };
     assert_eq!(verdict(&facts, "cgroups").0, Verdict::Limited);
+}
+
+#[test]
+fn a_mount_point_that_is_not_utf_8_hides_no_cgroups() {
+    let (root, _) = machine(UNIFIED);
+    let path = root.path().join("proc/self/mountinfo");
+    let odd = b"23 20 0:21 / /mnt/\xff\xfe rw - tmpfs tmpfs rw\n";
+    fs::write(&path, [odd, &*fs::read(&path).unwrap()].concat()).unwrap();
+    let facts = gather(root.path(), all_works());
+    assert_eq!(verdict(&facts, "cgroups").0, Verdict::Good);
 }
 
 #[test]

@@ -6,9 +6,11 @@
 //!
 //! upstream: pkg/volume/util/hostutil/hostutil_linux.go (DoMakeRShared)
 
-use rustix::mount::{MountPropagationFlags, mount_bind_recursive, mount_change};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use mount_table::{MountTable, Sharing};
+use rustix::mount::{MountPropagationFlags, mount_bind_recursive, mount_change};
 
 #[cfg(test)]
 mod tests;
@@ -28,8 +30,8 @@ pub fn make_shared(directory: &Path) -> Result<bool, SharedMountError> {
         path: path.to_owned(),
         cause,
     };
-    let table = Path::new("/proc/self/mountinfo");
-    let mounts = std::fs::read_to_string(table).map_err(|cause| failed("read", table, cause))?;
+    let table = Path::new(mount_table::PATH);
+    let mounts = MountTable::read().map_err(|cause| failed("read", table, cause))?;
     let place = directory.canonicalize().map_err(|cause| failed("find", directory, cause))?;
     if is_shared(&mounts, &place) {
         return Ok(false);
@@ -41,31 +43,7 @@ pub fn make_shared(directory: &Path) -> Result<bool, SharedMountError> {
     Ok(true)
 }
 
-/// Whether the mount that holds a path is shared, as the kernel's table says: the longest mount
-/// point above it, and of several at the same point the last.
-fn is_shared(table: &str, place: &Path) -> bool {
-    let mut best: Option<(usize, bool)> = None;
-    for line in table.lines() {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let Some(point) = fields.get(4).map(|point| unescaped(point)) else { continue };
-        if !place.starts_with(&point) {
-            continue;
-        }
-        let optional = fields.iter().skip(6).take_while(|field| **field != "-");
-        let shared = optional.into_iter().any(|field| field.starts_with("shared:"));
-        let length = point.components().count();
-        if best.is_none_or(|(longest, _)| length >= longest) {
-            best = Some((length, shared));
-        }
-    }
-    best.is_some_and(|(_, shared)| shared)
-}
-
-/// The table writes spaces and the like as three octal digits.
-fn unescaped(point: &str) -> PathBuf {
-    let mut text = point.to_owned();
-    for (code, sign) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
-        text = text.replace(code, sign);
-    }
-    PathBuf::from(text)
+/// Whether the mount that holds a path is shared.
+fn is_shared(table: &MountTable, place: &Path) -> bool {
+    table.holding(place).is_some_and(|mount| mount.sharing == Sharing::Shared)
 }

@@ -69,8 +69,9 @@ impl Step {
                 !volume_path.starts_with(pod.join("volumes").join(EMPTY_DIRECTORY))
             }
             // What is bound below may be of anywhere; the table tells without touching it.
-            Act::Release { .. } | Act::TearDown => std::fs::read("/proc/self/mountinfo")
-                .is_ok_and(|table| !host_paths::mounts_in(&table, &pod).is_empty()),
+            Act::Release { .. } | Act::TearDown => {
+                mount_table::MountTable::read().is_ok_and(|table| !table.beneath(&pod).is_empty())
+            }
         }
     }
 

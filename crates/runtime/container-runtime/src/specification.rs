@@ -9,7 +9,6 @@ mod apparmor;
 pub(crate) mod capabilities;
 mod devices;
 mod image_files;
-mod mount_table;
 mod mounts;
 mod named_devices;
 mod pod;
@@ -28,15 +27,15 @@ use container_create::spec::{
 };
 use cri_wire::v1;
 use image_store::{ContainerConfig as ImageRunConfig, OverlayOptions};
+use mount_table::MountTable;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Doing as _, Failure, Result};
 use crate::settings::CgroupDriver;
 
 pub(crate) use mounts::clean;
 
 pub(crate) use apparmor::AppArmor;
 pub(crate) use image_files::ImageFiles;
-pub(crate) use mount_table::MountTable;
 pub(crate) use pod::{PodPlaces, cgroup_of, group_of_pod, pod_spec};
 pub(crate) use resources::Abilities;
 pub(crate) use selinux::{Labels, Selinux, Wish};
@@ -290,7 +289,7 @@ fn all_mounts(
     security: &v1::LinuxContainerSecurityContext,
     user_namespace: bool,
 ) -> Result<Vec<MountSpec>> {
-    let table = MountTable::read()?;
+    let table = MountTable::read().doing("reading the mount table")?;
     let of_caller: Vec<&v1::Mount> =
         given.config.mounts.iter().filter(|mount| mount.image.is_none()).collect();
     let mut all = Vec::new();

@@ -62,11 +62,18 @@ impl CgroupError {
 }
 
 pub(crate) fn read(path: &Path) -> Result<String> {
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    String::from_utf8(read_bytes(path)?)
+        .map_err(|error| CgroupError::Read { path: path.to_owned(), source: invalid(error) })
+}
+
+/// For files that hold names which others chose.
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let failed = |source| CgroupError::Read { path: path.to_owned(), source };
     let file = OpenOptions::new().read(true).open(path).map_err(failed)?;
-    let mut text = String::new();
-    file.take(LONGEST_FILE).read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
+    let mut bytes = Vec::new();
+    file.take(LONGEST_FILE).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
 }
 
 /// The file's text, or none where this kernel, controller or group has no such file.

@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::error::{CgroupError, Result, read};
+use mount_table::MountTable;
+
+use crate::error::{CgroupError, Result, read, read_bytes};
 use crate::group::Cgroup;
-use crate::mounts::cgroup_mounts;
 
 #[cfg(test)]
 mod tests;
@@ -100,28 +101,32 @@ pub(crate) enum Layout {
 impl Hierarchy {
     /// What this process sees mounted under `/sys/fs/cgroup`.
     pub fn detect() -> Result<Self> {
-        Self::from_mounts(&read(Path::new("/proc/self/mountinfo"))?, Path::new("/sys/fs/cgroup"))
+        let path = Path::new(mount_table::PATH);
+        let table = MountTable::read()
+            .map_err(|source| CgroupError::Read { path: path.to_owned(), source })?;
+        Self::from_mounts(&table, Path::new("/sys/fs/cgroup"))
     }
 
-    /// What a mountinfo text says is mounted at or beneath `base`.
-    pub fn from_mounts(mountinfo: &str, base: &Path) -> Result<Self> {
-        let mounts: Vec<_> = cgroup_mounts(mountinfo)
-            .into_iter()
-            .filter(|mount| mount.point.starts_with(base))
-            .collect();
-        if let Some(root) = mounts.iter().rfind(|mount| mount.unified && mount.point == base) {
+    /// What a mount table says is mounted at or beneath `base`.
+    pub fn from_mounts(table: &MountTable, base: &Path) -> Result<Self> {
+        let below = table.mounts().filter(|mount| mount.point.starts_with(base));
+        let (unified, separate): (Vec<_>, Vec<_>) = below
+            .filter(|mount| mount.is_of_type("cgroup2") || mount.is_of_type("cgroup"))
+            .partition(|mount| mount.is_of_type("cgroup2"));
+        if let Some(root) = unified.iter().rfind(|mount| mount.point == base) {
             return Self::unified(&root.point);
         }
         let mut points = BTreeMap::new();
-        for mount in mounts.iter().filter(|mount| !mount.unified) {
-            for controller in mount.options.iter().filter_map(|name| Controller::from_v1(name)) {
-                points.insert(controller, mount.point.clone());
+        for mount in &separate {
+            let names = mount.options().filter_map(|name| name.to_str());
+            for controller in names.filter_map(Controller::from_v1) {
+                points.insert(controller, mount.point.to_path_buf());
             }
         }
         if points.is_empty() {
             return Err(CgroupError::NotMounted(base.to_owned()));
         }
-        let unified = mounts.iter().find(|mount| mount.unified).map(|mount| mount.point.clone());
+        let unified = unified.first().map(|mount| mount.point.to_path_buf());
         Ok(Self { layout: Layout::V1 { points, unified } })
     }
 
@@ -174,18 +179,22 @@ impl Hierarchy {
     /// The group that a process is in, as `/proc/PID/cgroup` tells it to us.
     pub fn path_of(&self, pid: u32) -> Result<String> {
         let path = PathBuf::from(format!("/proc/{pid}/cgroup"));
-        let text = read(&path)?;
-        self.path_in(&text).ok_or(CgroupError::Malformed {
+        let bytes = read_bytes(&path)?;
+        self.path_in(&bytes).ok_or_else(|| CgroupError::Malformed {
             path,
-            text: text.chars().take(80).collect(),
+            text: String::from_utf8_lossy(&bytes).chars().take(80).collect(),
             expected: "a line for one of the mounted hierarchies",
         })
     }
 
-    /// Version 1: of the memory hierarchy, else of any that is mounted.
-    fn path_in(&self, text: &str) -> Option<String> {
-        let lines: Vec<(&str, &str)> =
-            text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':')).collect();
+    /// Version 1: of the memory hierarchy, else of any that is mounted. A path that is not UTF-8 is
+    /// no path here, and takes nothing from the other hierarchies.
+    fn path_in(&self, table: &[u8]) -> Option<String> {
+        let lines: Vec<(&str, &str)> = table
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| str::from_utf8(line).ok())
+            .filter_map(|line| line.split_once(':')?.1.split_once(':'))
+            .collect();
         let of = |wanted: &str| {
             lines
                 .iter()

@@ -11,7 +11,6 @@ mod events;
 mod group;
 mod hierarchy;
 mod limits;
-mod mounts;
 pub mod names;
 mod stats;
 mod swap;

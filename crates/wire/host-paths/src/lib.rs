@@ -14,7 +14,7 @@ mod trouble;
 pub use apart::{Apart, ApartError};
 pub use beneath::{Folder, Links, check_name};
 pub use durable::{Settled, write_whole};
-pub use mounts::{is_mount_root, mounts_beneath, mounts_in};
+pub use mounts::{is_mount_root, mounts_beneath};
 pub use removal::remove_tree;
 pub use trouble::{Doing, Trouble};
 

@@ -29,6 +29,7 @@ const ALL_CASES: Duration = Duration::from_secs(900);
 fn containerd_behaves() -> Result<()> {
     let archives = support::archives()?;
     Test::new().needs(Containerd::NEEDS).deadline(ALL_CASES).run(|bed| {
+        bed.mount_odd_names()?;
         let options = ContainerdOptions {
             sandbox_image: Some(images::PAUSE.to_owned()),
             test_handler: true,
@@ -47,6 +48,7 @@ fn keelson_behaves() -> Result<()> {
     let archives = support::archives()?;
     let programs = server::build()?;
     Test::new().deadline(ALL_CASES).run(|bed| {
+        bed.mount_odd_names()?;
         let keelson = server::Keelson::start(bed, &programs)?;
         for archive in archives.of(bed)? {
             keelson.import(&archive)?;

@@ -14,6 +14,7 @@ fn pods_begin_go_on_and_end_as_their_manifests_say() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
     Test::new().needs(Containerd::NEEDS).deadline(Duration::from_secs(180)).run(move |bed| {
         bed.make_folder("order")?;
+        bed.mount_odd_names()?;
         let node = Node::start(bed, &keelson, &archives, "")?;
         for (name, spec) in [
             ("ordered", ORDERED),

@@ -42,6 +42,7 @@ fn pods_run_with_nothing_else_installed() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     let archive = images::busybox()?.oci_archive()?;
     Test::new().deadline(Duration::from_secs(120)).run(move |bed| {
+        bed.mount_odd_names()?;
         let folder = bed.make_folder("run")?;
         let job = folder.join("job.yaml");
         fs::write(&job, manifest("job", "restartPolicy: Never", "echo out; echo err >&2; exit 3"))?;

@@ -1,8 +1,10 @@
 //! Tables as kernels write them. The mounts themselves are made in a bed, by the agent.
 
+use std::os::unix::ffi::OsStrExt as _;
+
 use super::*;
 
-const TABLE: &str = "\
+const TABLE: &[u8] = b"\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 23 22 0:5 / /proc rw - proc proc rw
 30 22 8:2 / /var/lib rw master:4 - ext4 /dev/sdb rw
@@ -10,6 +12,7 @@ const TABLE: &str = "\
 32 22 8:3 / /mnt/my\\040disk rw - ext4 /dev/sdc rw
 33 22 8:4 / /twice rw - ext4 /dev/sdd rw
 34 33 8:5 / /twice rw shared:9 - ext4 /dev/sde rw
+35 22 0:40 / /mnt/\xff\xfe rw shared:3 - tmpfs tmpfs rw
 ";
 
 #[test]
@@ -26,9 +29,13 @@ fn the_nearest_mount_above_a_path_counts() {
         ("/mnt/my disk/root", false),
         ("/twice/over", true),
     ] {
-        assert_eq!(is_shared(TABLE, Path::new(path)), shared, "{path}");
+        assert_eq!(is_shared(&TABLE.into(), Path::new(path)), shared, "{path}");
     }
-    assert!(!is_shared("", Path::new("/")) && !is_shared("nonsense", Path::new("/")));
+    let odd = std::ffi::OsStr::from_bytes(b"/mnt/\xff\xfe/root");
+    assert!(is_shared(&TABLE.into(), Path::new(odd)));
+    for nothing in ["", "nonsense"] {
+        assert!(!is_shared(&nothing.into(), Path::new("/")), "{nothing:?}");
+    }
 }
 
 #[test]

@@ -13,12 +13,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use cri_wire::v1;
+use mount_table::MountTable;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::Runtime;
 use crate::durable;
 use crate::failure::{Doing as _, Failure, Result, blocking};
-use crate::specification::{Labels, MountTable, PodPlaces, Wish};
+use crate::specification::{Labels, PodPlaces, Wish};
 
 /// The usual size of shared memory; the files beside it are a few pages.
 const SIZE: &str = "mode=0711,size=65536k";
@@ -156,8 +157,9 @@ fn resolver(dns: &v1::DnsConfig) -> Result<String> {
 
 /// Unmounts everything at and below a folder of ours, then removes it.
 pub(super) fn remove_with_mounts(path: &Path) -> Result<()> {
-    for place in MountTable::read()?.beneath(path) {
-        match unmount(place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+    let table = MountTable::read().doing("reading the mount table")?;
+    for place in table.beneath(path) {
+        match unmount(&place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
             Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
             Err(error) => {
                 return Err(error).doing(format!("unmounting {}", place.display()));

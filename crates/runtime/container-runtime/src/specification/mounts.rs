@@ -13,8 +13,8 @@ use std::path::{Component, Path, PathBuf};
 
 use container_create::spec::{IdMappings, IdRange, MountKind, MountSpec, Propagation};
 use cri_wire::v1;
+use mount_table::{MountTable, Sharing};
 
-use super::mount_table::{MountTable, Sharing};
 use crate::failure::{Doing as _, Failure, Result};
 
 #[cfg(test)]
@@ -117,7 +117,10 @@ pub(super) fn asked(mount: &v1::Mount, source: &Path) -> Result<MountSpec> {
         IdMappings { users: ranges(&mount.uid_mappings), groups: ranges(&mount.gid_mappings) };
     Ok(MountSpec {
         kind: MountKind::Bind.into(),
-        source: source.display().to_string(),
+        // Written another way it would be another path.
+        source: source.to_str().map(str::to_owned).ok_or_else(|| {
+            Failure::invalid(format!("mount host_path {host:?} leads to {source:?}, not UTF-8"))
+        })?,
         target: mount.container_path.clone(),
         read_only: mount.readonly,
         recursive_read_only: mount.recursive_read_only,
@@ -157,7 +160,10 @@ pub(super) fn prepare_source(mount: &v1::Mount, table: &MountTable) -> Result<Pa
         v1::MountPropagation::PropagationBidirectional => true,
         v1::MountPropagation::PropagationHostToContainer => false,
     };
-    let (at, sharing) = table.of(&source);
+    let (at, sharing) = match table.holding(&source) {
+        Some(mount) => (mount.point, mount.sharing),
+        None => (Path::new("/").into(), Sharing::Private),
+    };
     match (shared, sharing) {
         (_, Sharing::Shared) | (false, Sharing::Slave) => Ok(source),
         (true, _) => Err(Failure::plain(format!(

@@ -12,6 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use mount_table::{Mount, MountTable};
 
 /// The prefix of every bed's cgroup.
 pub(crate) const PREFIX: &str = "keelson-bed-";
@@ -39,8 +40,9 @@ pub(super) enum Layout {
 
 /// Every mounted hierarchy.
 pub(crate) fn mounted() -> Result<Vec<Hierarchy>> {
-    let read = |path: &str| fs::read_to_string(path).with_context(|| path.to_owned());
-    let found = parse(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?);
+    let own = fs::read("/proc/self/cgroup").context("/proc/self/cgroup")?;
+    let table = MountTable::read().context(mount_table::PATH)?;
+    let found = parse(&String::from_utf8_lossy(&own), &table);
     if found.is_empty() {
         bail!("no cgroup hierarchy is mounted on this machine");
     }
@@ -59,36 +61,30 @@ pub(super) fn of_a_bed() -> Result<(Layout, Vec<Hierarchy>)> {
     }
 }
 
-pub(super) fn parse(own_cgroups: &str, mount_table: &str) -> Vec<Hierarchy> {
+pub(super) fn parse(own_cgroups: &str, table: &MountTable) -> Vec<Hierarchy> {
     let mut found = Vec::new();
     for line in own_cgroups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let Some((mount_point, root)) = find_mount(mount_table, controllers) else { continue };
+        let Some(mount) = table.mounts().find(|one| has_controllers(one, controllers)) else {
+            continue;
+        };
+        let mount_point = mount.point.to_path_buf();
         // A mount may show only a part of its hierarchy; what is above it cannot be reached.
-        let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
-        let own = mount_point.join(below.trim_start_matches('/'));
+        let below = Path::new(path).strip_prefix(&mount.root).unwrap_or(Path::new(path));
+        let own = mount_point.join(below.strip_prefix("/").unwrap_or(below));
         found.push(Hierarchy { controllers: controllers.to_owned(), mount_point, own });
     }
     found
 }
 
-/// The mount point and root of the hierarchy with these controllers.
-fn find_mount<'a>(mount_table: &'a str, controllers: &str) -> Option<(PathBuf, &'a str)> {
-    mount_table.lines().find_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        let mut left = left.split(' ').skip(3);
-        let (root, mount_point) = (left.next()?, left.next()?);
-        let mut right = right.split(' ');
-        let (kind, _source, options) = (right.next()?, right.next()?, right.next()?);
-        let options: Vec<&str> = options.split(',').collect();
-        let fits = if controllers.is_empty() {
-            kind == "cgroup2"
-        } else {
-            kind == "cgroup" && controllers.split(',').all(|one| options.contains(&one))
-        };
-        fits.then(|| (PathBuf::from(mount_point), root))
-    })
+/// Whether this is the mount of the hierarchy with these controllers.
+fn has_controllers(mount: &Mount<'_>, controllers: &str) -> bool {
+    if controllers.is_empty() {
+        return mount.is_of_type("cgroup2");
+    }
+    let has = |wanted: &str| mount.options().any(|option| option == wanted);
+    mount.is_of_type("cgroup") && controllers.split(',').all(has)
 }
 
 /// The cgroups that a bed will have: where it starts, and for v2 the leaf it moves to.

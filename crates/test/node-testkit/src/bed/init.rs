@@ -12,6 +12,7 @@ use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Result};
+use mount_table::MountTable;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
@@ -124,10 +125,10 @@ fn replace(kind: &str, target: &str) -> Result<()> {
 
 /// A new sysfs shows this network namespace's links; cgroups show the bed's own as their roots.
 fn mount_sys(layout: Layout, hierarchies: &[Hierarchy]) -> Result<()> {
-    let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
+    let mounts = MountTable::read().context(mount_table::PATH)?;
     replace("sysfs", "/sys")?;
     for (kind, target) in BELOW_SYS {
-        if mounts.lines().any(|line| line.split(' ').nth(1) == Some(target)) {
+        if mounts.mounts().any(|mount| mount.point == Path::new(target)) {
             mount_new(kind, target, "")?;
         }
     }

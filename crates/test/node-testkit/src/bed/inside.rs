@@ -3,11 +3,14 @@
 //! Rule: paths inside are the same in every bed, and short: unix sockets allow about a hundred
 //! bytes. It starts nothing; see [`crate::start`].
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustix::mount::{MountFlags, mount};
 
 use super::handover::Order;
 
@@ -53,6 +56,21 @@ impl Bed {
         let path = self.folder().join(name);
         fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
         Ok(path)
+    }
+
+    /// Mounts file systems at names that the mount table escapes, and that are not UTF-8: whatever
+    /// starts afterwards must read past them.
+    ///
+    /// # Errors
+    /// When they cannot be mounted.
+    pub fn mount_odd_names(&self) -> Result<()> {
+        for name in [&b"\xff\xfe"[..], b"a b\\040\n\t#-"] {
+            let target = self.folder().join("odd").join(OsStr::from_bytes(name));
+            fs::create_dir_all(&target).with_context(|| format!("make {}", target.display()))?;
+            mount("", &target, "tmpfs", MountFlags::empty(), None)
+                .with_context(|| format!("mount a tmpfs on {}", target.display()))?;
+        }
+        Ok(())
     }
 
     /// The folder whose files are kept when the test fails.

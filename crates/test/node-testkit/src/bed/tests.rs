@@ -37,7 +37,7 @@ const HYBRID: &str = "\
 #[test]
 fn own_cgroups_are_found_in_every_hierarchy() {
     let own = "9:name=systemd:/\n4:memory:/jobs/a\n1:cpu,cpuacct:/b\n5:devices:/\n0::/c\n";
-    let found = parse(own, HYBRID);
+    let found = parse(own, &HYBRID.into());
     let place = |controllers: &str| {
         found.iter().find(|one| one.controllers == controllers).map(|one| one.own.as_path())
     };
@@ -51,6 +51,6 @@ fn own_cgroups_are_found_in_every_hierarchy() {
 #[test]
 fn a_mount_that_shows_a_part_of_its_hierarchy() {
     let mounts = "41 31 0:38 /machine /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-    let found = parse("0::/machine/unit\n", mounts);
+    let found = parse("0::/machine/unit\n", &mounts.into());
     assert_eq!(found[0].own, Path::new("/sys/fs/cgroup/unit"));
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use mount_table::MountTable;
 
 use super::{marks, traces};
 use crate::bed::{ROLE_VARIABLE, beds_folder, is_occupied, mounted_hierarchies};
@@ -89,7 +90,7 @@ fn parent_has_program(process: &Path, executable: &Path) -> bool {
 }
 
 fn mounts() -> Result<Things> {
-    let table = fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
+    let table = MountTable::read().context(mount_table::PATH)?;
     Ok(traces::mounts(&table, &std::env::temp_dir(), is_occupied))
 }
 

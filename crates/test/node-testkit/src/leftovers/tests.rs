@@ -66,7 +66,7 @@ fn temp_entries_of_others_are_not_ours() {
 }
 
 fn mounts(lines: &[&str]) -> BTreeSet<String> {
-    traces::mounts(&lines.join("\n"), Path::new("/tmp"), |identity| identity == "busy")
+    traces::mounts(&lines.join("\n").into(), Path::new("/tmp"), |identity| identity == "busy")
 }
 
 #[test]

@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use mount_table::{Mount, MountTable};
+
 use super::marks;
 use crate::bed::{CGROUP_PREFIX, NODE_ADDRESS};
 
@@ -14,19 +16,28 @@ type Things = BTreeSet<String>;
 /// The name of the folder in which all beds stand.
 const BEDS: &str = "keelson-beds";
 
-/// The mounts of a mount table (`/proc/self/mountinfo`) that a bed could have made.
-pub(super) fn mounts(table: &str, temp: &Path, is_occupied: impl Fn(&str) -> bool) -> Things {
-    table.lines().filter_map(|line| our_mount(line, temp, &is_occupied)).collect()
+/// The mounts of a mount table that a bed could have made.
+pub(super) fn mounts(
+    table: &MountTable,
+    temp: &Path,
+    is_occupied: impl Fn(&str) -> bool,
+) -> Things {
+    table.mounts().filter_map(|mount| our_mount(&mount, temp, &is_occupied)).collect()
 }
 
-fn our_mount(line: &str, temp: &Path, is_occupied: &impl Fn(&str) -> bool) -> Option<String> {
-    let (left, right) = line.split_once(" - ")?;
-    let mut left = left.split(' ').skip(3);
-    let (root, target) = (left.next()?, left.next()?);
-    let mut right = right.split(' ');
-    let (kind, source, options) = (right.next()?, right.next()?, right.next().unwrap_or(""));
+fn our_mount(
+    mount: &Mount<'_>,
+    temp: &Path,
+    is_occupied: &impl Fn(&str) -> bool,
+) -> Option<String> {
+    let (root, target) = (mount.root.to_string_lossy(), mount.point.to_string_lossy());
+    let (root, target) = (root.as_ref(), target.as_ref());
+    let (kind, source) = (mount.kind.to_string_lossy(), mount.source.to_string_lossy());
+    let options: Vec<String> =
+        mount.options().map(|one| one.to_string_lossy().into_owned()).collect();
     // An overlay has its folders among the options: lowerdir=/a:/b,upperdir=/c.
-    let paths = || [root, target, source].into_iter().chain(options.split([',', ':', '=']));
+    let in_options = || options.iter().flat_map(|one| one.split([':', '=']));
+    let paths = || [root, target, source.as_ref()].into_iter().chain(in_options());
     if paths().filter_map(bed_of_path).any(is_occupied) {
         return None;
     }

@@ -12,24 +12,43 @@ const HYBRID: &str = "\
 
 #[test]
 fn a_hybrid_machine_counts_as_version_1() {
-    let machine = Hierarchy::from_mounts(HYBRID, Path::new("/sys/fs/cgroup")).expect("mounted");
+    let machine =
+        Hierarchy::from_mounts(&HYBRID.into(), Path::new("/sys/fs/cgroup")).expect("mounted");
     assert_eq!(machine.version(), Version::V1);
     assert_eq!(machine.point(Controller::Cpu), machine.point(Controller::CpuAccounting));
     assert_eq!(machine.points().len(), 3);
     assert_eq!(machine.point(Controller::Pids), None);
-    let text = "4:memory:/a/b\n1:cpu,cpuacct:/c\n0::/\n";
+    let text = b"4:memory:/a/b\n1:cpu,cpuacct:/c\n0::/\n";
     assert_eq!(machine.path_in(text).as_deref(), Some("/a/b"));
 }
 
 #[test]
+fn names_that_are_not_utf_8_hide_no_hierarchy() {
+    let odd = b"24 20 0:21 / /mnt/\xff\xfe rw shared:1 - tmpfs tmpfs rw\n";
+    let table = [odd, HYBRID.as_bytes(), odd].concat().into();
+    let machine = Hierarchy::from_mounts(&table, Path::new("/sys/fs/cgroup")).expect("mounted");
+    let plain = Hierarchy::from_mounts(&HYBRID.into(), Path::new("/sys/fs/cgroup"));
+    assert_eq!(machine, plain.expect("mounted"));
+    for (text, path) in [
+        (&b"5:pids:/\xff\n4:memory:/a\n0::/\xfe\n"[..], Some("/a")),
+        (b"4:memory:/\xff\n1:cpu,cpuacct:/c\n", Some("/c")),
+        (b"4:memory:/\xff\n", None),
+    ] {
+        assert_eq!(machine.path_in(text).as_deref(), path, "{text:?}");
+    }
+}
+
+#[test]
 fn no_mounts_is_told() {
-    let error = Hierarchy::from_mounts("", Path::new("/sys/fs/cgroup")).expect_err("nothing");
+    let error =
+        Hierarchy::from_mounts(&"".into(), Path::new("/sys/fs/cgroup")).expect_err("nothing");
     assert!(error.to_string().contains("/sys/fs/cgroup"), "{error}");
 }
 
 #[test]
 fn paths_that_lead_elsewhere_are_refused() {
-    let machine = Hierarchy::from_mounts(HYBRID, Path::new("/sys/fs/cgroup")).expect("mounted");
+    let machine =
+        Hierarchy::from_mounts(&HYBRID.into(), Path::new("/sys/fs/cgroup")).expect("mounted");
     for odd in ["", "a", "/a/../b", "/./a", "/a\nb"] {
         assert!(machine.group(odd).is_err(), "{odd:?}");
     }

@@ -108,7 +108,7 @@ fn huge_pages_are_limited_in_the_files_of_either_version() {
     let mounted = format!("26 25 0:23 / {point} rw - cgroup cgroup rw,hugetlb\n");
     let machines = [
         (Hierarchy::unified(folder.path()).expect("v2"), "max"),
-        (Hierarchy::from_mounts(&mounted, folder.path()).expect("v1"), "limit_in_bytes"),
+        (Hierarchy::from_mounts(&mounted.into(), folder.path()).expect("v1"), "limit_in_bytes"),
     ];
     fs::create_dir(folder.path().join("a")).expect("made");
     for (machine, word) in machines {
@@ -134,7 +134,7 @@ fn huge_pages_are_limited_in_the_files_of_either_version() {
 #[test]
 fn huge_pages_without_their_controller_are_told() {
     let machine = Hierarchy::from_mounts(
-        "26 25 0:23 / /nowhere rw - cgroup cgroup rw,memory\n",
+        &"26 25 0:23 / /nowhere rw - cgroup cgroup rw,memory\n".into(),
         Path::new("/nowhere"),
     );
     let group = machine.expect("v1").group("/a").expect("a path");

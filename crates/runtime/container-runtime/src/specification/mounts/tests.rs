@@ -39,7 +39,7 @@ fn contradictions_are_refused() {
     let both = v1::Mount { readonly: true, propagation: 2, ..recursive };
     assert!(asked(&both, source).unwrap_err().text.contains("needs private propagation"));
     assert!(asked(&mount("relative"), source).is_err());
-    let table = MountTable::parse("");
+    let table = MountTable::default();
     let relative = v1::Mount { host_path: "tmp".into(), ..mount("/a") };
     assert!(prepare_source(&relative, &table).is_err());
 }
@@ -47,7 +47,7 @@ fn contradictions_are_refused() {
 #[test]
 fn missing_sources_become_folders_and_links_are_followed() {
     let folder = tempfile::tempdir().unwrap();
-    let table = MountTable::parse("");
+    let table = MountTable::default();
     let host = |name: &str| v1::Mount {
         host_path: folder.path().join(name).display().to_string(),
         ..mount("/a")
