@@ -7,6 +7,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use percent_encoding::percent_decode_str;
+
 #[cfg(test)]
 mod tests;
 
@@ -106,25 +108,16 @@ fn absolute(text: &str, path: &str) -> Result<PathBuf, EndpointError> {
     percent_decoded(text, path).map(PathBuf::from)
 }
 
-/// The reference reads the address as a URL, so `%20` in it is a space.
+/// The reference reads the address as a URL, so `%20` in it is a space. Stricter than the decoder,
+/// which lets pass what is no code: a mistyped path would be one that nothing listens at.
 fn percent_decoded(text: &str, path: &str) -> Result<String, EndpointError> {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some(position) = rest.find('%') {
-        bytes.extend_from_slice(&rest.as_bytes()[..position]);
-        let digits = rest.get(position + 1..position + 3);
-        // A number's parser would also take a sign.
-        let byte = digits
-            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        let Some(byte) = byte else {
-            let end = rest.len().min(position + 3);
-            let wrong = String::from_utf8_lossy(&rest.as_bytes()[position..end]).into_owned();
-            return Err(EndpointError::Encoding(text.to_owned(), wrong));
-        };
-        bytes.push(byte);
-        rest = &rest[position + 3..];
+    let wrong = |part: &str| EndpointError::Encoding(text.to_owned(), part.to_owned());
+    for (position, _) in path.match_indices('%') {
+        let code = &path[position..];
+        if code.bytes().skip(1).take(2).filter(u8::is_ascii_hexdigit).count() < 2 {
+            return Err(wrong(&code.chars().take(3).collect::<String>()));
+        }
     }
-    bytes.extend_from_slice(rest.as_bytes());
-    String::from_utf8(bytes).map_err(|_| EndpointError::Encoding(text.to_owned(), path.to_owned()))
+    let plain = percent_decode_str(path).decode_utf8().map_err(|_| wrong(path))?;
+    Ok(plain.into_owned())
 }

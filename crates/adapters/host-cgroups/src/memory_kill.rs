@@ -146,7 +146,9 @@ fn unescaped(text: &str) -> String {
     while let Some((first, after)) = rest.split_first() {
         let digits =
             after.strip_prefix(b"x").filter(|_| *first == b'\\').and_then(|hex| hex.get(..2));
+        // A number's parser would also take a sign.
         let byte = digits
+            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
             .and_then(|digits| std::str::from_utf8(digits).ok())
             .and_then(|digits| u8::from_str_radix(digits, 16).ok());
         match byte {

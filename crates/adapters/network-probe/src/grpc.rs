@@ -174,24 +174,14 @@ async fn read(response: Response<h2::RecvStream>) -> Result<Result<u64, Status>,
 
 fn status_of(headers: &HeaderMap) -> Option<Status> {
     let code = headers.get("grpc-status")?.to_str().ok()?.trim().parse().unwrap_or(2);
-    let message = headers
-        .get("grpc-message")
-        .map_or_else(String::new, |text| percent_decoded(text.as_bytes()));
+    let message =
+        headers.get("grpc-message").map_or_else(String::new, |text| plain(text.as_bytes()));
     Some(Status { code, message })
 }
 
-fn percent_decoded(text: &[u8]) -> String {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..2).filter(|_| *first == b'%');
-        let byte = digits
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        plain.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&plain).into_owned()
+/// A message as it was before it was encoded; what is no code in it stays as it is.
+fn plain(message: &[u8]) -> String {
+    percent_encoding::percent_decode(message).decode_utf8_lossy().into_owned()
 }
 
 /// A connection that notes when the other end begins to speak HTTP/2.

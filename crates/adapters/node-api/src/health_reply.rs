@@ -4,7 +4,9 @@
 //! `/healthz/NAME` for one, nothing else; `?verbose` lists the checks, `?exclude=NAME` leaves one
 //! out; reasons are withheld in the list and given for a single check. Any method is answered.
 
+use percent_encoding::percent_decode_str;
 use ports::HealthCheck;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -92,21 +94,15 @@ fn parameters(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// A name or value of a query. Stricter than the decoder, which lets pass what is no code: the
+/// reference leaves such a pair out.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let high = char::from(rest.next()?).to_digit(16)?;
-                let low = char::from(rest.next()?).to_digit(16)?;
-                u8::try_from(high * 16 + low).ok()?
-            }
-            other => other,
-        });
+    let is_code = |code: &str| code.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    if !text.split('%').skip(1).all(is_code) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
+    let spaced = text.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ fn sent_headers(start: &Target, given: &[(String, String)]) -> Vec<(String, Stri
     let mut headers: Vec<_> = given.iter().filter(|(name, _)| !own(name)).cloned().collect();
     let has = |wanted: &str| given.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
     if let Some(user) = start.user.as_ref().filter(|_| !has("authorization")) {
-        let plain = percent_decoded(user);
+        let plain: Vec<u8> = percent_encoding::percent_decode_str(user).collect();
         let coded = base64::engine::general_purpose::STANDARD.encode(plain);
         headers.push(("Authorization".to_owned(), format!("Basic {coded}")));
     }
@@ -110,18 +110,5 @@ fn is_same_domain(first: &str, next: &str) -> bool {
     !is_address && next.strip_suffix(&first).is_some_and(|above| above.ends_with('.'))
 }
 
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..2).filter(|_| *first == b'%');
-        let byte = digits
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        (rest, _) = match byte {
-            Some(byte) => (&after[2..], plain.push(byte)),
-            None => (after, plain.push(*first)),
-        };
-    }
-    plain
-}
+#[cfg(test)]
+mod tests;

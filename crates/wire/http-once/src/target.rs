@@ -3,6 +3,8 @@
 //! Rule: pure. A reference is resolved as RFC 3986 says; what may not stand in a request line is
 //! percent-encoded rather than refused, as browsers and Go do.
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
 #[cfg(test)]
 mod tests;
 
@@ -168,24 +170,28 @@ fn without_dots(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
+/// What a request line cannot carry, or a URL not mean. Codes stay; a `%` that begins none is one.
 fn encode(text: &str) -> String {
-    use std::fmt::Write as _;
+    let mut parts = text.split('%');
     let mut line = String::with_capacity(text.len());
-    let bytes = text.as_bytes();
-    for (place, byte) in bytes.iter().enumerate() {
-        let follow = bytes.get(place + 1..place + 3);
-        let coded = follow.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        let plain = match byte {
-            b'%' => coded,
-            b'!'..=b'~' => !b"\"<>\\^`{|}#".contains(byte),
-            _ => false,
-        };
-        if plain {
-            line.push(char::from(*byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _written = write!(line, "%{byte:02X}");
-        }
+    line.extend(utf8_percent_encode(parts.next().unwrap_or_default(), UNSAFE));
+    for part in parts {
+        let coded = part.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+        line.push_str(if coded { "%" } else { "%25" });
+        line.extend(utf8_percent_encode(part, UNSAFE));
     }
     line
 }
+
+const UNSAFE: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}')
+    .add(b'#');

@@ -184,3 +184,12 @@ proptest! {
         prop_assert!(parser.announced.len() <= MOST_PENDING);
     }
 }
+
+#[test]
+fn codes_of_the_log_are_two_digits_without_a_sign() {
+    for (text, plain) in
+        [("a\\x20b", "a b"), ("\\x5cx41", "\\x41"), ("\\x+5", "\\x+5"), ("\\x4", "\\x4")]
+    {
+        assert_eq!(unescaped(text), plain, "{text}");
+    }
+}

@@ -208,3 +208,20 @@ async fn a_server_that_comes_up_meanwhile_is_reached() {
     assert_eq!(check_at(port, Duration::from_secs(10)).await, well);
     coming.await.unwrap();
 }
+
+#[test]
+fn messages_are_decoded_and_what_is_no_code_stays() {
+    for (coded, message) in [
+        ("no%20such", "no such"),
+        ("%e2%82%AC", "\u{20ac}"),
+        ("%ff", "\u{fffd}"),
+        ("%+5", "%+5"),
+        ("%-5", "%-5"),
+        ("100%", "100%"),
+        ("%4", "%4"),
+        ("%zz%41", "%zzA"),
+        ("a+b", "a+b"),
+    ] {
+        assert_eq!(plain(coded.as_bytes()), message, "{coded}");
+    }
+}

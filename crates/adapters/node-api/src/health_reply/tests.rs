@@ -68,7 +68,34 @@ fn nothing_else_is_served() {
 
 #[test]
 fn a_query_that_cannot_be_decoded_is_ignored() {
-    for query in ["exclude=%", "exclude=%2", "exclude=%zz", "exclude=%ff", "&&=", "verbos%65"] {
+    for query in [
+        "exclude=%",
+        "exclude=%2",
+        "exclude=%zz",
+        "exclude=%+5",
+        "exclude=%-1",
+        "exclude=%%41",
+        "exclude=%ff",
+        "&&=",
+        "verbos%65",
+    ] {
         assert_eq!(healthy("/healthz", query).0, 200, "{query}");
+    }
+}
+
+#[test]
+fn names_and_values_are_decoded_as_the_reference_does() {
+    for (text, plain) in [
+        ("plain", Some("plain")),
+        ("a+b%2Bc%20d", Some("a b+c d")),
+        ("%C3%a9", Some("\u{e9}")),
+        ("%+5", None),
+        ("%5+", None),
+        ("%%41", None),
+        ("%4", None),
+        ("%", None),
+        ("%ff", None),
+    ] {
+        assert_eq!(decoded(text).as_deref(), plain, "{text}");
     }
 }

@@ -48,6 +48,7 @@ async fn a_block_that_never_ends_is_an_error_of_the_stream() {
     input.extend(frame(1, 0, b""));
     (0..1000).for_each(|_| input.extend(frame(9, 0, b"")));
     client.write_all(&input).await.unwrap();
+    drop(client);
     let error = AnyAuthority::new(server).read_to_end(&mut Vec::new()).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 }
