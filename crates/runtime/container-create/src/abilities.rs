@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use crate::error::{During, Result};
-use crate::mounts::{detached_copy, overlay};
+use crate::mounts::{detached_copy, overlay, part_from_machine};
 use crate::paths::open_source;
 use crate::spec::{IdMappings, IdRange, OverlaySpec, RootFilesystem};
 use crate::system::{MountChange, change_mount};
@@ -58,5 +58,6 @@ fn mapped_root(folder: &str) -> Result<()> {
         map_ids: true,
         ..RootFilesystem::default()
     };
+    part_from_machine()?;
     overlay::prepare_root(&root, Some(namespace.as_fd()), Some((FIRST_ID, FIRST_ID)), "").map(drop)
 }

@@ -22,10 +22,11 @@ use crate::mounts::masks::{Cover, make_read_only};
 use crate::mounts::{
     self, Prepared, Surroundings, become_root, change_root, overlay, set_propagation, show_root,
 };
+use crate::nodes::Nodes;
 use crate::paths::Root;
 use crate::pod::{PodNamespaces, become_namespace_root, mode};
 use crate::process_files::ProcessFiles;
-use crate::program::{Launch, Streams, become_program, enter_folder};
+use crate::program::{FileIdentity, Launch, Streams, become_program, enter_folder};
 use crate::spec::{
     ContainerNamespaces, ContainerSpec, NamespaceMode, ProcessSpec, Propagation, SecuritySpec,
 };
@@ -49,6 +50,8 @@ pub struct Creation<'a> {
     pub hierarchy: Option<&'a Hierarchy>,
     /// None with a terminal.
     pub streams: Option<Streams>,
+    /// The pod's: what processes on their way have open, and who is in the container might find.
+    pub null: BorrowedFd<'a>,
 }
 
 /// Runs in a fork of the supervisor; does not return in either process.
@@ -80,6 +83,8 @@ struct Container<'a> {
     cover: Cover,
     streams: Option<Streams>,
     files: &'a ProcessFiles,
+    null: BorrowedFd<'a>,
+    program: FileIdentity,
     go: UnixStream,
     hooks: Option<Runner>,
     /// The PID namespace where others already are, not entered yet.
@@ -94,6 +99,7 @@ fn required<'a, T>(part: &'a Option<T>, name: &str) -> Result<&'a T> {
 fn kept(creation: &Creation<'_>, reporter: &Reporter) -> Vec<RawFd> {
     let mut keep =
         vec![0, 1, 2, reporter.as_fd().as_raw_fd(), creation.process.folder().as_raw_fd()];
+    keep.push(creation.null.as_raw_fd());
     keep.extend(creation.pod.numbers());
     keep.extend(creation.target_pid.map(|one| one.as_raw_fd()));
     keep.extend(creation.streams.iter().flatten().map(AsRawFd::as_raw_fd));
@@ -110,7 +116,8 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
     let root = required(&spec.root, "root")?;
     let namespaces = required(&spec.namespaces, "namespaces")?.clone();
     // Before anything is set that is meant for the container.
-    let hooks = Runner::start(spec)?;
+    let hooks = Runner::start(spec, creation.null)?;
+    let program = FileIdentity::of_this_program()?;
     identity::check_ids(security)?;
     identity::set_labels(creation.process, security)?;
     identity::set_oom_score(creation.process, security)?;
@@ -127,15 +134,14 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
         proc_options: &spec.proc_options,
         label: &spec.mount_label,
     };
-    let mounts = mounts::prepare(&spec.mounts, &around)?;
-    let devices = devices::prepare(&spec.devices, user.is_some())?;
-    let cover = Cover::open()?;
+    let mut mounts = mounts::prepare(&spec.mounts, &around)?;
     if let Some(streams) = &creation.streams {
         give_streams(streams, security, creation.mappings.filter(|_| user.is_some()))?;
     }
     identity::set_limits(&security.limits)?;
     // From here on the machine's mounts may be out of sight.
     let owner = root_of_pod(creation.mappings);
+    let (devices, cover) = make_nodes(spec, &mut mounts, user.map(|_| owner.unwrap_or_default()))?;
     let root = overlay::prepare_root(root, user, owner, &spec.mount_label)?;
     let (new, seen_in) = enter_namespaces(&creation, &namespaces, user)?;
     let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
@@ -154,6 +160,8 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
                 cover,
                 streams: creation.streams,
                 files: creation.process,
+                null: creation.null,
+                program,
                 go: theirs,
                 hooks,
                 seen_in,
@@ -177,6 +185,23 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
             Ok(Role::Helper)
         }
     }
+}
+
+/// Inodes of the container's own that only the machine's root can make. `owner` is the pod's root, in a
+/// user namespace, where the container cannot make any itself.
+fn make_nodes(
+    spec: &ContainerSpec,
+    mounts: &mut [Prepared],
+    owner: Option<(u32, u32)>,
+) -> Result<(Vec<devices::PreparedDevice>, Cover)> {
+    let nodes = Nodes::open(&spec.mount_label, spec.devices.len().saturating_add(8))?;
+    if let Some(owner) = owner {
+        mounts.iter_mut().try_for_each(|mount| mount.make_nodes(&nodes, owner))?;
+    }
+    let devices = devices::prepare(&spec.devices, &nodes, owner.is_some())?;
+    let cover = Cover::new(&nodes, !spec.masked_paths.is_empty())?;
+    nodes.close()?;
+    Ok((devices, cover))
 }
 
 /// Who is root in the pod, as the machine knows it.
@@ -320,7 +345,7 @@ impl<'a> Container<'a> {
             }
             Some(namespace) => {
                 die_with_parent().during("following the supervisor")?;
-                place_null().during("placing /dev/null")?;
+                place_null(self.null).during("placing a null device")?;
                 let own = self.set_apart();
                 let mut own = self.enter_root(own)?;
                 if !self.step_in(namespace, &own, reporter)? {
@@ -356,6 +381,7 @@ impl<'a> Container<'a> {
             root,
             streams,
             terminal: has_terminal,
+            own: self.program,
         }))
     }
 
@@ -396,7 +422,7 @@ impl<'a> Container<'a> {
         };
         sysctl::apply(self.files, &self.spec.sysctls, sysctls)?;
         self.mounts.iter_mut().try_for_each(Prepared::make_own)?;
-        self.cover.make_own(!self.spec.masked_paths.is_empty(), &self.spec.mount_label)?;
+        self.cover.make_own(&self.spec.mount_label)?;
         let root = self.root.take().ok_or_else(|| Trouble::other("the root is gone"))?;
         match self.hooks.take() {
             None => {

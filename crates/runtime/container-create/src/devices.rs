@@ -1,7 +1,9 @@
 //! Device nodes and the links beside them in a container's `/dev`.
 //!
-//! Rule: nodes are made where that is allowed, and are the machine's own, bound, in a user namespace,
-//! where it is not. A name that the image has taken with something else is an error. Which devices
+//! Rule: every node is the container's own, never an inode of the machine: in a user namespace, where
+//! none can be made, it was made beforehand with the machine's rights. Only where those do not suffice
+//! is it the machine's, bound read-only: devices can be written to all the same, modes and owners
+//! cannot be changed. A name that the image has taken with something else is an error. Which devices
 //! may be opened is the control group's business.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -11,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::error::{During, Result, Trouble};
 use crate::mounts::{detached_copy, move_onto};
+use crate::nodes::{Node, Nodes, read_only};
 use crate::paths::{Missing, Root, open_source, split};
 use crate::spec::DeviceNode;
 
@@ -32,20 +35,23 @@ const LINKS: &[(&str, &str)] = &[
     ("ptmx", "pts/ptmx"),
 ];
 
-/// The machine's nodes, for containers that cannot make their own.
-pub(crate) struct MachineNodes(Option<Vec<(&'static str, OwnedFd)>>);
+/// Nodes that were made beforehand, for containers that cannot make their own.
+#[derive(Default)]
+pub(crate) struct ReadyNodes(Option<Vec<(&'static str, OwnedFd)>>);
 
-impl MachineNodes {
-    /// Runs as the machine's root, in its mount namespace.
-    pub(crate) fn open(needed: bool) -> Result<Self> {
-        if !needed {
-            return Ok(Self(None));
-        }
-        let mut nodes = Vec::new();
+impl ReadyNodes {
+    /// Runs as the machine's root. `owner` is the pod's root as the machine knows it.
+    pub(crate) fn make(nodes: &Nodes, owner: (u32, u32)) -> Result<Self> {
+        let mut ready = Vec::new();
         for (name, major, minor) in STANDARD {
-            nodes.push((*name, machine_node(&format!("/dev/{name}"), *major, *minor)?));
+            let node = Node::standard(*major, *minor, owner);
+            let tree = nodes.node(name, node).or_else(|_| {
+                let path = format!("/dev/{name}");
+                bind_machine_node(&machine_node(&path, *major, *minor)?, &path)
+            })?;
+            ready.push((*name, tree));
         }
-        Ok(Self(Some(nodes)))
+        Ok(Self(Some(ready)))
     }
 
     /// The descriptors that it holds.
@@ -80,7 +86,7 @@ impl MachineNodes {
     }
 }
 
-/// A node of the machine, detached, which must be the device that was asked for.
+/// A node of the machine, which must be the device that was asked for.
 fn machine_node(path: &str, major: u32, minor: u32) -> Result<OwnedFd> {
     let node = open_source(path, "", false)?;
     let stat = rustix::fs::fstat(&node).during(format_args!("looking at {path}"))?;
@@ -91,23 +97,48 @@ fn machine_node(path: &str, major: u32, minor: u32) -> Result<OwnedFd> {
             "{path} is the device {have_major}:{have_minor}; expected {major}:{minor}"
         )));
     }
-    detached_copy(&node, false).during(format_args!("copying the mount of {path}"))
+    Ok(node)
 }
 
-/// A device of the specification, with the machine's node if none can be made.
+fn bind_machine_node(node: &OwnedFd, path: &str) -> Result<OwnedFd> {
+    read_only(detached_copy(node, false).during(format_args!("copying the mount of {path}"))?)
+}
+
+/// As the machine's is: the same device, mode and owner, and an inode of its own.
+fn copied_node(node: &OwnedFd, path: &str, nodes: &Nodes) -> Result<OwnedFd> {
+    let stat = rustix::fs::fstat(node).during(format_args!("looking at {path}"))?;
+    let copy = Node {
+        kind: FileType::from_raw_mode(stat.st_mode),
+        number: stat.st_rdev,
+        mode: stat.st_mode & 0o777,
+        owner: (stat.st_uid, stat.st_gid),
+    };
+    let name = path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("device");
+    nodes.node(name, copy).or_else(|_| bind_machine_node(node, path))
+}
+
+/// A device of the specification, made beforehand if the container cannot make it.
 pub(crate) struct PreparedDevice {
     node: DeviceNode,
     tree: Option<OwnedFd>,
 }
 
-/// Runs as the machine's root, in its mount namespace.
-pub(crate) fn prepare(nodes: &[DeviceNode], bind: bool) -> Result<Vec<PreparedDevice>> {
-    nodes
+/// Runs as the machine's root. `bind`: the container cannot make nodes.
+pub(crate) fn prepare(
+    devices: &[DeviceNode],
+    nodes: &Nodes,
+    bind: bool,
+) -> Result<Vec<PreparedDevice>> {
+    let of_machine = |device: &DeviceNode| {
+        let source = if device.source.is_empty() { &device.path } else { &device.source };
+        let node = machine_node(source, device.major, device.minor)?;
+        copied_node(&node, source, nodes)
+    };
+    devices
         .iter()
-        .map(|node| {
-            let source = if node.source.is_empty() { &node.path } else { &node.source };
-            let tree = bind.then(|| machine_node(source, node.major, node.minor)).transpose()?;
-            Ok(PreparedDevice { node: node.clone(), tree })
+        .map(|device| {
+            let tree = bind.then(|| of_machine(device)).transpose()?;
+            Ok(PreparedDevice { node: device.clone(), tree })
         })
         .collect()
 }

@@ -19,7 +19,7 @@ use crate::exchange::Reporter;
 use crate::paths::Root;
 use crate::pod::{become_namespace_root, mode};
 use crate::process_files::ProcessFiles;
-use crate::program::{Launch, Streams, become_program, enter_folder};
+use crate::program::{FileIdentity, Launch, Streams, become_program, enter_folder};
 use crate::spec::{ContainerNamespaces, IdMappings, NamespaceMode, ProcessSpec, SecuritySpec};
 use crate::system::{
     NEW_CGROUP, NEW_IPC, NEW_MOUNT, NEW_NET, NEW_PID, NEW_USER, NEW_UTS, Sibling, clone_sibling,
@@ -42,6 +42,8 @@ pub struct Entry<'a> {
     pub exec_group: Option<&'a Cgroup>,
     /// None with a terminal.
     pub streams: Option<Streams>,
+    /// The pod's: what processes on their way have open, and who is in the container might find.
+    pub null: BorrowedFd<'a>,
 }
 
 /// Runs in a fork of the supervisor; does not return in either process.
@@ -84,10 +86,12 @@ fn help<'a>(entry: Entry<'a>, reporter: &Reporter) -> Result<Option<Launch<'a>>>
         reporter.as_fd().as_raw_fd(),
         entry.files.folder().as_raw_fd(),
         entry.container.as_raw_fd(),
+        entry.null.as_raw_fd(),
     ];
     keep.extend(entry.streams.iter().flatten().map(AsRawFd::as_raw_fd));
     close_all_but(&keep).during("closing descriptors")?;
     die_with_parent().during("following the supervisor")?;
+    let program = FileIdentity::of_this_program()?;
     identity::check_ids(entry.security)?;
     identity::set_labels(entry.files, entry.security)?;
     identity::set_oom_score(entry.files, entry.security)?;
@@ -109,7 +113,7 @@ fn help<'a>(entry: Entry<'a>, reporter: &Reporter) -> Result<Option<Launch<'a>>>
         let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
         if let Sibling::Self_ = clone_sibling(0).during("starting a second helper")? {
             drop((ours, door));
-            return approach(entry, kinds, goes_in, reporter, theirs);
+            return approach((entry, program), kinds, goes_in, reporter, theirs);
         }
         drop(theirs);
         let mut pid = [0; 4];
@@ -133,13 +137,13 @@ const NO_ROOM: u32 = 0;
 /// From the machine into the container, with empty hands: whatever is open here is open in the new
 /// process too, from its first moment on.
 fn approach<'a>(
-    entry: Entry<'a>,
+    (entry, program): (Entry<'a>, FileIdentity),
     kinds: u64,
     door: Option<Door>,
     reporter: &Reporter,
     go: UnixStream,
 ) -> Result<Option<Launch<'a>>> {
-    place_null().during("placing /dev/null")?;
+    place_null(entry.null).during("placing a null device")?;
     let mut keep = vec![0, 1, 2, reporter.as_fd().as_raw_fd(), go.as_raw_fd()];
     keep.extend(entry.streams.iter().flatten().map(AsRawFd::as_raw_fd));
     die_with_parent().during("following the supervisor")?;
@@ -165,7 +169,7 @@ fn approach<'a>(
         return Ok(None);
     }
     match process.during("starting a process in the container")? {
-        Sibling::Self_ => inside(entry, reporter, go).map(Some),
+        Sibling::Self_ => inside((entry, program), reporter, go).map(Some),
         Sibling::Other { pid, pidfd } => {
             let pid = u32::try_from(pid).unwrap_or_default();
             reporter.started(pid, pidfd.as_fd()).during("telling the supervisor")?;
@@ -175,7 +179,11 @@ fn approach<'a>(
     }
 }
 
-fn inside<'a>(entry: Entry<'a>, reporter: &Reporter, mut go: UnixStream) -> Result<Launch<'a>> {
+fn inside<'a>(
+    (entry, program): (Entry<'a>, FileIdentity),
+    reporter: &Reporter,
+    mut go: UnixStream,
+) -> Result<Launch<'a>> {
     go.read_exact(&mut [0]).during("waiting for the helper")?;
     rustix::process::setsid().during("beginning a session")?;
     let root = Root::here()?;
@@ -202,5 +210,6 @@ fn inside<'a>(entry: Entry<'a>, reporter: &Reporter, mut go: UnixStream) -> Resu
         root,
         streams,
         terminal: has_terminal,
+        own: program,
     })
 }

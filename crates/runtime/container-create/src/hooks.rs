@@ -9,7 +9,7 @@
 //! upstream: runc libcontainer/rootfs_linux.go (createContainer hooks), configs/config.go (Command.Run)
 
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
@@ -49,7 +49,7 @@ pub(crate) struct Runner {
 
 impl Runner {
     /// Runs with the machine's rights and nothing set yet that a container gets. None without hooks.
-    pub(crate) fn start(spec: &ContainerSpec) -> Result<Option<Self>> {
+    pub(crate) fn start(spec: &ContainerSpec, null: BorrowedFd<'_>) -> Result<Option<Self>> {
         let Some(first) = spec.hooks.first() else { return Ok(None) };
         if let Some(odd) = spec.hooks.iter().find(|hook| hook.point != CREATE_CONTAINER) {
             return Err(Trouble::bad(format!("{} hooks are not run: {}", odd.point, odd.path)));
@@ -61,7 +61,7 @@ impl Runner {
         match clone_sibling(0).during("starting who runs hooks")? {
             Sibling::Self_ => {
                 drop(ours);
-                let word = match serve(spec, &theirs) {
+                let word = match serve(spec, &theirs, null) {
                     Ok(()) => vec![0],
                     Err(trouble) => trouble.message.into_bytes(),
                 };
@@ -91,9 +91,9 @@ impl Runner {
     }
 }
 
-fn serve(spec: &ContainerSpec, mut socket: &UnixStream) -> Result<()> {
+fn serve(spec: &ContainerSpec, mut socket: &UnixStream, null: BorrowedFd<'_>) -> Result<()> {
     die_with_parent().during("following the supervisor")?;
-    place_null().during("placing /dev/null")?;
+    place_null(null).during("placing a null device")?;
     close_all_but(&[0, 1, 2, socket.as_raw_fd()]).during("closing descriptors")?;
     let Some(container) = take(socket).during("waiting for the container")? else {
         // It failed before its hooks were due, and has said why.
@@ -148,7 +148,8 @@ fn run(
     }
     let variables = hook.environment.iter().filter_map(|entry| entry.split_once('='));
     command.env_clear().envs(variables).current_dir(bundle).process_group(0);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // Its output is that of who runs hooks: the pod's null device.
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY: system calls alone, between fork and exec of a process with one thread.
     unsafe { command.pre_exec(|| reset_signals().and_then(|()| die_with_parent())) };
     let mut child = command.spawn().map_err(|error| format!("cannot be run: {error}"))?;

@@ -80,7 +80,8 @@ pub(crate) fn set_labels(process: &ProcessFiles, security: &SecuritySpec) -> Res
 }
 
 pub(crate) fn set_oom_score(process: &ProcessFiles, security: &SecuritySpec) -> Result<()> {
-    let Some(score) = security.oom_score_adjustment else { return Ok(()) };
+    // Without a word about it a process would keep the supervisor's, which is not to be killed.
+    let score = security.oom_score_adjustment.unwrap_or(0);
     let own = rustix::process::getpid().as_raw_nonzero();
     process.write(&format!("{own}/oom_score_adj"), &score.to_string()).or_else(|trouble| {
         // Only a process with CAP_SYS_RESOURCE may lower it; a machine without that keeps its own.

@@ -14,9 +14,10 @@ use rustix::mount::{
 };
 
 use crate::error::{During, Result, Trouble};
+use crate::nodes::Nodes;
 use crate::paths::{Missing, Root, is_folder, open_source};
 use crate::spec::{IdMappings, MountKind, MountSpec, Propagation};
-use crate::system::{MountChange, change_mount};
+use crate::system::{MountChange, NEW_MOUNT, change_mount, unshare};
 use crate::{devices, user_namespace};
 
 pub(crate) mod cgroups;
@@ -59,11 +60,11 @@ enum Source {
         options: Vec<String>,
         tree: Option<OwnedFd>,
     },
-    /// `/dev`: a tmpfs, and nodes of the machine where none can be made.
+    /// `/dev`: a tmpfs, and nodes that were made beforehand where it can make none.
     Dev {
         options: Vec<String>,
         tree: Option<OwnedFd>,
-        nodes: devices::MachineNodes,
+        nodes: devices::ReadyNodes,
     },
     Cgroup(cgroups::CgroupMount),
 }
@@ -142,7 +143,7 @@ fn prepare_one(spec: &MountSpec, around: &Surroundings<'_>) -> Result<Prepared> 
         MountKind::Dev => Source::Dev {
             options: dev_options(spec, around.label),
             tree: None,
-            nodes: devices::MachineNodes::open(around.user_namespace.is_some())?,
+            nodes: devices::ReadyNodes::default(),
         },
     };
     Ok(Prepared { spec: spec.clone(), kind, source })
@@ -218,6 +219,15 @@ fn attributes(spec: &MountSpec) -> MountAttrFlags {
 }
 
 impl Prepared {
+    /// Makes what a container in a user namespace may not make. Runs as the machine's root; `owner` is
+    /// the pod's root as the machine knows it.
+    pub(crate) fn make_nodes(&mut self, from: &Nodes, owner: (u32, u32)) -> Result<()> {
+        if let Source::Dev { nodes, .. } = &mut self.source {
+            *nodes = devices::ReadyNodes::make(from, owner)?;
+        }
+        Ok(())
+    }
+
     /// Makes the filesystems of the container's own namespaces. Runs inside, while the machine's
     /// `/proc` and `/sys` can still be seen: the kernel lets a user namespace mount its own only then.
     pub(crate) fn make_own(&mut self) -> Result<()> {
@@ -326,15 +336,15 @@ impl Prepared {
                 if missing == Missing::Folder { "a file" } else { "a folder" }
             )));
         }
-        self.refuse_kernel_trees(&place)?;
+        self.refuse_kernel_trees(root, &place)?;
         Ok(place)
     }
 
-    /// A bind onto something in the container's `/proc` would undo what is masked there; upstream
-    /// allows a few files that resource emulators replace, and so do we.
+    /// A bind onto the container's `/proc` or something in it would undo what is masked there; upstream
+    /// allows the machine's whole `/proc` and a few files that resource emulators replace, and so do we.
     ///
     /// upstream: runc libcontainer/rootfs_linux.go (checkProcMount)
-    fn refuse_kernel_trees(&self, place: &OwnedFd) -> Result<()> {
+    fn refuse_kernel_trees(&self, root: &Root, place: &OwnedFd) -> Result<()> {
         const REPLACEABLE: &[&str] = &[
             "/proc/cpuinfo",
             "/proc/diskstats",
@@ -348,12 +358,22 @@ impl Prepared {
             "/proc/sys/kernel/ns_last_pid",
             "/proc/sys/crypto/fips_enabled",
         ];
-        if self.kind == MountKind::Proc || REPLACEABLE.contains(&self.spec.target.as_str()) {
+        if self.kind == MountKind::Proc {
             return Ok(());
         }
+        let target = &self.spec.target;
+        let named = without_dots(target);
+        let is_proc = named == "/proc" || is_same(place, root.find_without_links("/proc").ok())?;
+        if is_proc {
+            return if self.is_a_procfs()? {
+                Ok(())
+            } else {
+                Err(Trouble::bad(format!("{target} is /proc; only a procfs is mounted there")))
+            };
+        }
         let kind = rustix::fs::fstatfs(place).during("looking at a mount target")?.f_type;
-        if u64::try_from(kind) == Ok(PROC_MAGIC) && !self.is_a_procfs()? {
-            let target = &self.spec.target;
+        let is_within = named.starts_with("/proc/") || u64::try_from(kind) == Ok(PROC_MAGIC);
+        if is_within && !REPLACEABLE.contains(&named.as_str()) {
             return Err(Trouble::bad(format!("{target} lies in /proc; nothing is mounted there")));
         }
         Ok(())
@@ -365,6 +385,28 @@ impl Prepared {
         let kind = rustix::fs::fstatfs(tree).during("looking at a mount source")?.f_type;
         Ok(matches!(u64::try_from(kind), Ok(PROC_MAGIC | SYSFS_MAGIC)))
     }
+}
+
+/// A path as it reads without dots and doubled slashes.
+fn without_dots(path: &str) -> String {
+    use std::path::Component;
+    let mut parts: Vec<&str> = Vec::new();
+    for component in std::path::Path::new(path).components() {
+        match component {
+            Component::Normal(part) => parts.extend(part.to_str()),
+            Component::ParentDir => drop(parts.pop()),
+            _ => {}
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+fn is_same(one: &OwnedFd, other: Option<OwnedFd>) -> Result<bool> {
+    let Some(other) = other else { return Ok(false) };
+    let step = "looking at a mount target";
+    let (one, other) =
+        (rustix::fs::fstat(one).during(step)?, rustix::fs::fstat(other).during(step)?);
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
 /// How mounts on one side are seen on the other.
@@ -394,6 +436,12 @@ pub(crate) fn show_root(tree: &OwnedFd, place: &str) -> Result<()> {
     drop(leave_machine()?);
     let place = open_source(place, "", false)?;
     move_onto(tree, &place).during("mounting the root")
+}
+
+/// Into a mount namespace that only this process sees. Gives its root.
+pub(crate) fn part_from_machine() -> Result<OwnedFd> {
+    unshare(NEW_MOUNT).during("leaving the machine's mount namespace")?;
+    leave_machine()
 }
 
 /// Nothing that we mount from here on is seen on the machine. Gives its root.

@@ -81,12 +81,18 @@ pub(crate) fn mode(number: i32) -> Result<NamespaceMode> {
         .map_err(|_| Trouble::bad(format!("{number} is no namespace mode; expected 0 to 3")))
 }
 
-/// Runs in a fork of the supervisor; does not return.
-pub fn make_pod(spec: &PodSpec, process: &ProcessFiles, reporter: &Reporter) -> ! {
-    let keep = [0, 1, 2, reporter.as_fd().as_raw_fd(), process.folder().as_raw_fd()];
+/// Runs in a fork of the supervisor; does not return. `null` is the pod's own.
+pub fn make_pod(
+    spec: &PodSpec,
+    process: &ProcessFiles,
+    null: BorrowedFd<'_>,
+    reporter: &Reporter,
+) -> ! {
+    let (report, folder) = (reporter.as_fd().as_raw_fd(), process.folder().as_raw_fd());
+    let keep = [0, 1, 2, report, folder, null.as_raw_fd()];
     let outcome = close_all_but(&keep)
         .during("closing descriptors")
-        .and_then(|()| make(spec, process, reporter));
+        .and_then(|()| make(spec, process, null, reporter));
     match outcome {
         Ok(()) => exit_now(0),
         Err(trouble) => {
@@ -102,7 +108,12 @@ fn own(spec: &PodSpec) -> Result<Own> {
     Ok(Own { network: pod(spec.network)?, ipc: pod(spec.ipc)?, uts: pod(spec.uts)? })
 }
 
-fn make(spec: &PodSpec, process: &ProcessFiles, reporter: &Reporter) -> Result<()> {
+fn make(
+    spec: &PodSpec,
+    process: &ProcessFiles,
+    null: BorrowedFd<'_>,
+    reporter: &Reporter,
+) -> Result<()> {
     die_with_parent().during("following the supervisor")?;
     let own = own(spec)?;
     sysctl::check(&spec.sysctls, own)?;
@@ -128,7 +139,7 @@ fn make(spec: &PodSpec, process: &ProcessFiles, reporter: &Reporter) -> Result<(
     }
     sysctl::apply(process, &spec.sysctls, own)?;
     if mode(spec.pid)? == NamespaceMode::Pod {
-        held.pid = Some(start_init(spec, &held, process, reporter)?);
+        held.pid = Some(start_init(spec, &held, (process, null), reporter)?);
     }
     let (names, descriptors): (Vec<_>, Vec<_>) =
         held.named().into_iter().map(|(name, one)| (name.to_owned(), one)).unzip();
@@ -245,7 +256,7 @@ pub fn unpin(path: &str) {
 fn start_init(
     spec: &PodSpec,
     held: &PodNamespaces,
-    process: &ProcessFiles,
+    (process, null): (&ProcessFiles, BorrowedFd<'_>),
     reporter: &Reporter,
 ) -> Result<OwnedFd> {
     let own = rustix::process::getpid().as_raw_nonzero();
@@ -272,8 +283,6 @@ fn start_init(
             Some(group.door()?)
         }
     };
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .during("opening /dev/null")?;
     if let Some(user) = &held.user {
         enter(user.as_fd(), NEW_USER).during("entering the user namespace")?;
         become_namespace_root()?;
@@ -282,7 +291,7 @@ fn start_init(
     match clone_sibling(NEW_PID | NEW_MOUNT).during("starting the pod's init")? {
         Sibling::Self_ => {
             drop(ours);
-            let Err(trouble) = become_init(&program, &null, process, theirs);
+            let Err(trouble) = become_init(&program, null, process, theirs);
             let _ = reporter.failed(&trouble);
             exit_now(1)
         }
@@ -304,7 +313,7 @@ fn start_init(
 
 fn become_init(
     program: &OwnedFd,
-    null: &OwnedFd,
+    null: BorrowedFd<'_>,
     process: &ProcessFiles,
     mut socket: UnixStream,
 ) -> Result<std::convert::Infallible> {
@@ -335,7 +344,7 @@ fn become_init(
     // A program whose standard streams are closed opens /dev/null for them before it does anything
     // else, and gives up where there is none, as in this root.
     for number in 0..3 {
-        place(null.as_fd(), number).during("placing the standard streams")?;
+        place(null, number).during("placing the standard streams")?;
     }
     let kept = [0, 1, 2, socket.as_raw_fd(), program.as_raw_fd()];
     close_all_but(&kept).during("closing descriptors")?;

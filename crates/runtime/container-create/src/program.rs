@@ -2,7 +2,8 @@
 //!
 //! Rule: when the program is looked up, no descriptor is left but the standard streams and the
 //! report's socket, so no name under `/proc/self/fd` leads anywhere; the working directory is
-//! checked to be inside the root. Errors go to whoever asked for the start.
+//! checked to be inside the root. The runtime's own program is never run: whoever runs it has a name for
+//! it under `/proc`. Errors go to whoever asked for the start.
 
 use std::ffi::CString;
 use std::io;
@@ -19,8 +20,11 @@ use crate::system::{
     place, reset_signals, take_terminal,
 };
 
+mod own;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use own::FileIdentity;
 
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// A password file is small; whatever claims otherwise is not read to its end.
@@ -103,6 +107,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) streams: Streams,
     /// The streams are a terminal that becomes the session's.
     pub(crate) terminal: bool,
+    /// Of the runtime's own program.
+    pub(crate) own: FileIdentity,
 }
 
 /// Becomes the program. Does not return; what goes wrong is reported.
@@ -137,9 +143,17 @@ fn run(launch: &Launch<'_>, reporter: &Reporter) -> Result<std::convert::Infalli
     // Kernels without keyrings, and filters around us that forbid them, are no reason not to start.
     let _ = new_session_keyring();
     place_streams(launch, reporter)?;
+    // While everything can be read still. Whoever exchanges a file from here on gains nothing: the
+    // program is sealed, and what it does by such a name is to end.
+    let is_own: Vec<bool> = candidates.iter().map(|path| own::leads_to(path, launch.own)).collect();
     crate::identity::become_user(launch.security)?;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for candidate in &candidates {
+    for (candidate, is_own) in candidates.iter().zip(is_own) {
+        if is_own {
+            let path = candidate.to_string_lossy();
+            let message = format!("exec: {path:?}: it is the container runtime's own program");
+            return Err(Trouble { kind: TroubleKind::NoProgram, message });
+        }
         let error = execute(candidate, &arguments, &variables);
         match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => {}

@@ -158,10 +158,8 @@ pub(crate) fn place(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<()>
 }
 
 /// The standard streams lead nowhere: those of a supervisor are files of the machine.
-pub(crate) fn place_null() -> io::Result<()> {
-    use rustix::fs::{Mode, OFlags};
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    (0..3).try_for_each(|number| place(null.as_fd(), number))
+pub(crate) fn place_null(null: BorrowedFd<'_>) -> io::Result<()> {
+    (0..3).try_for_each(|number| place(null, number))
 }
 
 /// A descriptor by number, which somebody else keeps open.

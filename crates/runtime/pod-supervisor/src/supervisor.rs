@@ -30,7 +30,7 @@ use std::time::{Duration, Instant, SystemTime};
 use cgroup_files::{Hierarchy, MemoryWatch};
 use container_create::scopes::Scope;
 use container_create::spec::{ContainerNamespaces, LimitsSpec, PodSpec};
-use container_create::{PodNamespaces, ProcessFiles};
+use container_create::{NullDevice, PodNamespaces, ProcessFiles};
 
 use crate::protocol::{ContainerState, ExecState, Exit};
 use births::Birth;
@@ -175,6 +175,7 @@ struct Asker {
 struct Supervisor {
     folder: PathBuf,
     files: ProcessFiles,
+    null: NullDevice,
     hierarchy: Option<Hierarchy>,
     connections: Connections,
     signals: OwnedFd,
@@ -245,12 +246,15 @@ fn now() -> i64 {
 
 impl Supervisor {
     fn new(folder: &Path, listener: OwnedFd) -> io::Result<Self> {
-        let files = ProcessFiles::open().map_err(|trouble| io::Error::other(trouble.message))?;
+        let odd = |trouble: container_create::Trouble| io::Error::other(trouble.message);
+        let files = ProcessFiles::open().map_err(odd)?;
+        let null = NullDevice::new().map_err(odd)?;
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         records::prepare(folder)?;
         Ok(Self {
             folder: folder.to_owned(),
             files,
+            null,
             hierarchy: Hierarchy::detect().ok(),
             connections: Connections::new(listener),
             signals: signals::children()?,

@@ -17,6 +17,8 @@ mod hooks;
 mod hostile;
 #[path = "pods/kills.rs"]
 mod kills;
+#[path = "pods/machine_files.rs"]
+mod machine_files;
 #[path = "pods/memory.rs"]
 mod memory;
 #[path = "pods/namespaces.rs"]

@@ -1,22 +1,24 @@
 //! Paths that a container sees as empty, or may only read.
 //!
-//! Rule: what covers a path is the machine's own `/dev/null` (checked to be that device) or an empty
-//! read-only folder, never something that the image brought. A path that is not there needs no mask.
+//! Rule: what covers a path is a null device or an empty folder that was made for this container and is
+//! mounted read-only: never something that the image brought, and never an inode of the machine, whose
+//! mode and owner root in the container could change. A path that is not there needs no mask.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use rustix::fs::{FileType, Mode, OFlags};
 use rustix::mount::MountAttrFlags;
 
 use crate::error::{During, Result, Trouble};
 use crate::mounts::{detached_copy, detached_filesystem, label_option, move_onto};
+use crate::nodes::{Node, Nodes, read_only};
+use crate::null_device::require_null;
 use crate::paths::{Root, is_folder};
 use crate::system::{MountChange, change_mount};
 
-/// The machine's `/dev/null`, detached.
+/// What files and folders are covered with, detached.
 pub(crate) struct Cover {
-    null: Once,
+    file: Option<Once>,
     folder: Option<Once>,
 }
 
@@ -41,19 +43,24 @@ impl Once {
 }
 
 impl Cover {
-    /// Runs as the machine's root, in its mount namespace.
-    pub(crate) fn open() -> Result<Self> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let null =
-            rustix::fs::open("/dev/null", flags, Mode::empty()).during("opening /dev/null")?;
-        require_null(&null)?;
-        let null = detached_copy(&null, false).during("copying the mount of /dev/null")?;
-        Ok(Self { null: Once::new(null), folder: None })
+    /// Runs as the machine's root. Where no nodes can be made, an empty file covers as well.
+    pub(crate) fn new(nodes: &Nodes, needed: bool) -> Result<Self> {
+        if !needed {
+            return Ok(Self { file: None, folder: None });
+        }
+        let file = match nodes.node("null", Node::null()) {
+            Ok(null) => {
+                require_null(&null)?;
+                read_only(null)?
+            }
+            Err(_) => nodes.empty_file("null")?,
+        };
+        Ok(Self { file: Some(Once::new(file)), folder: None })
     }
 
     /// Runs inside, before the machine's filesystems are gone.
-    pub(crate) fn make_own(&mut self, needed: bool, label: &str) -> Result<()> {
-        if needed {
+    pub(crate) fn make_own(&mut self, label: &str) -> Result<()> {
+        if self.file.is_some() {
             let options = ["size=4k".to_owned(), "nr_inodes=2".to_owned(), "mode=755".to_owned()];
             let options: Vec<String> =
                 options.into_iter().chain(label_option("tmpfs", label)).collect();
@@ -68,7 +75,7 @@ impl Cover {
 
     /// The descriptors that it holds.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = RawFd> {
-        [Some(&self.null), self.folder.as_ref()]
+        [self.file.as_ref(), self.folder.as_ref()]
             .into_iter()
             .flatten()
             .map(|one| one.tree.as_raw_fd())
@@ -77,25 +84,10 @@ impl Cover {
     /// Runs inside, after all mounts.
     pub(crate) fn mask(&self, root: &Root, path: &str) -> Result<()> {
         let Some(place) = find(root, path)? else { return Ok(()) };
-        let cover = match (is_folder(&place)?, &self.folder) {
-            (false, _) => {
-                require_null(&self.null.tree)?;
-                &self.null
-            }
-            (true, Some(folder)) => folder,
-            (true, None) => return Err(Trouble::other("no folder to mask with")),
-        };
+        let cover = if is_folder(&place)? { &self.folder } else { &self.file };
+        let cover = cover.as_ref().ok_or_else(|| Trouble::other("nothing to mask with"))?;
         cover.put(&place).during(format_args!("masking {path}"))
     }
-}
-
-fn require_null(descriptor: &OwnedFd) -> Result<()> {
-    let stat = rustix::fs::fstat(descriptor).during("looking at /dev/null")?;
-    let numbers = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
-    if FileType::from_raw_mode(stat.st_mode) != FileType::CharacterDevice || numbers != (1, 3) {
-        return Err(Trouble::other("/dev/null is not the null device (character device 1:3)"));
-    }
-    Ok(())
 }
 
 /// Links are followed inside the root, but not in the kernel's own trees, where there are none that

@@ -9,14 +9,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountAttrFlags, MountFlags};
 
 use crate::error::{During, Result, Trouble};
-use crate::mounts::{detached_copy, detached_filesystem, move_onto, set_propagation};
+use crate::mounts::{detached_copy, detached_filesystem, move_onto};
 use crate::paths::open_source;
-use crate::spec::{OverlaySpec, Propagation, RootFilesystem};
-use crate::system::{MountChange, NEW_MOUNT, change_mount, unshare};
+use crate::spec::{OverlaySpec, RootFilesystem};
+use crate::system::{MountChange, change_mount};
 
-/// Runs as the machine's root; changes this process's mount namespace if there is an overlay, so
-/// everything else that is to be opened on the machine comes before. `owner` is the pod's root as the
-/// machine knows it.
+/// Runs as the machine's root in a mount namespace that only this process sees (see [`crate::nodes`]);
+/// mounts there if there is an overlay, so everything else that is to be opened on the machine comes
+/// before. `owner` is the pod's root as the machine knows it.
 pub(crate) fn prepare_root(
     spec: &RootFilesystem,
     user_namespace: Option<BorrowedFd<'_>>,
@@ -89,11 +89,6 @@ fn mount_overlay(
         data.push_str(option);
     }
     data.push_str(&quoted_label(label)?);
-    unshare(NEW_MOUNT).during("leaving the machine's mount namespace")?;
-    let everything =
-        rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during("opening /")?;
-    set_propagation(&everything, Propagation::Slave, true)
-        .during("leaving the machine's mounts")?;
     let table = detached_filesystem("tmpfs", &["mode=700".to_owned()], MountAttrFlags::empty())?;
     // Any folder will do but the root itself, on which the container's root is about to be put.
     let place = spec.lower.first().map_or("", String::as_str);

@@ -37,6 +37,20 @@ fn odd_mounts_are_refused_before_anything_is_done() {
 }
 
 #[test]
+fn dots_hide_no_path() {
+    for (path, expected) in [
+        ("/proc", "/proc"),
+        ("//proc/./", "/proc"),
+        ("/a/../proc", "/proc"),
+        ("/../proc/sys/..", "/proc"),
+        ("/proc/cpuinfo", "/proc/cpuinfo"),
+        ("/", "/"),
+    ] {
+        assert_eq!(without_dots(path), expected);
+    }
+}
+
+#[test]
 fn labels_go_to_filesystems_that_are_the_containers_alone() {
     let label = "system_u:object_r:container_file_t:s0:c1,c2";
     let around = Surroundings {

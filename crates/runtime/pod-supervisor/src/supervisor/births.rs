@@ -5,15 +5,15 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Instant;
 
 use cgroup_files::MemoryWatch;
 use container_create::exchange::{self, Report, Reporter};
 use container_create::spec::{ContainerSpec, PodSpec, SecuritySpec, StreamsSpec};
 use container_create::system::{self, Side};
-use container_create::{Creation, Entry, PodNamespaces, Trouble, TroubleKind};
-use rustix::fs::{Mode, OFlags};
+use container_create::{Creation, Entry, NullDevice, PodNamespaces, Trouble, TroubleKind};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal};
 
 use crate::protocol::{ContainerState, Exec, ExecState, FailureKind, Phase, Told};
@@ -74,21 +74,17 @@ pub(super) fn in_helper(work: impl FnOnce(Reporter)) -> io::Result<(OwnedFd, i32
     }
 }
 
-fn null(flags: OFlags) -> io::Result<OwnedFd> {
-    rustix::fs::open("/dev/null", flags | OFlags::CLOEXEC, Mode::empty()).map_err(Into::into)
-}
-
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(Into::into)
 }
 
 /// Both ends of a container's streams: ours and those of the container.
-fn pipes(spec: &StreamsSpec) -> io::Result<(Pipes, [OwnedFd; 3])> {
+fn pipes(spec: &StreamsSpec, null: &NullDevice) -> io::Result<(Pipes, [OwnedFd; 3])> {
     let (input, container_input) = if spec.stdin {
         let (read, write) = pipe()?;
         (Some(write), read)
     } else {
-        (None, null(OFlags::RDONLY)?)
+        (None, null.open(OFlags::RDONLY)?)
     };
     let (output, container_output) = pipe()?;
     let (error, container_error) = pipe()?;
@@ -103,7 +99,11 @@ impl Supervisor {
             return self.connections.refuse(asker, FailureKind::Exists, "the pod is there already");
         }
         let files = &self.files;
-        let helper = in_helper(|reporter| container_create::make_pod(&spec, files, &reporter));
+        let helper = self.null.open(OFlags::RDWR).and_then(|null| {
+            in_helper(|reporter| {
+                container_create::make_pod(&spec, files, null.as_fd(), &reporter);
+            })
+        });
         self.add_birth(asker, Subject::Pod { spec: Box::new(spec), init: None }, helper);
     }
 
@@ -133,13 +133,14 @@ impl Supervisor {
         let made = if terminal {
             Ok((None, None))
         } else {
-            pipes(&streams).map(|(ours, theirs)| (Some(ours), Some(theirs)))
+            pipes(&streams, &self.null).map(|(ours, theirs)| (Some(ours), Some(theirs)))
         };
-        let prepared = made.and_then(|made| {
+        let prepared = made.and_then(|(ours, theirs)| {
             let security = spec.security.clone().unwrap_or_default();
-            records::write_security(&self.folder, &spec.id, &security).map(|()| made)
+            records::write_security(&self.folder, &spec.id, &security)?;
+            Ok((ours, theirs, self.null.open(OFlags::RDWR)?))
         });
-        let (ours, theirs) = match prepared {
+        let (ours, theirs, null) = match prepared {
             Ok(made) => made,
             Err(error) => {
                 let message = format!("preparing the container {}: {error}", spec.id);
@@ -162,10 +163,11 @@ impl Supervisor {
                 spec: &spec,
                 pod: pod.map_or(&nothing, |pod| &pod.namespaces),
                 mappings: pod.and_then(|pod| pod.spec.user_namespace.as_ref()),
-                target_pid: target.as_ref().map(std::os::fd::AsFd::as_fd),
+                target_pid: target.as_ref().map(|one| one.as_fd()),
                 process: &self.files,
                 hierarchy: self.hierarchy.as_ref(),
                 streams: theirs,
+                null: null.as_fd(),
             };
             in_helper(|reporter| container_create::create(creation, &reporter))
         };
@@ -259,7 +261,9 @@ impl Supervisor {
                 (FailureKind::WrongState, format!("the container {id} is not running"))
             })?;
         let process = ask.process.clone().unwrap_or_default();
-        let streams = streams_of(ask, descriptors)
+        let streams = streams_of(ask, descriptors, &self.null)
+            .and_then(|streams| Ok((streams, self.null.open(OFlags::RDWR)?)));
+        let (streams, null) = streams
             .map_err(|error| (FailureKind::BadSpec, format!("the exec's streams: {error}")))?;
         let mut security: SecuritySpec = records::read_security(&self.folder, id)
             .map_err(|error| (FailureKind::Other, format!("reading what {id} may do: {error}")))?;
@@ -280,7 +284,7 @@ impl Supervisor {
             .filter(|_| ask.timeout_milliseconds > 0)
             .and_then(|group| group.child(&format!("keelson-exec-{}", ask.exec)).ok());
         let entry = Entry {
-            container: std::os::fd::AsFd::as_fd(pidfd),
+            container: pidfd.as_fd(),
             namespaces: &container.namespaces,
             mappings: self.pod.as_ref().and_then(|pod| pod.spec.user_namespace.as_ref()),
             process: &process,
@@ -289,6 +293,7 @@ impl Supervisor {
             group: group.as_ref(),
             exec_group: exec_group.as_ref(),
             streams: (!process.terminal).then_some(streams),
+            null: null.as_fd(),
         };
         let helper = in_helper(|reporter| container_create::enter_container(entry, &reporter));
         Ok((exec_group.map(|group| group.path().to_owned()), helper))
@@ -514,11 +519,15 @@ fn start_streams(
 }
 
 /// What the server handed over, and nothing where it did not.
-fn streams_of(ask: &Exec, descriptors: Vec<OwnedFd>) -> io::Result<[OwnedFd; 3]> {
+fn streams_of(
+    ask: &Exec,
+    descriptors: Vec<OwnedFd>,
+    null: &NullDevice,
+) -> io::Result<[OwnedFd; 3]> {
     let mut descriptors = descriptors.into_iter();
     let mut next = |flagged: bool, flags: OFlags| {
         if !flagged {
-            return null(flags);
+            return null.open(flags);
         }
         let one = descriptors.next();
         one.ok_or_else(|| io::Error::other("fewer descriptors came than were announced"))

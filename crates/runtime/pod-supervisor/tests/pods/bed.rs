@@ -24,9 +24,9 @@ const BUSYBOX: &str = "/bin/busybox";
 const APPLETS: &[&str] = &[
     "sh", "cat", "echo", "ls", "sleep", "id", "true", "false", "mount", "umount", "grep", "stat",
     "hostname", "kill", "ps", "touch", "mkdir", "mknod", "dd", "chmod", "ip", "seq", "stty", "tty",
-    "head", "tail", "wc", "env", "pwd", "readlink", "trap", "setsid", "ln", "rm", "ulimit",
-    "nohup", "tr", "cut", "yes", "test", "chroot", "unshare", "awk", "sed", "usleep", "find", "od",
-    "df",
+    "chown", "head", "tail", "wc", "env", "pwd", "readlink", "trap", "setsid", "ln", "rm",
+    "ulimit", "nohup", "tr", "cut", "yes", "test", "chroot", "unshare", "awk", "sed", "usleep",
+    "find", "od", "df",
 ];
 /// What containers usually may (CRI's default set).
 pub(crate) const USUAL_CAPABILITIES: u64 = 0xa804_25fb;

@@ -1,6 +1,6 @@
 //! Containers and images that mean harm. Each is a known way out of other runtimes.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::time::Duration;
 
 use pod_supervisor::ExecRequest;
@@ -167,8 +167,32 @@ fn proc_and_null_are_what_they_seem() {
             let error = bed.client.create(spec).await.expect_err("refused");
             assert!(error.to_string().contains("/proc"), "{error}");
         }
+        a_volume_as_proc(&mut bed, &volume).await;
         bed.shut_down().await;
     });
+}
+
+/// A volume in the place of `/proc` leaves nothing that could be masked, and a procfs of the machine
+/// within it undoes masks; only the machine's `/proc` as a whole is taken.
+async fn a_volume_as_proc(bed: &mut Bed, volume: &std::path::Path) {
+    symlink("/proc", bed.root().join("to-proc")).expect("linked");
+    for target in ["/proc", "//proc/.", "/tmp/../proc", "/to-proc", "/proc/sub/folder"] {
+        let mut spec = bed.spec("over", "true");
+        spec.mounts.retain(|mount| mount.target != "/proc");
+        spec.mounts.push(bind(volume, target));
+        let error = bed.client.create(spec).await.expect_err(target).to_string();
+        assert!(error.contains("/proc; "), "{target}: {error}");
+    }
+    let mut spec = bed.spec("over", "true");
+    spec.mounts.push(bind(std::path::Path::new("/proc/sys"), "/proc/sys"));
+    let error = bed.client.create(spec).await.expect_err("refused").to_string();
+    assert!(error.contains("/proc; "), "{error}");
+    let mut spec = bed.spec("whole", "cat /proc/1/comm; cat /proc/keys | wc -c");
+    spec.mounts.retain(|mount| mount.target != "/proc");
+    spec.mounts.push(bind(std::path::Path::new("/proc"), "/proc"));
+    let (_, lines) = bed.complete(spec).await;
+    let first = std::fs::read_to_string("/proc/1/comm").expect("read");
+    assert_eq!(lines, [first.trim(), "0"], "the machine's /proc is shown, with its masks");
 }
 
 /// The image's `/dev/console` chooses what the terminal covers, or so it hopes; and its `/dev/pts/0`
@@ -285,7 +309,8 @@ fn a_container_that_watches_execs_learns_nothing() {
             { read name < comm; } 2>/dev/null; \
             case $name in sh|ls|sleep) ;; *) echo $name >> /tmp/met;; esac; \
             ls -ld root cwd exe fd/* fd/*/1/roo[t]/etc/shadow fd/*/etc/shadow \
-            >> /tmp/seen 2>/dev/null; done; done";
+            >> /tmp/seen 2>/dev/null; \
+            stat -L -c 'node %d:%i' fd/* >> /tmp/seen 2>/dev/null; done; done";
         let mut spec = bed.spec("spy", script);
         let bits = super::bed::USUAL_CAPABILITIES | 1 << 19;
         spec.security.as_mut().expect("security").capabilities =
@@ -316,7 +341,9 @@ fn a_container_that_watches_execs_learns_nothing() {
         let seen = read(&bed, "seen");
         let folder = bed.folder.path().display().to_string();
         // Nothing of this machine: no file of the pod, no group, no way to the root of all.
-        for word in [folder.as_str(), "cgroup", "shadow", "/ns/"] {
+        let null = std::fs::metadata("/dev/null").expect("there");
+        let null = format!("node {}:{}", null.dev(), null.ino());
+        for word in [folder.as_str(), "cgroup", "shadow", "/ns/", &null] {
             let found: Vec<_> = seen.lines().filter(|line| line.contains(word)).take(5).collect();
             assert!(found.is_empty(), "{word}: {found:#?}");
         }

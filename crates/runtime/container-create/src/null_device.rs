@@ -1,0 +1,118 @@
+//! A null device of a pod's own: what its processes read and write where nothing else was asked for.
+//!
+//! Rule: never an inode of the machine, because root in a container may change the mode and the owner
+//! of whatever it has open. The node lies on a tmpfs that no path leads to and that is read-only, so
+//! that nobody in the pod can change it either. Where nodes cannot be made, it is the machine's, opened
+//! through a read-only mount of our own, through which its mode and its times cannot be changed.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, XattrFlags};
+use rustix::mount::MountAttrFlags;
+
+use crate::error::{During, Result, Trouble};
+use crate::mounts::{detached_copy, detached_filesystem};
+use crate::system::{MountChange, change_mount};
+
+#[cfg(test)]
+mod tests;
+
+const PATH: &str = "/dev/null";
+const LABEL: &str = "security.selinux";
+const LONGEST_LABEL: usize = 4096;
+
+/// Made once per pod, opened for each process.
+#[derive(Debug)]
+pub struct NullDevice(Source);
+
+#[derive(Debug)]
+enum Source {
+    /// The root of a tmpfs.
+    Own(OwnedFd),
+    /// A read-only mount of the machine's.
+    Machine(OwnedFd),
+}
+
+impl NullDevice {
+    /// Runs as the machine's root, in its mount namespace.
+    pub fn new() -> Result<Self> {
+        match Self::make() {
+            Ok(own) => Ok(own),
+            Err(_) => Self::of_machine(),
+        }
+    }
+
+    /// Named as in a container, so that `/proc/self/fd/0` says what it is.
+    fn make() -> Result<Self> {
+        let step = "making a null device";
+        let options = ["size=4k", "nr_inodes=4", "mode=755"].map(str::to_owned);
+        let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let root = detached_filesystem("tmpfs", &options, flags)?;
+        rustix::fs::mkdirat(&root, "dev", Mode::from_raw_mode(0o755)).during(step)?;
+        let number = rustix::fs::makedev(1, 3);
+        let mode = Mode::from_raw_mode(0o666);
+        let own = PATH.trim_start_matches('/');
+        rustix::fs::mknodat(&root, own, FileType::CharacterDevice, mode, number).during(step)?;
+        // The umask is not asked.
+        rustix::fs::chmodat(&root, own, mode, AtFlags::empty()).during(step)?;
+        let node = open_within(&root, OFlags::RDONLY).during(step)?;
+        require_null(&node)?;
+        copy_label(&node);
+        drop(node);
+        make_read_only(&root)?;
+        Ok(Self(Source::Own(root)))
+    }
+
+    fn of_machine() -> Result<Self> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let null = rustix::fs::open(PATH, flags, Mode::empty()).during("opening /dev/null")?;
+        require_null(&null)?;
+        let tree = detached_copy(&null, false).during("copying the mount of /dev/null")?;
+        make_read_only(&tree)?;
+        Ok(Self(Source::Machine(tree)))
+    }
+
+    /// A new open file. Runs in the machine's mount namespace.
+    pub fn open(&self, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC;
+        match &self.0 {
+            Source::Own(root) => open_within(root, flags),
+            Source::Machine(tree) => {
+                let path = format!("/proc/self/fd/{}", tree.as_raw_fd());
+                let null = rustix::fs::open(path, flags, Mode::empty())?;
+                require_null(&null).map_err(io::Error::other)?;
+                Ok(null)
+            }
+        }
+    }
+}
+
+fn open_within(root: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(root, PATH.trim_start_matches('/'), flags, Mode::empty()).map_err(Into::into)
+}
+
+fn make_read_only(tree: &OwnedFd) -> Result<()> {
+    let change = MountChange { set: libc::MOUNT_ATTR_RDONLY, ..MountChange::default() };
+    change_mount(tree.as_fd(), change).during("making a null device read-only")
+}
+
+/// As policies of SELinux know the null device; without SELinux there is nothing to copy.
+fn copy_label(node: &OwnedFd) {
+    let mut label = [0; LONGEST_LABEL];
+    let Ok(length) = rustix::fs::getxattr(PATH, LABEL, &mut label) else { return };
+    if let Some(label) = label.get(..length) {
+        let _ = rustix::fs::fsetxattr(node, LABEL, label, XattrFlags::empty());
+    }
+}
+
+/// An error unless it is character device 1:3, whatever its name.
+pub(crate) fn require_null(descriptor: &OwnedFd) -> Result<()> {
+    let stat = rustix::fs::fstat(descriptor).during("looking at a null device")?;
+    let numbers = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    if FileType::from_raw_mode(stat.st_mode) != FileType::CharacterDevice || numbers != (1, 3) {
+        return Err(Trouble::other("/dev/null is not the null device (character device 1:3)"));
+    }
+    Ok(())
+}

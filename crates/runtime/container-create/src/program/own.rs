@@ -1,0 +1,143 @@
+//! Whether a program that is about to run is the runtime's own, by device and inode.
+//!
+//! Rule: the kernel runs what a path leads to, which may be a link of `/proc` to the process's present
+//! program, that of a helper of ours; or a script or a program that names such a path as its
+//! interpreter. Each of these is followed as the kernel would. What cannot be read is not ours.
+
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+
+use crate::error::{During, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// As the kernel has it: interpreters of interpreters, and the part of a script that it looks at.
+const MOST_INTERPRETERS: usize = 6;
+const SCRIPT_HEAD: usize = 256;
+/// A path has fewer bytes, and a program has fewer headers.
+const LONGEST_PATH: usize = 4096;
+const MOST_HEADERS: u16 = 256;
+const INTERPRETER: u32 = 3;
+
+/// A file, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileIdentity {
+    device: u64,
+    inode: u64,
+}
+
+impl FileIdentity {
+    fn of(stat: &Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+
+    /// Runs in the machine's mount namespace.
+    pub(crate) fn of_this_program() -> Result<Self> {
+        let stat = rustix::fs::stat("/proc/self/exe").during("looking at this program")?;
+        Ok(Self::of(&stat))
+    }
+}
+
+/// Whether execve(2) of this path would run `own`, as the program or as an interpreter.
+pub(super) fn leads_to(path: &CString, own: FileIdentity) -> bool {
+    let mut path = path.clone();
+    for _ in 0..MOST_INTERPRETERS {
+        let Some(file) = look_at(&path, own) else { return false };
+        let file = match file {
+            Looked::Own => return true,
+            Looked::Other(file) => file,
+        };
+        let read = |offset: u64, length: usize| read_at(&file, offset, length);
+        let Some(next) = interpreter(&read).and_then(|next| CString::new(next).ok()) else {
+            return false;
+        };
+        path = next;
+    }
+    false
+}
+
+enum Looked {
+    Own,
+    Other(OwnedFd),
+}
+
+/// None for what is missing, is no regular file, or cannot be read.
+fn look_at(path: &CString, own: FileIdentity) -> Option<Looked> {
+    // First without opening it: it may be a device.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = rustix::fs::openat(CWD, path.as_c_str(), flags, Mode::empty()).ok()?;
+    let stat = rustix::fs::fstat(&found).ok()?;
+    if FileIdentity::of(&stat) == own {
+        return Some(Looked::Own);
+    }
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return None;
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, path.as_c_str(), flags, Mode::empty()).ok()?;
+    let same = FileIdentity::of(&rustix::fs::fstat(&file).ok()?) == own;
+    Some(if same { Looked::Own } else { Looked::Other(file) })
+}
+
+/// Up to so many bytes.
+fn read_at(file: &OwnedFd, offset: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    let count = rustix::io::pread(file, &mut bytes, offset).unwrap_or_default();
+    bytes.truncate(count);
+    bytes
+}
+
+/// The path of a script's or of an ELF program's interpreter.
+fn interpreter(read: &impl Fn(u64, usize) -> Vec<u8>) -> Option<Vec<u8>> {
+    let head = read(0, SCRIPT_HEAD);
+    match head.strip_prefix(b"#!") {
+        Some(line) => of_script(line),
+        None => of_elf(&head, read),
+    }
+}
+
+fn of_script(line: &[u8]) -> Option<Vec<u8>> {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let from = line.iter().position(|byte| !is_space(byte))?;
+    let line = &line[from..];
+    let to = line.iter().position(|byte| is_space(byte) || matches!(byte, b'\n' | 0));
+    let path = &line[..to.unwrap_or(line.len())];
+    (!path.is_empty()).then(|| path.to_vec())
+}
+
+/// upstream: elf(5), Elf32_Ehdr and Elf64_Ehdr, and their program headers
+fn of_elf(head: &[u8], read: &impl Fn(u64, usize) -> Vec<u8>) -> Option<Vec<u8>> {
+    if !head.starts_with(b"\x7fELF") {
+        return None;
+    }
+    let wide = *head.get(4)? == 2;
+    let big = *head.get(5)? == 2;
+    let number = |bytes: &[u8], at: usize, length: usize| -> Option<u64> {
+        let part = bytes.get(at..at.checked_add(length)?)?;
+        let add = |sum: u64, byte: &u8| (sum << 8) | u64::from(*byte);
+        Some(if big { part.iter().fold(0, add) } else { part.iter().rev().fold(0, add) })
+    };
+    let word = if wide { 8 } else { 4 };
+    let table = number(head, if wide { 32 } else { 28 }, word)?;
+    let (size_at, count_at) = if wide { (54, 56) } else { (42, 44) };
+    let size = number(head, size_at, 2)?;
+    let count = u16::try_from(number(head, count_at, 2)?).ok()?.min(MOST_HEADERS);
+    // Of the file: where it begins, and how long it is there.
+    let (offset_at, length_at) = if wide { (8, 32) } else { (4, 16) };
+    for entry in 0..u64::from(count) {
+        let at = table.checked_add(entry.checked_mul(size)?)?;
+        let header = read(at, length_at + word);
+        if number(&header, 0, 4)? != u64::from(INTERPRETER) {
+            continue;
+        }
+        let offset = number(&header, offset_at, word)?;
+        let length = usize::try_from(number(&header, length_at, word)?).ok()?;
+        let mut path = read(offset, length.min(LONGEST_PATH));
+        path.truncate(path.iter().position(|byte| *byte == 0).unwrap_or(path.len()));
+        return (!path.is_empty()).then_some(path);
+    }
+    None
+}

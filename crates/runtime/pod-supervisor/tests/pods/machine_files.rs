@@ -1,0 +1,176 @@
+//! What a container may write to and change is never an inode of the machine.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+use pod_supervisor::ExecRequest;
+use pod_supervisor::spec::{ContainerSpec, DeviceNode, PodSpec};
+
+use super::bed::{Bed, pod, process, run};
+use super::namespaces::mappings;
+
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+
+/// The machine's devices as they were, and as they are again at the end: a test that fails leaves every
+/// program of this machine without its null device.
+struct Devices(Vec<(String, std::fs::Metadata)>);
+
+impl Devices {
+    fn look() -> Self {
+        let paths = DEVICES.map(|name| format!("/dev/{name}"));
+        Self(paths.map(|path| (path.clone(), std::fs::metadata(path).expect("there"))).into())
+    }
+
+    fn assert_unchanged(&self) {
+        for (path, before) in &self.0 {
+            let now = std::fs::metadata(path).expect("there");
+            let of = |one: &std::fs::Metadata| {
+                (one.mode(), one.uid(), one.gid(), one.mtime(), one.mtime_nsec(), one.ino())
+            };
+            assert_eq!(of(&now), of(before), "{path} of the machine was changed");
+        }
+    }
+
+    /// As `stat -c %d:%i` prints it.
+    fn inodes(&self) -> Vec<String> {
+        self.0.iter().map(|(_, of)| format!("{}:{}", of.dev(), of.ino())).collect()
+    }
+}
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        for (path, before) in &self.0 {
+            let _ = std::os::unix::fs::chown(path, Some(before.uid()), Some(before.gid()));
+            let mode = std::fs::Permissions::from_mode(before.mode() & 0o7777);
+            let _ = std::fs::set_permissions(path, mode);
+        }
+    }
+}
+
+/// Says whose inode each is, and changes what it may.
+const CHANGE: &str = "for f in /proc/keys /proc/timer_list /proc/kcore /proc/self/fd/0 \
+    /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/given; do \
+    [ -e $f ] || continue; echo node $f $(stat -L -c %d:%i $f); \
+    touch -h -d 2001-01-01 $f; touch -d 2001-01-01 $f; touch $f; \
+    chown 1000:1000 $f; chmod 640 $f; done 2>/dev/null; true";
+
+/// The null device works for everybody still, by every name.
+const USE: &str =
+    "cat /proc/keys /proc/self/fd/0 < /dev/null | wc -c; echo gone > /proc/keys && echo written";
+
+async fn change_everything(bed: &mut Bed, spec: ContainerSpec) {
+    let devices = Devices::look();
+    let id = spec.id.clone();
+    let (exit, lines) = bed.complete(spec).await;
+    assert_eq!(exit.code, 0, "{lines:?}");
+    devices.assert_unchanged();
+    let nodes: Vec<&String> = lines.iter().filter(|line| line.starts_with("node ")).collect();
+    assert!(nodes.len() >= 8, "{lines:?}");
+    for inode in devices.inodes() {
+        let of_machine = nodes.iter().find(|line| line.ends_with(&format!(" {inode}")));
+        assert_eq!(of_machine, None, "{id} has an inode of the machine");
+    }
+    assert_eq!(lines.last().map(String::as_str), Some("written"), "{lines:?}");
+    assert_eq!(lines[lines.len() - 2], "0", "{lines:?}");
+}
+
+/// A mask that is the machine's `/dev/null`, and a standard input that is, hand its mode and its owner
+/// to root in the container.
+#[test]
+fn a_default_container_changes_no_device_of_the_machine() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let spec = bed.spec("a", &format!("{USE}; {CHANGE}; {USE}"));
+        change_everything(&mut bed, spec).await;
+        // Masks without a `/dev` of ours.
+        let mut spec = bed.spec("b", &format!("{CHANGE}; {USE}").replace("< /dev/null", ""));
+        spec.mounts.retain(|mount| !mount.target.starts_with("/dev"));
+        let devices = Devices::look();
+        let (_, lines) = bed.complete(spec).await;
+        devices.assert_unchanged();
+        assert_eq!(lines.last().map(String::as_str), Some("written"), "{lines:?}");
+        bed.shut_down().await;
+    });
+}
+
+/// There it could only set times: to the present, as everybody may who may write.
+#[test]
+fn a_user_namespace_changes_no_device_of_the_machine() {
+    run(async {
+        let mut bed = Bed::with(PodSpec { user_namespace: Some(mappings()), ..pod() }).await;
+        let script = format!(
+            "{USE}; stat -c '%a %u %n' /dev/null /dev/given; head -c1 /dev/given | wc -c; {CHANGE}; {USE}"
+        );
+        let mut spec = bed.spec("a", &script);
+        spec.root.as_mut().expect("root").map_ids = true;
+        spec.devices = vec![DeviceNode {
+            path: "/dev/given".into(),
+            source: "/dev/zero".into(),
+            kind: "c".into(),
+            major: 1,
+            minor: 5,
+            ..DeviceNode::default()
+        }];
+        change_everything(&mut bed, spec).await;
+        let lines = bed.lines("a");
+        // A node of the container's own is its root's; one that it was given is as the machine's is.
+        assert_eq!(lines[2..5], ["666 0 /dev/null", "666 65534 /dev/given", "1"], "{lines:?}");
+        bed.shut_down().await;
+    });
+}
+
+/// `runc exec` hands over the machine's here, too.
+#[test]
+fn a_command_without_streams_changes_no_device_of_the_machine() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let spec = bed.spec("main", "sleep 1000");
+        bed.start(spec).await;
+        let devices = Devices::look();
+        let script = "cat <&0 > /tmp/input; echo gone > /dev/stdout && echo gone >&2 \
+            && echo written > /tmp/said; exec 3>&1; for f in 0 2 3; do f=/proc/self/fd/$f; \
+            readlink $f >> /tmp/said; stat -L -c 'node %d:%i' $f >> /tmp/said; \
+            touch $f; chown 1000 $f; chmod 0 $f; done";
+        let request = ExecRequest {
+            container: "main".into(),
+            exec: "silent".into(),
+            process: process(script),
+            ..ExecRequest::default()
+        };
+        bed.client.exec(request).await.expect("an exec");
+        bed.exec_ended("silent").await;
+        devices.assert_unchanged();
+        let read = |name: &str| std::fs::read_to_string(bed.root().join(name)).expect("read");
+        assert_eq!(read("tmp/input"), "");
+        let said = read("tmp/said");
+        assert!(said.starts_with("written\n/dev/null\nnode "), "{said}");
+        assert_eq!(said.matches("/dev/null\nnode ").count(), 3, "{said}");
+        for inode in devices.inodes() {
+            assert!(!said.contains(&format!("node {inode}\n")), "{said}");
+        }
+        // The next one finds it as it was.
+        let (exit, out, err) = bed.exec("main", "cat <&0; stat -L -c %a /proc/self/fd/0").await;
+        assert_eq!((exit.code, out.as_str()), (0, "666\n"), "{err}");
+        bed.shut_down().await;
+    });
+}
+
+/// The supervisor is not to be killed for want of memory; its containers do not inherit that.
+#[test]
+fn a_container_inherits_no_score_of_its_supervisor() {
+    run(async {
+        let mut bed = Bed::new().await;
+        let score = format!("/proc/{}/oom_score_adj", bed.supervisor);
+        // Raised, because a machine may not let us lower it.
+        std::fs::write(&score, "300").expect("raised");
+        let script = "cat /proc/self/oom_score_adj; sleep 1000";
+        let spec = bed.spec("a", script);
+        bed.start(spec).await;
+        while bed.lines("a").is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        assert_eq!(bed.lines("a"), ["0"]);
+        let (_, out, _) = bed.exec("a", "cat /proc/self/oom_score_adj").await;
+        assert_eq!(out, "0\n");
+        bed.shut_down().await;
+    });
+}
