@@ -8,11 +8,12 @@
 use std::time::Duration;
 
 use ports::cluster_api::{
-    ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Resource, Selection,
-    StoredObject, ToldEvent,
+    ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Repetition, Resource,
+    Selection, StoredObject, ToldEvent,
 };
 use ports::cluster_objects::{Lease, Node, Pod, Renewal};
-use ports::{ApiTime, ClusterApi, ClusterApiError, ObjectFeed};
+use ports::node_object::NodeObject;
+use ports::{ClusterApi, ClusterApiError, ObjectFeed};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -68,6 +69,10 @@ impl ClusterApi for ApiClient {
 
     fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>> {
         Box::new(Watch::start_in_strides(self, selection))
+    }
+
+    fn watch_own_node(&self, name: &str) -> Box<dyn ObjectFeed<NodeObject>> {
+        Box::new(Watch::start(self, Selection::by_fields(&format!("metadata.name={name}"))))
     }
 
     fn watch_pods(&self, selection: Selection) -> Box<dyn ObjectFeed<Pod>> {
@@ -156,13 +161,12 @@ impl ClusterApi for ApiClient {
 
     fn repeat_event<'a>(
         &'a self,
-        told: &'a ToldEvent,
-        count: u32,
-        last: ApiTime,
+        stored: &'a ToldEvent,
+        again: Repetition<'a>,
     ) -> ApiFuture<'a, ()> {
         Box::pin(async move {
-            let path = ObjectPath::namespaced(Resource::EVENTS, &told.namespace, &told.name);
-            let body = repetition(count, last);
+            let path = ObjectPath::namespaced(Resource::EVENTS, &stored.namespace, &stored.name);
+            let body = repetition(again);
             let patch = Patch { kind: PatchKind::StrategicMerge, subresource: None, body };
             let request = ApiRequest::patch(&path, patch, &self.options().field_manager)?;
             self.in_strides().ask(&request).await?;

@@ -5,7 +5,7 @@
 //! told is told. upstream: client-go tools/record
 
 use ports::ApiTime;
-use ports::cluster_api::{ClusterEvent, EventKind};
+use ports::cluster_api::{ClusterEvent, EventKind, Repetition};
 use serde::Serialize;
 use serde_json::json;
 
@@ -105,8 +105,13 @@ pub(crate) fn event_body(event: &ClusterEvent) -> (String, String, Vec<u8>) {
 }
 
 /// A patch that says how often an event came by now, and when last.
-pub(crate) fn repetition(count: u32, last: ApiTime) -> Vec<u8> {
-    json!({"count": count, "lastTimestamp": last.to_seconds_text()}).to_string().into_bytes()
+pub(crate) fn repetition(again: Repetition<'_>) -> Vec<u8> {
+    let Repetition { count, last, message } = again;
+    let mut patch = json!({"count": count, "lastTimestamp": last.to_seconds_text()});
+    if let Some(message) = message {
+        patch["message"] = message.into();
+    }
+    patch.to_string().into_bytes()
 }
 
 /// The object's name and the instant in hexadecimal. An object whose name no event may have (a

@@ -36,7 +36,7 @@ pub use access::ClusterAccess;
 pub use client::{ApiClient, ClientOptions};
 pub use kubeconfig::{KubeconfigError, parse_kubeconfig};
 pub use no_server::NoApiServer;
-pub use protobuf::ProtobufObject;
+pub use protobuf::WatchedObject;
 pub use secret::Secret;
 pub use token_bucket::RateLimit;
 pub use watch::Watch;

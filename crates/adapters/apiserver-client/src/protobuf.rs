@@ -12,26 +12,55 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use ports::ApiTime;
 use ports::cluster_objects as api;
+use ports::node_object::NodeObject;
 use prost::Message;
 
 /// Stands before every object and every list.
 pub(crate) const MAGIC: &[u8] = b"k8s\0";
 
-/// An object of ours that can be read from protobuf.
-pub trait ProtobufObject: api::ApiObject {
-    type Form: Message + Default + Into<Self>;
+/// An object of ours that is listed and watched.
+pub trait WatchedObject: api::ApiObject {
+    /// Whether it is requested in protobuf. Where it is not, the server answers in JSON.
+    const IN_PROTOBUF: bool;
+
+    /// Decodes an object from its protobuf form.
+    ///
+    /// # Errors
+    /// When these bytes are not such an object.
+    fn from_protobuf(bytes: Bytes) -> Result<Self, String>;
 }
 
-impl ProtobufObject for api::Node {
-    type Form = Node;
+fn from_form<Form: Message + Default, T: From<Form>>(bytes: Bytes) -> Result<T, String> {
+    Form::decode(bytes).map(Into::into).map_err(|error| error.to_string())
 }
 
-impl ProtobufObject for api::Pod {
-    type Form = Pod;
+impl WatchedObject for api::Node {
+    const IN_PROTOBUF: bool = true;
+    fn from_protobuf(bytes: Bytes) -> Result<Self, String> {
+        from_form::<Node, _>(bytes)
+    }
 }
 
-impl ProtobufObject for api::Renewal {
-    type Form = Renewal;
+impl WatchedObject for api::Pod {
+    const IN_PROTOBUF: bool = true;
+    fn from_protobuf(bytes: Bytes) -> Result<Self, String> {
+        from_form::<Pod, _>(bytes)
+    }
+}
+
+impl WatchedObject for api::Renewal {
+    const IN_PROTOBUF: bool = true;
+    fn from_protobuf(bytes: Bytes) -> Result<Self, String> {
+        from_form::<Renewal, _>(bytes)
+    }
+}
+
+/// One object that changes every few minutes: what decoding costs does not matter.
+impl WatchedObject for NodeObject {
+    const IN_PROTOBUF: bool = false;
+    fn from_protobuf(_: Bytes) -> Result<Self, String> {
+        Err("a Node in protobuf; JSON was requested".to_owned())
+    }
 }
 
 /// What is inside the envelope that objects come in.

@@ -120,6 +120,12 @@ impl ApiRequest {
             .ask("resourceVersion", version)
     }
 
+    /// Requests the answer in protobuf, or in JSON.
+    #[must_use]
+    pub(crate) fn in_protobuf(self, wanted: bool) -> Self {
+        Self { accept: if wanted { MASSES } else { JSON }, ..self }
+    }
+
     fn over(verb: &str, resource: Resource, selection: &Selection) -> Self {
         let namespace = selection.namespace.as_deref();
         let place = namespace.map(|name| format!(" in {name}")).unwrap_or_default();

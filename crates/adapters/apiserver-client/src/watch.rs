@@ -20,7 +20,7 @@ use crate::back_off::BackOff;
 use crate::client::{Answer, ApiClient};
 use crate::connections::causes;
 use crate::lines::Lines;
-use crate::protobuf::ProtobufObject;
+use crate::protobuf::WatchedObject;
 use crate::request::ApiRequest;
 use crate::watch_line::{UnreadableObject, WatchLine, read_frame, read_line, read_page};
 use crate::watch_progress::{Progress, Question};
@@ -54,7 +54,7 @@ pub struct Watch<T> {
     begins_at: Option<Instant>,
 }
 
-impl<T: ProtobufObject> Watch<T> {
+impl<T: WatchedObject> Watch<T> {
     /// Begins to list. To be called within tokio.
     #[must_use]
     pub fn start(client: &ApiClient, selection: Selection) -> Self {
@@ -95,7 +95,7 @@ impl<T: ProtobufObject> Watch<T> {
     }
 }
 
-impl<T: ProtobufObject> ObjectFeed<T> for Watch<T> {
+impl<T: WatchedObject> ObjectFeed<T> for Watch<T> {
     fn next(&mut self) -> PortFuture<'_, FeedEvent<T>> {
         Box::pin(async move {
             loop {
@@ -156,7 +156,7 @@ struct Follower<T> {
     page_buffer: BytesMut,
 }
 
-impl<T: ProtobufObject> Follower<T> {
+impl<T: WatchedObject> Follower<T> {
     async fn follow_for_ever(mut self) {
         loop {
             let outcome = match self.progress.question() {
@@ -204,7 +204,8 @@ impl<T: ProtobufObject> Follower<T> {
 
     async fn list(&mut self, token: Option<String>, limit: u32) -> Result<(), Stop> {
         let options = self.client.options();
-        let request = ApiRequest::list(T::RESOURCE, &self.selection, limit, token.as_deref());
+        let request = ApiRequest::list(T::RESOURCE, &self.selection, limit, token.as_deref())
+            .in_protobuf(T::IN_PROTOBUF);
         let (deadline, limit) = (options.page_deadline, options.page_limit);
         let buffer = std::mem::take(&mut self.page_buffer);
         let body = self.client.ask_within(&request, deadline, limit, buffer).await?;
@@ -235,7 +236,8 @@ impl<T: ProtobufObject> Follower<T> {
         let options = self.client.options();
         let lasts = options.watch_lasts.mul_f64(1.0 + options.spread.next().clamp(0.0, 1.0));
         let seconds = lasts.as_secs().max(1);
-        let request = ApiRequest::watch(T::RESOURCE, &self.selection, version, seconds);
+        let request = ApiRequest::watch(T::RESOURCE, &self.selection, version, seconds)
+            .in_protobuf(T::IN_PROTOBUF);
         let began = Instant::now();
         let answer = self.stream.open(&request, began + options.deadline).await?;
         if std::mem::take(&mut self.interrupted) {

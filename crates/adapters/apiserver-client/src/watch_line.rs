@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::failure::Status;
-use crate::protobuf::{self, ProtobufObject};
+use crate::protobuf::{self, WatchedObject};
 
 /// How an event says that its object is gone.
 const DELETED: &str = "DELETED";
@@ -105,7 +105,7 @@ pub(crate) fn read_line<T: ApiObject>(line: &[u8]) -> Result<WatchLine<T>, Strin
 }
 
 /// Reads one event of a watch in protobuf.
-pub(crate) fn read_frame<T: ProtobufObject>(frame: Bytes) -> Result<WatchLine<T>, String> {
+pub(crate) fn read_frame<T: WatchedObject>(frame: Bytes) -> Result<WatchLine<T>, String> {
     let event = protobuf::Event::decode(frame).map_err(|error| error.to_string())?;
     let kind = event.kind.clone();
     let object = event.object()?;
@@ -133,7 +133,7 @@ fn told<T: ApiObject>(deleted: bool, read: Result<T, (String, Envelope)>) -> Wat
 }
 
 /// Reads a page, which says itself what it is written in.
-pub(crate) fn read_page<T: ProtobufObject>(body: Bytes) -> Result<Page<T>, String> {
+pub(crate) fn read_page<T: WatchedObject>(body: Bytes) -> Result<Page<T>, String> {
     if body.starts_with(protobuf::MAGIC) {
         let raw = protobuf::open(body)?;
         let list = protobuf::List::decode(raw).map_err(|error| error.to_string())?;
@@ -172,11 +172,9 @@ fn read_object<T: ApiObject>(text: &str) -> Result<T, (String, Envelope)> {
         .map_err(|error| (error.to_string(), serde_json::from_str(text).unwrap_or_default()))
 }
 
-fn read_message<T: ProtobufObject>(bytes: Bytes) -> Result<T, (String, Envelope)> {
-    match T::Form::decode(bytes.clone()) {
-        Ok(form) => Ok(form.into()),
-        Err(error) => Err((error.to_string(), Envelope::from_protobuf(bytes).unwrap_or_default())),
-    }
+fn read_message<T: WatchedObject>(bytes: Bytes) -> Result<T, (String, Envelope)> {
+    T::from_protobuf(bytes.clone())
+        .map_err(|error| (error, Envelope::from_protobuf(bytes).unwrap_or_default()))
 }
 
 impl Envelope {

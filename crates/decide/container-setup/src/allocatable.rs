@@ -85,14 +85,9 @@ fn not_negative(amount: Option<Quantity>, like: Quantity) -> Quantity {
 /// What is wrong where more is reserved than there is; an agent that is told so does not start.
 pub fn check(capacity: &ResourceList, reservations: &Reservations) -> Result<(), String> {
     let mut problems = Vec::new();
+    let sums = reserved(capacity, reservations);
     for (name, whole) in capacity.iter() {
-        let kept = [
-            reservations.system.get(name).copied(),
-            reservations.kube.get(name).copied(),
-            reservations.eviction(name, whole),
-        ];
-        let sum = kept.into_iter().flatten();
-        let sum = sum.fold(Quantity::ZERO, |sum, kept| sum.checked_add(&kept).unwrap_or(sum));
+        let sum = sums.get(name).copied().unwrap_or(Quantity::ZERO);
         if sum > *whole {
             problems.push(format!(
                 "Resource {name:?} has a reservation of {sum} but capacity of {whole}. Expected \
@@ -104,4 +99,19 @@ pub fn check(capacity: &ResourceList, reservations: &Reservations) -> Result<(),
         return Ok(());
     }
     Err(format!("invalid Node Allocatable configuration. {}", problems.join(" ")))
+}
+
+/// What is kept from pods of each resource: for the system, the node's services and eviction.
+pub fn reserved(capacity: &ResourceList, reservations: &Reservations) -> ResourceList {
+    let sums = capacity.iter().map(|(name, whole)| {
+        let kept = [
+            reservations.system.get(name).copied(),
+            reservations.kube.get(name).copied(),
+            reservations.eviction(name, whole),
+        ];
+        let sum = kept.into_iter().flatten();
+        let zero = Quantity::ZERO.with_format(whole.format());
+        (name, sum.fold(zero, |sum, kept| sum.checked_add(&kept).unwrap_or(sum)))
+    });
+    sums.collect()
 }

@@ -6,7 +6,7 @@
 //! upstream: staging component-helpers/apimachinery/lease/controller.go, pkg/kubelet/util/nodelease.go
 
 use ports::ApiTime;
-use serde_json::{Value, json};
+use ports::cluster_objects::{Lease, LeaseSpec, ObjectMeta, OwnerReference};
 
 pub const NAMESPACE: &str = "kube-node-lease";
 
@@ -24,44 +24,42 @@ pub struct LeaseSettings<'a> {
     pub duration_seconds: i64,
 }
 
-/// The body of the request that creates the Lease, or nothing while its owner is not known.
-pub fn created(settings: LeaseSettings<'_>, now: ApiTime) -> Option<Value> {
-    let owner = owner(settings)?;
-    Some(json!({
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {
-            "name": settings.node_name,
-            "namespace": NAMESPACE,
-            "ownerReferences": [owner],
-        },
-        "spec": {
-            "holderIdentity": settings.node_name,
-            "leaseDurationSeconds": settings.duration_seconds,
-            "renewTime": now.to_micros_text(),
-        },
-    }))
+/// The Lease to create, or nothing while its owner is not known.
+pub fn created(settings: LeaseSettings<'_>, now: ApiTime) -> Option<Lease> {
+    let metadata = ObjectMeta {
+        name: settings.node_name.to_owned(),
+        namespace: NAMESPACE.to_owned(),
+        owner_references: vec![owner(settings)?],
+        ..ObjectMeta::default()
+    };
+    let spec = LeaseSpec {
+        holder_identity: Some(settings.node_name.to_owned()),
+        lease_duration_seconds: i32::try_from(settings.duration_seconds).ok(),
+        renew_time: Some(now),
+        ..LeaseSpec::default()
+    };
+    Some(Lease { metadata, spec })
 }
 
-/// The Lease as it was read, renewed: the body of an update.
-pub fn renewed(existing: &Value, settings: LeaseSettings<'_>, now: ApiTime) -> Value {
+/// The Lease as it was read, renewed.
+pub fn renewed(existing: &Lease, settings: LeaseSettings<'_>, now: ApiTime) -> Lease {
     let mut lease = existing.clone();
-    if !lease["spec"].is_object() {
-        lease["spec"] = json!({});
-    }
-    lease["spec"]["leaseDurationSeconds"] = json!(settings.duration_seconds);
-    lease["spec"]["renewTime"] = json!(now.to_micros_text());
-    let has_owner =
-        lease["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());
-    if let (false, Some(owner)) = (has_owner, owner(settings)) {
-        lease["metadata"]["ownerReferences"] = json!([owner]);
+    lease.spec.lease_duration_seconds = i32::try_from(settings.duration_seconds).ok();
+    lease.spec.renew_time = Some(now);
+    if lease.metadata.owner_references.is_empty() {
+        lease.metadata.owner_references.extend(owner(settings));
     }
     lease
 }
 
-fn owner(settings: LeaseSettings<'_>) -> Option<Value> {
-    let uid = settings.node_uid?;
-    Some(json!({ "apiVersion": "v1", "kind": "Node", "name": settings.node_name, "uid": uid }))
+fn owner(settings: LeaseSettings<'_>) -> Option<OwnerReference> {
+    Some(OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        name: settings.node_name.to_owned(),
+        uid: settings.node_uid?.to_owned(),
+        controller: None,
+    })
 }
 
 /// Milliseconds from one renewal to the next. `random` is uniform in 0..1000 and adds up to a
@@ -92,32 +90,45 @@ mod tests {
     fn a_lease_is_created_with_its_owner_only() {
         let now = at("2026-11-18T01:02:03.5Z");
         let lease = created(SETTINGS, now).unwrap_or_default();
-        assert_eq!(lease["spec"]["holderIdentity"], "n1");
-        assert_eq!(lease["spec"]["leaseDurationSeconds"], 40);
-        assert_eq!(lease["spec"]["renewTime"], "2026-11-18T01:02:03.500000Z");
-        assert_eq!(lease["metadata"]["ownerReferences"][0]["uid"], "u-1");
+        assert_eq!(
+            (lease.metadata.namespace.as_str(), lease.metadata.name.as_str()),
+            (NAMESPACE, "n1")
+        );
+        assert_eq!(lease.spec.holder_identity.as_deref(), Some("n1"));
+        assert_eq!(
+            (lease.spec.lease_duration_seconds, lease.spec.renew_time),
+            (Some(40), Some(now))
+        );
+        assert_eq!(
+            lease.metadata.owner_references,
+            owner(SETTINGS).into_iter().collect::<Vec<_>>()
+        );
         assert_eq!(created(LeaseSettings { node_uid: None, ..SETTINGS }, now), None);
     }
 
     #[test]
     fn a_renewal_keeps_what_others_wrote_and_adds_a_missing_owner() {
         let now = at("2026-11-18T01:02:03Z");
-        let existing = json!({
-            "metadata": { "name": "n1", "resourceVersion": "7", "labels": { "a": "b" } },
-            "spec": { "holderIdentity": "n1", "leaseDurationSeconds": 30, "strategy": "x" },
-        });
+        let mut existing = created(SETTINGS, at("2026-11-18T00:00:00Z")).unwrap_or_default();
+        existing.metadata.resource_version = "7".to_owned();
+        existing.metadata.owner_references.clear();
+        existing.spec.lease_transitions = Some(3);
+        existing.spec.lease_duration_seconds = Some(30);
         let lease = renewed(&existing, SETTINGS, now);
-        assert_eq!(lease["metadata"]["resourceVersion"], "7");
-        assert_eq!(lease["metadata"]["labels"]["a"], "b");
-        assert_eq!(lease["metadata"]["ownerReferences"][0]["kind"], "Node");
-        assert_eq!(lease["spec"]["strategy"], "x");
-        assert_eq!(lease["spec"]["leaseDurationSeconds"], 40);
-        let owned = json!({ "metadata": { "ownerReferences": [{ "uid": "other" }] } });
-        let lease = renewed(&owned, SETTINGS, now);
-        assert_eq!(lease["metadata"]["ownerReferences"], json!([{ "uid": "other" }]));
-        assert_eq!(lease["spec"]["renewTime"], "2026-11-18T01:02:03.000000Z");
+        assert_eq!(lease.metadata.resource_version, "7");
+        assert_eq!(lease.spec.lease_transitions, Some(3));
+        assert_eq!(
+            (lease.spec.lease_duration_seconds, lease.spec.renew_time),
+            (Some(40), Some(now))
+        );
+        assert_eq!(lease.metadata.owner_references[0].uid, "u-1");
         let ownerless = LeaseSettings { node_uid: None, ..SETTINGS };
-        assert!(renewed(&existing, ownerless, now)["metadata"].get("ownerReferences").is_none());
+        assert!(renewed(&existing, ownerless, now).metadata.owner_references.is_empty());
+        let mut owned = existing;
+        owned.metadata.owner_references =
+            vec![OwnerReference { uid: "other".to_owned(), ..OwnerReference::default() }];
+        let owners = owned.metadata.owner_references.clone();
+        assert_eq!(renewed(&owned, SETTINGS, now).metadata.owner_references, owners);
     }
 
     #[test]

@@ -10,11 +10,13 @@
 pub mod addresses;
 mod capacity;
 mod conditions;
+pub mod event_correlation;
 pub mod lease;
 pub mod object;
 mod patch;
 pub mod registration;
 pub mod report_schedule;
+pub mod runtime_errors;
 pub mod update;
 
 pub use object::{FullNodeStatus, NodeEvent, NodeObject, ResourceMap};

@@ -1,118 +1,13 @@
-//! The Node object as the agent reads and writes it, and the facts and settings it is made from.
-//!
-//! Rule: what the API server sent and is not named here is not kept, because updates are patches of
-//! single fields; nothing here is ever sent back as a whole but at the first registration.
+//! The facts and settings that a Node object is made from, and the events that come of it.
 
 use std::collections::BTreeMap;
 
-use pod_model::Quantity;
-use ports::cluster_objects::{NodeAddress, NodeCondition, NodeMeta, NodeSpec, NodeTaint};
-use serde::{Deserialize, Deserializer, Serialize};
+use ports::cluster_objects::NodeTaint;
 
-/// Amounts by resource name.
-pub type ResourceMap = BTreeMap<String, Quantity>;
-
-/// A Node with all of the status that an agent writes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct NodeObject {
-    pub metadata: NodeMeta,
-    pub spec: NodeSpec,
-    pub status: FullNodeStatus,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct FullNodeStatus {
-    #[serde(deserialize_with = "null_is_default")]
-    pub capacity: ResourceMap,
-    #[serde(deserialize_with = "null_is_default")]
-    pub allocatable: ResourceMap,
-    #[serde(deserialize_with = "null_is_default")]
-    pub conditions: Vec<NodeCondition>,
-    #[serde(deserialize_with = "null_is_default")]
-    pub addresses: Vec<NodeAddress>,
-    pub daemon_endpoints: DaemonEndpoints,
-    pub node_info: NodeInfo,
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<NodeImage>,
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub volumes_in_use: Vec<String>,
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub runtime_handlers: Vec<RuntimeHandler>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub features: Option<NodeFeatures>,
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub declared_features: Vec<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct DaemonEndpoints {
-    pub kubelet_endpoint: DaemonEndpoint,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct DaemonEndpoint {
-    #[serde(rename = "Port")]
-    pub port: u16,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NodeInfo {
-    #[serde(rename = "machineID")]
-    pub machine_id: String,
-    #[serde(rename = "systemUUID")]
-    pub system_uuid: String,
-    #[serde(rename = "bootID")]
-    pub boot_id: String,
-    pub kernel_version: String,
-    pub os_image: String,
-    pub container_runtime_version: String,
-    pub kubelet_version: String,
-    /// Deprecated; emptied where an older kubelet filled it.
-    pub kube_proxy_version: String,
-    pub operating_system: String,
-    pub architecture: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub swap: Option<NodeSwap>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct NodeSwap {
-    pub capacity: i64,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NodeImage {
-    #[serde(deserialize_with = "null_is_default")]
-    pub names: Vec<String>,
-    pub size_bytes: i64,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct RuntimeHandler {
-    pub name: String,
-    pub features: RuntimeHandlerFeatures,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct RuntimeHandlerFeatures {
-    pub recursive_read_only_mounts: bool,
-    pub user_namespaces: bool,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NodeFeatures {
-    pub supplemental_groups_policy: bool,
-}
+pub use ports::node_object::{
+    DaemonEndpoint, DaemonEndpoints, FullNodeStatus, NodeFeatures, NodeImage, NodeInfo, NodeObject,
+    NodeSwap, ResourceMap, RuntimeHandler, RuntimeHandlerFeatures,
+};
 
 /// What the configuration says of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -234,13 +129,4 @@ pub(crate) fn is_extended_resource(name: &str) -> bool {
 
 pub(crate) fn is_huge_page_resource(name: &str) -> bool {
     name.starts_with("hugepages-")
-}
-
-/// Go writes lists and maps that are empty as `null`.
-fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }

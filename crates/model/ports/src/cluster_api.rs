@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::PortFuture;
 use crate::api_time::ApiTime;
 use crate::cluster_objects::{Lease, Node, Pod, Renewal};
+use crate::node_object::NodeObject;
 
 /// A kind of object, as the API's paths name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,10 +219,22 @@ pub struct ToldEvent {
     pub name: String,
 }
 
+/// An event that came again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repetition<'a> {
+    /// How often by now.
+    pub count: u32,
+    pub last: ApiTime,
+    /// The new message of an event that stands for several; absent where it is the same.
+    pub message: Option<&'a str>,
+}
+
 /// An API server. No method retries a refusal; all wait when asked to slow down, within their
 /// deadline.
 pub trait ClusterApi: Send + Sync {
     fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>>;
+    /// The one Node of that name, with all of its status.
+    fn watch_own_node(&self, name: &str) -> Box<dyn ObjectFeed<NodeObject>>;
     fn watch_pods(&self, selection: Selection) -> Box<dyn ObjectFeed<Pod>>;
     fn watch_renewals(&self, selection: Selection) -> Box<dyn ObjectFeed<Renewal>>;
 
@@ -244,12 +257,11 @@ pub trait ClusterApi: Send + Sync {
     fn update_lease<'a>(&'a self, lease: &'a Lease) -> ApiFuture<'a, Lease>;
 
     fn tell_event<'a>(&'a self, event: &'a ClusterEvent) -> ApiFuture<'a, ToldEvent>;
-    /// Says that an event came again: so often by now, last at that time.
+    /// Records that an event came again.
     fn repeat_event<'a>(
         &'a self,
-        told: &'a ToldEvent,
-        count: u32,
-        last: ApiTime,
+        stored: &'a ToldEvent,
+        again: Repetition<'a>,
     ) -> ApiFuture<'a, ()>;
 }
 

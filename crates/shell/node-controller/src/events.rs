@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ports::ClusterApiError;
-use ports::cluster_api::{ClusterEvent, EventKind, ObjectReference, ToldEvent};
+use ports::cluster_api::{ClusterEvent, EventKind, ObjectReference, Repetition, ToldEvent};
 use ports::{ApiTime, ClusterApi};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
@@ -193,7 +193,8 @@ impl Told {
     ) {
         if let Some((told, count)) = self.known.get_mut(&key) {
             *count = count.saturating_add(1);
-            let again = timeout(deadline, api.repeat_event(told, *count, event.at)).await;
+            let repetition = Repetition { count: *count, last: event.at, message: None };
+            let again = timeout(deadline, api.repeat_event(told, repetition)).await;
             match again {
                 Ok(Ok(())) => return,
                 // One that the API server no longer keeps is told anew.

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ports::cluster_api::{
-    ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Selection, StoredObject,
-    ToldEvent,
+    ApiFuture, ClusterEvent, Deletion, ObjectPath, Patch, PatchKind, Repetition, Selection,
+    StoredObject, ToldEvent,
 };
 use ports::cluster_objects::{Lease, Node, Pod, Renewal};
-use ports::{ApiTime, ClusterApi, ClusterApiError, ObjectFeed};
+use ports::node_object::NodeObject;
+use ports::{ClusterApi, ClusterApiError, ObjectFeed};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -206,9 +207,7 @@ fn apply(
     let has_status = ["nodes", "pods"].contains(&path.resource.plural);
     match patch.subresource.as_deref() {
         Some("status") => {
-            let status = object["status"].take();
-            object.clone_from(&before);
-            object["status"] = status;
+            object["spec"] = before["spec"].clone();
         }
         Some(other) => return Err(refused(path, &format!("no subresource {other}"))),
         None if has_status => object["status"] = before["status"].clone(),
@@ -228,6 +227,11 @@ impl ClusterApi for FakeClient {
     }
 
     fn watch_nodes(&self, selection: Selection) -> Box<dyn ObjectFeed<Node>> {
+        Box::new(Feed::new(self.cluster.clone(), self.faults.clone(), selection))
+    }
+
+    fn watch_own_node(&self, name: &str) -> Box<dyn ObjectFeed<NodeObject>> {
+        let selection = Selection::by_fields(&format!("metadata.name={name}"));
         Box::new(Feed::new(self.cluster.clone(), self.faults.clone(), selection))
     }
 
@@ -329,9 +333,8 @@ impl ClusterApi for FakeClient {
 
     fn repeat_event<'a>(
         &'a self,
-        _told: &'a ToldEvent,
-        _count: u32,
-        _last: ApiTime,
+        _stored: &'a ToldEvent,
+        _again: Repetition<'a>,
     ) -> ApiFuture<'a, ()> {
         Box::pin(async move { self.travel(&ObjectPath::node("event")).await })
     }

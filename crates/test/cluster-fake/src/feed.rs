@@ -46,7 +46,10 @@ impl<T: ApiObject> Feed<T> {
 
     fn selects(&self, object: &Value) -> bool {
         let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
+        let name = object.pointer("/metadata/name").and_then(Value::as_str);
+        let by_name = self.selection.fields.strip_prefix("metadata.name=");
         self.selection.namespace.as_deref().is_none_or(|wanted| namespace == Some(wanted))
+            && by_name.is_none_or(|wanted| name == Some(wanted))
     }
 
     fn read(object: &Value, deleted: bool) -> Result<T, FeedEvent<T>> {

@@ -31,9 +31,11 @@ fn the_form_is_the_recorders() {
     assert_eq!((body["count"].as_u64(), body["type"].as_str()), (Some(1), Some("Normal")));
     assert_eq!(body["firstTimestamp"], body["lastTimestamp"]);
     assert_eq!(body["firstTimestamp"], "2011-07-27T12:07:47Z");
+    let again = Repetition { count: 3, last: ApiTime::from_nanos(0), message: None };
+    assert_eq!(repetition(again), br#"{"count":3,"lastTimestamp":"1970-01-01T00:00:00Z"}"#);
     assert_eq!(
-        repetition(3, ApiTime::from_nanos(0)),
-        br#"{"count":3,"lastTimestamp":"1970-01-01T00:00:00Z"}"#
+        repetition(Repetition { message: Some("m"), ..again }),
+        br#"{"count":3,"lastTimestamp":"1970-01-01T00:00:00Z","message":"m"}"#
     );
 }
 

@@ -81,14 +81,14 @@ fn lease() -> Writer {
     new().message(1, meta).message(2, spec)
 }
 
-fn applied<T: ProtobufObject>(frame: Bytes) -> T {
+fn applied<T: WatchedObject>(frame: Bytes) -> T {
     match read_frame::<T>(frame) {
         Ok(WatchLine::Applied(object)) => object,
         other => panic!("{:?}", other.map(|_| "something else")),
     }
 }
 
-fn from_json<T: ProtobufObject>(object: &str) -> T {
+fn from_json<T: WatchedObject>(object: &str) -> T {
     let line = format!("{{\"type\":\"ADDED\",\"object\":{object}}}");
     match read_line::<T>(line.as_bytes()) {
         Ok(WatchLine::Applied(object)) => object,

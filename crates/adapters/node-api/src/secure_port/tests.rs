@@ -3,12 +3,14 @@
 use super::*;
 use crate::review::ReviewTimes;
 use crate::serving_certificate::CertificateSource;
+use ports::ClusterApiError;
 use ports::PortFuture;
 use ports::cluster_api::{
-    ApiFuture, ClusterEvent, Deletion, ObjectFeed, Patch, Selection, StoredObject, ToldEvent,
+    ApiFuture, ClusterEvent, Deletion, ObjectFeed, Patch, Repetition, Selection, StoredObject,
+    ToldEvent,
 };
 use ports::cluster_objects::{Lease, Node, Pod, Renewal};
-use ports::{ApiTime, ClusterApiError};
+use ports::node_object::NodeObject;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, ServerName};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,6 +38,9 @@ fn unanswered<'a, T: Send + 'a>() -> ApiFuture<'a, T> {
 
 impl ClusterApi for Judge {
     fn watch_nodes(&self, _: Selection) -> Box<dyn ObjectFeed<Node>> {
+        unreachable!("reviews watch nothing")
+    }
+    fn watch_own_node(&self, _: &str) -> Box<dyn ObjectFeed<NodeObject>> {
         unreachable!("reviews watch nothing")
     }
     fn watch_pods(&self, _: Selection) -> Box<dyn ObjectFeed<Pod>> {
@@ -92,7 +97,7 @@ impl ClusterApi for Judge {
     fn tell_event<'a>(&'a self, _: &'a ClusterEvent) -> ApiFuture<'a, ToldEvent> {
         unanswered()
     }
-    fn repeat_event<'a>(&'a self, _: &'a ToldEvent, _: u32, _: ApiTime) -> ApiFuture<'a, ()> {
+    fn repeat_event<'a>(&'a self, _: &'a ToldEvent, _: Repetition<'a>) -> ApiFuture<'a, ()> {
         unanswered()
     }
 }

@@ -1,0 +1,96 @@
+//! Why the runtime keeps the node from being ready, in the reference's words and order.
+//!
+//! Rule: a runtime that is silent for less than half a minute is what it said last.
+//!
+//! upstream: pkg/kubelet/runtime.go, kubelet.go (updateRuntimeUp)
+
+use std::time::Duration;
+
+/// How long a runtime may be silent before the node says that it is down.
+const SILENT_FOR: Duration = Duration::from_secs(30);
+
+/// What the runtime said last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeSeen {
+    /// Absent while it has never answered.
+    pub answered_ago: Option<Duration>,
+    pub ready: Option<SeenCondition>,
+    pub network: Option<SeenCondition>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenCondition {
+    pub met: bool,
+    /// Such as `NetworkReady=false reason:NetworkPluginNotReady message:…`.
+    pub text: String,
+}
+
+/// The errors of the runtime, then those of its network.
+pub fn runtime_errors(seen: &RuntimeSeen) -> Vec<String> {
+    let mut errors = Vec::new();
+    let Some(ago) = seen.answered_ago else {
+        errors.push("container runtime status check may not have completed yet".to_owned());
+        errors.push("network state unknown".to_owned());
+        return errors;
+    };
+    if ago >= SILENT_FOR {
+        errors.push("container runtime is down".to_owned());
+    }
+    for (name, condition) in
+        [("container runtime", &seen.ready), ("container runtime network", &seen.network)]
+    {
+        match condition {
+            Some(condition) if condition.met => {}
+            Some(condition) => errors.push(format!("{name} not ready: {}", condition.text)),
+            None => errors.push(format!("{name} not ready: <nil>")),
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_of_the_runtime_has_its_words() {
+        let condition = |met, text: &str| Some(SeenCondition { met, text: text.to_owned() });
+        let well = RuntimeSeen {
+            answered_ago: Some(Duration::ZERO),
+            ready: condition(true, "r"),
+            network: condition(true, "n"),
+        };
+        let rows: [(RuntimeSeen, &[&str]); 6] = [
+            (well.clone(), &[]),
+            (
+                RuntimeSeen::default(),
+                &[
+                    "container runtime status check may not have completed yet",
+                    "network state unknown",
+                ],
+            ),
+            (RuntimeSeen { answered_ago: Some(Duration::from_secs(29)), ..well.clone() }, &[]),
+            (
+                RuntimeSeen { answered_ago: Some(Duration::from_secs(30)), ..well.clone() },
+                &["container runtime is down"],
+            ),
+            (
+                RuntimeSeen {
+                    network: condition(false, "NetworkReady=false reason:R message:m"),
+                    ..well.clone()
+                },
+                &["container runtime network not ready: NetworkReady=false reason:R message:m"],
+            ),
+            (
+                RuntimeSeen { ready: None, network: None, ..well },
+                &[
+                    "container runtime not ready: <nil>",
+                    "container runtime network not ready: <nil>",
+                ],
+            ),
+        ];
+        for (seen, expected) in rows {
+            assert_eq!(runtime_errors(&seen), expected, "{seen:?}");
+        }
+    }
+}
