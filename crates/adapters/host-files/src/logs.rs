@@ -1,7 +1,8 @@
 //! Log files of containers, and the links by which log shippers find them.
 //!
 //! Rule: a link whose log is only being rotated stays (upstream: kuberuntime_gc.go), and so does one
-//! whose container may still write; only names of logs are touched. Reads no log.
+//! whose container may still write; only names of logs are touched, and only links to logs of this
+//! agent: others link to theirs in the same directory. Reads no log.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -88,6 +89,12 @@ impl Places {
             Err(trouble) => return Err(trouble),
         };
         for name in folder.names(MOST_NAMES)? {
+            let Ok(target) = rustix::fs::readlinkat(&folder, &*name, Vec::new()) else { continue };
+            let target = target.to_string_lossy().into_owned();
+            // Another agent has its logs elsewhere, and its links are its own.
+            if self.below_logs(&target).is_err() {
+                continue;
+            }
             if Path::new(&name).extension() != Some(OsStr::new("log")) {
                 // An agent that was killed while it made a link has left it; we may be making ours.
                 let text = name.to_string_lossy();
@@ -96,8 +103,6 @@ impl Places {
                 }
                 continue;
             }
-            let Ok(target) = rustix::fs::readlinkat(&folder, &*name, Vec::new()) else { continue };
-            let target = target.to_string_lossy().into_owned();
             if !keep.contains(&target) && is_dead(&folder.path_of(target)) {
                 match rustix::fs::unlinkat(&folder, &*name, AtFlags::empty()) {
                     Ok(()) | Err(Errno::NOENT) => {}

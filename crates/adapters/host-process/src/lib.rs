@@ -3,6 +3,7 @@
 //! Rule: one file per thing that the kernel or the service manager knows about a process. Nothing
 //! here reads the environment or decides what a failure means; values come in, results go out.
 
+pub mod agent_claim;
 pub mod end_signals;
 pub mod kernel_tunables;
 pub mod limits;

@@ -13,6 +13,7 @@ mod failure;
 mod filters;
 mod identity;
 mod images;
+mod names;
 mod network;
 mod records;
 mod runtime;

@@ -20,6 +20,7 @@ use netlink::Socket;
 use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::records::{NetworkKind, NetworkRecord, SandboxRecord};
 
+pub(crate) use addresses::Subnet;
 pub(crate) use built_in::{BuiltIn, BuiltInSettings};
 pub(crate) use cni::{Cni, CniSettings};
 pub use trial::try_built_in_network;
@@ -67,15 +68,10 @@ pub(crate) struct Network {
 
 impl Network {
     /// `folder` is where namespaces are pinned.
-    pub(crate) fn new(
-        folder: PathBuf,
-        mut cni: CniSettings,
-        built_in: BuiltInSettings,
-    ) -> Result<Self> {
+    pub(crate) fn new(folder: PathBuf, mut cni: CniSettings, built_in: BuiltIn) -> Result<Self> {
         crate::durable::make_folder(&folder)?;
         cni.calls = folder.with_file_name("cni");
-        let built_in = Arc::new(BuiltIn::new(built_in)?);
-        Ok(Self { cni: Cni::new(cni), built_in, folder })
+        Ok(Self { cni: Cni::new(cni), built_in: Arc::new(built_in), folder })
     }
 
     /// Where the namespace of a sandbox is pinned.

@@ -44,14 +44,18 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::book::Book;
 use crate::events::Events;
-use crate::failure::{Doing as _, Failure, Result};
+use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::images::{Images, Puller};
-use crate::network::Network;
+use crate::names::{Former, RootNames};
+use crate::network::{BuiltIn, Network};
 use crate::settings::{CgroupDriver, Settings};
 use crate::specification::{
     Abilities as GroupAbilities, AppArmor, Machine, PodPlaces, Selinux, capabilities,
 };
 use crate::streams::Streams;
+
+/// For the last supervisors to be gone from their control group.
+const LAST_PROCESSES: Duration = Duration::from_secs(2);
 
 /// The embedded runtime. Clones are the same one.
 #[derive(Clone)]
@@ -61,6 +65,7 @@ pub struct Runtime {
     pub(crate) hierarchy: Arc<Hierarchy>,
     pub(crate) images: Images,
     pub(crate) network: Arc<Network>,
+    pub(crate) names: Arc<RootNames>,
     pub(crate) book: Book,
     pub(crate) events: Events,
     pub(crate) usage: Arc<stats::Usage>,
@@ -77,7 +82,7 @@ pub struct Runtime {
 
 impl Runtime {
     /// Opens the folders and takes over what is there. Must be called inside a tokio runtime.
-    pub async fn open(settings: Settings) -> Result<Self> {
+    pub async fn open(mut settings: Settings) -> Result<Self> {
         // Each pod takes some; those that cannot be had are said where they are missing.
         if let Err(error) = pod_supervisor::descriptors::raise() {
             tracing::warn!(%error, "raising the limit of descriptors");
@@ -86,18 +91,24 @@ impl Runtime {
             crate::durable::make_folder(folder)?;
         }
         let alone = hold(&settings.root.join("runtime.lock")).await?;
+        let book = Book::open(&settings.root.join("runtime"))?;
+        let boot = Boot::look(&settings.state)?;
+        let former =
+            Former { has_records: !book.sandboxes().is_empty(), rebooted: boot.is_another() };
+        let names = RootNames::take(&mut settings, former).await?;
         let images = Images::open(&settings.root, Puller::new(&settings)?)?;
+        let built_in = settings.built_in_network.clone();
         let network = Network::new(
             settings.state.join("netns"),
             settings.cni.clone(),
-            settings.built_in_network.clone(),
+            BuiltIn::of_root(built_in, &names.id, Arc::clone(&names.claim)),
         )?;
         let hierarchy = Hierarchy::detect()
             .map_err(|error| Failure::plain(format!("the machine's control groups: {error}")))?;
-        let boot = Boot::look(&settings.state)?;
         let runtime = Self {
             machine: Arc::new(look_at_machine(&hierarchy, settings.cgroup_driver)?),
-            book: Book::open(&settings.root.join("runtime"))?,
+            book,
+            names: Arc::new(names),
             events: Events::default(),
             usage: Arc::default(),
             program: Arc::new(supervisor_program(&settings)?),
@@ -116,6 +127,27 @@ impl Runtime {
         boot.note()?;
         runtime.preload().await;
         Ok(runtime)
+    }
+
+    /// Above the control groups that an agent in this process makes for pods.
+    pub fn cgroup_root(&self) -> &str {
+        &self.names.cgroups
+    }
+
+    /// At the end of a process: removes what only a root with pods needs. The default root's control
+    /// groups stay, as they always did.
+    pub async fn leave(&self) {
+        if !self.book.sandboxes().is_empty() || self.names.has_default_cgroups() {
+            return;
+        }
+        let group = self.hierarchy.group(&self.names.cgroups);
+        let removed = blocking(move || {
+            let failed = |error: cgroup_files::CgroupError| Failure::plain(error.to_string());
+            group.and_then(|group| group.remove_within(LAST_PROCESSES)).map_err(failed)
+        });
+        if let Err(failure) = removed.await {
+            tracing::warn!(%failure, "control groups of this root stay");
+        }
     }
 
     /// How far pulls are, whenever that changes; empty when nothing is pulled.

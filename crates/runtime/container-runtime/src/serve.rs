@@ -5,7 +5,7 @@
 //! container. Calls that do more than look are counted, for those who wait until work is done.
 
 use std::future::Future;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -52,13 +52,16 @@ impl Runtime {
     ) -> Result<()> {
         // Before anybody can ask: an address that cannot be had is told now.
         self.listen_for_streams().await?;
-        let listener = listen(socket)?;
+        let (listener, own) = listen(socket).await?;
         let served = tonic::transport::Server::builder()
             .layer(CountWork(Arc::new(work)))
             .add_routes(self.routes())
             .serve_with_incoming_shutdown(Incoming::new(listener), end)
             .await;
-        let _ = std::fs::remove_file(socket);
+        // Another server may have taken the place of one that was removed.
+        if identity(socket).is_ok_and(|found| found == own) {
+            let _ = std::fs::remove_file(socket);
+        }
         served.map_err(|error| Failure::plain(format!("serving {}: {error}", socket.display())))
     }
 }
@@ -123,8 +126,20 @@ where
     }
 }
 
-fn listen(socket: &Path) -> Result<UnixListener> {
+/// Which file a path names: device and inode.
+fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+/// Takes the place of a socket that nobody answers on, and never of one that a server has.
+async fn listen(socket: &Path) -> Result<(UnixListener, (u64, u64))> {
     let named = |what: &str| format!("{what} {}", socket.display());
+    if UnixStream::connect(socket).await.is_ok() {
+        return Err(Failure::plain(format!(
+            "another server answers on {}; stop it, or choose another socket with --listen",
+            socket.display()
+        )));
+    }
     if let Some(folder) = socket.parent() {
         crate::durable::make_folder(folder)?;
     }
@@ -134,8 +149,9 @@ fn listen(socket: &Path) -> Result<UnixListener> {
     let listener = UnixListener::bind(&beside).doing(named("listening on"))?;
     std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o660))
         .doing(named("mode of"))?;
+    let own = identity(&beside).doing(named("looking at"))?;
     std::fs::rename(&beside, socket).doing(named("placing the socket"))?;
-    Ok(listener)
+    Ok((listener, own))
 }
 
 /// Where connections come from.

@@ -27,6 +27,14 @@ pub struct Settings {
     pub state: PathBuf,
     pub cni: CniSettings,
     pub built_in_network: BuiltInSettings,
+    /// The bridge above is what an administrator chose; otherwise the root decides (`names`).
+    pub bridge_given: bool,
+    /// The same of the subnets.
+    pub subnets_given: bool,
+    /// Where claims on names of the machine are.
+    pub claims: PathBuf,
+    /// An agent in this process makes the cgroups of pods below the root's own.
+    pub has_agent: bool,
     /// By the host in image names.
     pub registries: BTreeMap<String, RegistrySettings>,
     pub cgroup_driver: CgroupDriver,
@@ -129,6 +137,10 @@ impl Settings {
             state,
             cni: CniSettings::default(),
             built_in_network: BuiltInSettings::default(),
+            bridge_given: false,
+            subnets_given: false,
+            claims: machine_claims::DIRECTORY.into(),
+            has_agent: false,
             registries: BTreeMap::new(),
             cgroup_driver: CgroupDriver::Cgroupfs,
             handlers: Vec::new(),
@@ -154,13 +166,18 @@ impl Settings {
         self.cni.results = cni.results.unwrap_or(self.cni.results);
         self.cni.deadline = cni.deadline_seconds.map_or(self.cni.deadline, Duration::from_secs);
         self.cni.collect_garbage = cni.collect_garbage.unwrap_or(self.cni.collect_garbage);
+        self.bridge_given |= network.bridge.is_some();
         self.built_in_network.bridge = network.bridge.unwrap_or(self.built_in_network.bridge);
         self.built_in_network.mtu = network.mtu;
         if let Some(subnets) = network.subnets {
+            self.subnets_given = true;
             let subnets: std::result::Result<Vec<_>, String> =
                 subnets.iter().map(|text| text.parse()).collect();
             self.built_in_network.subnets =
                 subnets.map_err(|why| wrong(format!("network.subnets: {why}")))?;
+            if self.built_in_network.subnets.is_empty() {
+                return Err(wrong("network.subnets: expected at least one range".to_owned()));
+            }
         }
         for (host, registry) in &file.registries {
             for mirror in &registry.mirrors {

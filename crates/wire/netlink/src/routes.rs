@@ -13,6 +13,8 @@ use crate::socket::{Error, Result, Socket};
 const NEW_ADDRESS: u16 = 20;
 const GET_ADDRESS: u16 = 22;
 const NEW_ROUTE: u16 = 24;
+const GET_ROUTE: u16 = 26;
+const DESTINATION: u16 = 1;
 const LOCAL: u16 = 2;
 const ADDRESS: u16 = 1;
 const FLAGS: u16 = 8;
@@ -73,6 +75,25 @@ impl Socket {
             };
             if let Some(address) = of(LOCAL).or_else(|| of(ADDRESS)) {
                 found.push((index, address, prefix));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Where the routes of all tables lead, without the default ones: by which link (0 for none), the
+    /// range of addresses and its prefix.
+    pub fn destinations(&mut self) -> Result<Vec<(u32, IpAddr, u8)>> {
+        let doing = "listing routes";
+        let message = Writer::new(GET_ROUTE, REQUEST | DUMP, &[0; 12]);
+        let mut found = Vec::new();
+        for (_, payload) in self.ask(doing, message)? {
+            let wrong = |cause| Error::Answer { doing: doing.to_owned(), cause };
+            let prefix = payload.get(1).copied().unwrap_or_default();
+            let parts = attributes(payload.get(12..).unwrap_or_default()).map_err(wrong)?;
+            let of = |wanted| parts.iter().find(|(kind, _)| *kind == wanted).map(|(_, it)| *it);
+            let link = of(OUTPUT).map(|bytes| u32_at(bytes, 0)).transpose().map_err(wrong)?;
+            if let Some(address) = of(DESTINATION).and_then(read).filter(|_| prefix > 0) {
+                found.push((link.unwrap_or(0), address, prefix));
             }
         }
         Ok(found)

@@ -74,6 +74,9 @@ fn a_pod_is_reached_on_its_bridge_and_by_a_port_of_the_host() {
         routes.add_address(inside.index, address(2), 24)?;
         routes.add_default_route(inside.index, address(1))?;
         assert!(routes.addresses()?.contains(&(inside.index, address(2), 24)));
+        let led_to = routes.destinations()?;
+        assert!(led_to.contains(&(inside.index, address(0), 24)), "{led_to:?}");
+        assert!(led_to.iter().all(|(_, _, prefix)| *prefix > 0), "{led_to:?}");
         Ok(())
     })
     .unwrap();

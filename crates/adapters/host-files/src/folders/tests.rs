@@ -207,7 +207,10 @@ async fn logs_are_counted_linked_and_removed() {
     bed.host.link_log("p_ns_c-runs.log", &format!("{folder}/4.log")).await.unwrap();
     bed.host.link_log("not-ours", "/nowhere").await.unwrap();
     // What an agent left that was killed in the midst of it.
-    symlink("/nowhere", bed.path("links/.linking-1-77")).unwrap();
+    symlink(format!("{folder}/5.log"), bed.path("links/.linking-1-77")).unwrap();
+    // Links to logs of another agent, which it may just be making or whose logs are not there yet.
+    symlink("/another/pod/c/0.log", bed.path("links/.linking-2-78")).unwrap();
+    symlink("/another/pod/c/0.log", bed.path("links/p_ns_c-another.log")).unwrap();
     let running = BTreeSet::from([format!("{folder}/4.log")]);
     bed.host.remove_dead_links(running).await.unwrap();
     let left = |bed: &Bed| {
@@ -218,11 +221,13 @@ async fn logs_are_counted_linked_and_removed() {
         names.sort();
         names
     };
-    assert_eq!(left(&bed), ["not-ours", "p_ns_c-id.log", "p_ns_c-other.log", "p_ns_c-runs.log"]);
+    let of_others = [".linking-2-78", "not-ours", "p_ns_c-another.log"];
+    let own = ["p_ns_c-id.log", "p_ns_c-other.log", "p_ns_c-runs.log"];
+    assert_eq!(left(&bed), [of_others, own].concat());
     bed.host.remove_container_log(&format!("{folder}/2.log")).await.unwrap();
     bed.host.remove_container_log(&format!("{folder}/2.log")).await.unwrap();
     bed.host.remove_container_log(&format!("{folder}/0.log")).await.unwrap();
     bed.host.remove_dead_links(BTreeSet::new()).await.unwrap();
-    assert_eq!(left(&bed), ["not-ours"]);
+    assert_eq!(left(&bed), of_others);
     assert!(bed.path("logs/pod/c/10.log").exists());
 }

@@ -10,18 +10,21 @@ use std::fs;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use netlink::{LinkKind, Ruleset, Socket};
+use machine_claims::Held;
+use netlink::{Link, LinkKind, Ruleset, Socket};
 
 use super::addresses::Subnet;
 use super::{INSIDE, PodNetwork};
 use crate::failure::{Failure, Result};
 use crate::records::{NetworkKind, NetworkRecord};
+use ownership::Owner;
 
 mod link_settings;
 #[cfg(test)]
 mod machine_for_tests;
+mod ownership;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -56,6 +59,17 @@ pub(crate) struct HostPort {
     pub(crate) host_address: Option<IpAddr>,
 }
 
+impl HostPort {
+    fn claimed(&self) -> machine_claims::Port {
+        let transport = match self.transport {
+            netlink::Transport::Tcp => machine_claims::Transport::Tcp,
+            netlink::Transport::Udp => machine_claims::Transport::Udp,
+            netlink::Transport::Sctp => machine_claims::Transport::Sctp,
+        };
+        machine_claims::Port { transport, number: self.host_port, address: self.host_address }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub(crate) addresses: Vec<IpAddr>,
@@ -78,6 +92,10 @@ impl Member {
 #[derive(Debug)]
 pub(crate) struct BuiltIn {
     settings: BuiltInSettings,
+    /// The id of the root that bridge, links and rules belong to.
+    owner: String,
+    /// Of this root, for host ports; none in trials.
+    claim: Option<Arc<Held>>,
     members: Mutex<Members>,
     /// A way to the kernel's nftables; another in tests.
     firewall: fn() -> std::result::Result<Socket, netlink::Error>,
@@ -90,11 +108,22 @@ struct Members {
 }
 
 impl BuiltIn {
+    /// Of no root: for trials.
     pub(crate) fn new(settings: BuiltInSettings) -> Result<Self> {
         if settings.subnets.is_empty() {
             return Err(Failure::invalid("the built-in network has no range of addresses"));
         }
-        Ok(Self { settings, members: Mutex::default(), firewall: Socket::firewall })
+        Ok(Self::of(settings, "no-root", None))
+    }
+
+    /// Without a range of addresses it is there and not ready.
+    pub(crate) fn of_root(settings: BuiltInSettings, owner: &str, claim: Arc<Held>) -> Self {
+        Self::of(settings, owner, Some(claim))
+    }
+
+    fn of(settings: BuiltInSettings, owner: &str, claim: Option<Arc<Held>>) -> Self {
+        let (owner, members) = (owner.to_owned(), Mutex::default());
+        Self { settings, owner, claim, members, firewall: Socket::firewall }
     }
 
     fn members(&self) -> MutexGuard<'_, Members> {
@@ -110,6 +139,11 @@ impl BuiltIn {
     }
 
     pub(super) fn readiness(&self) -> std::result::Result<(), String> {
+        if self.settings.subnets.is_empty() {
+            return Err("the built-in network found no free range of addresses on this machine; \
+                        choose one with `network.subnets` of the runtime's settings"
+                .to_owned());
+        }
         let firewall = (self.firewall)()
             .and_then(|mut firewall| firewall.has_table(&self.table()))
             .map_err(|error| format!("the built-in network needs nftables: {error}"));
@@ -163,12 +197,32 @@ impl BuiltIn {
         let texts = addresses.iter().map(ToString::to_string).collect();
         let member = Member { addresses, ports, link: link.clone() };
         members.pods.insert(pod.sandbox.clone(), member);
+        if let Err(failure) = self.claim_ports(&members) {
+            members.pods.remove(&pod.sandbox);
+            return Err(failure);
+        }
         Ok((link, texts))
     }
 
     /// What was reserved and never used is free again.
     pub(super) fn release(&self, sandbox: &str) {
-        self.members().pods.remove(sandbox);
+        let mut members = self.members();
+        members.pods.remove(sandbox);
+        self.give_up_ports(&members);
+    }
+
+    /// The host ports of the members are this root's, or another root has one of them.
+    fn claim_ports(&self, members: &Members) -> Result<()> {
+        let Some(claim) = &self.claim else { return Ok(()) };
+        let ports = members.pods.values().flat_map(|pod| &pod.ports).map(HostPort::claimed);
+        claim.set_ports(ports.collect()).map_err(|error| Failure::plain(error.to_string()))
+    }
+
+    /// After a pod has gone; what stays claimed until the next change is only missed by others.
+    fn give_up_ports(&self, members: &Members) {
+        if let Err(failure) = self.claim_ports(members) {
+            tracing::warn!(%failure, "host ports stay claimed");
+        }
     }
 
     pub(super) fn add(
@@ -183,7 +237,7 @@ impl BuiltIn {
         })?;
         let mut routes = Socket::routes()?;
         let bridge = self.ensure_bridge(&mut routes)?;
-        let alias = format!("keelson pod {}", pod.sandbox);
+        let alias = ownership::pod_alias(&pod.sandbox, &self.owner);
         routes.add_pair((&record.link, &alias), (INSIDE, namespace), self.settings.mtu)?;
         let port = routes.link(&record.link)?;
         link_settings::harden_port(&record.link)?;
@@ -211,7 +265,9 @@ impl BuiltIn {
             routes.remove_link(&record.link)?;
         }
         members.pods.remove(&pod.sandbox);
-        self.write_rules(&members)
+        self.write_rules(&members)?;
+        self.give_up_ports(&members);
+        Ok(())
     }
 
     /// At start: these pods are its members.
@@ -226,6 +282,7 @@ impl BuiltIn {
             let member = Member { addresses, ports, link: record.link.clone() };
             members.pods.insert(pod.sandbox.clone(), member);
         }
+        self.give_up_ports(&members);
     }
 
     /// At start, when the members are known: removes links and rules that belong to none.
@@ -236,10 +293,16 @@ impl BuiltIn {
         let Some(bridge) = routes.find_link(&self.settings.bridge)? else {
             return self.write_rules(&members);
         };
+        if let Owner::Root(owner) = self.owner_of(&bridge) {
+            if members.pods.is_empty() {
+                return Ok(());
+            }
+            return Err(self.belongs_to(owner));
+        }
         for link in routes.links()? {
             let ours = link.kind == Some(LinkKind::Pair)
                 && link.master == Some(bridge.index)
-                && link.alias.starts_with("keelson pod ");
+                && ownership::of_pod(&link.alias, &self.owner) == Owner::ThisRoot;
             if ours && links.contains(link.name.as_str()) {
                 link_settings::harden_port(&link.name)?;
             } else if ours {
@@ -256,9 +319,12 @@ impl BuiltIn {
     fn ensure_bridge(&self, routes: &mut Socket) -> Result<u32> {
         let name = &self.settings.bridge;
         if routes.find_link(name)?.is_none() {
-            routes.add_bridge(name, "keelson pods")?;
+            routes.add_bridge(name, &ownership::bridge_alias(&self.owner))?;
         }
         let bridge = routes.link(name)?;
+        if let Owner::Root(owner) = self.owner_of(&bridge) {
+            return Err(self.belongs_to(owner));
+        }
         if bridge.kind != Some(LinkKind::Bridge) {
             return Err(Failure::plain(format!("link {name} is there and is no bridge")));
         }
@@ -276,10 +342,38 @@ impl BuiltIn {
         Ok(bridge.index)
     }
 
+    fn owner_of<'a>(&self, bridge: &'a Link) -> Owner<'a> {
+        ownership::of_bridge(&bridge.name, &bridge.alias, &self.owner)
+    }
+
+    fn belongs_to(&self, owner: &str) -> Failure {
+        let bridge = &self.settings.bridge;
+        Failure::plain(format!(
+            "the bridge {bridge} belongs to the root whose names.json has the id {owner:?}; choose \
+             another with `network.bridge` of the runtime's settings, or, where that root is gone, \
+             remove it: ip link delete {bridge}"
+        ))
+    }
+
+    /// Removes the bridge unless somebody else made it. False: it is another root's, and so are its
+    /// rules.
+    fn remove_bridge(&self) -> Result<bool> {
+        let mut routes = Socket::routes()?;
+        let Some(bridge) = routes.find_link(&self.settings.bridge)? else { return Ok(true) };
+        match self.owner_of(&bridge) {
+            Owner::ThisRoot => routes.remove_link(&bridge.name)?,
+            Owner::Root(_) => return Ok(false),
+            Owner::Nobody => {}
+        }
+        Ok(true)
+    }
+
     /// Makes the kernel's rules those of the pods in memory.
     fn write_rules(&self, members: &Members) -> Result<()> {
         if members.pods.is_empty() {
-            Socket::routes()?.remove_link(&self.settings.bridge)?;
+            if !self.remove_bridge()? {
+                return Ok(());
+            }
             let removed = (self.firewall)().and_then(|mut it| it.remove_table(&self.table()));
             return match removed {
                 // A kernel without nftables has no rules of ours, and pods must be able to go.

@@ -15,9 +15,10 @@ use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::settings::CgroupDriver;
 use crate::supervision::Supervisor;
 
-/// The group of all supervisors: not the server's own, whose end must not be theirs.
-const SUPERVISORS: &str = "/keelson/supervisors";
-/// The same where systemd makes groups: each has a scope there.
+/// The group of all supervisors of this root, below the root's own: not the server's, whose end must
+/// not be theirs.
+const SUPERVISORS: &str = "supervisors";
+/// The same where systemd makes groups: each, of whatever root, has a scope there.
 const SUPERVISORS_SLICE: &str = "keelson-supervisors.slice";
 /// Between two tries to reach a supervisor that lives and does not answer.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -35,7 +36,7 @@ impl Runtime {
         let folder = self.pod_folder(&sandbox.id);
         let (launched, runtime) = (folder.clone(), self.clone());
         let group = match self.settings.cgroup_driver {
-            CgroupDriver::Cgroupfs => SUPERVISORS.to_owned(),
+            CgroupDriver::Cgroupfs => format!("{}/{SUPERVISORS}", self.names.cgroups),
             CgroupDriver::Systemd => {
                 format!("{SUPERVISORS_SLICE}:keelson-pod-{}.scope", sandbox.id)
             }

@@ -42,7 +42,7 @@ impl Bed {
         let place = |name: &str| folder.path().join(name);
         let mut settings = Settings::new(place("root"), place("state"));
         // Nothing of the machine's own is touched.
-        settings.built_in_network.bridge = format!("keelt{}", std::process::id());
+        settings.claims = place("claims");
         settings.cni.configurations = place("net.d");
         settings.cni.results = place("cni");
         fs::write(place("supervisor"), "never run").unwrap();

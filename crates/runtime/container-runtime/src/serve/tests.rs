@@ -69,3 +69,17 @@ async fn work_is_counted_when_it_begins_and_ends() {
     service.call(request("StopContainer")).await.unwrap();
     assert_eq!(*count.borrow_and_update(), 2);
 }
+
+/// The second of two servers with one socket says so; what the first one has stays.
+#[tokio::test]
+async fn a_socket_that_a_server_answers_on_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("cri.sock");
+    let (first, own) = listen(&socket).await.unwrap();
+    let refused = listen(&socket).await.unwrap_err().text;
+    assert!(refused.starts_with("another server answers on ") && refused.ends_with("--listen"));
+    assert_eq!(identity(&socket).unwrap(), own);
+    drop(first);
+    // A dead one's place is taken.
+    assert_ne!(listen(&socket).await.unwrap().1, own);
+}

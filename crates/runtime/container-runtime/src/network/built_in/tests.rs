@@ -174,3 +174,82 @@ fn loopback_leads_to_pods_only_while_a_port_of_it_does() {
     .join()
     .unwrap();
 }
+
+/// Two servers that were given one bridge, in whatever way: what the other made stays.
+#[test]
+fn a_second_root_on_a_bridge_touches_nothing_of_the_first() {
+    use machine_for_tests::{add_pod, on_a_machine};
+    on_a_machine(|| {
+        let of = |owner| BuiltIn::of(BuiltInSettings::default(), owner, None);
+        let (first, second) = (of("one"), of("two"));
+        let port = pod("a", &[(8080, 80, "")]);
+        let (_namespace, record) = add_pod(&first, &port);
+        let has = |name: &str| Socket::routes().unwrap().find_link(name).unwrap().is_some();
+        let is_whole = || {
+            let has_table = Socket::firewall().unwrap().has_table(&first.table()).unwrap();
+            has("keelson0") && has(&record.link) && has_table
+        };
+        second.tidy().unwrap();
+        assert!(is_whole(), "the start of a second server");
+        let other = pod("b", &[]);
+        let (link, addresses) = second.reserve(&other).unwrap();
+        let planned = NetworkRecord { link, addresses, ..NetworkRecord::default() };
+        let namespace = machine_for_tests::namespace();
+        let refused = second.add(&other, &planned, std::os::fd::AsFd::as_fd(&namespace));
+        let refused = refused.unwrap_err().text;
+        assert!(refused.contains("names.json has the id \"one\""), "{refused}");
+        assert!(second.tidy().is_err(), "a pod of it is written down");
+        second.remove(&other, &planned).unwrap();
+        assert!(is_whole(), "the end of its last pod");
+        first.remove(&port, &record).unwrap();
+        assert!(!has("keelson0") && !has(&record.link));
+    });
+}
+
+/// A bridge of an older version, or one whose maker was killed before it wrote down whose it is,
+/// is adopted; one of the administrator is used and stays.
+#[test]
+fn a_bridge_goes_with_the_last_pod_unless_somebody_else_made_it() {
+    use machine_for_tests::{add_pod, on_a_machine};
+    on_a_machine(|| {
+        for (bridge, alias, goes) in [
+            ("keelson0", "keelson pods", true),
+            ("keel-0123abcd", "", true),
+            ("br0", "", false),
+            ("keelson0", "of the office", false),
+        ] {
+            Socket::routes().unwrap().add_bridge(bridge, alias).unwrap();
+            let settings =
+                BuiltInSettings { bridge: bridge.to_owned(), ..BuiltInSettings::default() };
+            let network = BuiltIn::of(settings, "one", None);
+            let only = pod("a", &[]);
+            let (_namespace, record) = add_pod(&network, &only);
+            network.remove(&only, &record).unwrap();
+            let left = Socket::routes().unwrap().find_link(bridge).unwrap();
+            assert_eq!(left.is_none(), goes, "{bridge} {alias:?}");
+            Socket::routes().unwrap().remove_link(bridge).unwrap();
+        }
+    });
+}
+
+/// Host ports are the machine's: two roots cannot both have one.
+#[test]
+fn a_host_port_of_another_root_is_refused_with_its_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let claims = machine_claims::Claims::new(folder.path());
+    let of = |id: &str| {
+        let root = std::path::PathBuf::from(format!("/{id}"));
+        let holdings = machine_claims::Holdings { root, id: id.into(), ..Default::default() };
+        let claim = claims.turn().unwrap().hold(id, holdings).unwrap();
+        BuiltIn::of(BuiltInSettings::default(), id, Some(Arc::new(claim)))
+    };
+    let (first, second) = (of("one"), of("two"));
+    let (taken, free) = (pod("a", &[(8080, 80, "")]), pod("b", &[(8081, 80, "")]));
+    first.reserve(&taken).unwrap();
+    let refused = second.reserve(&pod("c", &[(8080, 80, "")])).unwrap_err().text;
+    assert!(refused.starts_with("the host port 8080 belongs to the root /one ("), "{refused}");
+    // What was refused has taken nothing.
+    assert_eq!(second.reserve(&free).unwrap().1, ["10.88.0.3"]);
+    first.release(&taken.sandbox);
+    second.reserve(&pod("c", &[(8080, 80, "")])).unwrap();
+}

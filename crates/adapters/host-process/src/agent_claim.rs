@@ -1,0 +1,72 @@
+//! What an agent has of the machine beside its root directory: the cgroup above its pods and the
+//! directory of their logs. In both it removes what belongs to none of its pods, so no other agent may
+//! have pods there.
+//!
+//! Rule: the claim ends with the process; an agent of another root may then take its pods over, as it
+//! may those of the reference. Which names these are is said by the caller.
+
+use std::path::Path;
+use std::time::Duration;
+
+use machine_claims::{ClaimError, Claims, Conflict, Held, Holdings};
+
+#[cfg(test)]
+mod tests;
+
+/// A holder that gives way (`--exit-on-lock-contention`) may take a moment to be gone.
+const ATTEMPTS: u32 = 20;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
+
+/// What an agent has.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentNames<'a> {
+    pub root: &'a Path,
+    /// Above all cgroups of pods; none where pods have no cgroups of their own.
+    pub cgroup: Option<&'a str>,
+    pub pod_logs: &'a Path,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AgentClaimError {
+    /// Another agent has some of it.
+    #[error("{0}")]
+    Held(Box<Conflict>),
+    #[error("cannot claim the names of this agent: {0}")]
+    Files(ClaimError),
+}
+
+/// Takes the claim for the process `pid`. Waits at most a second for a holder that is on its way out.
+/// `directory` is where the claims of the machine are.
+pub fn acquire(
+    directory: &Path,
+    names: &AgentNames<'_>,
+    pid: u32,
+) -> Result<Held, AgentClaimError> {
+    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let root = canonical(names.root);
+    let holdings = Holdings {
+        id: format!("agent of {}", root.display()),
+        pid,
+        cgroups: names.cgroup.map(str::to_owned).into_iter().collect(),
+        directories: vec![canonical(names.pod_logs)],
+        root,
+        ..Holdings::default()
+    };
+    let claims = Claims::new(directory);
+    let key = machine_claims::key("agent", &holdings.root);
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let turn = claims.turn().map_err(AgentClaimError::Files)?;
+        match turn.hold(&key, holdings.clone()) {
+            Ok(held) => return Ok(held),
+            Err(ClaimError::Conflict(conflict)) if attempts >= ATTEMPTS => {
+                return Err(AgentClaimError::Held(conflict));
+            }
+            Err(ClaimError::Conflict(_)) => {}
+            Err(error) => return Err(AgentClaimError::Files(error)),
+        }
+        drop(turn);
+        std::thread::sleep(BETWEEN_ATTEMPTS);
+    }
+}

@@ -1,0 +1,232 @@
+//! The names that a root has on this machine: its bridge, its subnets, the cgroup of its pods.
+//!
+//! Rule: the default root has the well-known names. Every other root has names of its own, made of an
+//! id that is drawn once and kept in `<root>/names.json`, so that a root that was moved keeps them. All
+//! of them are claimed, with the state directory, before anything of former pods is looked at; what
+//! another root has is refused with that root's name.
+
+mod choice;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use machine_claims::{ClaimError, Claims, Conflict, Held, Holdings, Range};
+use serde::{Deserialize, Serialize};
+
+use crate::durable::{self, Lasting};
+use crate::failure::{Doing as _, Failure, Result, blocking};
+use crate::network::Subnet;
+use crate::settings::Settings;
+use choice::{Names, Situation};
+
+#[cfg(test)]
+mod tests;
+
+/// The root that has the well-known names.
+const DEFAULT_ROOT: &str = "/var/lib/keelson";
+const FILE: &str = "names.json";
+const VERSION: u32 = 1;
+/// How long a former process of this root may take to be gone, and between two looks.
+const PREDECESSOR: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What `names.json` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    version: u32,
+    id: String,
+    /// Where the root was when it was last used, and the state directory then.
+    root: PathBuf,
+    state: PathBuf,
+    bridge: String,
+    subnets: Vec<String>,
+    cgroups: String,
+}
+
+/// The claimed names of a root.
+#[derive(Debug)]
+pub(crate) struct RootNames {
+    pub(crate) id: String,
+    /// Above everything that this root and its agent make in the control groups.
+    pub(crate) cgroups: String,
+    pub(crate) claim: Arc<Held>,
+}
+
+/// What the records tell of former pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Former {
+    /// There are records of sandboxes.
+    pub(crate) has_records: bool,
+    /// The machine was started anew since.
+    pub(crate) rebooted: bool,
+}
+
+impl RootNames {
+    /// The control groups are those of the default root, which stay.
+    pub(crate) fn has_default_cgroups(&self) -> bool {
+        self.cgroups == choice::DEFAULT_CGROUPS
+    }
+
+    /// Chooses and claims the names of `settings.root`, and puts them into the settings.
+    pub(crate) async fn take(settings: &mut Settings, former: Former) -> Result<Self> {
+        let mut tries = 0;
+        loop {
+            let mut tried = settings.clone();
+            let taken = blocking(move || {
+                let taken = take(&mut tried, former)?;
+                Ok((tried, taken))
+            });
+            let (tried, taken) = taken.await?;
+            match taken {
+                Ok(names) => {
+                    *settings = tried;
+                    return Ok(names);
+                }
+                // A process that was killed has let go of the root's lock, and not yet of this one.
+                Err(conflict) if is_predecessor(settings, &conflict) && tries < PREDECESSOR => {
+                    tries += 1;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(conflict) => return Err(Failure::plain(conflict.to_string())),
+            }
+        }
+    }
+}
+
+fn is_predecessor(settings: &Settings, conflict: &Conflict) -> bool {
+    canonical(&settings.root).is_ok_and(|root| root == conflict.owner.holdings.root)
+}
+
+fn canonical(path: &Path) -> Result<PathBuf> {
+    std::fs::canonicalize(path).doing(format!("the path {}", path.display()))
+}
+
+fn take(settings: &mut Settings, former: Former) -> Result<Result<RootNames, Box<Conflict>>> {
+    let (root, state) = (canonical(&settings.root)?, canonical(&settings.state)?);
+    let record = read(&root.join(FILE))?;
+    let has_pods =
+        |state: &Path| !durable::names_in(&state.join("pods")).is_ok_and(|it| it.is_empty());
+    if let Some(record) = record.as_ref().filter(|it| it.root == root && it.state != state)
+        && !former.rebooted
+        && record.state.exists()
+        && has_pods(&record.state)
+    {
+        return Err(Failure::plain(format!(
+            "pods of the root {} are in the state directory {}, not in {}; say it with --state",
+            root.display(),
+            record.state.display(),
+            state.display()
+        )));
+    }
+    let claims = Claims::new(&settings.claims);
+    let turn = claims.turn().map_err(|error| of_claims(&error))?;
+    let key = machine_claims::key("runtime", &root);
+    let situation = Situation {
+        is_default: root == default_root(),
+        recorded: record.as_ref().map(Names::of_record).transpose()?,
+        has_records: former.has_records,
+        has_pods: has_pods(&state) && !former.rebooted,
+        others: turn.others(&key).map_err(|error| of_claims(&error))?,
+        in_use: ranges_in_use(record.as_ref().map(|record| record.bridge.as_str()))?,
+        fresh_id: fresh_id()?,
+    };
+    let names = choice::choose(&situation, settings);
+    let record = Record {
+        version: VERSION,
+        id: names.id.clone(),
+        root: root.clone(),
+        state: state.clone(),
+        bridge: names.bridge.clone(),
+        subnets: names.subnets.iter().map(ToString::to_string).collect(),
+        cgroups: names.cgroups.clone(),
+    };
+    let holdings = Holdings {
+        root,
+        id: names.id.clone(),
+        pid: std::process::id(),
+        state: Some(state),
+        cgroups: settings
+            .has_agent
+            .then(|| format!("{}/kubepods", names.cgroups))
+            .into_iter()
+            .collect(),
+        network_namespace: network_namespace()?,
+        bridge: names.bridge.clone(),
+        subnets: names.subnets.iter().map(range).collect(),
+        ..Holdings::default()
+    };
+    let claim = match turn.hold(&key, holdings) {
+        Ok(claim) => Arc::new(claim),
+        Err(ClaimError::Conflict(conflict)) => return Ok(Err(conflict)),
+        Err(error) => return Err(of_claims(&error)),
+    };
+    write(&settings.root.join(FILE), &record)?;
+    settings.built_in_network.bridge = names.bridge;
+    settings.built_in_network.subnets = names.subnets;
+    Ok(Ok(RootNames { id: names.id, cgroups: names.cgroups, claim }))
+}
+
+fn of_claims(error: &ClaimError) -> Failure {
+    Failure::plain(format!("the names of this root on the machine: {error}"))
+}
+
+fn default_root() -> PathBuf {
+    canonical(Path::new(DEFAULT_ROOT)).unwrap_or_else(|_| DEFAULT_ROOT.into())
+}
+
+fn read(path: &Path) -> Result<Option<Record>> {
+    let text = match std::fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.doing(format!("reading {}", path.display()))?,
+    };
+    let wrong = |why: String| {
+        Failure::plain(format!(
+            "{}: {why}; where no pod of this root runs it may be removed, and new names are drawn",
+            path.display()
+        ))
+    };
+    let record: Record = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    if record.version != VERSION {
+        return Err(wrong(format!("version {}; expected {VERSION}", record.version)));
+    }
+    Ok(Some(record))
+}
+
+fn write(path: &Path, record: &Record) -> Result<()> {
+    if read(path).is_ok_and(|found| found.as_ref() == Some(record)) {
+        return Ok(());
+    }
+    let text = serde_json::to_vec_pretty(record).unwrap_or_default();
+    durable::write_lasting(path, &text, Lasting::Certain)
+}
+
+fn fresh_id() -> Result<String> {
+    Ok(crate::identity::fresh()?.get(..8).unwrap_or_default().to_owned())
+}
+
+fn network_namespace() -> Result<String> {
+    let link = std::fs::read_link("/proc/self/ns/net").doing("reading /proc/self/ns/net")?;
+    Ok(link.display().to_string())
+}
+
+fn range(subnet: &Subnet) -> Range {
+    Range { network: subnet.network, prefix: subnet.prefix }
+}
+
+/// The ranges that addresses and routes of this machine have, without those of this root's bridge.
+fn ranges_in_use(own_bridge: Option<&str>) -> Result<Vec<Range>> {
+    let mut routes = netlink::Socket::routes()?;
+    let own = match own_bridge {
+        Some(name) => routes.find_link(name)?.map(|link| link.index),
+        None => None,
+    };
+    let mut found = routes.addresses()?;
+    found.extend(routes.destinations()?);
+    let range = |(link, network, prefix): (u32, IpAddr, u8)| {
+        (Some(link) != own).then_some(Range { network, prefix })
+    };
+    Ok(found.into_iter().filter_map(range).collect())
+}

@@ -1,0 +1,139 @@
+//! Which names a root gets. Pure.
+//!
+//! | root | bridge, subnets, cgroup |
+//! |---|---|
+//! | the default one | `keelson0`, 10.88.0.0/16, `/keelson` |
+//! | another | `keel-<id>`, the first free range, `/keelson/<id>` |
+//! | another with pods of a version that kept no names | the default's, as long as it has pods |
+//!
+//! What the settings name is taken as it is. A range that was chosen before stays while pods have
+//! addresses of it, and otherwise as long as it is free.
+
+use machine_claims::{Claim, Range};
+
+use super::{Record, range};
+use crate::failure::{Failure, Result};
+use crate::network::{BuiltInSettings, Subnet};
+use crate::settings::Settings;
+
+pub(super) const DEFAULT_CGROUPS: &str = "/keelson";
+const DEFAULT_ID: &str = "default";
+/// Ranges for other roots: 10.89.0.0/20 and on, without what clusters commonly give to services
+/// (10.96.0.0/12) and pods (10.244.0.0/16).
+const FIRST_OCTETS: [std::ops::RangeInclusive<u8>; 2] = [89..=95, 112..=127];
+const PREFIX: u8 = 20;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Names {
+    pub(super) id: String,
+    pub(super) bridge: String,
+    pub(super) subnets: Vec<Subnet>,
+    pub(super) cgroups: String,
+}
+
+/// What the choice depends on.
+#[derive(Debug)]
+pub(super) struct Situation {
+    pub(super) is_default: bool,
+    pub(super) recorded: Option<Names>,
+    /// There are records of sandboxes.
+    pub(super) has_records: bool,
+    /// Pods of this root may be running.
+    pub(super) has_pods: bool,
+    pub(super) others: Vec<Claim>,
+    /// Ranges of addresses and routes of this machine.
+    pub(super) in_use: Vec<Range>,
+    pub(super) fresh_id: String,
+}
+
+impl Names {
+    pub(super) fn of_record(record: &Record) -> Result<Self> {
+        let subnets = record.subnets.iter().map(|text| text.parse()).collect::<Result<_, String>>();
+        Ok(Self {
+            id: record.id.clone(),
+            bridge: record.bridge.clone(),
+            subnets: subnets
+                .map_err(|why| Failure::plain(format!("names.json: subnets: {why}")))?,
+            cgroups: record.cgroups.clone(),
+        })
+    }
+
+    fn well_known(id: &str) -> Self {
+        let BuiltInSettings { bridge, subnets, .. } = BuiltInSettings::default();
+        Self { id: id.to_owned(), bridge, subnets, cgroups: DEFAULT_CGROUPS.to_owned() }
+    }
+
+    fn own(id: &str, subnets: Vec<Subnet>) -> Self {
+        Self {
+            id: id.to_owned(),
+            bridge: format!("keel-{id}"),
+            subnets,
+            cgroups: format!("{DEFAULT_CGROUPS}/{id}"),
+        }
+    }
+}
+
+pub(super) fn choose(situation: &Situation, settings: &Settings) -> Names {
+    let mut names = without_settings(situation, settings.subnets_given);
+    if settings.bridge_given {
+        names.bridge.clone_from(&settings.built_in_network.bridge);
+    }
+    if settings.subnets_given {
+        names.subnets.clone_from(&settings.built_in_network.subnets);
+    }
+    names
+}
+
+fn without_settings(situation: &Situation, subnets_given: bool) -> Names {
+    if situation.is_default {
+        return Names::well_known(DEFAULT_ID);
+    }
+    let recorded = situation.recorded.as_ref();
+    let id = recorded.map(|names| &*names.id).filter(|id| *id != DEFAULT_ID);
+    let id = id.unwrap_or(&situation.fresh_id);
+    let before = recorded.cloned().unwrap_or_else(|| Names::well_known(id));
+    let shares_defaults = before.cgroups == DEFAULT_CGROUPS;
+    if shares_defaults && situation.has_records && is_free(&before, situation) {
+        return Names { id: id.to_owned(), ..before };
+    }
+    let keeps = !shares_defaults && recorded.is_some();
+    let stays = |subnet: &Subnet| situation.has_pods || is_free_range(subnet, situation);
+    let subnets = match before.subnets.iter().all(stays) && keeps {
+        true => before.subnets,
+        false if subnets_given => Vec::new(),
+        false => candidates().find(|subnet| is_free_range(subnet, situation)).into_iter().collect(),
+    };
+    Names::own(id, subnets)
+}
+
+/// Whether no other root has any of these names.
+fn is_free(names: &Names, situation: &Situation) -> bool {
+    situation.others.iter().all(|other| {
+        let other = &other.holdings;
+        other.bridge != names.bridge
+            && !names.subnets.iter().any(|subnet| overlaps(subnet, &other.subnets))
+            && other
+                .cgroups
+                .iter()
+                .all(|group| !group.starts_with(&format!("{DEFAULT_CGROUPS}/kubepods")))
+    })
+}
+
+fn is_free_range(subnet: &Subnet, situation: &Situation) -> bool {
+    !overlaps(subnet, &situation.in_use)
+        && !situation.others.iter().any(|other| overlaps(subnet, &other.holdings.subnets))
+}
+
+fn overlaps(subnet: &Subnet, ranges: &[Range]) -> bool {
+    ranges.iter().any(|other| range(subnet).overlaps(other))
+}
+
+fn candidates() -> impl Iterator<Item = Subnet> {
+    let seconds = FIRST_OCTETS.into_iter().flatten();
+    seconds.flat_map(|second| {
+        (0..=u8::MAX).step_by(1 << (24 - PREFIX)).map(move |third| Subnet {
+            network: std::net::Ipv4Addr::new(10, second, third, 0).into(),
+            prefix: PREFIX,
+        })
+    })
+}

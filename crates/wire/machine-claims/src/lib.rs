@@ -1,0 +1,248 @@
+//! Which root directory has which names of this machine: cgroups, a bridge, subnets, host ports, a
+//! state directory.
+//!
+//! Rule: a claim is a file in one directory of the machine, and an `flock` beside it as long as the
+//! claiming process lives. A claim is in force while that lock is held, or while pods of it are in its
+//! state directory: pods outlive their server. Whoever reads or changes claims has the turn, so two
+//! processes never take the same name. Claims end with the boot, as what they name does. Does not
+//! decide which names a root gets.
+
+mod conflict;
+mod holdings;
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{FlockOperation, flock};
+
+pub use conflict::Conflict;
+pub use holdings::{Holdings, Port, Range, Transport};
+
+#[cfg(test)]
+mod tests;
+
+/// Where the claims of this machine are.
+pub const DIRECTORY: &str = "/run/keelson/claims";
+/// Larger than any claim of ours.
+const LARGEST: u64 = 1 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    #[error("{doing} {path}: {source}")]
+    File { doing: &'static str, path: PathBuf, source: io::Error },
+    /// Boxed: it is large and rare.
+    #[error(transparent)]
+    Conflict(Box<Conflict>),
+}
+
+type Result<T, E = ClaimError> = std::result::Result<T, E>;
+
+/// The directory of claims.
+#[derive(Debug, Clone)]
+pub struct Claims {
+    directory: PathBuf,
+}
+
+/// The exclusive right to read and change claims.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    claims: &'a Claims,
+    _lock: File,
+}
+
+/// A claim of another root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    pub holdings: Holdings,
+    /// Its process runs; otherwise only its pods do.
+    pub is_alive: bool,
+}
+
+/// A claim of this process, in force as long as this value lives.
+#[derive(Debug)]
+pub struct Held {
+    claims: Claims,
+    key: String,
+    holdings: Mutex<Holdings>,
+    _lock: File,
+}
+
+fn failed<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> ClaimError + 'a {
+    move |source| ClaimError::File { doing, path: path.to_owned(), source }
+}
+
+fn open(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).mode(0o600);
+    options.open(path).map_err(failed("opening", path))
+}
+
+/// False: another process has it.
+fn try_lock(file: &File, path: &Path) -> Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(failed("locking", path)(error.into())),
+    }
+}
+
+/// The key of a root's claim: short, and always the same for a path (FNV-1a).
+pub fn key(kind: &str, root: &Path) -> String {
+    let bytes = root.as_os_str().as_encoded_bytes();
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{kind}-{hash:016x}")
+}
+
+impl Claims {
+    pub fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_owned() }
+    }
+
+    /// Waits for other processes that read or change claims; they take milliseconds.
+    pub fn turn(&self) -> Result<Turn<'_>> {
+        let directory = &self.directory;
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(directory);
+        made.map_err(failed("making", directory))?;
+        let path = directory.join("turn");
+        let lock = open(&path)?;
+        loop {
+            match flock(&lock, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(Turn { claims: self, _lock: lock }),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(failed("locking", &path)(error.into())),
+            }
+        }
+    }
+
+    fn lock_path(&self, key: &str) -> PathBuf {
+        self.directory.join(format!("{key}.lock"))
+    }
+
+    fn record_path(&self, key: &str) -> PathBuf {
+        self.directory.join(format!("{key}.json"))
+    }
+
+    fn write(&self, key: &str, holdings: &Holdings) -> Result<()> {
+        let path = self.record_path(key);
+        let beside = self.directory.join(format!("{key}.new"));
+        let text = serde_json::to_vec(holdings).unwrap_or_default();
+        fs::write(&beside, text).map_err(failed("writing", &beside))?;
+        fs::rename(&beside, &path).map_err(failed("writing", &path))
+    }
+
+    fn read(&self, key: &str) -> Result<Holdings> {
+        let path = self.record_path(key);
+        let size = fs::metadata(&path).map_err(failed("looking at", &path))?.len();
+        let too_large = || io::Error::other("is too large for a claim");
+        if size > LARGEST {
+            return Err(failed("reading", &path)(too_large()));
+        }
+        let text = fs::read(&path).map_err(failed("reading", &path))?;
+        serde_json::from_slice(&text).map_err(|error| failed("reading", &path)(error.into()))
+    }
+
+    fn remove(&self, key: &str) -> Result<()> {
+        for path in [self.record_path(key), self.lock_path(key)] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed("removing", &path)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn keys(&self) -> Result<Vec<String>> {
+        let entries = fs::read_dir(&self.directory).map_err(failed("listing", &self.directory))?;
+        let mut keys = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed("listing", &self.directory))?.file_name();
+            let key = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            keys.extend(key.map(str::to_owned));
+        }
+        keys.sort();
+        Ok(keys)
+    }
+}
+
+impl Turn<'_> {
+    /// The claims in force but that of `own`. One whose process has ended and that has no pods is
+    /// removed; one that cannot be read names nothing and is left.
+    pub fn others(&self, own: &str) -> Result<Vec<Claim>> {
+        let mut found = Vec::new();
+        for key in self.claims.keys()?.into_iter().filter(|key| key != own) {
+            let path = self.claims.lock_path(&key);
+            let lock = open(&path)?;
+            let is_alive = !try_lock(&lock, &path)?;
+            let Ok(holdings) = self.claims.read(&key) else { continue };
+            if is_alive || holdings.has_pods() {
+                found.push(Claim { holdings, is_alive });
+            } else {
+                self.claims.remove(&key)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes all of this under `key`, or nothing where another claim has some of it.
+    /// Host ports of a former process under the same key stay until they are said anew.
+    pub fn hold(&self, key: &str, mut holdings: Holdings) -> Result<Held> {
+        if let Some(conflict) = conflict::first(&holdings, &self.others(key)?) {
+            return Err(ClaimError::Conflict(Box::new(conflict)));
+        }
+        let path = self.claims.lock_path(key);
+        let lock = open(&path)?;
+        if !try_lock(&lock, &path)? {
+            let other = Claim { holdings: self.claims.read(key)?, is_alive: true };
+            return Err(ClaimError::Conflict(Box::new(Conflict::of_root(other))));
+        }
+        if let Ok(former) = self.claims.read(key)
+            && former.root == holdings.root
+        {
+            holdings.ports = former.ports;
+        }
+        self.claims.write(key, &holdings)?;
+        let (claims, key) = (self.claims.clone(), key.to_owned());
+        Ok(Held { claims, key, holdings: Mutex::new(holdings), _lock: lock })
+    }
+}
+
+impl Held {
+    /// Has these host ports instead of those before, or, where another root has one of them, the
+    /// same as before.
+    pub fn set_ports(&self, ports: Vec<Port>) -> Result<()> {
+        let mut own = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
+        if own.ports == ports {
+            return Ok(());
+        }
+        let turn = self.claims.turn()?;
+        let more = ports.iter().filter(|port| !own.ports.contains(port)).cloned().collect();
+        let asked = Holdings { ports: more, ..own.only_ports() };
+        if let Some(conflict) = conflict::first(&asked, &turn.others(&self.key)?) {
+            return Err(ClaimError::Conflict(Box::new(conflict)));
+        }
+        let changed = Holdings { ports, ..own.clone() };
+        self.claims.write(&self.key, &changed)?;
+        *own = changed;
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    /// A claim without pods ends with its process; where this cannot be done now, the next process
+    /// that looks at it does it.
+    fn drop(&mut self) {
+        let own = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
+        if !own.has_pods()
+            && let Ok(_turn) = self.claims.turn()
+        {
+            let _ = self.claims.remove(&self.key);
+        }
+    }
+}
