@@ -1,0 +1,251 @@
+//! What one connection does at the moment, and until when it may.
+//!
+//! Rule: the phase changes under one lock, so that a connection is never closed as idle once its next
+//! request has begun.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::server::Limits;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// In its handshake.
+    Opening,
+    /// Between requests.
+    Idle,
+    /// A part of a request's head has come.
+    Head,
+    /// A request is being answered, or it is a stream.
+    Busy,
+    Closed,
+}
+
+impl Phase {
+    fn may_be_closed(self) -> bool {
+        matches!(self, Self::Opening | Self::Idle | Self::Head)
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    since: Instant,
+    deadline: Instant,
+    /// No more requests after this one.
+    ending: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Activity {
+    state: Mutex<State>,
+    /// Wakes the connection's own task.
+    changed: Notify,
+    /// Wakes who waits for a connection that can be closed.
+    idle: Arc<Notify>,
+    head_time: Duration,
+    idle_time: Duration,
+}
+
+/// What a connection's task has to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Drop the connection.
+    Close,
+    /// End it after the request that is being answered.
+    End,
+}
+
+impl Activity {
+    pub(crate) fn new(limits: &Limits, idle: Arc<Notify>) -> Self {
+        let now = Instant::now();
+        let state = State {
+            phase: Phase::Opening,
+            since: now,
+            deadline: now + limits.head_time,
+            ending: false,
+        };
+        let (head_time, idle_time) = (limits.head_time, limits.idle_time);
+        Self { state: Mutex::new(state), changed: Notify::new(), idle, head_time, idle_time }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, state: &mut State, phase: Phase, longest: Duration) {
+        state.phase = phase;
+        state.since = Instant::now();
+        state.deadline = state.since + longest;
+        self.changed.notify_one();
+    }
+
+    /// The handshake is done; the first request must begin soon.
+    pub(crate) fn opened(&self) {
+        let mut state = self.state();
+        if state.phase == Phase::Opening {
+            self.enter(&mut state, Phase::Idle, self.head_time);
+        }
+    }
+
+    /// Bytes came in.
+    fn bytes_read(&self) {
+        let mut state = self.state();
+        if state.phase == Phase::Idle {
+            self.enter(&mut state, Phase::Head, self.head_time);
+        }
+    }
+
+    /// A request begins. False where the connection is closed already.
+    pub(crate) fn begin(&self, longest: Duration) -> bool {
+        let mut state = self.state();
+        if state.phase == Phase::Closed {
+            return false;
+        }
+        self.enter(&mut state, Phase::Busy, longest);
+        true
+    }
+
+    /// What is going on may take this long from now on.
+    pub(crate) fn allow(&self, longest: Duration) {
+        let mut state = self.state();
+        if state.phase == Phase::Busy {
+            self.enter(&mut state, Phase::Busy, longest);
+        }
+    }
+
+    /// The answer has been handed to the connection.
+    pub(crate) fn finish(&self) {
+        let mut state = self.state();
+        if state.phase == Phase::Busy {
+            self.enter(&mut state, Phase::Idle, self.idle_time);
+            self.idle.notify_one();
+        }
+    }
+
+    /// Since when it could be closed without harm; none while it works.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let state = self.state();
+        state.phase.may_be_closed().then_some(state.since)
+    }
+
+    /// Closes it unless it works. False where it does.
+    pub(crate) fn close_if_idle(&self) -> bool {
+        let mut state = self.state();
+        if !state.phase.may_be_closed() {
+            return false;
+        }
+        state.phase = Phase::Closed;
+        self.changed.notify_one();
+        true
+    }
+
+    /// No more requests after the one that is being answered.
+    pub(crate) fn end(&self) {
+        if !self.close_if_idle() {
+            self.state().ending = true;
+            self.changed.notify_one();
+        }
+    }
+
+    /// What to do next. `ends`: it is known that no more requests come.
+    pub(crate) async fn signal(&self, ends: bool) -> Signal {
+        loop {
+            let (closed, deadline, ending) = {
+                let state = self.state();
+                (state.phase == Phase::Closed, state.deadline, state.ending)
+            };
+            if closed {
+                return Signal::Close;
+            }
+            if ending && !ends {
+                return Signal::End;
+            }
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = sleep_until(deadline) => {
+                    let mut state = self.state();
+                    // It may have moved meanwhile.
+                    if Instant::now() >= state.deadline {
+                        state.phase = Phase::Closed;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until the connection is to be dropped.
+    pub(crate) async fn closed(&self) {
+        while self.signal(true).await != Signal::Close {}
+    }
+}
+
+/// An accepted stream that reports when a request begins to come.
+#[derive(Debug)]
+pub struct Watched<S> {
+    stream: S,
+    activity: Arc<Activity>,
+}
+
+impl<S> Watched<S> {
+    pub(crate) fn new(stream: S, activity: Arc<Activity>) -> Self {
+        Self { stream, activity }
+    }
+
+    /// The stream itself.
+    pub fn into_stream(self) -> S {
+        self.stream
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        if buffer.filled().len() > before {
+            self.activity.bytes_read();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

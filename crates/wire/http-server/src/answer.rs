@@ -1,0 +1,64 @@
+//! What a handler gives back: a response, or a connection that becomes a stream.
+//!
+//! Rule: what an answer holds (its place) is held until its last byte is handed to the connection, or
+//! until the stream has ended.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Response;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::activity::Watched;
+use crate::body::Body;
+use crate::places::Place;
+
+/// Runs a stream after its response (101) has been sent.
+pub type UpgradeTask = Box<dyn FnOnce(Upgraded) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
+/// A response with what belongs to it.
+pub struct Answer {
+    pub(crate) response: Response<Body>,
+    pub(crate) upgrade: Option<UpgradeTask>,
+    pub(crate) within: Option<Duration>,
+    pub(crate) place: Option<Place>,
+}
+
+impl Answer {
+    pub fn new(response: Response<Body>) -> Self {
+        Self { response, upgrade: None, within: None, place: None }
+    }
+
+    /// The response is sent; then the connection is the task's, for at most `within`.
+    pub fn upgrade(response: Response<Body>, within: Duration, task: UpgradeTask) -> Self {
+        Self { response, upgrade: Some(task), within: Some(within), place: None }
+    }
+
+    /// How long it may take from now on; otherwise what is left of `Limits::answer_time`.
+    #[must_use]
+    pub fn within(self, longest: Duration) -> Self {
+        Self { within: Some(longest), ..self }
+    }
+
+    /// The place that it takes.
+    #[must_use]
+    pub fn holding(self, place: Place) -> Self {
+        Self { place: Some(place), ..self }
+    }
+}
+
+/// The accepted stream below an upgraded connection, and what was read of it already.
+///
+/// # Errors
+/// The connection itself where its stream is of another type.
+pub fn stream_of<S>(upgraded: Upgraded) -> Result<(S, Bytes), Upgraded>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let parts = upgraded.downcast::<TokioIo<Watched<S>>>()?;
+    Ok((parts.io.into_inner().into_stream(), parts.read_buf))
+}

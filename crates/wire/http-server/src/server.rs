@@ -1,0 +1,264 @@
+//! Accepts connections and answers their requests.
+//!
+//! Rule: connections live inside the `serve` future and end with it. When there are too many, the one
+//! that has been idle longest makes room; where all work, the next one waits in the kernel's queue.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::Response;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::sync::Notify;
+use tokio::task::{Id, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use crate::Request;
+use crate::activity::{Activity, Signal, Watched};
+use crate::answer::{Answer, UpgradeTask};
+use crate::body::{Body, Held};
+use crate::listener::Listener;
+
+/// After a failed `accept` (no descriptors left), so that the loop does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// hyper takes no less.
+const MIN_HEAD_BYTES: usize = 8 * 1024;
+
+/// What one server may cost.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    pub connections: usize,
+    /// The bytes of a request's line and headers.
+    pub head_bytes: usize,
+    /// For a handshake, and for a head from its first byte.
+    pub head_time: Duration,
+    /// Between two requests.
+    pub idle_time: Duration,
+    /// For an answer that asks for no other.
+    pub answer_time: Duration,
+    /// For the answers that are under way when the server ends.
+    pub end_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 128,
+            head_bytes: 32 * 1024,
+            head_time: Duration::from_secs(10),
+            idle_time: Duration::from_secs(90),
+            answer_time: Duration::from_secs(60),
+            end_time: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Answers requests. It is dropped in the middle where the client leaves or the time is over.
+pub trait Handler<P>: Send + Sync + 'static {
+    fn answer(&self, peer: &P, request: Request) -> impl Future<Output = Answer> + Send;
+}
+
+/// Serves until `end`; then the answers under way are finished.
+pub async fn serve<L, H>(
+    listener: L,
+    handler: Arc<H>,
+    limits: Limits,
+    end: impl Future<Output = ()>,
+) where
+    L: Listener,
+    H: Handler<L::Peer>,
+{
+    let mut connections = Connections::default();
+    let idle = Arc::new(Notify::new());
+    let listener = Arc::new(listener);
+    let limits = Arc::new(limits);
+    let mut end = pin!(end);
+    let mut waiting = None;
+    loop {
+        if let Some(accepted) = waiting.take_if(|_| connections.make_room(limits.connections)) {
+            let activity = Arc::new(Activity::new(&limits, idle.clone()));
+            let server = Server {
+                handler: handler.clone(),
+                limits: limits.clone(),
+                activity: activity.clone(),
+            };
+            connections.add(activity, run(server, listener.clone(), accepted));
+        }
+        tokio::select! {
+            () = &mut end => break,
+            accepted = listener.accept(), if waiting.is_none() => match accepted {
+                Ok(accepted) => waiting = Some(accepted),
+                Err(_) => sleep(ACCEPT_PAUSE).await,
+            },
+            Some(()) = connections.next_ended() => {}
+            () = idle.notified(), if waiting.is_some() => {}
+        }
+    }
+    drop(listener);
+    connections.end(limits.end_time).await;
+}
+
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    open: HashMap<Id, Arc<Activity>>,
+}
+
+impl Connections {
+    fn add(&mut self, activity: Arc<Activity>, task: impl Future<Output = ()> + Send + 'static) {
+        let id = self.tasks.spawn(task).id();
+        self.open.insert(id, activity);
+    }
+
+    /// Closes the connections that have been idle longest. False where all work.
+    fn make_room(&mut self, most: usize) -> bool {
+        while self.open.len() >= most {
+            let idle = self.open.iter().filter_map(|(id, open)| Some((open.idle_since()?, *id)));
+            let Some((_, id)) = idle.min_by_key(|(since, _)| *since) else { return false };
+            if self.open.get(&id).is_some_and(|open| open.close_if_idle()) {
+                self.open.remove(&id);
+            }
+        }
+        true
+    }
+
+    /// None where there are none. Cancel-safe.
+    async fn next_ended(&mut self) -> Option<()> {
+        let id = match self.tasks.join_next_with_id().await? {
+            Ok((id, ())) => id,
+            Err(error) => error.id(),
+        };
+        self.open.remove(&id);
+        Some(())
+    }
+
+    async fn end(mut self, longest: Duration) {
+        for open in self.open.values() {
+            open.end();
+        }
+        let ended = async { while self.next_ended().await.is_some() {} };
+        let _ = timeout(longest, ended).await;
+    }
+}
+
+/// What one connection's task needs.
+struct Server<H> {
+    handler: Arc<H>,
+    limits: Arc<Limits>,
+    activity: Arc<Activity>,
+}
+
+/// A connection that becomes a stream.
+struct Upgrade {
+    connection: OnUpgrade,
+    task: UpgradeTask,
+    held: Held,
+}
+
+impl Upgrade {
+    async fn run(self) {
+        // Where the client has left meanwhile there is nothing to do.
+        if let Ok(upgraded) = self.connection.await {
+            (self.task)(upgraded).await;
+        }
+        drop(self.held);
+    }
+}
+
+/// The connection is closed; nothing is answered any more.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection is closed")]
+struct Closed;
+
+impl<H> Server<H> {
+    async fn answer<P>(
+        &self,
+        peer: &P,
+        mut request: Request,
+        upgrade: &Mutex<Option<Upgrade>>,
+    ) -> Result<Response<Body>, Closed>
+    where
+        H: Handler<P>,
+    {
+        if !self.activity.begin(self.limits.answer_time) {
+            return Err(Closed);
+        }
+        let connection = hyper::upgrade::on(&mut request);
+        let answer = self.handler.answer(peer, request).await;
+        if let Some(longest) = answer.within {
+            self.activity.allow(longest);
+        }
+        let held = Held { activity: self.activity.clone(), _place: answer.place };
+        let mut response = answer.response;
+        match answer.upgrade {
+            None => response.body_mut().held = Some(held),
+            Some(task) => {
+                let mut upgrade = upgrade.lock().unwrap_or_else(PoisonError::into_inner);
+                *upgrade = Some(Upgrade { connection, task, held });
+            }
+        }
+        Ok(response)
+    }
+
+    fn http1(&self) -> http1::Builder {
+        let mut builder = http1::Builder::new();
+        // Times are watched here, for the whole of a connection.
+        builder.header_read_timeout(None).max_buf_size(self.limits.head_bytes.max(MIN_HEAD_BYTES));
+        builder
+    }
+}
+
+/// One connection, from its handshake to its end.
+async fn run<L, H>(server: Server<H>, listener: Arc<L>, accepted: L::Accepted)
+where
+    L: Listener,
+    H: Handler<L::Peer>,
+{
+    let (activity, http1) = (server.activity.clone(), server.http1());
+    let opened = tokio::select! {
+        opened = listener.open(accepted) => opened,
+        () = activity.closed() => None,
+    };
+    drop(listener);
+    let Some((stream, peer)) = opened else { return };
+    activity.opened();
+    let upgrade: Arc<Mutex<Option<Upgrade>>> = Arc::default();
+    let shared = Arc::new((server, peer, upgrade.clone()));
+    let service = service_fn(move |request: Request| {
+        let shared = shared.clone();
+        async move {
+            let (server, peer, upgrade) = &*shared;
+            server.answer(peer, request, upgrade).await
+        }
+    });
+    let stream = TokioIo::new(Watched::new(stream, activity.clone()));
+    let mut connection = pin!(http1.serve_connection(stream, service).with_upgrades());
+    let mut ends = false;
+    loop {
+        tokio::select! {
+            // What a client does wrong concerns this connection only.
+            _ = &mut connection => break,
+            signal = activity.signal(ends) => match signal {
+                Signal::Close => return,
+                Signal::End => {
+                    ends = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+    let upgrade = upgrade.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(upgrade) = upgrade else { return };
+    tokio::select! {
+        () = upgrade.run() => {}
+        () = activity.closed() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

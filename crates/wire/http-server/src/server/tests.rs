@@ -1,0 +1,381 @@
+//! The server over streams in memory, in virtual time.
+
+use super::*;
+use crate::{BodySender, Places, ReadBodyError, read_body, stream_of};
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
+use std::io;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+struct Memory(tokio::sync::Mutex<mpsc::Receiver<DuplexStream>>);
+
+impl Listener for Memory {
+    type Accepted = DuplexStream;
+    type Stream = DuplexStream;
+    type Peer = &'static str;
+
+    async fn accept(&self) -> io::Result<DuplexStream> {
+        match self.0.lock().await.recv().await {
+            Some(stream) => Ok(stream),
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn open(&self, accepted: DuplexStream) -> Option<(DuplexStream, &'static str)> {
+        Some((accepted, "peer"))
+    }
+}
+
+/// Answers by path.
+struct Paths {
+    followers: Places,
+    senders: mpsc::Sender<BodySender>,
+}
+
+fn text(status: StatusCode, text: impl Into<String>) -> Response<Body> {
+    let mut response = Response::new(Body::whole(text.into()));
+    *response.status_mut() = status;
+    response
+}
+
+impl Handler<&'static str> for Paths {
+    async fn answer(&self, peer: &&'static str, request: Request) -> Answer {
+        match request.uri().path() {
+            "/peer" => Answer::new(text(StatusCode::OK, *peer)),
+            "/large" => Answer::new(Response::new(Body::whole(vec![b'x'; 1 << 20]))),
+            "/slow" => {
+                sleep(Duration::from_secs(3)).await;
+                Answer::new(text(StatusCode::OK, "slow"))
+            }
+            "/never" => std::future::pending().await,
+            "/body" => {
+                let body = read_body(request.into_body(), 10, Duration::from_secs(5)).await;
+                Answer::new(match body {
+                    Ok(body) => Response::new(Body::whole(body)),
+                    Err(error @ ReadBodyError::TooLarge { .. }) => {
+                        text(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
+                    }
+                    Err(error) => text(StatusCode::REQUEST_TIMEOUT, error.to_string()),
+                })
+            }
+            "/follow" => {
+                let Some(place) = self.followers.try_take() else {
+                    return Answer::new(text(StatusCode::SERVICE_UNAVAILABLE, "full"));
+                };
+                let (sender, body) = Body::parts();
+                self.senders.send(sender).await.expect("the test listens");
+                Answer::new(Response::new(body)).within(HOUR).holding(place)
+            }
+            "/stream" => {
+                let Some(place) = self.followers.try_take() else {
+                    return Answer::new(text(StatusCode::SERVICE_UNAVAILABLE, "full"));
+                };
+                let mut response = text(StatusCode::SWITCHING_PROTOCOLS, "");
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+                response.headers_mut().insert(UPGRADE, HeaderValue::from_static("echo"));
+                let echo: UpgradeTask = Box::new(|upgraded| Box::pin(echo(upgraded)));
+                Answer::upgrade(response, HOUR, echo).holding(place)
+            }
+            _ => Answer::new(text(StatusCode::NOT_FOUND, "none")),
+        }
+    }
+}
+
+async fn echo(upgraded: hyper::upgrade::Upgraded) {
+    let (mut stream, early) = stream_of::<DuplexStream>(upgraded).expect("a stream in memory");
+    stream.write_all(&early).await.expect("writes");
+    let (mut read, mut write) = tokio::io::split(stream);
+    tokio::io::copy(&mut read, &mut write).await.expect("copies");
+}
+
+struct Bed {
+    connections: mpsc::Sender<DuplexStream>,
+    senders: mpsc::Receiver<BodySender>,
+    end: Option<oneshot::Sender<()>>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+fn limits() -> Limits {
+    Limits { connections: 4, ..Limits::default() }
+}
+
+impl Bed {
+    fn new(limits: Limits) -> Self {
+        let (connections, accepted) = mpsc::channel(64);
+        let (senders, listened) = mpsc::channel(64);
+        let (end, ended) = oneshot::channel();
+        let paths = Arc::new(Paths { followers: Places::new(2), senders });
+        let memory = Memory(tokio::sync::Mutex::new(accepted));
+        let server = tokio::spawn(serve(memory, paths, limits, async {
+            let _ = ended.await;
+        }));
+        Self { connections, senders: listened, end: Some(end), server }
+    }
+
+    async fn connect(&self) -> DuplexStream {
+        let (client, server) = duplex(16 * 1024);
+        self.connections.send(server).await.expect("the server accepts");
+        client
+    }
+
+    async fn asking(&self, path: &str) -> DuplexStream {
+        let mut client = self.connect().await;
+        ask(&mut client, path).await;
+        client
+    }
+}
+
+async fn ask(client: &mut DuplexStream, path: &str) {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+    client.write_all(request.as_bytes()).await.expect("writes");
+}
+
+/// The status and, by its length, the body of one answer.
+async fn answer(client: &mut DuplexStream) -> (u16, String) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(client.read_u8().await.expect("an answer"));
+    }
+    let head = String::from_utf8(head).expect("text").to_lowercase();
+    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+    let length = length.map_or(0, |length| length.parse().expect("a length"));
+    let mut body = vec![0; length];
+    client.read_exact(&mut body).await.expect("a body");
+    let status = head[9..12].parse().expect("a status");
+    (status, String::from_utf8(body).expect("text"))
+}
+
+/// What is left until the connection ends, and after how long it did.
+async fn rest(client: &mut DuplexStream) -> (Vec<u8>, Duration) {
+    let before = Instant::now();
+    let mut rest = Vec::new();
+    // A broken connection ends it as well.
+    let _ = client.read_to_end(&mut rest).await;
+    (rest, before.elapsed())
+}
+
+fn near(elapsed: Duration, expected: Duration) -> bool {
+    elapsed >= expected && elapsed < expected + Duration::from_secs(1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_answers_many_requests_and_ends_when_idle() {
+    let bed = Bed::new(limits());
+    let mut client = bed.asking("/peer").await;
+    assert_eq!(answer(&mut client).await, (200, "peer".to_owned()));
+    sleep(Duration::from_secs(80)).await;
+    ask(&mut client, "/other").await;
+    assert_eq!(answer(&mut client).await, (404, "none".to_owned()));
+    let (left, elapsed) = rest(&mut client).await;
+    assert!(left.is_empty() && near(elapsed, limits().idle_time), "{left:?} {elapsed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_does_not_come_in_time_ends_the_connection() {
+    let bed = Bed::new(limits());
+    let mut silent = bed.connect().await;
+    let (_, elapsed) = rest(&mut silent).await;
+    assert!(near(elapsed, limits().head_time), "{elapsed:?}");
+    // A byte now and then does not make the time longer.
+    let mut slow = bed.asking("/peer").await;
+    answer(&mut slow).await;
+    let before = Instant::now();
+    while slow.write_all(b"G").await.is_ok() && before.elapsed() < HOUR {
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert!(before.elapsed() < limits().head_time + Duration::from_secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_giant_head_is_refused() {
+    let bed = Bed::new(limits());
+    let mut client = bed.connect().await;
+    let head = format!("GET /peer HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(64 * 1024));
+    let (mut read, mut write) = tokio::io::split(&mut client);
+    // The server may leave before it has all of it.
+    let written = async { drop(write.write_all(head.as_bytes()).await) };
+    let mut answered = vec![0; 12];
+    let ((), read) = tokio::join!(written, read.read_exact(&mut answered));
+    read.expect("an answer");
+    assert_eq!(answered, b"HTTP/1.1 431");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_connection_that_is_idle_longest_makes_room_and_one_at_work_never() {
+    let bed = Bed::new(limits());
+    let mut working = bed.asking("/slow").await;
+    let mut idle = Vec::new();
+    for _ in 0..3 {
+        let mut client = bed.asking("/peer").await;
+        answer(&mut client).await;
+        idle.push(client);
+        sleep(Duration::from_millis(100)).await;
+    }
+    let mut new = bed.asking("/peer").await;
+    assert_eq!(answer(&mut new).await.0, 200);
+    let (_, elapsed) = rest(&mut idle[0]).await;
+    assert!(elapsed < Duration::from_secs(1), "the oldest was kept for {elapsed:?}");
+    ask(&mut idle[1], "/peer").await;
+    assert_eq!(answer(&mut idle[1]).await.0, 200);
+    assert_eq!(answer(&mut working).await, (200, "slow".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_send_nothing_never_keep_a_request_out() {
+    let bed = Bed::new(limits());
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        silent.push(bed.connect().await);
+    }
+    let before = Instant::now();
+    let mut client = bed.asking("/peer").await;
+    assert_eq!(answer(&mut client).await.0, 200);
+    assert!(before.elapsed() < Duration::from_secs(1), "{:?}", before.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_all_connections_work_the_next_one_waits() {
+    let bed = Bed::new(Limits { connections: 1, ..limits() });
+    let mut first = bed.asking("/slow").await;
+    sleep(Duration::from_secs(1)).await;
+    let mut second = bed.asking("/peer").await;
+    let before = Instant::now();
+    assert_eq!(answer(&mut second).await.0, 200);
+    assert!(near(before.elapsed(), Duration::from_secs(2)), "{:?}", before.elapsed());
+    assert_eq!(answer(&mut first).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_takes_too_long_ends_its_connection() {
+    let bed = Bed::new(limits());
+    let mut client = bed.asking("/never").await;
+    let (left, elapsed) = rest(&mut client).await;
+    assert!(left.is_empty() && near(elapsed, limits().answer_time), "{elapsed:?}");
+    // The same for a client that does not read its answer.
+    let mut client = bed.asking("/large").await;
+    sleep(limits().answer_time * 2).await;
+    let (left, _) = rest(&mut client).await;
+    assert!(left.len() < 64 * 1024, "{} bytes were kept for it", left.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_answer_arrives_whole() {
+    let bed = Bed::new(limits());
+    let mut client = bed.asking("/large").await;
+    assert_eq!(answer(&mut client).await, (200, "x".repeat(1 << 20)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_arrive_as_they_come_and_their_place_is_free_afterwards() {
+    let mut bed = Bed::new(limits());
+    let mut client = bed.asking("/follow").await;
+    let other = bed.asking("/follow").await;
+    let sender = bed.senders.recv().await.expect("a sender");
+    let other_sender = bed.senders.recv().await.expect("a sender");
+    let mut refused = bed.asking("/follow").await;
+    assert_eq!(answer(&mut refused).await.0, 503);
+    ask(&mut refused, "/peer").await;
+    assert_eq!(answer(&mut refused).await.0, 200);
+    // For longer than any other answer may take.
+    sleep(Duration::from_secs(1800)).await;
+    assert!(sender.send(Bytes::from_static(b"line\n")).await);
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"5\r\nline\n\r\n") {
+        seen.push(client.read_u8().await.expect("a part"));
+    }
+    drop(sender);
+    let mut end = [0; 5];
+    client.read_exact(&mut end).await.expect("the end");
+    assert_eq!(&end, b"0\r\n\r\n");
+    let again = bed.asking("/follow").await;
+    let again_sender = bed.senders.recv().await.expect("a place is free");
+    // A client that leaves frees it as well, and its sender sees that.
+    drop((other, again));
+    other_sender.closed().await;
+    again_sender.closed().await;
+    assert!(!again_sender.send(Bytes::from_static(b"x")).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_cut_off_has_no_end() {
+    let mut bed = Bed::new(limits());
+    let mut client = bed.asking("/follow").await;
+    let sender = bed.senders.recv().await.expect("a sender");
+    assert!(sender.send(Bytes::from_static(b"half")).await);
+    sender.abort().await;
+    let (left, elapsed) = rest(&mut client).await;
+    assert!(elapsed < Duration::from_secs(1), "{elapsed:?}");
+    assert!(!left.ends_with(b"0\r\n\r\n"), "{:?}", String::from_utf8_lossy(&left));
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_of_requests_have_limits_of_size_and_time() {
+    let bed = Bed::new(limits());
+    let post = |length: usize, sent: &str| {
+        format!("POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{sent}")
+    };
+    for (length, sent, status) in [(5, "12345", 200), (11, "12345678901", 413), (10, "1234", 408)] {
+        let mut client = bed.connect().await;
+        client.write_all(post(length, sent).as_bytes()).await.expect("writes");
+        assert_eq!(answer(&mut client).await.0, status, "{length} {sent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_takes_its_connection_and_place_until_it_ends() {
+    let bed = Bed::new(limits());
+    let upgrade = "GET /stream HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        let mut client = bed.connect().await;
+        client.write_all(upgrade.as_bytes()).await.expect("writes");
+        client.write_all(b"early").await.expect("writes");
+        assert_eq!(answer(&mut client).await.0, 101);
+        let mut back = [0; 5];
+        client.read_exact(&mut back).await.expect("comes back");
+        assert_eq!(&back, b"early");
+        streams.push(client);
+    }
+    let mut refused = bed.connect().await;
+    refused.write_all(upgrade.as_bytes()).await.expect("writes");
+    assert_eq!(answer(&mut refused).await.0, 503);
+    sleep(Duration::from_secs(1800)).await;
+    streams[0].write_all(b"later").await.expect("writes");
+    let mut back = [0; 5];
+    streams[0].read_exact(&mut back).await.expect("comes back");
+    assert_eq!(&back, b"later");
+    drop(streams.remove(0));
+    sleep(Duration::from_secs(1)).await;
+    let mut again = bed.connect().await;
+    again.write_all(upgrade.as_bytes()).await.expect("writes");
+    assert_eq!(answer(&mut again).await.0, 101);
+    // Not for ever.
+    let (_, elapsed) = rest(&mut streams[0]).await;
+    assert!(elapsed < HOUR, "{elapsed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_answers_are_finished_and_idle_connections_closed() {
+    let mut bed = Bed::new(limits());
+    let mut idle = bed.asking("/peer").await;
+    answer(&mut idle).await;
+    let mut working = bed.asking("/slow").await;
+    let mut never = bed.asking("/never").await;
+    sleep(Duration::from_secs(1)).await;
+    let before = Instant::now();
+    drop(bed.end.take());
+    assert_eq!(answer(&mut working).await, (200, "slow".to_owned()));
+    let (left, _) = rest(&mut working).await;
+    assert!(left.is_empty());
+    let (_, elapsed) = rest(&mut idle).await;
+    assert!(elapsed < Duration::from_secs(1), "{elapsed:?}");
+    let (left, _) = rest(&mut never).await;
+    assert!(left.is_empty());
+    bed.server.await.expect("the server ended");
+    assert!(near(before.elapsed(), limits().end_time), "{:?}", before.elapsed());
+}
