@@ -98,10 +98,7 @@ pub(crate) fn container_spec(
     let process = process::of(given.config, given.image, (hostname, &identity.home))?;
     let capabilities = capabilities::of(security, machine.capabilities);
     let seccomp = seccomp::filter(security, capabilities.bounding, given.handler.is_some())?;
-    let oom = linux.resources.as_ref().map(|resources| {
-        let wanted = i32::try_from(resources.oom_score_adj).unwrap_or_default();
-        wanted.clamp(machine.lowest_oom_score, 1000)
-    });
+    let oom = resources::oom_score(linux.resources.as_ref(), machine.lowest_oom_score);
     let namespaces = namespaces(machine, security, &given.pod_namespaces);
     let devices = devices::asked(&given.config.devices)?;
     let mut nodes = devices.nodes;
@@ -124,7 +121,7 @@ pub(crate) fn container_spec(
             apparmor_profile: machine.apparmor.profile(security)?,
             selinux_label: given.labels.process.clone(),
             limits: Vec::new(),
-            oom_score_adjustment: oom,
+            oom_score_adjustment: Some(oom),
         }),
         mounts: all_mounts(given, security, user_namespace)?,
         devices: nodes,

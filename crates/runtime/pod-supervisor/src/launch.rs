@@ -1,7 +1,9 @@
 //! Starting a supervisor so that it outlives whoever starts it.
 //!
 //! Rule: the program runs from a sealed memory file: an upgrade of the installed file does not touch
-//! it, and no container can write to it. It is in a session of its own, nobody's child, and outside
+//! it, and no container can write to it or take away the right to run it: root in a container may find
+//! a name for it beneath `/proc`. Where the kernel cannot seal a mode, every pod has a file of its own,
+//! and spoils only that. It is in a session of its own, nobody's child, and outside
 //! the starter's control group. Blocks until it listens or has failed: call it where that may be. A
 //! starter that dies before that takes the beginning with it: either there is a supervisor that can
 //! be found by its socket, or there is none.
@@ -14,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, SealFlags};
+use rustix::io::Errno;
 
 /// What a start may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -34,6 +37,15 @@ pub enum LaunchError {
 #[derive(Debug)]
 pub struct Program {
     memory: OwnedFd,
+    seal: Seal,
+}
+
+/// What of a memory file can be changed by nobody any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seal {
+    /// Content, and whether it may be run (Linux 6.3).
+    ContentAndMode,
+    Content,
 }
 
 impl Program {
@@ -45,15 +57,22 @@ impl Program {
     pub fn from_file(path: &Path) -> Result<Self, LaunchError> {
         let failed = |source| LaunchError::Program { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(failed)?;
-        Self::from_reader(&mut file).map_err(failed)
+        Self::from_reader(&mut file, Seal::ContentAndMode).map_err(failed)
     }
 
     pub fn from_bytes(mut bytes: &[u8]) -> Result<Self, LaunchError> {
         let failed = |source| LaunchError::Program { path: PathBuf::from("memory"), source };
-        Self::from_reader(&mut bytes).map_err(failed)
+        Self::from_reader(&mut bytes, Seal::ContentAndMode).map_err(failed)
     }
 
-    fn from_reader(source: &mut impl Read) -> io::Result<Self> {
+    /// As on a kernel that cannot seal a mode.
+    #[must_use]
+    pub fn for_each_pod(mut self) -> Self {
+        self.seal = Seal::Content;
+        self
+    }
+
+    fn from_reader(source: &mut impl Read, wanted: Seal) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Kernels that know the flag may be told to want it; older ones refuse it.
         let memory = rustix::fs::memfd_create("keelson-pod", flags | MemfdFlags::EXEC)
@@ -61,9 +80,28 @@ impl Program {
         let mut file = File::from(memory);
         io::copy(source, &mut file)?;
         let memory = OwnedFd::from(file);
+        rustix::fs::fchmod(&memory, Mode::from_raw_mode(0o555))?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+        if wanted == Seal::ContentAndMode {
+            match rustix::fs::fcntl_add_seals(&memory, seals | SealFlags::EXEC) {
+                Ok(()) => return Ok(Self { memory, seal: wanted }),
+                Err(Errno::INVAL) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
         rustix::fs::fcntl_add_seals(&memory, seals)?;
-        Ok(Self { memory })
+        Ok(Self { memory, seal: Seal::Content })
+    }
+
+    /// None: it may be used by several pods.
+    fn copy_for_one_pod(&self) -> io::Result<Option<Self>> {
+        match self.seal {
+            Seal::ContentAndMode => Ok(None),
+            Seal::Content => {
+                let mut file = File::open(self.path())?;
+                Self::from_reader(&mut file, Seal::Content).map(Some)
+            }
+        }
     }
 
     /// By which this process starts it.
@@ -78,7 +116,8 @@ impl Program {
         let log =
             File::options().create(true).append(true).open(folder.join(LOG)).map_err(failed)?;
         let before = log.metadata().map_err(failed)?.len();
-        let mut child = Command::new(self.path())
+        let copy = self.copy_for_one_pod().map_err(failed)?;
+        let mut child = Command::new(copy.as_ref().unwrap_or(self).path())
             .arg0(crate::supervisor::NAME)
             .arg(folder)
             .arg(cgroup.unwrap_or_default())
@@ -106,7 +145,7 @@ impl Program {
             };
             let mut watched = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
             match rustix::event::poll(&mut watched, Some(&left)) {
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Ok(0) => {
                     let _ = child.kill();
                     let _ = child.wait();

@@ -16,6 +16,12 @@ pub(crate) struct Abilities {
     pub huge_pages: bool,
 }
 
+/// The `oom_score_adj` of a container: 0 unless another is asked for, and no lower than can be given.
+pub(crate) fn oom_score(resources: Option<&v1::LinuxContainerResources>, lowest: i32) -> i32 {
+    let asked = resources.map_or(0, |resources| resources.oom_score_adj);
+    i32::try_from(asked).unwrap_or_default().clamp(lowest, 1000)
+}
+
 /// Zero and empty mean: leave it as it is.
 pub(crate) fn limits(resources: &v1::LinuxContainerResources, abilities: Abilities) -> LimitsSpec {
     let unsigned = |value: i64| u64::try_from(value).ok().filter(|value| *value != 0);

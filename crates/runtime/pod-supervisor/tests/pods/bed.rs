@@ -35,13 +35,15 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 fn program() -> &'static Program {
     static PROGRAM: OnceLock<Program> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        // Another build of it can be tried: `KEELSON_POD_PROGRAM=PATH cargo test -p pod-supervisor`.
-        let other = std::env::var_os("KEELSON_POD_PROGRAM").map(PathBuf::from);
-        let path = other.unwrap_or_else(|| env!("CARGO_BIN_EXE_keelson-pod").into());
-        let bytes = std::fs::read(&path).expect("the supervisor");
-        Program::from_bytes(&bytes).expect("in memory")
-    })
+    PROGRAM.get_or_init(new_program)
+}
+
+pub(crate) fn new_program() -> Program {
+    // Another build of it can be tried: `KEELSON_POD_PROGRAM=PATH cargo test -p pod-supervisor`.
+    let other = std::env::var_os("KEELSON_POD_PROGRAM").map(PathBuf::from);
+    let path = other.unwrap_or_else(|| env!("CARGO_BIN_EXE_keelson-pod").into());
+    let bytes = std::fs::read(&path).expect("the supervisor");
+    Program::from_bytes(&bytes).expect("in memory")
 }
 
 /// Runs a test under a deadline.
@@ -89,12 +91,16 @@ impl Bed {
     }
 
     pub(crate) async fn bare() -> Self {
+        Self::bare_from(program()).await
+    }
+
+    pub(crate) async fn bare_from(program: &Program) -> Self {
         assert!(rustix::process::getuid().is_root(), "these tests need root");
         let folder = tempfile::tempdir().expect("a folder");
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = format!("/keelson-pods-{}-{number}", std::process::id());
         let group = Hierarchy::detect().expect("control groups").group(&path).expect("a path");
-        program().launch(folder.path(), None).expect("launched");
+        program.launch(folder.path(), None).expect("launched");
         let connection = Client::connect(folder.path()).await.expect("connected");
         make_root(&folder.path().join("root"));
         Self {

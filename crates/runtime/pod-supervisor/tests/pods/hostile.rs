@@ -6,7 +6,7 @@ use std::time::Duration;
 use pod_supervisor::ExecRequest;
 use pod_supervisor::spec::{CgroupSpec, LimitsSpec, MountSpec, ProcessSpec};
 
-use super::bed::{Bed, process, run};
+use super::bed::{Bed, new_program, process, run};
 
 fn bind(source: &std::path::Path, target: &str) -> MountSpec {
     MountSpec {
@@ -29,15 +29,7 @@ fn the_supervisors_program_cannot_be_written() {
         let seals = rustix::fs::fcntl_get_seals(&file).expect("seals");
         assert!(seals.contains(rustix::fs::SealFlags::WRITE | rustix::fs::SealFlags::SEAL));
         assert!(std::fs::OpenOptions::new().write(true).open(&exe).is_err());
-        // The image's program is a link to whatever execs it.
-        symlink("/proc/self/exe", bed.root().join("bin/itself")).expect("linked");
-        let mut spec = bed.spec("a", "");
-        spec.process = Some(ProcessSpec { arguments: vec!["/bin/itself".into()], ..process("") });
-        bed.client.create(spec).await.expect("created");
-        // It runs our program under another name, which does nothing.
-        let _ = bed.client.start("a").await;
-        let exit = bed.ended("a").await;
-        assert_ne!(exit.code, 0);
+        a_container_that_runs_the_runtime(&mut bed).await;
         let spec = bed.spec(
             "victim",
             "while :; do for p in /proc/[0-9]*; do \
@@ -57,6 +49,69 @@ fn the_supervisors_program_cannot_be_written() {
         }
         assert!(!bed.root().join("tmp/caught").exists(), "a helper's program could be read");
         bed.shut_down().await;
+    });
+}
+
+/// Links and interpreters that lead to whatever execs them, in the container's image and in a command.
+/// Where the program has a loader, that would be the image's.
+async fn a_container_that_runs_the_runtime(bed: &mut Bed) {
+    symlink("/proc/self/exe", bed.root().join("bin/itself")).expect("linked");
+    let script = |name: &str, text: &str| {
+        let path = bed.root().join("bin").join(name);
+        std::fs::write(&path, text).expect("written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+        std::fs::set_permissions(path, mode).expect("made a program");
+    };
+    script("script", "#!/proc/self/exe\n");
+    script("by-link", "#! /bin/itself now\n");
+    script("by-script", "#!/bin/script\n");
+    let spec = bed.spec("main", "sleep 1000");
+    bed.start(spec).await;
+    let programs =
+        ["/bin/itself", "itself", "/proc/self/exe", "/bin/script", "/bin/by-link", "by-script"];
+    for (number, program) in programs.into_iter().enumerate() {
+        let process = ProcessSpec { arguments: vec![program.into()], ..process("") };
+        let mut spec = bed.spec("itself", "");
+        spec.process = Some(process.clone());
+        // Scripts are read by who may read them, and run by others too.
+        spec.security.as_mut().expect("security").uid = u32::try_from(number).expect("small");
+        bed.client.create(spec).await.expect("created");
+        let error = bed.client.start("itself").await.expect_err("refused").to_string();
+        assert!(error.contains("runtime's own program"), "{program}: {error}");
+        bed.client.delete("itself").await.expect("deleted");
+        let request = ExecRequest {
+            container: "main".into(),
+            exec: format!("itself-{number}"),
+            process,
+            ..ExecRequest::default()
+        };
+        let error = bed.client.exec(request).await.expect_err("refused").to_string();
+        assert!(error.contains("runtime's own program"), "{program}: {error}");
+    }
+    bed.client.delete("main").await.expect("deleted");
+}
+
+/// By whatever name a container has found it: the next pod starts all the same.
+#[test]
+fn nobody_takes_the_right_to_run_the_supervisors_program() {
+    run(async {
+        for (program, is_shared) in [(new_program(), true), (new_program().for_each_pod(), false)] {
+            let mut first = Bed::bare_from(&program).await;
+            let exe = format!("/proc/{}/exe", first.supervisor);
+            let mode = |bits| std::os::unix::fs::PermissionsExt::from_mode(bits);
+            let outcome = std::fs::set_permissions(&exe, mode(0o000));
+            assert_eq!(outcome.is_err(), is_shared, "{outcome:?}");
+            let _ = std::fs::set_permissions(&exe, mode(0o111));
+            let _ = std::os::unix::fs::chown(&exe, Some(1000), Some(1000));
+            let mut second = Bed::bare_from(&program).await;
+            let file = |bed: &Bed| {
+                let of = std::fs::metadata(format!("/proc/{}/exe", bed.supervisor)).expect("there");
+                (of.dev(), of.ino())
+            };
+            assert_eq!(file(&first) == file(&second), is_shared, "who shares it cannot change it");
+            first.shut_down().await;
+            second.shut_down().await;
+        }
     });
 }
 

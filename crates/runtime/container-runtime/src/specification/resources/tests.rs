@@ -39,3 +39,22 @@ fn an_update_changes_what_it_names() {
     assert_eq!((all.cpu_shares, all.cpu_quota, &*all.cpuset_cpus), (100, -1, "0"));
     assert_eq!(merged(None, &update), update);
 }
+
+#[test]
+fn a_score_that_is_not_asked_for_is_nobodys() {
+    let asked = |oom_score_adj| v1::LinuxContainerResources { oom_score_adj, ..Default::default() };
+    for (resources, lowest, expected) in [
+        // Without a word about resources the supervisor's own would be inherited.
+        (None, -1000, 0),
+        (Some(asked(0)), -1000, 0),
+        (Some(asked(-997)), -1000, -997),
+        (Some(asked(1000)), -1000, 1000),
+        (Some(asked(5000)), -1000, 1000),
+        (Some(asked(i64::MAX)), -1000, 0),
+        // What this machine does not let us lower.
+        (Some(asked(-997)), 5, 5),
+        (None, 5, 5),
+    ] {
+        assert_eq!(oom_score(resources.as_ref(), lowest), expected, "{resources:?} {lowest}");
+    }
+}
