@@ -10,7 +10,7 @@ mod credential_providers;
 mod host_addresses;
 mod host_texts;
 mod log_settings;
-mod machine;
+pub(crate) mod machine;
 pub(crate) mod pod_parts;
 mod pod_settings;
 mod rest;

@@ -3,8 +3,8 @@
 //!
 //! Rule: the agent and the runtime are the same as those of `keelson kubelet` and `keelson cri`;
 //! here they live in one process, and the manifests come from the command line. In the foreground
-//! what the containers write goes to the terminal, Ctrl-C ends the pods within their grace, a second
-//! one leaves; in the background one agent for each root goes on until its last pod has ended.
+//! what the containers write goes to the terminal, Ctrl-C ends the pods within their grace periods, a
+//! second one kills them; in the background one agent for each root goes on until its last pod has ended.
 
 mod attend;
 mod background;
@@ -16,6 +16,7 @@ mod foreground;
 mod household;
 mod image_manifest;
 mod kept;
+mod left;
 mod manifest;
 mod show;
 mod source;
@@ -152,7 +153,10 @@ impl RunCommand {
         let tasks = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         if pods.is_empty() {
             let kept = kept::KeptPods::below(&places.agent_root());
-            if tasks.block_on(kept.load())?.is_empty() {
+            let nobody = std::iter::empty();
+            if tasks.block_on(kept.load())?.is_empty()
+                && tasks.block_on(left::below(&places.agent_root(), nobody, &[]))?.is_empty()
+            {
                 bail!("no pods are left in {}; say a FILE or --image", places.root.display());
             }
         }

@@ -184,7 +184,7 @@ pub(super) fn addresses() -> Vec<IpAddr> {
 }
 
 /// The node's name: what was said, or the machine's, in small letters.
-pub(super) fn node_name(said: &str) -> String {
+pub(crate) fn node_name(said: &str) -> String {
     let name = match said.trim() {
         "" => rustix::system::uname().nodename().to_string_lossy().trim().to_owned(),
         said => said.to_owned(),

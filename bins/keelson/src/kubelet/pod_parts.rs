@@ -28,6 +28,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 /// Where people at this machine ask.
@@ -74,6 +75,7 @@ pub(crate) async fn pod_parts(
         local: Some(Arc::new(
             LocalSocket::new(PathBuf::from(LOCAL_SOCKET)).with_runtime(runtime.clone()),
         )),
+        kill_now: watch::Sender::new(false).subscribe(),
     })
 }
 

@@ -65,6 +65,7 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettin
             labels: labels(config, node),
             pods: max_pods(settings, &node.machine),
             allocatable,
+            waits_for_ending: false,
         },
         cgroups: CgroupSettings {
             per_qos: settings.cgroups_per_qos,

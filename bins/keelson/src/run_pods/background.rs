@@ -4,7 +4,7 @@
 //! on standard input's socket that it can be asked, or why not. SIGTERM and SIGINT end it alone: its
 //! pods go on, and the next one takes them up.
 
-use super::compose::{self, Manner, Places};
+use super::compose::{self, KillNow, Manner, Places};
 use super::foreground::{lock, start_log};
 use super::household::{Household, Wish};
 use super::kept::KeptPods;
@@ -78,7 +78,7 @@ fn tell(words: &str) {
 }
 
 /// Ends the agent alone.
-async fn leave(_: Household) -> Result<u8> {
+async fn leave(_: Household, _: KillNow) -> Result<u8> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     tokio::select! {

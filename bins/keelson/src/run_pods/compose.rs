@@ -1,7 +1,7 @@
 //! The agent and the embedded runtime in one process, for pods that people hand it.
 //!
 //! Rule: wiring only. The client of the runtime speaks to the server type itself: no socket lies
-//! between. Everything of ours is under `--root` and `--state`; pods have a cgroup of their own.
+//! between. Everything of ours is under `--root` and `--state`; pods have a cgroup of this root's own.
 
 use super::attend::{Attendant, Shown};
 use super::household::{Household, Wish};
@@ -27,6 +27,9 @@ use tokio::sync::{Mutex, watch};
 const WORKERS: usize = 2;
 /// Disk and kernel work that may run at once.
 const BLOCKING: usize = 64;
+
+/// Set to true, it takes the rest of their grace periods from pods that end.
+pub(super) type KillNow = watch::Sender<bool>;
 
 /// Where everything of one `keelson run` is.
 #[derive(Debug, Clone)]
@@ -106,12 +109,14 @@ pub(super) fn import(root: &Path, images: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// As a kubelet would have it, with everything of it under the root.
-fn configuration(places: &Places) -> Result<NodeConfig> {
+/// As a kubelet would have it, with everything of it under the root. No pod here brings a login of its
+/// own, so no image is kept from any: an unfinished pull must not stand in the way of an import.
+fn configuration(places: &Places, cgroup_root: &str) -> Result<NodeConfig> {
     let text = format!(
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
          authentication: {{webhook: {{enabled: false}}}}\nauthorization: {{mode: AlwaysAllow}}\n\
-         failSwapOn: false\nfailCgroupV1: false\ncgroupRoot: /keelson\n\
+         failSwapOn: false\nfailCgroupV1: false\ncgroupRoot: {cgroup_root}\n\
+         imagePullCredentialsVerificationPolicy: NeverVerify\n\
          containerRuntimeEndpoint: unix://{}\npodLogsDir: {}\n",
         places.state.join("cri.sock").display(),
         places.root.join("logs").display(),
@@ -131,16 +136,17 @@ pub(super) async fn attend(
     places: &Places,
     wish: Wish,
     manner: Manner,
-    leave: impl AsyncFnOnce(Household) -> Result<u8>,
+    leave: impl AsyncFnOnce(Household, KillNow) -> Result<u8>,
 ) -> Result<u8> {
-    let config = configuration(places)?;
-    let runtime = Runtime::open(places.settings()?).await?;
+    let runtime = Runtime::open(Settings { has_agent: true, ..places.settings()? }).await?;
+    let config = configuration(places, runtime.cgroup_root())?;
     if !matches!(manner.show, Show::Nothing) {
         tokio::spawn(progress_line::show_pulls(runtime.watch_pulls()));
     }
     let transport = Transport::in_process("the embedded runtime", runtime.routes());
     let client = Arc::new(CriClient::over(transport.clone(), transport, CallLimits::default()));
     let household: Household = watch::Sender::new(wish);
+    let kill_now: KillNow = watch::Sender::new(false);
     let (ended, mut how) = watch::channel(None);
     let mut socket = LocalSocket::new(places.socket()).with_runtime(client.clone());
     if let Some(ready) = manner.ready {
@@ -161,11 +167,15 @@ pub(super) async fn attend(
         agent_log: manner.agent_log,
         changing: Arc::default(),
     };
+    let mut base = pod_parts(&config, &client, &Rest::default()).await?;
+    // Of pods that people hand over nobody makes another one.
+    base.settings.room.waits_for_ending = true;
     let parts = PodParts {
         sources: vec![Box::new(HouseholdSource::new(household.subscribe()))],
         local: Some(Arc::new(attendant)),
         events: teller,
-        ..pod_parts(&config, &client, &Rest::default()).await?
+        kill_now: kill_now.subscribe(),
+        ..base
     };
     let agent = node_agent::run(AgentParts {
         runtime: client,
@@ -179,8 +189,9 @@ pub(super) async fn attend(
     });
     tokio::select! {
         _ = agent => {}
-        left = leave(household) => return left,
+        left = leave(household, kill_now) => return left,
     }
+    runtime.leave().await;
     let code = how.borrow_and_update().unwrap_or(1);
     Ok(code)
 }

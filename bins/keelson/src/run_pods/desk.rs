@@ -4,7 +4,8 @@
 //! Rule: everything else is the agent's own word. A pod is stopped by no longer being wanted; more
 //! are taken in the background only, and only when they are on disk.
 
-use super::household::{Household, WantedPod};
+use super::ending;
+use super::household::{Household, Taken, WantedPod};
 use super::kept::KeptPods;
 use super::manifest;
 use ports::PortFuture;
@@ -13,6 +14,7 @@ use ports::local_api::{
     LocalTaken, LocalTakenPod,
 };
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Mutex;
 
 pub(super) struct Desk {
@@ -98,7 +100,51 @@ impl LocalApi for Desk {
     }
 }
 
+/// The client that asked has a deadline too.
+const LONGEST_CLEAN_UP: Duration = Duration::from_secs(8);
+
 impl Desk {
+    /// Wants a pod that has ended once more, when nothing is left of it. Its record stays: an agent
+    /// that is killed meanwhile runs it.
+    async fn begin_again(&self, pod: &WantedPod, uid: &str) -> Result<(), LocalRefusal> {
+        let mut was_last = false;
+        self.household.send_if_modified(|wish| {
+            let others = wish.pods.iter().filter(|known| known.manifest != pod.manifest);
+            let others: Vec<WantedPod> = others.cloned().collect();
+            was_last = others.is_empty();
+            if !was_last {
+                wish.pods = others;
+            }
+            !was_last
+        });
+        // The agent ends with its last pod; the next one runs it.
+        if was_last {
+            return Err(not_now(super::ENDING));
+        }
+        let gone = async {
+            let mut version = 0;
+            while self.api.pod(uid).is_some() {
+                version = self.api.changed(version).await;
+            }
+        };
+        let is_gone = tokio::time::timeout(LONGEST_CLEAN_UP, gone).await.is_ok();
+        let mut is_closed = false;
+        self.household.send_modify(|wish| {
+            is_closed = wish.is_closed;
+            wish.take(pod.clone());
+        });
+        if is_closed {
+            return Err(not_now(super::ENDING));
+        }
+        if is_gone {
+            return Ok(());
+        }
+        Err(not_now(format!(
+            "what is left of pod {}/{} is removed slowly; it runs after that",
+            pod.namespace, pod.name
+        )))
+    }
+
     async fn take_all(
         &self,
         kept: &KeptPods,
@@ -119,10 +165,18 @@ impl Desk {
                 name: pod.name.clone(),
                 outcome: outcome.word().to_owned(),
             });
-            if outcome == super::household::Taken::Same {
+            let before = self.api.pods().pods.into_iter().find(|one| one.manifest == pod.manifest);
+            if outcome == Taken::Same {
+                // One that has ended, or was rejected, stays with the others until it is asked for
+                // again.
+                if let Some(ended) = before.filter(|one| ending::of_itself(one).is_some()) {
+                    self.begin_again(&pod, &ended.uid).await?;
+                    if let Some(told) = taken.pods.last_mut() {
+                        Taken::New.word().clone_into(&mut told.outcome);
+                    }
+                }
                 continue;
             }
-            let before = self.api.pods().pods.into_iter().find(|one| one.manifest == pod.manifest);
             pod.instead_of = before.map(|before| before.uid);
             kept.save(&pod).await.map_err(not_now)?;
             // The agent closes its household between two looks; never within one.

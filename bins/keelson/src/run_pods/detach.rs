@@ -8,12 +8,15 @@
 use super::ENDING;
 use super::background::READY;
 use super::compose::Places;
+use super::kept::KeptPods;
+use super::left;
 use super::manifest::PodManifest;
 use crate::node_pods::{Agent, NoAgent};
 use crate::terminal;
 use anyhow::{Context, Result, bail};
 use ports::local_api::{LocalManifest, LocalManifests, LocalTaken};
 use rustix::fs::{FlockOperation, flock};
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -33,7 +36,11 @@ const LONGEST_WORDS: u64 = 16 * 1024;
 
 pub(super) async fn run(places: &Places, pods: &[PodManifest]) -> Result<()> {
     let manifests = LocalManifests { manifests: pods.iter().map(manifest).collect() };
+    let left = left_pods(places, pods).await?;
     let taken = hand_over(places, &manifests).await?;
+    for pod in &left {
+        terminal::print_error(&left::notice(pod));
+    }
     for pod in &taken.pods {
         let what = match pod.outcome.as_str() {
             "same" => "is wanted like this already",
@@ -47,6 +54,17 @@ pub(super) async fn run(places: &Places, pods: &[PodManifest]) -> Result<()> {
     }
     terminal::print_error(&format!("agent's log: {}", places.log().display()));
     Ok(())
+}
+
+/// Of an agent that is no more. What ends while an agent runs is not left.
+async fn left_pods(places: &Places, pods: &[PodManifest]) -> Result<BTreeSet<String>> {
+    let asked = Agent::at(&places.socket()).pods().await;
+    if !asked.is_err_and(|error| error.is::<NoAgent>()) {
+        return Ok(BTreeSet::new());
+    }
+    let kept = KeptPods::below(&places.agent_root()).load().await?;
+    let wanted = pods.iter().map(|pod| (pod.namespace.as_str(), pod.name.as_str()));
+    left::below(&places.agent_root(), wanted, &kept).await
 }
 
 /// A pod of a file is called by the file's whole path: the agent lives elsewhere.

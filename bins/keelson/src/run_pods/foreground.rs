@@ -1,17 +1,21 @@
 //! `keelson run` at a terminal: the pods live as long as it does.
 //!
-//! Rule: the first Ctrl-C ends the pods within their grace, the second leaves them as they are. A
-//! terminal that is closed ends them too, unless this program was told not to mind (`nohup`). A root
-//! that a background agent has, or has left pods in, is not touched.
+//! Rule: the first Ctrl-C ends the pods within their grace periods, the second kills what still runs,
+//! and nothing is left of either; only the third leaves at once. A terminal that is closed ends the
+//! pods too, unless SIGHUP is ignored (`nohup`). A root that a background agent has, or has left pods
+//! in, is not touched; pods that an earlier run in the foreground left are ended.
 
-use super::compose::{self, Manner, Places};
+use super::compose::{self, KillNow, Manner, Places};
 use super::household::{Household, WantedPod, Wish};
 use super::kept::KeptPods;
+use super::left;
+use super::manifest;
 use super::show::Show;
 use crate::logging::{self, LogFormat, LogSettings, Verbosity};
 use crate::terminal;
 use anyhow::{Context, Result, anyhow, bail};
 use host_process::root_lock::{RootLock, RootLockError};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -38,8 +42,14 @@ pub(super) fn run(
             names.join(", ")
         );
     }
+    let wanted = pods.iter().map(|pod| (pod.namespace.as_str(), pod.name.as_str()));
+    for pod in tasks.block_on(left::below(&places.agent_root(), wanted, &[]))? {
+        terminal::print_error(&left::notice(&pod));
+    }
     compose::import(&places.root, images)?;
     let manner = Manner { show, kept: None, agent_log: String::new(), ready: None };
+    let root = &places.root;
+    let leave = async |household, kill_now| leave(root, household, kill_now).await;
     let code = tasks.block_on(compose::attend(places, Wish::of(pods), manner, leave));
     tasks.shutdown_timeout(Duration::from_secs(1));
     drop(lock);
@@ -70,9 +80,10 @@ pub(super) fn lock(places: &Places) -> Result<RootLock> {
     })
 }
 
-/// The first signal ends the pods, the second this program alone. A closed terminal may be told twice,
-/// by the kernel and by a shell, so it is never the second.
-async fn leave(household: Household) -> Result<u8> {
+/// The first signal ends the pods, the second kills what still runs, the third ends this program
+/// alone. A terminal that is closed may be reported twice, by the kernel and by a shell, so SIGHUP
+/// counts only once.
+async fn leave(root: &Path, household: Household, kill_now: KillNow) -> Result<u8> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -99,10 +110,27 @@ async fn leave(household: Household) -> Result<u8> {
         () = asked() => {}
         () = hung_up => {}
     }
-    terminal::print_error("ending the pods; once more to leave them as they are");
+    let wanted = household.borrow().pods.clone();
+    terminal::print_error(&stopping(&wanted));
     household.send_modify(|wish| wish.pods.clear());
     asked().await;
-    bail!("left; the pods are ended by the next `keelson run` with the same --root")
+    terminal::print_error("Killing what still runs. Ctrl-C again leaves without waiting for it");
+    kill_now.send_replace(true);
+    asked().await;
+    bail!(
+        "left before every pod had ended; the next `keelson run` with --root {} ends what is left",
+        root.display()
+    )
+}
+
+/// What is said after the first signal.
+fn stopping(pods: &[WantedPod]) -> String {
+    let longest = pods.iter().map(|pod| manifest::grace_seconds(&pod.text)).max().unwrap_or(0);
+    match pods.len() {
+        0 => "Ending. Ctrl-C again kills what still runs".to_owned(),
+        1 => format!("Stopping 1 pod (up to {longest} s). Ctrl-C again kills it now"),
+        many => format!("Stopping {many} pods (up to {longest} s). Ctrl-C again kills them now"),
+    }
 }
 
 /// Whether SIGHUP does anything, by what the kernel says of this process: listening for it would undo
@@ -116,7 +144,26 @@ fn minds_hang_ups(status: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::minds_hang_ups;
+    use super::{WantedPod, minds_hang_ups, stopping};
+
+    #[test]
+    fn the_first_signal_says_how_long_it_may_take_and_what_the_second_does() {
+        let pod = |name: &str, grace: &str| WantedPod {
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            manifest: name.to_owned(),
+            text: format!("kind: Pod\nspec: {{{grace}}}\n"),
+            instead_of: None,
+        };
+        let (usual, long) = (pod("a", ""), pod("b", "terminationGracePeriodSeconds: 90"));
+        for (pods, expected) in [
+            (vec![], "Ending. Ctrl-C again kills what still runs"),
+            (vec![usual.clone()], "Stopping 1 pod (up to 30 s). Ctrl-C again kills it now"),
+            (vec![usual, long], "Stopping 2 pods (up to 90 s). Ctrl-C again kills them now"),
+        ] {
+            assert_eq!(stopping(&pods), expected);
+        }
+    }
 
     #[test]
     fn who_was_told_not_to_mind_does_not() {

@@ -1,11 +1,12 @@
 //! The pods that are wanted, and what becomes of the wish: more are taken, one is stopped, all have
 //! ended. Pure but for the lock that holds it.
 //!
-//! Rule: a pod is known by namespace and name; the same manifest again changes nothing. A household
+//! Rule: a pod is known by namespace and name; the same pod again changes nothing, however its manifest
+//! is written. A household
 //! that was closed takes nobody: its agent is on its way out.
 
 use super::ending;
-use super::manifest::PodManifest;
+use super::manifest::{self, PodManifest};
 use ports::local_api::LocalPod;
 use ports::pod_sources::{ManifestContent, ManifestFile};
 use tokio::sync::watch;
@@ -57,6 +58,7 @@ impl Wish {
         match self.pods.iter().find(|known| is_same_pod(known, pod)) {
             None => Taken::New,
             Some(known) if known.text.trim() == pod.text.trim() => Taken::Same,
+            Some(known) if manifest::say_the_same(&known.text, &pod.text) => Taken::Same,
             Some(_) => Taken::Changed,
         }
     }

@@ -4,10 +4,13 @@
 //! line, field and what was expected, on one line; all errors of a file come together.
 
 use super::split;
-use node_config::document::{self, Node, Value};
+use node_config::document::{self, Node, Number, Value};
 use node_config::{Origin, Problem};
 use pod_manifest::static_pod::SourceKind;
 use pod_manifest::{PodGates, StaticPodSource, Strictness, read_static_pods};
+
+/// Where a manifest says nothing.
+const USUAL_GRACE_SECONDS: u64 = 30;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PodManifest {
@@ -62,16 +65,44 @@ pub(crate) fn pods(path: &str, bytes: &[u8]) -> Result<Vec<PodManifest>, Vec<Str
     }
 }
 
-/// What an API server would have against it, and what a pod without one may not refer to.
-fn judge(text: &str, origin: &Origin) -> Vec<Problem> {
-    let source = StaticPodSource {
+fn static_pods() -> StaticPodSource<'static> {
+    StaticPodSource {
         node_name: "node",
         kind: SourceKind::File,
         strictness: Strictness::Strict,
         gates: PodGates::default(),
-    };
-    let read = read_static_pods(text.as_bytes(), origin, &source);
+    }
+}
+
+/// What an API server would have against it, and what a pod without one may not refer to.
+fn judge(text: &str, origin: &Origin) -> Vec<Problem> {
+    let read = read_static_pods(text.as_bytes(), origin, &static_pods());
     read.problems.into_iter().filter(Problem::is_error).collect()
+}
+
+/// Whether two texts say the same pod: neither a comment nor a default that is written out makes
+/// another one of it.
+pub(crate) fn say_the_same(one: &str, other: &str) -> bool {
+    let pods = |text: &str| {
+        let origin = Origin::File { path: "".into(), line: 0, column: 0 };
+        read_static_pods(text.as_bytes(), &origin, &static_pods()).pods
+    };
+    let (one, other) = (pods(one), pods(other));
+    !one.is_empty() && one == other
+}
+
+/// How long a pod of this text may take to end, in seconds.
+pub(crate) fn grace_seconds(text: &str) -> u64 {
+    let origin = Origin::File { path: "".into(), line: 0, column: 0 };
+    let parsed = document::parse(text.as_bytes(), &origin).ok();
+    let stated = parsed.and_then(|parsed| {
+        let field = parsed.root.get("spec")?.get("terminationGracePeriodSeconds")?;
+        match field.value {
+            Value::Number(Number::Integer(seconds)) => u64::try_from(seconds).ok(),
+            _ => None,
+        }
+    });
+    stated.unwrap_or(USUAL_GRACE_SECONDS)
 }
 
 fn pod(root: &Node) -> Result<PodManifest, Vec<Problem>> {

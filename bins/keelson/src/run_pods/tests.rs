@@ -103,6 +103,21 @@ mod wishes {
         assert_eq!(wish.judge(&wanted("a", "1\n")), Taken::Same);
         assert_eq!(wish.judge(&wanted("a", "2")), Taken::Changed);
         wish.take(wanted("a", "2"));
+        let text = |rest: &str| {
+            format!(
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec:\n  containers:\n  - name: m\n    image: i:1\n{rest}"
+            )
+        };
+        wish.take(wanted("a", &text("")));
+        for (rest, expected) in [
+            ("# a comment\n", Taken::Same),
+            ("    imagePullPolicy: IfNotPresent\n", Taken::Same),
+            ("    imagePullPolicy: Always\n", Taken::Changed),
+            ("    nonsense: [\n", Taken::Changed),
+        ] {
+            assert_eq!(wish.judge(&wanted("a", &text(rest))), expected, "{rest}");
+        }
+        wish.take(wanted("a", "2"));
         wish.take(wanted("b", "3"));
         let files = wish.files();
         assert_eq!(files.len(), 2);

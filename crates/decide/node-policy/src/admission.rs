@@ -15,6 +15,7 @@ use pod_model::pod::spec::OsName;
 mod abilities;
 mod affinity;
 mod declared_features;
+mod ending;
 mod host_ports;
 mod preemption;
 mod room;
@@ -25,6 +26,7 @@ mod tests;
 pub use abilities::{NodeAbilities, judge_all};
 pub use affinity::matches_node;
 pub use declared_features::{DeclaredFeatures, FeatureGates};
+pub use ending::{PresentPods, judge_beside};
 pub use preemption::{PREEMPTED_DISRUPTION, PREEMPTED_MESSAGE, PREEMPTED_REASON};
 pub use sysctls::{AllowedSysctls, kernel_version};
 
@@ -41,6 +43,8 @@ pub struct NodeRoom {
     /// By resource name. A resource of a plugin that is not here is not counted; of any other the
     /// node has nothing.
     pub allocatable: pod_model::pod::ResourceList,
+    /// Whether a pod waits for pods that are ending where only they stand against it.
+    pub waits_for_ending: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +52,8 @@ pub enum Verdict {
     Admitted,
     /// Room is made for it: these pods, by UID, end first.
     AdmittedInPlaceOf(Vec<String>),
+    /// As soon as enough of these pods, by UID, have ended; they are ending already.
+    AdmittedAfter(Vec<String>),
     Rejected {
         reason: String,
         message: String,

@@ -271,6 +271,13 @@ pub fn has_arrived<'a>(intended: &str, names: impl IntoIterator<Item = &'a str>)
     names.into_iter().any(|name| in_full(name) == wanted)
 }
 
+/// Whether a pull of this name may have brought an image with these names by digest. A pull leaves the
+/// digest under the repository that it was pulled from; one that was imported may have none.
+pub fn is_of_pull<'a>(intended: &str, digests: impl IntoIterator<Item = &'a str>) -> bool {
+    let pulled_from = repository(intended);
+    digests.into_iter().any(|name| repository(name) == pulled_from)
+}
+
 /// The image's name in full with its digest, or else with its tag.
 fn in_full(image: &str) -> String {
     let repository = repository(image);

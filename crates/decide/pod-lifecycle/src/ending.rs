@@ -22,6 +22,10 @@ use crate::view::{EndCause, Wish};
 #[cfg(test)]
 mod tests;
 
+/// How long another client of the runtime may take over the rest of its stop of a sandbox. The
+/// reference looks at its runtime once in this time.
+const OTHERS_STOP: Duration = Duration::from_secs(1);
+
 pub(crate) fn plan(scene: &Scene<'_>, draft: &mut Draft) -> Stage {
     let now = scene.view.now;
     let ending = advance(scene);
@@ -59,6 +63,15 @@ pub(crate) fn stop_sandboxes(scene: &Scene<'_>, draft: &mut Draft) -> bool {
         .iter()
         .find(|sandbox| sandbox.ready || !stopped.contains(&sandbox.id));
     let Some(open) = open else { return true };
+    // One that ended by itself, or by an administrator's hand: whoever stops it may still be taking
+    // down its network, and two of them at once get in each other's way.
+    if let Some(lost) = memory.lost_at(&open.id)
+        && !open.ready
+        && scene.view.now < plus(lost, OTHERS_STOP)
+    {
+        draft.wake(plus(lost, OTHERS_STOP));
+        return false;
+    }
     // A sandbox that is ready after it was stopped was not stopped.
     if !draft.holds_back(scene, &ActionKey::Sandbox, "stopping its sandbox") {
         draft.act(scene, Action::StopSandbox { id: open.id.clone() });

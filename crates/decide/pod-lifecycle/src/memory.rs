@@ -16,7 +16,9 @@ use crate::action::{Action, ActionKey};
 use crate::back_off::BackOff;
 use crate::happening::{Mark, ProbeKind};
 use crate::lineup::restart_count;
+use crate::sandbox;
 use crate::view::{Disruption, ObservedPod};
+use crate::words::REJECTED;
 
 mod absorb;
 mod ended;
@@ -46,6 +48,10 @@ pub struct PodMemory {
     /// What was said in events already, by topic.
     told: BTreeMap<String, String>,
     marked: BTreeSet<Mark>,
+    /// The newest sandbox that was seen ready.
+    ready_sandbox: Option<String>,
+    /// A sandbox that was ready and is not, though it was not stopped from here, and since when.
+    lost_sandbox: Option<(String, ApiTime)>,
 }
 
 /// What outlives the agent.
@@ -242,6 +248,33 @@ impl PodMemory {
         self.passing.entry(name.to_owned()).or_default()
     }
 
+    /// When a sandbox was seen to have stopped being ready without an action of ours.
+    pub(crate) fn lost_at(&self, sandbox_id: &str) -> Option<ApiTime> {
+        self.lost_sandbox.as_ref().filter(|(id, _)| id == sandbox_id).map(|(_, at)| *at)
+    }
+
+    fn note_sandboxes(&mut self, observed: &ObservedPod, now: ApiTime) {
+        let of_id = |id: &str| observed.sandboxes.iter().find(|sandbox| sandbox.id == *id);
+        if let Some(before) = self.ready_sandbox.take()
+            && of_id(&before).is_some_and(|sandbox| !sandbox.ready)
+            && !self.has_stopped(&before)
+        {
+            self.lost_sandbox = Some((before, now));
+        }
+        let is_here = self.lost_sandbox.as_ref().is_some_and(|(id, _)| of_id(id).is_some());
+        if !is_here {
+            self.lost_sandbox = None;
+        }
+        self.ready_sandbox = sandbox::active(observed).map(|sandbox| sandbox.id.clone());
+    }
+
+    /// Whether we have stopped a sandbox, or are just stopping it.
+    fn has_stopped(&self, sandbox_id: &str) -> bool {
+        let flight = self.in_flight.get(&ActionKey::Sandbox).map(|flight| &flight.action);
+        let is_stopping = matches!(flight, Some(Action::StopSandbox { id }) if id == sandbox_id);
+        is_stopping || self.kept.stopped_sandboxes.contains(sandbox_id)
+    }
+
     pub(crate) fn is_busy(&self, key: &ActionKey) -> bool {
         self.in_flight.contains_key(key)
     }
@@ -280,6 +313,11 @@ impl InFlight {
 }
 
 impl Verdict {
+    /// What the node had against it, where it was rejected.
+    pub(crate) fn rejection(&self) -> Option<&str> {
+        self.message.strip_prefix(REJECTED).filter(|_| self.failed)
+    }
+
     pub(crate) fn phase(&self) -> PodPhase {
         if self.failed { PodPhase::Failed } else { PodPhase::Succeeded }
     }

@@ -17,7 +17,9 @@ use crate::sandbox;
 use crate::scene::Scene;
 use crate::time::timestamp;
 use crate::view::{Admission, EndCause, Wish};
-use crate::words::{DEADLINE_MESSAGE, DEADLINE_REASON, LOST_AT_THE_END, STATUS_UNKNOWN, is_static};
+use crate::words::{
+    DEADLINE_MESSAGE, DEADLINE_REASON, LOST_AT_THE_END, REJECTED, STATUS_UNKNOWN, is_static,
+};
 
 mod conditions;
 mod containers;
@@ -87,7 +89,7 @@ fn judge(scene: &Scene<'_>, status: &mut PodStatus) {
         return fail(reason, message.clone());
     }
     if let Admission::Rejected { reason, message } = &scene.view.facts.admission {
-        return fail(reason, format!("Pod was rejected: {message}"));
+        return fail(reason, format!("{REJECTED}{message}"));
     }
     if past_deadline {
         fail(DEADLINE_REASON, DEADLINE_MESSAGE.to_owned());

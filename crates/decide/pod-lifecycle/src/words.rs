@@ -33,6 +33,9 @@ pub(crate) mod condition {
     pub(crate) const ALL_RESTARTING: &str = "AllContainersRestarting";
 }
 
+/// Before what the node has against a pod, in the pod's message.
+pub(crate) const REJECTED: &str = "Pod was rejected: ";
+
 /// `name_namespace(uid)`, as the reference names pods in messages.
 pub(crate) fn pod_in_messages(pod: &Pod) -> String {
     let meta = &pod.metadata;

@@ -1,12 +1,15 @@
 //! Which pods may run here: asked once for each, in order, before its worker begins.
 //!
 //! Rules: a pod that an earlier agent started is admitted again, whatever has changed since; a new
-//! one is judged with all that are here and have not ended. What was decided holds until the pod is
+//! one is judged with all that are here and have not ended, and again with each that ends while it
+//! waits for room. What was decided holds until the pod is
 //! gone. A critical pod for which others must end waits until none of their containers runs, or they
 //! had more than long enough; those who end for it take no room from the moment they were chosen.
 
 use crate::metrics::{Metrics, names};
-use node_policy::admission::{NodeAbilities, NodeRoom, Verdict, judge_all, lacking};
+use node_policy::admission::{
+    NodeAbilities, NodeRoom, PresentPods, Verdict, judge_beside, lacking,
+};
 use pod_lifecycle::Admission;
 use pod_model::pod::Pod;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +32,12 @@ struct Decided {
     awaits_until: Instant,
     /// Nothing of it runs any more, or it was chosen to end.
     takes_no_room: bool,
+    is_ending: bool,
+    /// How many were asked about before it.
+    order: u64,
+    /// It waits for room that pods leave which are ending anyway; whether the runtime knows strict
+    /// groups.
+    waits_for_room: Option<bool>,
 }
 
 impl Decided {
@@ -38,6 +47,7 @@ impl Decided {
 
     fn go_on(&mut self) {
         self.awaits.clear();
+        self.waits_for_room = None;
         self.admission.send_replace(Admission::Admitted);
     }
 }
@@ -85,12 +95,18 @@ impl Admissions {
             present.pod = pod.clone();
             return Vec::new();
         }
-        let others: Vec<&Pod> =
-            known.values().filter(|other| other.is_in()).map(|other| &*other.pod).collect();
+        let order = known.values().map(|other| other.order + 1).max().unwrap_or(0);
+        let present = present(&known, order);
+        let others: Vec<&Pod> = present.staying.iter().chain(&present.ending).copied().collect();
         let abilities = NodeAbilities { strict_groups, ..(*self.abilities).clone() };
-        let (admission, victims) = match judge_all(pod, &self.room, &abilities, &others) {
+        let mut waits_for_room = None;
+        let (admission, victims) = match judge_beside(pod, &self.room, &abilities, &present) {
             _ if was_here => (Admission::Admitted, Vec::new()),
             Verdict::Admitted => (Admission::Admitted, Vec::new()),
+            Verdict::AdmittedAfter(_) => {
+                waits_for_room = Some(strict_groups);
+                (Admission::MakingRoom(pod_names(&present.ending)), Vec::new())
+            }
             Verdict::AdmittedInPlaceOf(victims) => {
                 let signal = lacking(pod, &self.room, &others).unwrap_or_default();
                 for _ in &victims {
@@ -124,6 +140,9 @@ impl Admissions {
             awaits: victims.iter().cloned().collect(),
             awaits_until: Instant::now() + longest,
             takes_no_room: false,
+            is_ending: false,
+            order,
+            waits_for_room,
         };
         known.insert(uid, decided);
         drop(known);
@@ -142,6 +161,48 @@ impl Admissions {
         sender.unwrap_or_else(|| watch::Sender::new(Admission::Admitted).subscribe())
     }
 
+    /// It is wanted no more.
+    pub(crate) fn is_ending(&self, uid: &str) {
+        if let Some(decided) = self.known().get_mut(uid) {
+            decided.is_ending = true;
+        }
+    }
+
+    /// Judges those anew that wait for room, in the order in which they came.
+    fn judge_waiting(&self, known: &mut BTreeMap<String, Decided>) {
+        let waiting = known.iter().filter_map(|(uid, decided)| {
+            Some((decided.order, uid.clone(), decided.waits_for_room?))
+        });
+        let mut waiting: Vec<(u64, String, bool)> = waiting.collect();
+        waiting.sort_unstable();
+        for (order, uid, strict_groups) in waiting {
+            let abilities = NodeAbilities { strict_groups, ..(*self.abilities).clone() };
+            let present = present(known, order);
+            let Some(pod) = known.get(&uid).map(|decided| decided.pod.clone()) else { continue };
+            let verdict = judge_beside(&pod, &self.room, &abilities, &present);
+            let ending = pod_names(&present.ending);
+            let Some(decided) = known.get_mut(&uid) else { continue };
+            let (reason, message) = match verdict {
+                Verdict::Admitted => {
+                    decided.go_on();
+                    continue;
+                }
+                Verdict::AdmittedAfter(_) => {
+                    decided.admission.send_replace(Admission::MakingRoom(ending));
+                    continue;
+                }
+                Verdict::Rejected { reason, message } => (reason, message),
+                Verdict::AdmittedInPlaceOf(_) => (
+                    "UnexpectedAdmissionError".to_owned(),
+                    "The pods that were ending left too little room".to_owned(),
+                ),
+            };
+            self.metrics.count(&names::ADMISSION_REJECTIONS, &[names::rejection(&reason)]);
+            decided.waits_for_room = None;
+            decided.admission.send_replace(Admission::Rejected { reason, message });
+        }
+    }
+
     /// None of the pod's containers runs any more, and none will.
     pub(crate) fn ended(&self, uid: &str) {
         let mut known = self.known();
@@ -150,6 +211,9 @@ impl Admissions {
             changed = !std::mem::replace(&mut decided.takes_no_room, true);
         }
         let_go_on(&mut known, uid);
+        if changed {
+            self.judge_waiting(&mut known);
+        }
         drop(known);
         if changed {
             self.say_change();
@@ -160,6 +224,9 @@ impl Admissions {
         let mut known = self.known();
         let was_there = known.remove(uid).is_some();
         let_go_on(&mut known, uid);
+        if was_there {
+            self.judge_waiting(&mut known);
+        }
         drop(known);
         if was_there {
             self.say_change();
@@ -199,6 +266,27 @@ impl Admissions {
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
+}
+
+/// The pods that count for one that came as number `order`: of those that wait for room only the
+/// earlier ones.
+fn present(known: &BTreeMap<String, Decided>, order: u64) -> PresentPods<'_> {
+    let counts = |other: &&Decided| {
+        other.is_in()
+            && other.order != order
+            && (other.waits_for_room.is_none() || other.order < order)
+    };
+    let (ending, staying): (Vec<&Decided>, Vec<&Decided>) =
+        known.values().filter(counts).partition(|other| other.is_ending);
+    PresentPods { staying: pods_of(&staying), ending: pods_of(&ending) }
+}
+
+fn pods_of<'a>(decided: &[&'a Decided]) -> Vec<&'a Pod> {
+    decided.iter().map(|each| &*each.pod).collect()
+}
+
+fn pod_names(pods: &[&Pod]) -> Vec<String> {
+    pods.iter().map(|pod| pod.full_name()).collect()
 }
 
 /// Those who waited for this pod alone wait no more.

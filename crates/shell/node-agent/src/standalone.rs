@@ -50,6 +50,8 @@ pub struct PodParts {
     pub metric_sources: Vec<Arc<dyn MetricSource>>,
     /// None where nobody at this machine may ask.
     pub local: Option<Arc<dyn LocalEndpoint>>,
+    /// Once true, pods that end are killed instead of waiting for their grace periods.
+    pub kill_now: watch::Receiver<bool>,
 }
 
 /// Starts every task that running pods takes.
@@ -92,7 +94,16 @@ fn start_with_clock(
     (view, look_again): (&watch::Receiver<RuntimeView>, Arc<Notify>),
     (clock, beats): (&Clock, &LoopBeats),
 ) {
-    let PodParts { ports, settings, sources, memory_kills, events, metric_sources, local } = parts;
+    let PodParts {
+        ports,
+        settings,
+        sources,
+        memory_kills,
+        events,
+        metric_sources,
+        local,
+        kill_now,
+    } = parts;
     let messages = TerminationMessages::new(ports.folders.clone());
     let board = Board::new(events, &settings.lifecycle.node_name);
     let times = (clock.clone(), look_again);
@@ -123,6 +134,7 @@ fn start_with_clock(
         saved: SavedMemories::new(ports.records.clone(), board.clone()),
         turns: Turns::new(std::thread::available_parallelism().map_or(1, NonZero::get)),
         node,
+        kill_now,
         settings,
         ports: ports.clone(),
     });

@@ -22,6 +22,16 @@ impl FakeRuntime {
         self.shared.state().execs.insert(container.to_owned(), output);
     }
 
+    /// As one that was pulled, which has a name by digest too.
+    pub fn add_pulled_image(&self, name: &str) {
+        self.add_image(name);
+        let repository = name.rsplit_once(':').map_or(name, |(repository, _)| repository);
+        if let Some(record) = self.shared.state().images.get_mut(name) {
+            record.repo_digests = vec![format!("{repository}@sha256:{name}")];
+        }
+    }
+
+    /// As one that was imported.
     pub fn add_image(&self, name: &str) {
         let record = ImageRecord {
             id: format!("sha256:{name}"),

@@ -513,7 +513,7 @@ impl PodRuntime for FakeRuntime {
                     false => Err(refused("pull_image", format!("{name}: not found"))),
                 })
                 .await?;
-            self.add_image(name);
+            self.add_pulled_image(name);
             Ok(pulled)
         })
     }
@@ -537,7 +537,10 @@ impl PodRuntime for FakeRuntime {
         Box::pin(self.call("handlers", |_, _| Ok(vec![HandlerFeatures::default()])))
     }
 
-    fn set_pod_cidr<'a>(&'a self, _cidr: &'a str) -> RuntimeFuture<'a, ()> {
-        Box::pin(self.call("set_pod_cidr", |_, _| Ok(())))
+    fn set_pod_cidr<'a>(&'a self, cidr: &'a str) -> RuntimeFuture<'a, ()> {
+        Box::pin(self.call("set_pod_cidr", move |state, _| {
+            state.calls.push(format!("set_pod_cidr {cidr}"));
+            Ok(())
+        }))
     }
 }

@@ -1,10 +1,10 @@
 //! `keelson run`: pods by the embedded runtime alone, in a bed without containerd or runc.
 
 use std::fs;
-use std::io::{BufRead as _, Read};
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed::Test;
@@ -91,7 +91,6 @@ fn pods_run_with_nothing_else_installed() -> Result<()> {
 
 #[test]
 fn the_exit_code_tells_how_stopped_pods_ended() -> Result<()> {
-    const DEAF: &str = "trap '' TERM; echo up; while :; do sleep 1; done";
     const SAYS_THREE: &str = "trap 'exit 3' TERM; echo up; while :; do sleep 1000 & wait; done";
     let keelson = programs::build("keelson", "keelson")?;
     let archive = images::busybox()?.oci_archive()?;
@@ -139,4 +138,123 @@ fn the_exit_code_tells_how_stopped_pods_ended() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Ignores SIGTERM, in a pod with much time to end.
+const DEAF: &str = "trap '' TERM; echo up; while :; do sleep 1; done";
+
+/// A `keelson run` in the foreground whose words are read as they come.
+struct Foreground {
+    child: Child,
+    words: BufReader<ChildStderr>,
+}
+
+impl Foreground {
+    fn start(mut command: Command) -> Result<Self> {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let words = BufReader::new(child.stderr.take().context("its messages")?);
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
+        ensure!(line.ends_with("/main | up\n"), "{line:?}");
+        Ok(Self { child, words })
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
+
+    fn until(&mut self, word: &str) -> Result<String> {
+        loop {
+            let mut line = String::new();
+            ensure!(self.words.read_line(&mut line)? > 0, "it ended without {word:?}");
+            if line.contains(word) {
+                return Ok(line);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_interrupt_kills_and_what_a_third_leaves_is_ended_by_the_next_run() -> Result<()> {
+    let keelson = programs::build("keelson", "keelson")?;
+    let archive = images::busybox()?.oci_archive()?;
+    Test::new().deadline(Duration::from_secs(150)).run(move |bed| {
+        let folder = bed.make_folder("run")?;
+        let pod = folder.join("pod.yaml");
+        let text = manifest("deaf", "restartPolicy: Always", DEAF);
+        fs::write(&pod, text.replace("Seconds: 6", "Seconds: 600"))?;
+        let foreground = || {
+            let mut command = run(&keelson, &folder, &archive);
+            command.arg(&pod);
+            Foreground::start(command)
+        };
+        let running = || -> Result<usize> {
+            let trees = fs::read_dir("/proc")?.flatten();
+            let lines = trees.map(|entry| fs::read(entry.path().join("cmdline")));
+            let is_deaf = |line: &Vec<u8>| String::from_utf8_lossy(line).contains("trap '' TERM");
+            Ok(lines.flatten().filter(is_deaf).count())
+        };
+        let mut first = foreground()?;
+        first.signal(Signal::INT)?;
+        let said = first.until("Stopping")?;
+        ensure!(said == "Stopping 1 pod (up to 600 s). Ctrl-C again kills it now\n", "{said}");
+        first.signal(Signal::INT)?;
+        let began = Instant::now();
+        let ended = first.child.wait()?;
+        ensure!(ended.code() == Some(137), "{ended}");
+        ensure!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        ensure!(running()? == 0, "a container is left");
+        let pods = fs::read_dir(folder.join("root/agent/pods"))?.count();
+        ensure!(pods == 0, "{pods} pod folders are left");
+
+        let mut second = foreground()?;
+        for said in ["Stopping", "Killing"] {
+            second.signal(Signal::INT)?;
+            second.until(said)?;
+        }
+        second.signal(Signal::INT)?;
+        let said = second.until("left before")?;
+        ensure!(second.child.wait()?.code() == Some(1) && said.contains("ends what is left"));
+        ends_what_is_left(&keelson, &folder, "default/deaf", &running)?;
+
+        fs::write(&pod, text)?;
+        let mut third = foreground()?;
+        third.child.kill()?;
+        third.child.wait()?;
+        ensure!(running()? > 0, "the container goes on");
+        ends_what_is_left(&keelson, &folder, "default/deaf", &running)
+    })
+}
+
+/// A background agent without a pod of its own names what was left, shows it, and ends it.
+fn ends_what_is_left(
+    keelson: &Path,
+    folder: &Path,
+    pod: &str,
+    running: &dyn Fn() -> Result<usize>,
+) -> Result<()> {
+    let mut command = Command::new(keelson);
+    command.args(["run", "--detach", "--root"]).arg(folder.join("root"));
+    command.arg("--state").arg(folder.join("state")).stdin(Stdio::null());
+    let begun = command.output()?;
+    let words = String::from_utf8_lossy(&begun.stderr).into_owned();
+    ensure!(begun.status.success() && words.contains(&format!("{pod} was left")), "{words}");
+    let socket = folder.join("state/agent.sock");
+    let ask = || Command::new(keelson).args(["ps", "--socket"]).arg(&socket).output();
+    let listed = String::from_utf8(ask()?.stdout)?;
+    // One whose grace period was over may be gone already.
+    ensure!(listed.contains("deaf") || running()? == 0, "{listed}");
+    wait_for("it is ended", Duration::from_secs(40), || {
+        let listed = String::from_utf8(ask()?.stdout)?;
+        Ok(running()? == 0 && !listed.contains("deaf"))
+    })?;
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if line.contains("run-agent") && line.contains(&*folder.display().to_string()) {
+            kill_process(number.and_then(Pid::from_raw).context("its number")?, Signal::TERM)?;
+        }
+    }
+    wait_for("the agent ends", Duration::from_secs(10), || Ok(!ask()?.status.success()))
 }

@@ -213,6 +213,7 @@ fn attach(home: &Home) -> Result<()> {
     let name = "ask";
     let text = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  restartPolicy: Never\n  \
+         terminationGracePeriodSeconds: 1\n  \
          containers:\n  - name: main\n    image: {}\n    imagePullPolicy: Never\n    stdin: true\n    \
          stdinOnce: true\n    command: [sh, -c, \"{}\"]\n",
         images::BUSYBOX,
@@ -226,6 +227,9 @@ fn attach(home: &Home) -> Result<()> {
     reach::attach_to_the_end(&home.verbs(), name)?;
     wait_for("it has succeeded", PATIENCE, || Ok(home.ask(&["ps"])?.contains("Succeeded")))?;
     ensure!(home.ask(&["logs", name])? == "hello\nover\n", "its log");
+    let again = good(home.run(&["--detach", &file]).output()?, &["run"])?;
+    ensure!(again.contains("default/ask runs in the background"), "{again}");
+    home.until_runs(name)?;
     home.ask(&["stop", name])?;
     Ok(())
 }

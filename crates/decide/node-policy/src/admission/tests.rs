@@ -18,6 +18,7 @@ fn room() -> NodeRoom {
             .into_iter()
             .map(|(name, amount)| (name, Quantity::parse(amount).unwrap()))
             .collect(),
+        waits_for_ending: false,
     }
 }
 
@@ -40,6 +41,7 @@ fn reason(verdict: &Verdict) -> &str {
     match verdict {
         Verdict::Admitted => "",
         Verdict::AdmittedInPlaceOf(_) => "instead",
+        Verdict::AdmittedAfter(_) => "after",
         Verdict::Rejected { reason, .. } => reason,
     }
 }
@@ -202,4 +204,37 @@ fn ports_of_the_host_belong_to_one_pod() {
     }
     let none = with(0, "", PortProtocol::Tcp);
     assert_eq!(judge(&none, &room(), &[&none]), Verdict::Admitted, "neither has any");
+}
+
+#[test]
+fn a_pod_waits_for_pods_that_are_ending_where_only_they_stand_against_it() {
+    let big = pod("1500m", "1Mi");
+    let small = pod("0", "0");
+    let mut on_host = small.clone();
+    on_host.spec.containers[0].ports = vec![ContainerPort { host_port: 80, ..Default::default() }];
+    let waiting = NodeRoom { waits_for_ending: true, ..room() };
+    let asks_for_more = pod("3", "1Mi");
+    for (what, of_waiting, of_reference, asked, staying, ending) in [
+        ("there is room", "", "", &big, vec![], vec![&small]),
+        ("resources", "after", "OutOfcpu", &big, vec![&small], vec![&big]),
+        ("a number of pods", "after", "OutOfpods", &small, vec![&small; 2], vec![&small]),
+        ("host ports", "after", "NodePorts", &on_host, vec![], vec![&on_host]),
+        ("one that stays has it", "OutOfcpu", "OutOfcpu", &big, vec![&big], vec![&small]),
+        ("one that stays has some", "OutOfcpu", "OutOfcpu", &big, vec![&big], vec![&big]),
+        ("never any room", "OutOfcpu", "OutOfcpu", &asks_for_more, vec![], vec![&small]),
+        ("nothing ends", "OutOfpods", "OutOfpods", &small, vec![&small; 3], vec![]),
+    ] {
+        let present = PresentPods { staying, ending };
+        let judge = |room| judge_beside(asked, room, &NodeAbilities::default(), &present);
+        assert_eq!(reason(&judge(&waiting)), of_waiting, "{what}");
+        assert_eq!(reason(&judge(&room())), of_reference, "{what}, as the reference does");
+    }
+    // One of a manifest, which would make others end: it waits before it does that.
+    let mut low = small.clone();
+    low.metadata.uid = Box::from("low");
+    let present = PresentPods { staying: vec![&low; 2], ending: vec![&small] };
+    let judge =
+        |room| judge_beside(&of_manifest(small.clone()), room, &NodeAbilities::default(), &present);
+    assert_eq!(reason(&judge(&waiting)), "after");
+    assert_eq!(reason(&judge(&room())), "instead");
 }

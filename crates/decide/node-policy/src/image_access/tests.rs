@@ -198,6 +198,22 @@ fn an_interrupted_pull_is_known_by_any_name_of_its_image() {
 }
 
 #[test]
+fn an_image_without_a_digest_of_its_repository_was_imported() {
+    for (intended, digests, expected) in [
+        ("busybox", vec!["docker.io/library/busybox@sha256:0"], true),
+        ("r.example/i:1", vec!["r.example/i@sha256:0"], true),
+        ("r.example/i@sha256:0", vec!["r.example/i@sha256:0"], true),
+        ("r.example/i:1", vec!["x.example/i@sha256:0", "r.example/i@sha256:0"], true),
+        ("r.example/i:1", vec![], false),
+        // As an importer names what it brings.
+        ("r.example/i:1", vec!["docker.io/library/import-2026-01-01@sha256:0"], false),
+        ("r.example/i:1", vec!["r.example/j@sha256:0"], false),
+    ] {
+        assert_eq!(is_of_pull(intended, digests.clone()), expected, "{intended} {digests:?}");
+    }
+}
+
+#[test]
 fn records_are_written_as_the_reference_writes_them() {
     let text = String::from_utf8(intent_text("r.example/i:1")).unwrap();
     let expected = r#"{"kind":"ImagePullIntent","apiVersion":"kubelet.config.k8s.io/v1beta1","image":"r.example/i:1"}"#;

@@ -126,6 +126,7 @@ impl PodMemory {
 
     fn observed(&mut self, moment: &mut Moment<'_>, observed: &ObservedPod) {
         self.remember_numbers(observed);
+        self.note_sandboxes(observed, moment.now);
         self.kept
             .stopped_sandboxes
             .retain(|id| observed.sandboxes.iter().any(|sandbox| sandbox.id == *id));

@@ -63,7 +63,7 @@ impl PodMemory {
         if &*status.reason == DEADLINE_REASON {
             let event = about_pod(EventKind::Normal, DEADLINE_REASON, verdict.message.clone());
             moment.told.events.push(event);
-        } else if let Some(rejection) = verdict.message.strip_prefix("Pod was rejected: ") {
+        } else if let Some(rejection) = verdict.rejection() {
             moment.told.events.push(about_pod(EventKind::Warning, &verdict.reason, rejection));
         }
         self.kept.verdict = Some(verdict);

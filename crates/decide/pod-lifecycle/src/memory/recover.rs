@@ -87,6 +87,15 @@ impl PodMemory {
         serde_json::to_vec(&saved).unwrap_or_default()
     }
 
+    /// Whether an agent rejected the pod. That holds as long as that agent: for the next one, which
+    /// begins with no memory of it, there may be room.
+    ///
+    /// upstream: kubelet.go (HandlePodAdditions): of a static pod only the status manager knows
+    pub fn was_rejected(saved: &[u8]) -> bool {
+        let verdict = read(saved).and_then(|kept| kept.verdict);
+        verdict.is_some_and(|verdict| verdict.rejection().is_some())
+    }
+
     /// Whether the pod was ending because somebody took it away, so that it may begin anew once that
     /// end is over. `is_written_down`: there is a record of it as of one that was taken away.
     ///

@@ -112,3 +112,62 @@ fn what_has_ended_takes_no_room() {
     let _ = admissions.decide(&pod("c"), false, true);
     assert_eq!(*admissions.watch("c").borrow(), Admission::Admitted);
 }
+
+/// Three at most, of which pods wait for those that are ending.
+fn three_where_pods_wait() -> Admissions {
+    let room = NodeRoom { pods: 3, waits_for_ending: true, ..NodeRoom::default() };
+    let admissions = Admissions::new(room, NodeAbilities::default(), Metrics::default());
+    for uid in ["a", "b", "c"] {
+        let _ = admissions.decide(&named(uid), false, true);
+    }
+    admissions
+}
+
+fn named(uid: &str) -> Arc<Pod> {
+    critical(uid, 0, 30)
+}
+
+fn waits_for(names: &[&str]) -> Admission {
+    Admission::MakingRoom(names.iter().map(|name| format!("{name}_")).collect())
+}
+
+#[test]
+fn pods_wait_for_those_that_are_ending_in_the_order_in_which_they_came() {
+    let admissions = three_where_pods_wait();
+    let of = |uid: &str| admissions.watch(uid).borrow().clone();
+    for uid in ["a", "b"] {
+        admissions.is_ending(uid);
+    }
+    for uid in ["second", "first-by-name", "too-many"] {
+        assert!(admissions.decide(&named(uid), false, true).is_empty());
+    }
+    assert_eq!(of("second"), waits_for(&["a", "b"]));
+    assert_eq!(of("first-by-name"), waits_for(&["a", "b"]));
+    assert!(matches!(of("too-many"), Admission::Rejected { .. }), "two of three places come free");
+    admissions.ended("b");
+    assert_eq!(of("second"), Admission::Admitted, "it came first");
+    assert_eq!(of("first-by-name"), waits_for(&["a"]));
+    admissions.release("b");
+    assert_eq!(of("first-by-name"), waits_for(&["a"]), "once for each");
+    admissions.release("a");
+    assert_eq!(of("first-by-name"), Admission::Admitted);
+    assert_eq!(admissions.admitted().len(), 3);
+    assert_eq!(admissions.next_give_up(), None, "nobody ends for them");
+}
+
+#[test]
+fn who_waits_for_room_and_goes_leaves_it_to_the_next() {
+    let admissions = three_where_pods_wait();
+    admissions.is_ending("a");
+    for uid in ["first", "next"] {
+        assert!(admissions.decide(&named(uid), false, true).is_empty());
+    }
+    let of = |uid: &str| admissions.watch(uid).borrow().clone();
+    assert!(matches!(of("next"), Admission::Rejected { .. }), "the place is the first one's");
+    admissions.release("first");
+    admissions.release("next");
+    let _ = admissions.decide(&named("next"), false, true);
+    assert_eq!(of("next"), waits_for(&["a"]));
+    admissions.release("a");
+    assert_eq!(of("next"), Admission::Admitted);
+}

@@ -146,7 +146,7 @@ async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
     let found = found.inspect_err(|_| images.count_request(request, None, None))?;
     let is_present = looks.then_some(found.is_some());
     if let Some(record) = found
-        && may_use(images, request, &record.id).await
+        && may_use(images, request, &record).await
     {
         images.count_request(request, is_present, Some(false));
         let access = if images.pulled.is_kept() { " and can be accessed by the pod" } else { "" };
@@ -174,9 +174,9 @@ async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
 }
 
 /// Whether this pod may have an image that is here without proving itself to the registry.
-async fn may_use(images: &Images, request: &ImageRequest, image_ref: &str) -> bool {
+async fn may_use(images: &Images, request: &ImageRequest, found: &ImageRecord) -> bool {
     let owners: Vec<LoginOwner> = request.own_logins.iter().map(|own| own.owner.clone()).collect();
-    images.pulled.may_use(&request.image, image_ref, &owners).await
+    images.pulled.may_use(&request.image, found, &owners).await
 }
 
 /// What the runtime says of the image, if it has it.

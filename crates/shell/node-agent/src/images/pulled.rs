@@ -1,8 +1,9 @@
 //! What is remembered of pulls on disk: that one has begun, and with whose login it succeeded.
 //!
 //! Rules: a pull begins only once it is written down that it does, so that an image which arrives
-//! while the agent is away is not taken for one that was always here. A record that cannot be read
-//! grants nothing. Records of images that are gone go: at the start, and when there have been many
+//! while the agent is away is not taken for one that was always here. A pull of an earlier agent that
+//! has brought nothing for as long as a pull may take is over: an image that is imported later is
+//! everybody's. A record that cannot be read grants nothing. Records of images that are gone go: at the start, and when there have been many
 //! new ones. The runtime is never asked while the records are locked: pulls begin and end however
 //! long it takes to answer. Who may use an image is judged in `node-policy`.
 //!
@@ -18,12 +19,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, watch};
-use tracing::{error, warn};
+use tokio::time::Instant;
+use tracing::{error, info, warn};
 
 /// New records after which those of images that are gone are looked for.
 const MANY: usize = 64;
 /// After it could not be found out what became of pulls that an earlier agent had begun.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// A runtime may go on with a pull whose client is gone. What it has not brought by then, counted from
+/// the first look, it will not bring.
+const LONGEST_PULL: Duration = Duration::from_secs(600);
 
 /// Cheap to clone. Without a policy (the feature gate is off) nothing is asked or written.
 #[derive(Clone)]
@@ -47,6 +52,8 @@ enum Leftovers {
     Asked,
     /// It could not be found out so far.
     Unclear,
+    /// Known, but for pulls that may still bring their images.
+    Known,
     Settled,
 }
 
@@ -81,13 +88,18 @@ impl PulledImages {
     }
 
     /// Whether a pod that brings logins of these owners may use an image that is here.
-    pub(super) async fn may_use(&self, image: &str, image_ref: &str, own: &[LoginOwner]) -> bool {
+    pub(super) async fn may_use(
+        &self,
+        image: &str,
+        found: &ImageRecord,
+        own: &[LoginOwner],
+    ) -> bool {
         match &self.0 {
             None => true,
-            Some(inner) => inner.may_use(image, image_ref, own).await.unwrap_or_else(|why| {
+            Some(inner) => inner.may_use(image, found, own).await.unwrap_or_else(|why| {
                 error!(
                     image,
-                    image_ref,
+                    image_ref = found.id,
                     err = why,
                     "Unable to access cache records about image pulls"
                 );
@@ -103,12 +115,19 @@ impl PulledImages {
         let mut leftovers = inner.leftovers.subscribe();
         // The sender is ours, so there is no error to hear of.
         drop(leftovers.wait_for(|known| *known > Leftovers::Unasked).await);
+        let mut first_look = None;
         while *leftovers.borrow() != Leftovers::Settled {
-            let is_settled = inner.settle().await;
-            let known = if is_settled { Leftovers::Settled } else { Leftovers::Unclear };
+            let began = *first_look.get_or_insert_with(Instant::now);
+            let known = inner.settle(began.elapsed() >= LONGEST_PULL).await;
             inner.leftovers.send_replace(known);
-            if !is_settled {
-                tokio::time::sleep(LOOK_AGAIN).await;
+            match known {
+                Leftovers::Settled => {}
+                Leftovers::Known => tokio::time::sleep(LOOK_AGAIN).await,
+                _ => {
+                    // What could not be looked at was not missing.
+                    first_look = None;
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
             }
         }
         std::future::pending::<()>().await;
@@ -158,16 +177,19 @@ impl Inner {
     async fn may_use(
         &self,
         image: &str,
-        image_ref: &str,
+        found: &ImageRecord,
         own: &[LoginOwner],
     ) -> Result<bool, String> {
         self.ask_for_leftovers();
+        let image_ref = found.id.as_str();
         // Not granted before: an image that an earlier agent pulled is not one that was always
         // here. Where the first look fails nobody waits for the next.
         let mut leftovers = self.leftovers.subscribe();
         drop(leftovers.wait_for(|known| *known > Leftovers::Asked).await);
         let record = self.record(image_ref).await?;
-        let is_being_pulled = record.is_none() && self.has_begun(image).await?;
+        let is_being_pulled = record.is_none()
+            && image_access::is_of_pull(image, found.repo_digests.iter().map(String::as_str))
+            && self.has_begun(image).await?;
         let record = record.as_ref();
         let request = AccessRequest { image, record, is_being_pulled, owners: own };
         match image_access::judge(&self.policy, &request) {
@@ -244,15 +266,16 @@ impl Inner {
         });
     }
 
-    /// Pulls that an earlier agent did not see the end of: an image that is here now was pulled,
-    /// with nobody knows whose login. False where it could not be found out: then the intents stay
-    /// and are looked at again.
-    async fn settle(&self) -> bool {
+    /// Pulls that an earlier agent did not see the end of: an image that is here now and that a pull
+    /// has brought was pulled with a login that is not known. Where it could not be found out the
+    /// intents stay and are looked at again; so do those of images that are not here, until it
+    /// `is_too_late` for them.
+    async fn settle(&self, is_too_late: bool) -> Leftovers {
         let intents = match self.files.all(PullRecordKind::Intent).await {
             Ok(loaded) => loaded,
             Err(error) => {
                 error!(err = %error, "Cannot read which pulls had begun");
-                return false;
+                return Leftovers::Unclear;
             }
         };
         for why in &intents.unreadable {
@@ -263,12 +286,13 @@ impl Inner {
             read.map_err(|why| warn!(file, err = why, "Cannot read that a pull had begun")).ok()
         });
         let begun: Vec<String> = begun.collect();
+        let mut is_settled = true;
         if !begun.is_empty() {
             let images = match self.runtime.images().await {
                 Ok(images) => images,
                 Err(error) => {
                     warn!(err = %error, "Cannot tell what became of pulls that had begun");
-                    return false;
+                    return Leftovers::Unclear;
                 }
             };
             let state = self.state.lock().await;
@@ -276,35 +300,42 @@ impl Inner {
                 // One that is pulled now, or was meanwhile, has its own end.
                 let is_left = matches!(self.has_begun(image).await, Ok(true));
                 if is_left && !state.pulls.contains_key(image) {
-                    self.settle_one(image, &images).await;
+                    is_settled &= self.settle_one(image, &images, is_too_late).await;
                 }
             }
         }
         self.forget_what_is_gone().await;
-        true
+        if is_settled { Leftovers::Settled } else { Leftovers::Known }
     }
 
-    /// To be called with the state locked.
-    async fn settle_one(&self, image: &str, images: &[ImageRecord]) {
+    /// Whether the pull is over; to be called with the state locked.
+    async fn settle_one(&self, image: &str, images: &[ImageRecord], is_too_late: bool) -> bool {
         let names = |record: &ImageRecord| -> bool {
             let names = record.repo_tags.iter().chain(&record.repo_digests);
             image_access::has_arrived(image, names.map(String::as_str))
         };
         let arrived: Vec<&ImageRecord> = images.iter().filter(|record| names(record)).collect();
-        if arrived.is_empty() {
-            // It may yet: the intent stays until the next pull of that name.
-            return;
+        if arrived.is_empty() && !is_too_late {
+            return false;
         }
         for record in arrived {
             let image_ref = record.id.as_str();
+            if !image_access::is_of_pull(image, record.repo_digests.iter().map(String::as_str)) {
+                info!(
+                    image,
+                    image_ref, "An image was imported under the name of a pull that ended"
+                );
+                continue;
+            }
             if let Err(why) = self.note(image_ref, image, None).await {
                 error!(image, image_ref, err = why, "Failed to write image pulled record");
-                return;
+                return true;
             }
         }
         if let Err(error) = self.files.remove(PullRecordKind::Intent, image).await {
             warn!(image, err = %error, "Cannot remove the record of a pull that has ended");
         }
+        true
     }
 
     async fn forget_what_is_gone(&self) {

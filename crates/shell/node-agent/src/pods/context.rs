@@ -139,6 +139,8 @@ pub(crate) struct PodContext {
     pub(crate) saved: SavedMemories,
     pub(crate) node: watch::Receiver<NodeState>,
     pub(crate) turns: Turns,
+    /// Whether pods that end are killed instead of waiting for their grace periods.
+    pub(crate) kill_now: watch::Receiver<bool>,
 }
 
 impl PodContext {

@@ -155,6 +155,11 @@ impl SavedMemories {
         self.copies().get(uid).map(|copy| copy.content.clone())
     }
 
+    /// What was remembered counts no more; the next write takes its place on disk.
+    pub(crate) fn set_aside(&self, uid: &str) {
+        self.copies().remove(uid);
+    }
+
     /// Whether the record is durable now.
     pub(crate) async fn save(&self, uid: &str, content: Vec<u8>) -> bool {
         let was_durable = match self.copies().get(uid) {

@@ -75,6 +75,7 @@ pub(crate) async fn supervise(
     saved.load().await;
     let mut inventory = context.observed.inventory();
     let mut node = context.node.clone();
+    let mut kill_now = context.kill_now.clone();
     let mut supervisor = Supervisor {
         context,
         workers: Branch::default(),
@@ -86,6 +87,9 @@ pub(crate) async fn supervise(
         let now_wanted = wanted.borrow_and_update().clone();
         let is_heard_of = node.borrow_and_update().strict_groups.is_some();
         let listed = inventory.borrow_and_update().clone();
+        if *kill_now.borrow_and_update() {
+            supervisor.kill_ending();
+        }
         supervisor.follow(&now_wanted, listed.as_deref());
         let restart = supervisor.next_restart();
         let give_up = supervisor.context.admissions.next_give_up();
@@ -100,6 +104,7 @@ pub(crate) async fn supervise(
             () = tokio::time::sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
                 supervisor.give_up();
             }
+            Ok(()) = kill_now.changed() => {}
             () = beats.keep("pods") => {}
         }
     }
@@ -212,7 +217,7 @@ impl Supervisor {
         info!(pod = name, pod_uid = uid, "A pod goes on ending before it begins again");
         // How much of its grace is left is in its memory.
         let (cause, asked_at) = (EndCause::ManifestRemoved, self.context.clock.now());
-        let end = EndWish { cause, grace_seconds: None, asked_at };
+        let end = EndWish { cause, grace_seconds: self.grace_seconds(), asked_at };
         Some(DesiredPod { pod: removed.unwrap_or_else(|| pod.clone()), wish: Wish::End(end) })
     }
 
@@ -280,6 +285,9 @@ impl Supervisor {
             (known.pod.clone(), known.wish.clone())
         };
         if wish == Wish::Run {
+            if is_first {
+                self.forget_rejection(uid);
+            }
             let was_here = self.context.saved.get(uid).is_some();
             let strict_groups = self.context.node.borrow().strict_groups.unwrap_or(false);
             let victims = self.context.admissions.decide(&pod, was_here, strict_groups);
@@ -289,6 +297,17 @@ impl Supervisor {
         }
         let task = worker::run(self.context.clone(), uid.to_owned(), desired, is_first);
         self.workers.start(uid.to_owned(), format!("pod {}", pod.full_name()), task);
+    }
+
+    /// What an earlier agent had against a pod is judged anew.
+    ///
+    /// upstream: kubelet.go (HandlePodAdditions): only the status manager knows a rejected static pod
+    fn forget_rejection(&self, uid: &str) {
+        let saved = self.context.saved.get(uid);
+        if saved.is_some_and(|saved| PodMemory::was_rejected(&saved)) {
+            info!(pod_uid = uid, "A pod that an earlier agent rejected is judged anew");
+            self.context.saved.set_aside(uid);
+        }
     }
 
     /// Ends a pod so that another one finds room. It stays here as failed.
@@ -328,13 +347,14 @@ impl Supervisor {
     fn unwant(&mut self, uid: &str) {
         let Some(held) = self.held.get(uid) else { return };
         self.context.board.unwant(uid);
+        self.context.admissions.is_ending(uid);
         if held.is_queued {
             self.let_go(uid);
             return;
         }
         let end = EndWish {
             cause: EndCause::ManifestRemoved,
-            grace_seconds: None,
+            grace_seconds: self.grace_seconds(),
             asked_at: self.context.clock.now(),
         };
         held.desired.send_if_modified(|desired| {
@@ -346,6 +366,24 @@ impl Supervisor {
         });
     }
 
+    /// In place of the grace periods of pods that end.
+    fn grace_seconds(&self) -> Option<i64> {
+        self.context.kill_now.borrow().then_some(0)
+    }
+
+    /// Takes what is left of their grace periods from pods that end.
+    fn kill_ending(&self) {
+        for held in self.held.values() {
+            held.desired.send_if_modified(|desired| match &mut desired.wish {
+                Wish::End(end) if end.grace_seconds != Some(0) => {
+                    end.grace_seconds = Some(0);
+                    true
+                }
+                _ => false,
+            });
+        }
+    }
+
     fn end_orphan(&mut self, uid: &str, name: &RuntimePodName) {
         let RuntimePodName { namespace, name, .. } = name;
         let origin = PodOrigin { source: "runtime".to_owned(), manifest: String::new() };
@@ -355,7 +393,7 @@ impl Supervisor {
             self.context.board.put(&pod, &origin);
             // How much of its grace is left is in its memory.
             let cause = EndCause::ManifestRemoved;
-            let end = EndWish { cause, grace_seconds: None, asked_at };
+            let end = EndWish { cause, grace_seconds: self.grace_seconds(), asked_at };
             self.hold(uid, DesiredPod { pod, wish: Wish::End(end) });
             return;
         }

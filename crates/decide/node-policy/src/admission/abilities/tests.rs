@@ -86,7 +86,9 @@ fn pod(words: &str) -> Pod {
 fn reason(words: &str, abilities: &NodeAbilities) -> String {
     match judge_all(&pod(words), &room(), abilities, &[]) {
         Verdict::Admitted => "admitted".to_owned(),
-        Verdict::AdmittedInPlaceOf(others) => format!("in place of {others:?}"),
+        Verdict::AdmittedInPlaceOf(others) | Verdict::AdmittedAfter(others) => {
+            format!("in place of {others:?}")
+        }
         Verdict::Rejected { reason, message } => format!("{reason}: {message}"),
     }
 }

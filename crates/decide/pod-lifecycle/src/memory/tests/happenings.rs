@@ -442,3 +442,31 @@ fn the_last_act_never_goes_back() {
         assert_eq!(case.memory.last_end(), Some(at(last)));
     }
 }
+
+/// Another client that stops a sandbox is given the time to finish; what is left of it after that is
+/// stopped all the same, since it may have died.
+#[test]
+fn a_sandbox_that_another_client_stops_is_stopped_a_moment_later() {
+    const READY: &str = "pod: Always app:web\nseen: s0; web#0 running";
+    let stops = |case: &Case| {
+        case.plan().actions.iter().any(|action| matches!(action, Action::StopSandbox { .. }))
+    };
+    for (memory, stops_now) in [("", false), ("\nmemory: stopped s0", false)] {
+        let mut case = Case::read(&format!("{READY}{memory}"));
+        let seen = case.observed.clone();
+        absorb(&mut case, &Happening::Observed(&seen));
+        let dead = Case::read("pod: Always app:web\nseen: s0 dead; web#0 exited 137");
+        case.observed = dead.observed.clone();
+        absorb(&mut case, &Happening::Observed(&dead.observed));
+        assert_eq!(stops(&case), stops_now, "{memory}");
+        let waits = memory.is_empty();
+        assert_eq!(case.plan().wake_at == Some(at(1)), waits, "{memory}");
+        case.now = at(1);
+        assert_eq!(stops(&case), waits, "{memory}: one that we stopped is not stopped again");
+    }
+    // One that was dead when it was first seen.
+    let mut case = Case::read("pod: Always app:web\nseen: s0 dead; web#0 exited 137");
+    let seen = case.observed.clone();
+    absorb(&mut case, &Happening::Observed(&seen));
+    assert!(stops(&case));
+}

@@ -289,3 +289,18 @@ fn an_end_by_removal_is_told_from_one_for_good() {
     }
     assert!(!PodMemory::is_end_by_removal(b"nonsense", true));
 }
+
+#[test]
+fn a_rejection_is_told_from_every_other_end() {
+    for (text, expected) in [
+        ("pod: Always app:web\nseen:\nfacts: rejected OutOfpods no room", true),
+        ("pod: Always deadline=5 app:web\nseen:\nmemory: since -9", false),
+        ("pod: Never app:web\nseen: s0 dead; web#0 exited 1", false),
+        ("pod: Always app:web\nseen: s0; web#0 running", false),
+    ] {
+        let mut case = Case::read(text);
+        follow(&mut case);
+        assert_eq!(PodMemory::was_rejected(&case.memory.to_saved()), expected, "{text}");
+    }
+    assert!(!PodMemory::was_rejected(b"{"));
+}

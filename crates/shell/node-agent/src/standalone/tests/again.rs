@@ -1,7 +1,7 @@
 //! What is asked for again: images that went, volumes that an edit brought, tasks that panicked.
 
 use super::bench::{Bench, pod};
-use runtime_fake::Fault;
+use runtime_fake::{Behaviour, Fault};
 use std::time::Duration;
 
 fn waiting(bench: &Bench) -> String {
@@ -123,4 +123,48 @@ async fn an_edit_brings_the_volumes_that_it_adds() {
 
 fn pod_without() -> String {
     pod("a", "").replace("{name: a}", "{name: a, uid: stated-uid}")
+}
+
+/// A pod of each agent, a place for one, and a container that takes its time to end.
+async fn full_and_ending(waits_for_ending: bool) -> Bench {
+    let mut bench = Bench::new();
+    bench.max_pods = 1;
+    bench.waits_for_ending = waits_for_ending;
+    bench.runtime.behave("main", Behaviour::IgnoresStop);
+    bench.script.tell(&[("/m/a", &pod("a", ""))]);
+    bench.begin();
+    bench.until_running().await;
+    bench.script.tell(&[("/m/b", &pod("b", "").replace("main", "other"))]);
+    bench
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_keelson_run_waits_for_the_room_of_pods_that_are_ending() {
+    let bench = full_and_ending(true).await;
+    bench.until("both are known", |bench| bench.pods().len() == 2).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let waits = bench.pods().into_iter().find(|pod| pod.name == "b-n").unwrap();
+    let why = waits.waiting_on.unwrap().why;
+    assert!(why.contains("until these have ended: a-n_default"), "{why}");
+    let took = bench.until("it runs", |bench| bench.phase_of("b-n") == "Running").await;
+    assert!(took < Duration::from_secs(15), "{took:?}");
+}
+
+/// As the reference has it for manifests on a node: what was rejected stays so while this agent runs.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_a_kubelet_rejected_is_judged_anew_by_the_next() {
+    let mut bench = full_and_ending(false).await;
+    bench.until("it is rejected", |bench| bench.phase_of("b-n") == "Failed").await;
+    bench.until("room", |bench| bench.pods().len() == 1).await;
+    // Neither a touch nor a comment makes another pod of it.
+    let text = pod("b", "").replace("main", "other");
+    bench.script.tell(&[("/m/b", &format!("# again\n{text}"))]);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(bench.phase_of("b-n"), "Failed");
+    assert!(bench.reasons().iter().any(|reason| reason == "UnexpectedAdmissionError"));
+    bench.kill().await;
+    bench.script.tell(&[("/m/b", &text)]);
+    bench.begin();
+    bench.until_running().await;
+    assert_eq!(bench.phase_of("b-n"), "Running");
 }

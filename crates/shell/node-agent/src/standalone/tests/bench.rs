@@ -55,6 +55,8 @@ pub(super) struct Bench {
     pub(super) verification: Option<Verification>,
     pub(super) gates: PodGates,
     pub(super) max_pods: i64,
+    /// As `keelson run` has it, not a kubelet.
+    pub(super) waits_for_ending: bool,
     pub(super) dead: DeadLimits,
     pub(super) logs: Option<LogRotation>,
     pub(super) reserved: Vec<ReservedCgroup>,
@@ -63,6 +65,7 @@ pub(super) struct Bench {
     pub(super) clock: Clock,
     pub(super) beats: LoopBeats,
     pub(super) rounds: FakeRounds,
+    pub(super) kill_now: watch::Sender<bool>,
     tree: Option<TaskTree>,
     window: Window,
 }
@@ -85,6 +88,7 @@ impl Bench {
             verification: Some(Verification::NotForPreloaded),
             gates: PodGates::default(),
             max_pods: 110,
+            waits_for_ending: false,
             dead: DeadLimits::default(),
             logs: None,
             reserved: Vec::new(),
@@ -92,6 +96,7 @@ impl Bench {
             clock,
             beats: LoopBeats::default(),
             rounds: FakeRounds::default(),
+            kill_now: watch::Sender::new(false),
             tree: None,
             window: Window::default(),
         }
@@ -122,7 +127,12 @@ impl Bench {
             lifecycle,
             setup: NodeFacts { pod_logs_directory: "/logs".to_owned(), ..NodeFacts::default() },
             resolv_conf: self.resolv_conf.clone(),
-            room: NodeRoom { name: "n".to_owned(), pods: self.max_pods, ..NodeRoom::default() },
+            room: NodeRoom {
+                name: "n".to_owned(),
+                pods: self.max_pods,
+                waits_for_ending: self.waits_for_ending,
+                ..NodeRoom::default()
+            },
             cgroups: CgroupSettings {
                 per_qos: true,
                 root: Vec::new(),
@@ -146,6 +156,7 @@ impl Bench {
             events: None,
             metric_sources: Vec::new(),
             local: Some(Arc::new(self.window.clone())),
+            kill_now: self.kill_now.subscribe(),
         };
         let mut tree = TaskTree::default();
         let (sender, view) = watch::channel(RuntimeView::default());

@@ -136,3 +136,27 @@ async fn what_nobody_wants_goes_only_after_every_source_has_spoken() {
     bench.until("gone", |bench| bench.runtime.sandboxes().is_empty()).await;
     bench.until("cleaned up", |bench| bench.host.pod_folders().is_empty()).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn kill_now_takes_the_rest_of_the_grace_period_from_pods_that_end_and_from_no_others() {
+    let mut bench = Bench::new();
+    bench.runtime.behave("main", Behaviour::IgnoresStop);
+    let both = [("/m/a", pod("a", "")), ("/m/b", pod("b", "").replace("main", "other"))];
+    let both = both.each_ref().map(|(path, text)| (*path, text.as_str()));
+    bench.script.tell(&both);
+    bench.begin();
+    bench.until("both run", |bench| bench.calls_of("start_container").len() == 2).await;
+    bench.script.tell(&both[1..]);
+    bench.until("a stop", |bench| !bench.calls_of("stop_container").is_empty()).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(bench.calls_of("stop_container"), ["stop_container main 30"]);
+    bench.kill_now.send_replace(true);
+    let took = bench.until("one is left", |bench| bench.pods().len() == 1).await;
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert_eq!(bench.calls_of("stop_container")[1..], ["stop_container main 2"]);
+    assert_eq!(bench.phase_of("b-n"), "Running");
+    // One that is no longer wanted after that has no grace period either.
+    bench.script.tell(&[]);
+    bench.until("none is left", |bench| bench.pods().is_empty()).await;
+    assert_eq!(bench.calls_of("stop_container")[2..], ["stop_container other 2"]);
+}

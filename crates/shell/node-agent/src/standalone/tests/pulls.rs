@@ -182,22 +182,33 @@ async fn an_image_that_is_not_ones_own_is_as_one_that_is_not_there() {
 #[tokio::test(start_paused = true)]
 async fn what_was_here_before_is_everybodys_unless_a_pull_of_it_had_begun() {
     let broken = b"{".to_vec();
-    for (place, content, pulls) in [
-        (None, Vec::new(), 0),
-        (Some(("pulling", "r.example/i:1")), intent_text("r.example/i:1"), 1),
+    let begun = intent_text("r.example/i:1");
+    for (place, content, was_pulled, pulls) in [
+        (None, Vec::new(), true, 0),
+        (Some(("pulling", "r.example/i:1")), begun.clone(), true, 1),
+        // No pull has brought it.
+        (Some(("pulling", "r.example/i:1")), begun, false, 0),
         // Short for the same.
-        (Some(("pulling", "r.example/i:1@sha256:0")), intent_text("r.example/i:1@sha256:0"), 0),
-        (Some(("pulled", "sha256:r.example/i:1")), broken.clone(), 1),
-        (Some(("pulling", "r.example/i:1")), broken, 1),
+        (
+            Some(("pulling", "r.example/i:1@sha256:0")),
+            intent_text("r.example/i:1@sha256:0"),
+            true,
+            0,
+        ),
+        (Some(("pulled", "sha256:r.example/i:1")), broken.clone(), true, 1),
+        (Some(("pulling", "r.example/i:1")), broken, true, 1),
     ] {
         let mut bench = pulling("r.example/i:1");
-        bench.runtime.add_image("r.example/i:1");
+        match was_pulled {
+            true => bench.runtime.add_pulled_image("r.example/i:1"),
+            false => bench.runtime.add_image("r.example/i:1"),
+        }
         if let Some((folder, name)) = place {
             bench.host.put_record(folder, name, &content);
         }
         bench.begin();
         bench.until_running().await;
-        assert_eq!(bench.calls_of("pull_image").len(), pulls, "{place:?}");
+        assert_eq!(bench.calls_of("pull_image").len(), pulls, "{place:?} {was_pulled}");
     }
 }
 
@@ -210,13 +221,65 @@ async fn an_agent_that_died_in_a_pull_leaves_a_mark() {
     assert_eq!(bench.host.record_names("pulling"), ["r.example/i:1"]);
     assert!(bench.host.record_names("pulled").is_empty());
     bench.kill().await;
-    bench.runtime.add_image("r.example/i:1");
+    bench.runtime.add_pulled_image("r.example/i:1");
     bench.script.tell(&[("/m/a", &of("a", "r.example/i:1"))]);
     bench.begin();
     bench.until_running().await;
     assert_eq!(bench.calls_of("pull_image").len(), 2, "nobody knows whose login brought it");
     assert!(bench.host.record_names("pulling").is_empty());
     assert!(record(&bench, "sha256:r.example/i:1").credentials["r.example/i"].is_for_all);
+}
+
+/// An agent that was killed in a pull, and the next one, which has no network.
+async fn killed_in_a_pull() -> Bench {
+    let mut bench = pulling("r.example/i:1");
+    bench.runtime.spoil("pull_image", Fault::Hangs);
+    bench.begin();
+    bench.until("a pull", |bench| !bench.calls_of("pull_image").is_empty()).await;
+    bench.kill().await;
+    bench.runtime.let_pulls_succeed(false);
+    bench.script.tell(&[("/m/b", &of("b", "i:1"))]);
+    bench
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_was_imported_after_a_killed_pull_is_everybodys_without_a_network() {
+    let mut bench = killed_in_a_pull().await;
+    bench.runtime.add_image("r.example/i:1");
+    bench.script.tell(&[("/m/a", &of("a", "r.example/i:1"))]);
+    bench.begin();
+    bench.until("it runs", |bench| bench.phase_of("a-n") == "Running").await;
+    assert_eq!(bench.calls_of("pull_image").len(), 1);
+    assert!(bench.host.record_names("pulling").is_empty());
+    assert!(bench.host.record_names("pulled").is_empty(), "it was not pulled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_that_brings_nothing_for_long_after_a_kill_is_forgotten() {
+    let mut bench = killed_in_a_pull().await;
+    bench.begin();
+    bench.until("it runs", |bench| bench.phase_of("b-n") == "Running").await;
+    tokio::time::sleep(Duration::from_secs(540)).await;
+    assert_eq!(bench.host.record_names("pulling"), ["r.example/i:1"], "it may still end");
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(bench.host.record_names("pulling").is_empty());
+    // Some importers name a digest as a pull does.
+    bench.runtime.add_pulled_image("r.example/i:1");
+    bench.script.tell(&[("/m/a", &of("a", "r.example/i:1"))]);
+    bench.until("it runs", |bench| bench.phase_of("a-n") == "Running").await;
+    assert_eq!(bench.calls_of("pull_image").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_a_runtime_brings_after_its_client_was_killed_was_pulled() {
+    let mut bench = killed_in_a_pull().await;
+    bench.begin();
+    bench.until("it runs", |bench| bench.phase_of("b-n") == "Running").await;
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    bench.runtime.add_pulled_image("r.example/i:1");
+    bench.until("a record", |bench| bench.host.record_names("pulled").len() == 1).await;
+    assert!(bench.host.record_names("pulling").is_empty());
+    assert!(record(&bench, "sha256:r.example/i:1").credentials.is_empty(), "nobody's yet");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,56 @@
+//! Pods that an earlier `keelson run` left without an agent: it was killed, or left before they had
+//! ended.
+//!
+//! Rule: found by the agent's own records; the next agent of the root ends what is not wanted again.
+//! Pods of a background agent are not among them: they are taken up again.
+
+use super::household::WantedPod;
+use crate::kubelet::machine::node_name;
+use anyhow::Result;
+use host_files::HostRecords;
+use pod_desired::{Identities, UIDS_FOLDER};
+use ports::pod_host::Records;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Of pods that were ending, each as a manifest.
+const ENDING_DIR: &str = "ending";
+
+/// `namespace/name` of each. `wanted`: namespaces and names that are run now; `kept`: pods of a
+/// background agent.
+pub(super) async fn below<'a>(
+    agent_root: &Path,
+    wanted: impl Iterator<Item = (&'a str, &'a str)>,
+    kept: &[WantedPod],
+) -> Result<BTreeSet<String>> {
+    let records = HostRecords::new(agent_root);
+    let mut identities = Identities::default();
+    // What cannot be read is reported by the agent.
+    let _ = identities.recall(&records.load(UIDS_FOLDER).await?.records);
+    let suffix = format!("-{}", node_name(""));
+    let running = identities
+        .holders()
+        .filter(|(_, manifest)| !kept.iter().any(|pod| pod.manifest == *manifest))
+        .filter_map(|(full_name, _)| full_name.rsplit_once('_'))
+        .map(|(name, namespace)| (namespace.to_owned(), name.to_owned()));
+    let ending = records.load(ENDING_DIR).await?.records;
+    let ending = ending.iter().filter_map(|(_, content)| {
+        let pod: Value = serde_json::from_slice(content).ok()?;
+        let text = |key: &str| Some(pod["metadata"][key].as_str()?.to_owned());
+        Some((text("namespace")?, text("name")?))
+    });
+    let named = running.chain(ending).map(|(namespace, name)| {
+        let name = name.strip_suffix(&suffix).unwrap_or(&name);
+        format!("{namespace}/{name}")
+    });
+    let mut left: BTreeSet<String> = named.collect();
+    for (namespace, name) in wanted {
+        left.remove(&format!("{namespace}/{name}"));
+    }
+    Ok(left)
+}
+
+pub(super) fn notice(pod: &str) -> String {
+    format!("{pod} was left by an earlier run; it is ended")
+}
