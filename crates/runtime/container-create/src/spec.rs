@@ -495,4 +495,8 @@ pub struct StreamsSpec {
     /// Longer lines are written in parts. 0: 16 KiB.
     #[prost(uint32, tag = "4")]
     pub longest_line: u32,
+    /// The dir of the log that the client named; below it no link is followed. Empty: the dir that
+    /// the log lies in.
+    #[prost(string, tag = "5")]
+    pub log_dir: String,
 }

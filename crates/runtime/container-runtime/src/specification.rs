@@ -146,6 +146,7 @@ pub(crate) fn container_spec(
             stdin: given.config.stdin,
             stdin_once: given.config.stdin_once,
             longest_line: 0,
+            log_dir: given.sandbox.log_directory.clone(),
         }),
         handler: given.handler.clone(),
         mount_label: given.labels.file.clone(),

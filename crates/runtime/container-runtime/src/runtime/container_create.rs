@@ -138,7 +138,7 @@ impl Runtime {
         let device_folders = self.settings.device_specifications.clone();
         let (cgroup, user) = blocking(move || {
             durable::make_folder(&folder)?;
-            make_log_folder(&log_path)?;
+            make_log_dir(&sandbox_config, &config)?;
             let wish = Wish::of_pod(&sandbox_id, &sandbox_config).of_container(&config);
             let labels = machine.selinux.labels(&wish)?;
             let mut view = store.create_view(&id, &image_id)?;
@@ -241,22 +241,33 @@ fn user_of(identity: &Identity) -> v1::LinuxContainerUser {
     }
 }
 
-/// A kubelet makes the folder of a pod's logs; other clients need not.
+/// A kubelet makes the dir of a container's log; other clients need not. A pod may be able to write
+/// to the dir of its logs: no link below it is followed.
 /// upstream: containerd internal/cri/server/helpers_linux.go
-fn make_log_folder(log_path: &str) -> Result<()> {
-    match Path::new(log_path).parent() {
-        Some(folder) if !log_path.is_empty() => std::fs::create_dir_all(folder)
-            .doing(format!("making the folder of logs {}", folder.display())),
-        _ => Ok(()),
-    }
+fn make_log_dir(sandbox: &v1::PodSandboxConfig, config: &v1::ContainerConfig) -> Result<()> {
+    let Some(name) = log_name(sandbox, config) else { return Ok(()) };
+    let dir = Path::new(&sandbox.log_directory);
+    let made = host_paths::Folder::make(dir, LOG_DIR_MODE)
+        .and_then(|dir| dir.make_folder(name.parent().unwrap_or(Path::new("")), LOG_DIR_MODE));
+    made.map(drop).map_err(|error| Failure::plain(error.to_string()))
 }
 
-/// upstream: a log is written only where both parts of its path are given.
+const LOG_DIR_MODE: u32 = 0o755;
+
+/// Below the pod's dir. A log is written only where both parts of its path are given.
+fn log_name<'a>(
+    sandbox: &v1::PodSandboxConfig,
+    config: &'a v1::ContainerConfig,
+) -> Option<&'a Path> {
+    // What begins at the root is below the dir, too, as upstream joins them.
+    let name = config.log_path.trim_start_matches('/');
+    (!sandbox.log_directory.is_empty() && !name.is_empty()).then(|| Path::new(name))
+}
+
 fn log_path(sandbox: &v1::PodSandboxConfig, config: &v1::ContainerConfig) -> String {
-    if sandbox.log_directory.is_empty() || config.log_path.is_empty() {
-        return String::new();
-    }
-    Path::new(&sandbox.log_directory).join(&config.log_path).display().to_string()
+    let name = log_name(sandbox, config);
+    name.map(|name| Path::new(&sandbox.log_directory).join(name).display().to_string())
+        .unwrap_or_default()
 }
 
 /// One view for each mount that is an image, by its place in the list.

@@ -3,7 +3,6 @@
 //! Rule: each ends with exactly one answer: made, refused with the reason, or too late. What was half
 //! made is taken away again.
 
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Instant;
@@ -20,7 +19,7 @@ use crate::protocol::{ContainerState, Exec, ExecState, FailureKind, Phase, Told}
 
 use super::chores::{Refusal, Then};
 use super::handler::{self, Handler, NewExec};
-use super::streams::{Start, Streams};
+use super::streams::{LogPath, Start, Streams};
 use super::{Asker, BIRTH, Container, ExecProcess, Pod, Supervisor, now, records};
 
 pub(super) struct Birth {
@@ -493,10 +492,6 @@ fn start_streams(
     terminal: Option<OwnedFd>,
     wake: &std::sync::Arc<OwnedFd>,
 ) -> io::Result<Streams> {
-    let log_path = match spec.log_path.as_str() {
-        "" => None,
-        path => Some(CString::new(path).map_err(io::Error::other)?),
-    };
     let has_terminal = terminal.is_some();
     let (output, error, input) = match (terminal, pipes) {
         (Some(terminal), _) => {
@@ -511,7 +506,7 @@ fn start_streams(
         error,
         input,
         terminal: has_terminal,
-        log_path,
+        log: LogPath::of(spec)?,
         stdin_once: spec.stdin_once,
         longest_line: usize::try_from(spec.longest_line).unwrap_or_default(),
         wake: std::sync::Arc::clone(wake),

@@ -6,7 +6,6 @@
 //! the thread never allocates afterwards (the supervisor forks while it runs). Where the log cannot
 //! be written, lines are dropped, never the container.
 
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -15,16 +14,18 @@ use std::time::SystemTime;
 
 use container_create::spec::TerminalSize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::log_lines::{LineBuffer, Sink, Stamp, Stream};
+use super::log_lines::{LineBuffer, Stamp, Stream};
 
 mod control;
+mod log_file;
 #[cfg(test)]
 mod tests;
 
 use control::{Command, Control};
+use log_file::LogFile;
+pub(super) use log_file::LogPath;
 
 /// Room for what is not a line yet, and for a read behind it.
 const READ: usize = 32 * 1024;
@@ -42,7 +43,7 @@ pub(super) struct Start {
     pub(super) error: Option<OwnedFd>,
     pub(super) input: Option<OwnedFd>,
     pub(super) terminal: bool,
-    pub(super) log_path: Option<CString>,
+    pub(super) log: Option<LogPath>,
     pub(super) stdin_once: bool,
     /// 0: the usual.
     pub(super) longest_line: usize,
@@ -67,7 +68,7 @@ pub(super) struct Streams {
 impl Streams {
     /// Opens the log and starts the thread; returns when it runs.
     pub(super) fn start(start: Start) -> io::Result<Self> {
-        let log = start.log_path.as_ref().map(open_log).transpose()?;
+        let log = LogFile::open(start.log)?;
         let terminal = start.terminal.then(|| start.output.try_clone()).transpose()?;
         let (ours, theirs) = Control::pair()?;
         let shared = Arc::new(Shared::default());
@@ -90,7 +91,7 @@ impl Streams {
             control: theirs,
             lines,
             stamp: Stamp::new(),
-            log: LogFile { path: start.log_path, file: log, torn: false },
+            log,
             shared: Arc::clone(&shared),
             wake: start.wake,
         };
@@ -143,45 +144,6 @@ impl Streams {
 
     pub(super) fn has_terminal(&self) -> bool {
         self.terminal.is_some()
-    }
-}
-
-/// A pipe in the log's place that nobody reads is refused and not waited for: all containers would
-/// wait with this one. Writing waits as long as it takes, in a thread of the container's own.
-fn open_log(path: &CString) -> io::Result<OwnedFd> {
-    let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::NONBLOCK;
-    let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let log = rustix::fs::open(path.as_c_str(), flags, Mode::from_raw_mode(0o640))?;
-    rustix::io::ioctl_fionbio(&log, false)?;
-    Ok(log)
-}
-
-struct LogFile {
-    path: Option<CString>,
-    file: Option<OwnedFd>,
-    /// A write was cut off inside a line.
-    torn: bool,
-}
-
-impl Sink for LogFile {
-    fn write(&mut self, lines: &[u8]) {
-        let Some(file) = &self.file else { return };
-        if self.torn && rustix::io::write(file, b"\n").is_ok() {
-            self.torn = false;
-        }
-        let mut rest = lines;
-        while !rest.is_empty() {
-            match rustix::io::write(file, rest) {
-                Ok(0) => break,
-                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
-                Err(Errno::INTR) => {}
-                // A full disk: what is left is lost, and the container goes on.
-                Err(_) => {
-                    self.torn = rest.len() != lines.len() || self.torn;
-                    break;
-                }
-            }
-        }
     }
 }
 
@@ -318,14 +280,9 @@ impl Worker {
     }
 
     fn reopen(&mut self) {
-        let error = match self.log.path.as_ref().map(open_log) {
-            Some(Ok(file)) => {
-                self.log.file = Some(file);
-                self.log.torn = false;
-                0
-            }
-            Some(Err(error)) => error.raw_os_error().unwrap_or(libc::EIO),
-            None => 0,
+        let error = match self.log.reopen() {
+            Ok(()) => 0,
+            Err(error) => error.raw_os_error(),
         };
         self.shared.reopen_error.store(error, Ordering::Release);
         self.shared.reopened.fetch_add(1, Ordering::AcqRel);

@@ -76,17 +76,57 @@ fn a_flood_is_logged_whole_across_rotations() {
     });
 }
 
-/// A log on a pipe that nobody reads is a disk that hangs: its container waits, the others do not.
+/// Holds the only thread of a process beside its main one until this is dropped: what becomes of it
+/// on a disk that hangs.
+struct HeldThread {
+    release: Option<std::sync::mpsc::Sender<()>>,
+    tracer: Option<std::thread::JoinHandle<()>>,
+}
+
+#[allow(unsafe_code, reason = "ptrace has no safe wrapper")]
+fn hold_the_only_thread(process: u32) -> HeldThread {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process");
+    let threads: Vec<i32> = threads
+        .map(|entry| entry.expect("listed").file_name().to_string_lossy().parse().expect("an id"))
+        .filter(|id| u32::try_from(*id) != Ok(process))
+        .collect();
+    let &[thread] = &threads[..] else { panic!("threads beside the main one: {threads:?}") };
+    let ((release, released), (ready, held)) =
+        (std::sync::mpsc::channel::<()>(), std::sync::mpsc::channel());
+    // The thread goes on when its tracer ends.
+    let tracer = std::thread::spawn(move || {
+        let none = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: no memory of this process is given; a wrong id is an error.
+        unsafe {
+            assert_eq!(libc::ptrace(libc::PTRACE_SEIZE, thread, none, none), 0);
+            assert_eq!(libc::ptrace(libc::PTRACE_INTERRUPT, thread, none, none), 0);
+            assert_eq!(libc::waitpid(thread, std::ptr::null_mut(), libc::__WALL), thread);
+        }
+        ready.send(()).expect("waited for");
+        let _ = released.recv();
+    });
+    held.recv().expect("the thread is held");
+    HeldThread { release: Some(release), tracer: Some(tracer) }
+}
+
+impl Drop for HeldThread {
+    fn drop(&mut self) {
+        drop(self.release.take());
+        let _ = self.tracer.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+/// A log's thread that makes no progress is one on a disk that hangs: its container waits, the others
+/// do not.
 #[test]
 fn a_disk_that_hangs_holds_up_one_container_only() {
     run(async {
         let mut bed = Bed::new().await;
-        let stuck = bed.folder.path().join("stuck.log");
-        pipe_at(&stuck);
-        let holder = File::options().read(true).write(true).open(&stuck).expect("opened");
         let spec =
             bed.spec("stuck", "yes | head -c 3000000; echo through > /tmp/through; sleep 1000");
-        bed.start(spec).await;
+        bed.client.create(spec).await.expect("created");
+        let held = hold_the_only_thread(bed.supervisor);
+        bed.client.start("stuck").await.expect("started");
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert!(!bed.root().join("tmp/through").exists(), "it waits");
         let begin = Instant::now();
@@ -98,22 +138,24 @@ fn a_disk_that_hangs_holds_up_one_container_only() {
         bed.client.kill("stuck", 9).await.expect("signalled");
         let exit = bed.ended("stuck").await;
         assert_eq!(exit.code, 137, "the end is told although the log hangs");
-        drop(holder);
+        drop(held);
         bed.shut_down().await;
     });
 }
 
-/// One that nobody has opened for reading would hold up whoever opens it.
+/// One that is not read would hold up its container, and one that is read a rotation.
 #[test]
 fn a_pipe_in_a_logs_place_is_refused() {
     run(async {
         let mut bed = Bed::new().await;
         let place = bed.folder.path().join("piped.log");
         pipe_at(&place);
+        let holder = File::options().read(true).write(true).open(&place).expect("opened");
         let spec = bed.spec("piped", "true");
-        let refused = bed.client.create(spec).await.expect_err("nobody reads it").to_string();
+        let refused = bed.client.create(spec).await.expect_err("a pipe").to_string();
         assert!(refused.contains("No such device or address"), "{refused}");
         assert_eq!(bed.output("free", "seq 3").await.len(), 3);
+        drop(holder);
         bed.shut_down().await;
     });
 }

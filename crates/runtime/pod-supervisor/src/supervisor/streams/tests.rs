@@ -1,6 +1,7 @@
 //! The thread over real pipes: logs, rotation under a flood, slow clients, input.
 
 use super::*;
+use container_create::spec::StreamsSpec;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -22,13 +23,14 @@ fn bed(stdin_once: bool) -> Bed {
     let ((out_read, out_write), (err_read, err_write)) = (pipe(), pipe());
     let (in_read, in_write) = pipe();
     let flags = rustix::event::EventfdFlags::CLOEXEC;
-    let path = folder.path().join("0.log").display().to_string();
+    let log_path = folder.path().join("0.log").display().to_string();
+    let log = StreamsSpec { log_path, ..StreamsSpec::default() };
     let streams = Streams::start(Start {
         output: out_read,
         error: Some(err_read),
         input: Some(in_write),
         terminal: false,
-        log_path: Some(CString::new(path).expect("text")),
+        log: LogPath::of(&log).expect("a path"),
         stdin_once,
         longest_line: 0,
         wake: Arc::new(rustix::event::eventfd(0, flags).expect("an eventfd")),

@@ -1,0 +1,145 @@
+//! A container's log: where it is, opening it, and writing lines to it.
+//!
+//! Rule: a pod may be able to write to the dir of its logs, and the log is opened as root. Below the
+//! dir that the client named no link is followed, and what stands in the log's place is opened only
+//! if it is a regular file with one name: neither a device, which opening may already disturb, nor a
+//! pipe, which would hold up a rotation. Nothing is allocated when a log is opened anew.
+
+use std::ffi::{CStr, CString};
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use container_create::spec::StreamsSpec;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::super::log_lines::Sink;
+
+/// So often may the place change between two looks at it.
+const TRIES: usize = 16;
+
+#[derive(Debug)]
+pub(in crate::supervisor) struct LogPath {
+    /// Of the client: followed as it is.
+    dir: CString,
+    /// Beneath it.
+    name: CString,
+}
+
+impl LogPath {
+    /// None where no log is wanted.
+    pub(in crate::supervisor) fn of(spec: &StreamsSpec) -> io::Result<Option<Self>> {
+        if spec.log_path.is_empty() {
+            return Ok(None);
+        }
+        let path = Path::new(&spec.log_path);
+        let odd = || {
+            let text = format!("{:?} is no path of a log", spec.log_path);
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        };
+        // An older server says only where the log is.
+        let (dir, name) = match spec.log_dir.as_str() {
+            "" => (path.parent(), path.file_name().map(Path::new)),
+            dir => (Some(Path::new(dir)), path.strip_prefix(dir).ok()),
+        };
+        let (dir, name) = dir.zip(name).ok_or_else(odd)?;
+        let text = |part: &Path| CString::new(part.as_os_str().as_bytes()).map_err(|_| odd());
+        if name.as_os_str().is_empty() || dir.as_os_str().is_empty() {
+            return Err(odd());
+        }
+        Ok(Some(Self { dir: text(dir)?, name: text(name)? }))
+    }
+
+    fn open(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(self.dir.as_c_str(), flags, Mode::empty())?;
+        let at = |flags, mode| {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            let flags = flags | OFlags::CLOEXEC;
+            rustix::fs::openat2(&dir, self.name.as_c_str(), flags, mode, resolve)
+        };
+        let create = OFlags::CREATE | OFlags::EXCL | OFlags::APPEND | OFlags::WRONLY;
+        for _ in 0..TRIES {
+            let done = match at(OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()) {
+                Ok(found) => return reopen_regular(&found),
+                Err(Errno::NOENT) => at(create, Mode::from_raw_mode(0o640)),
+                Err(errno) => Err(errno),
+            };
+            match done {
+                // It came or moved between the two.
+                Err(Errno::EXIST | Errno::AGAIN | Errno::INTR) => {}
+                done => return done,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+}
+
+/// Opens for writing the file that a path descriptor stands for, whatever its name means by now.
+fn reopen_regular(found: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let stat = rustix::fs::fstat(found)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile if stat.st_nlink > 1 => return Err(Errno::MLINK),
+        FileType::RegularFile => {}
+        FileType::Symlink => return Err(Errno::LOOP),
+        FileType::Directory => return Err(Errno::ISDIR),
+        _ => return Err(Errno::NXIO),
+    }
+    let mut place = [0; 32];
+    let mut rest = &mut place[..];
+    write!(rest, "/proc/self/fd/{}\0", found.as_raw_fd()).map_err(|_| Errno::NAMETOOLONG)?;
+    let place = CStr::from_bytes_until_nul(&place).map_err(|_| Errno::INVAL)?;
+    let flags = OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    rustix::fs::openat(CWD, place, flags, Mode::empty())
+}
+
+pub(super) struct LogFile {
+    path: Option<LogPath>,
+    file: Option<OwnedFd>,
+    /// A write was cut off inside a line.
+    torn: bool,
+}
+
+impl LogFile {
+    /// Without a path nothing is written.
+    pub(super) fn open(path: Option<LogPath>) -> Result<Self, Errno> {
+        let file = path.as_ref().map(LogPath::open).transpose()?;
+        Ok(Self { path, file, torn: false })
+    }
+
+    /// By its path; where that fails, the file that is open stays.
+    pub(super) fn reopen(&mut self) -> Result<(), Errno> {
+        if let Some(path) = &self.path {
+            self.file = Some(path.open()?);
+            self.torn = false;
+        }
+        Ok(())
+    }
+}
+
+impl Sink for LogFile {
+    fn write(&mut self, lines: &[u8]) {
+        let Some(file) = &self.file else { return };
+        if self.torn && rustix::io::write(file, b"\n").is_ok() {
+            self.torn = false;
+        }
+        let mut rest = lines;
+        while !rest.is_empty() {
+            match rustix::io::write(file, rest) {
+                Ok(0) => break,
+                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                // A full disk: what is left is lost, and the container goes on.
+                Err(_) => {
+                    self.torn = rest.len() != lines.len() || self.torn;
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! What a pod can put in the place of its log.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+fn spec(dir: &Path, name: &str) -> StreamsSpec {
+    StreamsSpec {
+        log_path: dir.join(name).display().to_string(),
+        log_dir: dir.display().to_string(),
+        ..StreamsSpec::default()
+    }
+}
+
+fn log_path(spec: &StreamsSpec) -> LogPath {
+    LogPath::of(spec).expect("a path").expect("a log")
+}
+
+#[test]
+fn a_path_is_split_at_the_dir_that_the_client_named() {
+    for (log_path, log_dir, expected) in [
+        ("/var/log/pods/x/c/0.log", "/var/log/pods/x", Some(("/var/log/pods/x", "c/0.log"))),
+        ("/var/log/pods/x/c/0.log", "/var/log/pods/x/", Some(("/var/log/pods/x/", "c/0.log"))),
+        ("/var/log//pods/x/c/0.log", "/var/log/pods/x", Some(("/var/log/pods/x", "c/0.log"))),
+        ("/var/log/pods/x/c/0.log", "", Some(("/var/log/pods/x/c", "0.log"))),
+        ("/elsewhere/0.log", "/var/log/pods/x", None),
+        ("/var/log/pods/x", "/var/log/pods/x", None),
+        ("0.log", "", None),
+        ("/", "", None),
+    ] {
+        let (path, dir) = (log_path.to_owned(), log_dir.to_owned());
+        let spec = StreamsSpec { log_path: path, log_dir: dir, ..StreamsSpec::default() };
+        let split = LogPath::of(&spec).map(|path| path.expect("a log"));
+        let split = split.ok().map(|LogPath { dir, name }| {
+            (dir.into_string().expect("text"), name.into_string().expect("text"))
+        });
+        let expected = expected.map(|(dir, name)| (dir.to_owned(), name.to_owned()));
+        assert_eq!(split, expected, "{log_path} {log_dir}");
+    }
+    assert!(LogPath::of(&StreamsSpec::default()).expect("none").is_none());
+}
+
+/// A log is opened when its container is created, and again when it was rotated. Both times a pod
+/// that may write to the dir has chosen what is there.
+#[test]
+fn what_a_pod_puts_in_the_place_of_its_log_is_not_opened() {
+    let bed = tempfile::tempdir().expect("a dir");
+    let victim = bed.path().join("victim");
+    fs::create_dir(&victim).expect("made");
+    fs::write(victim.join("0.log"), "kept").expect("written");
+    // The administrator's own links are followed.
+    fs::create_dir(bed.path().join("real")).expect("made");
+    symlink("real", bed.path().join("logs")).expect("linked");
+    let dir = bed.path().join("logs");
+    fs::create_dir(dir.join("c")).expect("made");
+    let log = log_path(&spec(&dir, "c/0.log"));
+    let mut open = LogFile::open(Some(log_path(&spec(&dir, "c/0.log")))).expect("opened");
+    open.write(b"one\n");
+    open.reopen().expect("there already");
+    open.write(b"two\n");
+    let place = dir.join("c/0.log");
+    assert_eq!(fs::read_to_string(&place).expect("a log"), "one\ntwo\n");
+    let kind = |kind, device| {
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(CWD, &place, kind, mode, device)
+    };
+    type Make<'a> = Box<dyn Fn() -> io::Result<()> + 'a>;
+    let mut tricks: Vec<(&str, Errno, Make<'_>)> = vec![
+        ("a link", Errno::LOOP, Box::new(|| symlink(victim.join("0.log"), &place))),
+        ("a link to nothing", Errno::LOOP, Box::new(|| symlink(victim.join("new"), &place))),
+        ("a hard link", Errno::MLINK, Box::new(|| fs::hard_link(victim.join("0.log"), &place))),
+        ("a pipe", Errno::NXIO, Box::new(|| Ok(kind(FileType::Fifo, 0)?))),
+    ];
+    if rustix::process::geteuid().is_root() {
+        let full = rustix::fs::makedev(1, 7);
+        let device = move || Ok(kind(FileType::CharacterDevice, full)?);
+        tricks.push(("a device", Errno::NXIO, Box::new(device)));
+    }
+    for (what, errno, make) in &tricks {
+        fs::rename(&place, dir.join("c/0.log.rotated")).expect("renamed");
+        make().expect("made");
+        assert_eq!(open.reopen(), Err(*errno), "{what}, when it was rotated");
+        assert_eq!(log.open().map(drop), Err(*errno), "{what}, at the start");
+        fs::remove_file(&place).expect("removed");
+        fs::rename(dir.join("c/0.log.rotated"), &place).expect("renamed");
+    }
+    // What was open is written still.
+    open.write(b"three\n");
+    assert_eq!(fs::read_to_string(&place).expect("a log"), "one\ntwo\nthree\n");
+    // The dir between.
+    fs::rename(dir.join("c"), dir.join("aside")).expect("renamed");
+    symlink(&victim, dir.join("c")).expect("linked");
+    assert_eq!(open.reopen(), Err(Errno::LOOP));
+    // By an older server's words only the last part is guarded.
+    let older = StreamsSpec { log_dir: String::new(), ..spec(&dir, "c/0.log") };
+    fs::remove_file(victim.join("0.log")).expect("removed");
+    symlink("other", victim.join("0.log")).expect("linked");
+    assert_eq!(log_path(&older).open().map(drop), Err(Errno::LOOP));
+    let names = fs::read_dir(&victim).expect("listed").count();
+    assert_eq!(names, 1, "made in the victim's dir");
+}
