@@ -8,6 +8,7 @@
 //! upstream: containernetworking/cni SPEC.md and libcni; containerd internal/cri/server/sandbox_run.go
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -57,18 +58,29 @@ impl Default for CniSettings {
 #[derive(Debug)]
 pub(crate) struct Cni {
     settings: CniSettings,
+    logged: Mutex<configuration::Logged>,
 }
 
 impl Cni {
     pub(crate) fn new(settings: CniSettings) -> Self {
-        Self { settings }
+        Self { settings, logged: Mutex::default() }
     }
 
     /// The configuration that new pods get; none when the folder has none. Read each time: it is
     /// small, and then nothing can have been missed.
     pub(super) async fn configuration(&self) -> Result<Option<Configuration>> {
         let folder = self.settings.configurations.clone();
-        blocking(move || configuration::first_in(&folder)).await
+        let found = blocking(move || configuration::first_in(&folder)).await?;
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let serving = found.configuration.as_ref().map(|configuration| configuration.name.as_str());
+        for reason in logged.update(&found.unreadable) {
+            tracing::warn!(reason, serving, "a CNI configuration is passed over");
+        }
+        drop(logged);
+        match (found.configuration, found.unreadable.into_iter().next_back()) {
+            (None, Some((_, failure))) => Err(failure),
+            (configuration, _) => Ok(configuration),
+        }
     }
 
     /// Asks the plugins whether they could work now, where their version knows the question.

@@ -1,7 +1,8 @@
 //! Which CNI configuration counts: the first file by name that is one.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cni_documents::Configuration;
 
@@ -11,26 +12,59 @@ use crate::failure::{Doing as _, Failure, Result};
 const LARGEST: u64 = 1 << 20;
 const ENDINGS: &[&str] = &[".conf", ".conflist", ".json"];
 
-/// The first file by name that is a configuration; what does not read is told and passed over.
-pub(super) fn first_in(folder: &Path) -> Result<Option<Configuration>> {
-    let mut last = None;
+/// What a dir of configurations holds, up to the one that serves.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) configuration: Option<Configuration>,
+    /// Files before it that are no configurations, and why.
+    pub(super) unreadable: Vec<(PathBuf, Failure)>,
+}
+
+/// The first file by name that is a configuration; what does not read is passed over.
+pub(super) fn first_in(folder: &Path) -> Result<Found> {
+    let mut found = Found::default();
     for name in names_in(folder)? {
         if !ENDINGS.iter().any(|ending| name.ends_with(ending)) {
             continue;
         }
         let path = folder.join(&name);
-        let parsed = fs::metadata(&path)
-            .doing(format!("looking at {}", path.display()))
-            .and_then(|metadata| match metadata.len() {
-                0..=LARGEST => Ok(()),
-                _ => Err(Failure::plain(format!("{} has over a megabyte", path.display()))),
-            })
-            .and_then(|()| fs::read(&path).doing(format!("reading {}", path.display())))
-            .and_then(|text| Ok(Configuration::parse(&path.display().to_string(), &text)?));
-        match parsed {
-            Ok(configuration) => return Ok(Some(configuration)),
-            Err(failure) => last = Some(failure),
+        match read(&path) {
+            Ok(configuration) => {
+                found.configuration = Some(configuration);
+                break;
+            }
+            Err(failure) => found.unreadable.push((path, failure)),
         }
     }
-    last.map_or(Ok(None), Err)
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<Configuration> {
+    let shown = path.display();
+    let metadata = fs::metadata(path).doing(format!("looking at {shown}"))?;
+    if !metadata.is_file() {
+        // A pipe would be waited for.
+        return Err(Failure::plain(format!("{shown} is no regular file")));
+    }
+    if metadata.len() > LARGEST {
+        return Err(Failure::plain(format!("{shown} has over a megabyte")));
+    }
+    let text = fs::read(path).doing(format!("reading {shown}"))?;
+    Ok(Configuration::parse(&shown.to_string(), &text)?)
+}
+
+/// What was logged of the dir, which is read again and again.
+#[derive(Debug, Default)]
+pub(super) struct Logged(BTreeMap<PathBuf, String>);
+
+impl Logged {
+    /// What is to be logged now: a file whose error was not logged since it last had none.
+    pub(super) fn update(&mut self, unreadable: &[(PathBuf, Failure)]) -> Vec<String> {
+        let now: BTreeMap<PathBuf, String> =
+            unreadable.iter().map(|(path, failure)| (path.clone(), failure.text.clone())).collect();
+        let fresh = now.iter().filter(|(path, text)| self.0.get(*path) != Some(*text));
+        let fresh = fresh.map(|(_, text)| text.clone()).collect();
+        self.0 = now;
+        fresh
+    }
 }

@@ -70,17 +70,102 @@ fn wrong_configurations_are_refused_with_a_reason() {
     }
 }
 
-#[test]
-fn the_first_readable_file_by_name_counts() {
+#[tokio::test]
+async fn the_first_readable_file_by_name_counts() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(configuration::first_in(&folder.path().join("none")).unwrap(), None);
-    std::fs::write(folder.path().join("00-notes.txt"), "{}").unwrap();
-    assert_eq!(configuration::first_in(folder.path()).unwrap(), None);
-    std::fs::write(folder.path().join("10-bad.conflist"), "{").unwrap();
-    assert!(configuration::first_in(folder.path()).is_err());
-    std::fs::write(folder.path().join("20-good.conf"), r#"{"name":"b","type":"x"}"#).unwrap();
-    std::fs::write(folder.path().join("30-late.conflist"), LIST).unwrap();
-    assert_eq!(configuration::first_in(folder.path()).unwrap().unwrap().name, "b");
+    let cni = Cni::new(settings(folder.path()));
+    let dir = folder.path().join("net.d");
+    assert_eq!(cni.configuration().await.unwrap(), None, "no dir");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(dir.join("00-notes.txt"), "{}").unwrap();
+    assert_eq!(cni.configuration().await.unwrap(), None);
+    std::fs::write(dir.join("10-bad.conflist"), "{").unwrap();
+    let failure = cni.configuration().await.unwrap_err();
+    assert!(failure.text.contains("10-bad.conflist"), "{failure}");
+    std::fs::write(dir.join("20-good.conf"), r#"{"name":"b","type":"x"}"#).unwrap();
+    std::fs::write(dir.join("30-late.conflist"), LIST).unwrap();
+    assert_eq!(cni.configuration().await.unwrap().unwrap().name, "b");
+}
+
+/// Keeps the texts of events.
+#[derive(Clone, Default)]
+struct LogLines(std::sync::Arc<Mutex<Vec<String>>>);
+
+impl LogLines {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl tracing::field::Visit for LogLines {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0.lock().unwrap().push(format!("{}={value:?}", field.name()));
+    }
+}
+
+impl tracing::Subscriber for LogLines {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let fields = Self::default();
+        event.record(&mut fields.clone());
+        self.0.lock().unwrap().push(fields.take().join(" "));
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// The dir is read with every pod and every status: an error is logged when it is new.
+#[tokio::test]
+async fn an_unreadable_configuration_is_logged_once_also_where_a_later_one_serves() {
+    let folder = tempfile::tempdir().unwrap();
+    let cni = Cni::new(settings(folder.path()));
+    let dir = folder.path().join("net.d");
+    std::fs::create_dir(&dir).unwrap();
+    let (bad, pipe) = (dir.join("10-bad.conflist"), dir.join("15-pipe.conf"));
+    std::fs::write(dir.join("20-good.conf"), r#"{"name":"b","type":"x"}"#).unwrap();
+    let lines = LogLines::default();
+    let _guard = tracing::subscriber::set_default(lines.clone());
+    cni.configuration().await.unwrap();
+    assert!(lines.take().is_empty());
+    std::fs::write(&bad, "{").unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    assert_eq!(cni.configuration().await.unwrap().unwrap().name, "b");
+    let logged = lines.take();
+    assert_eq!(logged.len(), 2, "{logged:?}");
+    for (line, path, reason) in
+        [(&logged[0], &bad, "EOF while parsing"), (&logged[1], &pipe, "no regular file")]
+    {
+        let all = [path.to_str().unwrap(), reason, r#"serving="b""#];
+        assert!(all.iter().all(|part| line.contains(part)), "{line}");
+    }
+    cni.configuration().await.unwrap();
+    assert!(lines.take().is_empty(), "again");
+    // Another error of the same file, one that was mended and came back, and none that serves.
+    std::fs::write(&bad, "[]").unwrap();
+    cni.configuration().await.unwrap();
+    let logged = lines.take();
+    assert!(logged.len() == 1 && logged[0].contains("is no object"), "{logged:?}");
+    std::fs::rename(&bad, dir.join("aside")).unwrap();
+    cni.configuration().await.unwrap();
+    std::fs::rename(dir.join("aside"), &bad).unwrap();
+    std::fs::remove_file(dir.join("20-good.conf")).unwrap();
+    cni.configuration().await.unwrap_err();
+    let logged = lines.take();
+    assert!(logged.len() == 1 && logged[0].contains("10-bad.conflist"), "{logged:?}");
 }
 
 #[test]
