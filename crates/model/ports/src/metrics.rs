@@ -83,14 +83,28 @@ fn escaped(text: &str, quotes: bool) -> String {
     result
 }
 
-/// A number as Prometheus reads it.
+/// A number as the reference writes it, in values and in `le` labels: the fewest digits that give it
+/// back, with an exponent below 0.0001 and from a million on.
+///
+/// upstream: prometheus/common expfmt/text_create.go (writeFloat)
 pub fn number(value: f64) -> String {
     if value.is_nan() {
-        "NaN".to_owned()
-    } else if value.is_infinite() {
-        if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned()
-    } else {
-        value.to_string()
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    match exponent.parse::<i32>() {
+        Ok(exponent @ (..-4 | 6..)) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => value.to_string(),
     }
 }
 

@@ -56,3 +56,38 @@ fn a_bucket_counts_all_that_is_at_most_its_bound() {
     ];
     assert_eq!(lines, expected.map(|(line, value)| (line.to_owned(), value)));
 }
+
+/// Made by `goldens/units` of the Kubernetes parts: what the reference writes as a value, and as the
+/// bound of a bucket.
+#[test]
+fn numbers_are_written_as_the_reference_writes_them() {
+    let golden = include_str!("golden.txt");
+    let mut compared = 0;
+    for line in golden.lines().skip(1) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [bits, value, bound] = fields[..] else { panic!("{line:?}") };
+        let number = f64::from_bits(u64::from_str_radix(bits, 16).unwrap());
+        assert_eq!((&*super::number(number), &*super::number(number)), (value, bound), "{bits}");
+        compared += 1;
+    }
+    assert_eq!(compared, 1660);
+}
+
+#[test]
+fn counts_sums_and_bounds_of_a_histogram_have_the_form_of_numbers() {
+    let mut histogram = Histogram::new(&[1e-5, 0.005, 1_048_576.0, 10_485_760.0]);
+    for _ in 0..1_000_000 {
+        histogram.observe(2_000_000.0);
+    }
+    let family = MetricFamily {
+        name: "bytes",
+        help: "Sizes.",
+        kind: MetricKind::Histogram,
+        samples: histogram.samples(&[]),
+    };
+    let expected = "# HELP bytes Sizes.\n# TYPE bytes histogram\nbytes_bucket{le=\"1e-05\"} 0\n\
+                    bytes_bucket{le=\"0.005\"} 0\nbytes_bucket{le=\"1.048576e+06\"} 0\n\
+                    bytes_bucket{le=\"1.048576e+07\"} 1e+06\nbytes_bucket{le=\"+Inf\"} 1e+06\n\
+                    bytes_sum 2e+12\nbytes_count 1e+06\n";
+    assert_eq!(text(vec![family]), expected);
+}

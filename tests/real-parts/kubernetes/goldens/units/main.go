@@ -1,6 +1,7 @@
 // Command units prints what the pinned Kubernetes makes of small texts: quantities, durations, CPU
 // lists, addresses, names and eviction thresholds. Its output is checked in beside the Rust types
-// that must agree with it, as golden.txt files under crates/model/pod-model/src.
+// that must agree with it, as golden.txt files under crates/model/pod-model/src and
+// crates/model/ports/src.
 //
 //	go run ./goldens/units SECTION > FILE
 //
@@ -24,6 +25,7 @@ var printers = map[string]func(*bufio.Writer){
 	"cpu-set":        printCPUSets,
 	"duration":       printDurations,
 	"ip":             printAddresses,
+	"metric-numbers": printMetricNumbers,
 	"names":          printNames,
 	"quantity":       printQuantities,
 	"quantity-pairs": printQuantityPairs,
