@@ -5,12 +5,14 @@
 //! Everything that is wrong with flags and files is printed, not only the first; then the exit
 //! code is 1. What can be served with less is served, with a warning.
 
+mod cluster;
 mod compose;
 mod credential_providers;
 mod host_addresses;
 mod host_texts;
 mod log_settings;
 pub(crate) mod machine;
+mod machine_info;
 pub(crate) mod pod_parts;
 mod pod_settings;
 mod rest;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use apiserver_client::access::TokenSource;
 use apiserver_client::{
-    ApiClient, ClientOptions, ProtobufObject, RateLimit, Secret, Watch, parse_kubeconfig,
+    ApiClient, ClientOptions, RateLimit, Secret, Watch, WatchedObject, parse_kubeconfig,
 };
 use node_testkit::bed::{Bed, Test};
 use node_testkit::start::{ControlPlane, Running, Subject};
@@ -60,7 +60,7 @@ fn json_patch(kind: PatchKind, subresource: Option<&'static str>, body: &Value) 
 }
 
 /// Waits for an event of a feed; the others are passed over.
-async fn wait_for<T: ProtobufObject + std::fmt::Debug>(
+async fn wait_for<T: WatchedObject + std::fmt::Debug>(
     feed: &mut Watch<T>,
     what: &str,
     is_it: impl Fn(&FeedEvent<T>) -> bool,

@@ -4,7 +4,8 @@
 //! be read is absent or zero, never invented. The node's addresses are asked of the kernel's routes.
 
 use node_policy::admission::kernel_version;
-use pod_model::CpuSet;
+use pod_model::{CpuSet, Quantity, QuantityFormat};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::Stdio;
@@ -61,6 +62,22 @@ pub(super) fn read(root: &Path) -> MachineSize {
             .filter_map(|path| text(path).trim().parse().ok())
             .min(),
     }
+}
+
+/// Kubernetes' word for the processor.
+pub(super) fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// Bytes by resource name, such as `hugepages-2Mi`.
+pub(super) fn huge_page_resources(machine: &MachineSize) -> BTreeMap<String, i64> {
+    let name = |size| Quantity::from_units(size, QuantityFormat::BinarySi);
+    let pages = machine.huge_pages.iter();
+    pages.map(|(size, all)| (format!("hugepages-{}", name(*size)), *all)).collect()
 }
 
 fn processors(cpuinfo: &str) -> i64 {

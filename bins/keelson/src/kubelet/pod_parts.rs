@@ -2,6 +2,7 @@
 //!
 //! Rule: wiring only. A source that can say nothing says so itself, and the others serve.
 
+use super::cluster::cluster_parts;
 use super::credential_providers;
 use super::host_addresses::MachineAddresses;
 use super::host_texts::MachineTexts;
@@ -16,12 +17,12 @@ use host_cgroups::{CgroupSetup, Driver, HostCgroups, KernelLog, Since};
 use host_files::{HostFolders, HostPullRecords, HostRecords};
 use host_process::process_metrics::ProcessMetrics;
 use host_volumes::{HostVolumes, StepProgram};
-use local_socket::LocalSocket;
 use network_probe::NetworkTries;
 use node_agent::{PodParts, PodPorts};
 use node_config::{KubeletConfiguration, NodeConfig};
 use pod_model::GoDuration;
 use pod_sources::{FileSource, UrlSource};
+use ports::EventSink;
 use ports::pod_host::MemoryKills;
 use ports::pod_sources::ManifestSource;
 use std::net::IpAddr;
@@ -31,8 +32,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// Where people at this machine ask.
-const LOCAL_SOCKET: &str = "/run/keelson/agent.sock";
 /// Where log shippers look.
 const LOG_LINKS: &str = "/var/log/containers";
 const DEFAULT_CHECK: Duration = Duration::from_secs(20);
@@ -64,17 +63,19 @@ pub(crate) async fn pod_parts(
         rounds: Arc::new(rest.clone()),
     };
     let node = node(config).await;
-    info!(node = node.name, addresses = ?node.ips, "Running pods as a standalone node");
+    let cluster = cluster_parts(config, &node.name, &node.machine)?;
+    if cluster.is_none() {
+        info!(node = node.name, addresses = ?node.ips, "Running pods as a standalone node");
+    }
     Ok(PodParts {
         ports,
         settings: pod_settings(config, &node)?,
         sources: sources(settings, rest),
         memory_kills: memory_kills(),
-        events: None,
+        events: cluster.as_ref().map(|cluster| cluster.events.clone() as Arc<dyn EventSink>),
         metric_sources: vec![runtime.clone(), cgroups, Arc::new(ProcessMetrics::default())],
-        local: Some(Arc::new(
-            LocalSocket::new(PathBuf::from(LOCAL_SOCKET)).with_runtime(runtime.clone()),
-        )),
+        local: None,
+        cluster,
         kill_now: watch::Sender::new(false).subscribe(),
     })
 }

@@ -3,7 +3,7 @@
 //! Rule: words only; what the machine is comes in as a value.
 
 use super::credential_providers;
-use super::machine::MachineSize;
+use super::machine::{self, MachineSize};
 use anyhow::{Context, Result, ensure};
 use container_setup::allocatable::{self, Reservations, enforced, told};
 use container_setup::cgroups::{PIDS, all_pods_limits, reserved_limits};
@@ -25,6 +25,7 @@ use pod_lifecycle::Settings;
 use pod_manifest::PodGates;
 use pod_model::pod::ResourceList;
 use pod_model::{CpuSet, GoDuration, LogSizeLimit, Quantity, QuantityFormat, ThresholdValue};
+use ports::node_object::ResourceMap;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -345,12 +346,20 @@ fn max_pods(settings: &KubeletConfiguration, machine: &MachineSize) -> i64 {
     }
 }
 
+/// What is kept from pods, by resource.
+pub(super) fn reservation(config: &NodeConfig, machine: &MachineSize) -> Result<ResourceMap> {
+    let (capacity, reservations) = (capacity(machine), reservations(config, machine)?);
+    let reserved = allocatable::reserved(&capacity, &reservations);
+    Ok(reserved.iter().map(|(name, amount)| (name.to_owned(), *amount)).collect())
+}
+
+/// The names that the node's status declares.
+pub(super) fn declared_features(config: &NodeConfig) -> Vec<String> {
+    declared(config).names().map(str::to_owned).collect()
+}
+
 fn labels(config: &NodeConfig, node: &Node) -> BTreeMap<String, String> {
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
+    let architecture = machine::architecture();
     let mut labels = config.flags().node_labels.clone();
     for prefix in ["kubernetes.io", "beta.kubernetes.io"] {
         labels.insert(format!("{prefix}/os"), "linux".to_owned());

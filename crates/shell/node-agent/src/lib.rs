@@ -18,6 +18,7 @@ mod board;
 mod branch;
 mod cgroup_tree;
 mod clock;
+mod cluster_node;
 mod counted_kills;
 pub mod crash_points;
 mod garbage;
@@ -47,6 +48,7 @@ mod volumes;
 mod watchdog;
 
 pub use agent::{AgentParts, Ended, run};
+pub use cluster_node::{ClusterEvents, ClusterParts, ClusterSettings};
 pub use images::PullLimits;
 pub use log_rotation::LogRotation;
 pub use pods::{CgroupSettings, PodPorts, PodSettings, ReservedCgroup};

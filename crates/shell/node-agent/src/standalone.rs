@@ -5,6 +5,7 @@
 use crate::admission::Admissions;
 use crate::board::{Board, LocalStatus};
 use crate::clock::Clock;
+use crate::cluster_node::{self, ClusterParts};
 use crate::images::{Images, NodeLogins, PullOrders, PullSandboxes, PulledImages};
 use crate::loop_beats::LoopBeats;
 use crate::metrics::names;
@@ -50,6 +51,8 @@ pub struct PodParts {
     pub metric_sources: Vec<Arc<dyn MetricSource>>,
     /// None where nobody at this machine may ask.
     pub local: Option<Arc<dyn LocalEndpoint>>,
+    /// None for a standalone node.
+    pub cluster: Option<ClusterParts>,
     /// Once true, pods that end are killed instead of waiting for their grace periods.
     pub kill_now: watch::Receiver<bool>,
 }
@@ -102,6 +105,7 @@ fn start_with_clock(
         events,
         metric_sources,
         local,
+        cluster,
         kill_now,
     } = parts;
     let messages = TerminationMessages::new(ports.folders.clone());
@@ -160,6 +164,10 @@ fn start_with_clock(
     });
     let garbage_context = context.clone();
     tree.start("garbage", move || garbage::collect(garbage_context.clone(), active.clone()));
+    if let Some(cluster) = cluster {
+        let shared = (clock.clone(), board.clone(), context.ports.clone());
+        cluster_node::start(tree, cluster, shared, (view.clone(), context.node.clone()));
+    }
     if let Some(endpoint) = local {
         let runtime = view.clone();
         let api = Arc::new(LocalStatus { context: context.clone(), runtime, metric_sources });

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use apiserver_client::{ApiClient, ProtobufObject, Watch};
+use apiserver_client::{ApiClient, Watch, WatchedObject};
 use ports::cluster_api::{Resource, Selection};
 use ports::cluster_objects::{ApiObject, Identity, Node, NodeCondition, ObjectMeta, Pod};
 use ports::{ApiTime, FeedEvent, ObjectFeed as _};
@@ -68,71 +68,10 @@ impl ApiObject for EventObject {
     }
 }
 
-/// The same in protobuf, in which watches are read.
-#[derive(prost::Message)]
-pub struct EventForm {
-    #[prost(message, optional, tag = "1")]
-    metadata: Option<MetaForm>,
-    #[prost(message, optional, tag = "2")]
-    involved_object: Option<AboutForm>,
-    #[prost(string, tag = "3")]
-    reason: String,
-    #[prost(string, tag = "4")]
-    message: String,
-    #[prost(message, optional, tag = "5")]
-    source: Option<SourceForm>,
-    #[prost(string, tag = "9")]
-    kind: String,
-}
-
-#[derive(prost::Message)]
-struct MetaForm {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "3")]
-    namespace: String,
-    #[prost(string, tag = "5")]
-    uid: String,
-    #[prost(string, tag = "6")]
-    resource_version: String,
-}
-
-#[derive(prost::Message)]
-struct AboutForm {
-    #[prost(string, tag = "1")]
-    kind: String,
-    #[prost(string, tag = "3")]
-    name: String,
-}
-
-#[derive(prost::Message)]
-struct SourceForm {
-    #[prost(string, tag = "1")]
-    component: String,
-}
-
-impl ProtobufObject for EventObject {
-    type Form = EventForm;
-}
-
-impl From<EventForm> for EventObject {
-    fn from(form: EventForm) -> Self {
-        let MetaForm { name, namespace, uid, resource_version } = form.metadata.unwrap_or_default();
-        let about = form.involved_object.unwrap_or_default();
-        Self {
-            metadata: ObjectMeta {
-                name,
-                namespace,
-                uid,
-                resource_version,
-                ..ObjectMeta::default()
-            },
-            involved_object: About { kind: about.kind, name: about.name },
-            reason: form.reason,
-            message: form.message,
-            kind: form.kind,
-            source: Source { component: form.source.unwrap_or_default().component },
-        }
+impl WatchedObject for EventObject {
+    const IN_PROTOBUF: bool = false;
+    fn from_protobuf(_: bytes::Bytes) -> Result<Self, String> {
+        Err("JSON was requested".to_owned())
     }
 }
 
@@ -190,7 +129,7 @@ impl Recorder {
 }
 
 /// Hands every change of one kind to the book.
-async fn follow<T: ProtobufObject>(
+async fn follow<T: WatchedObject>(
     client: ApiClient,
     book: Arc<Mutex<Book>>,
     write: fn(&mut Book, &T, bool),

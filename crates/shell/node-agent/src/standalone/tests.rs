@@ -2,6 +2,7 @@
 
 mod again;
 mod bench;
+mod cluster;
 mod contents;
 mod crash;
 mod faults;

@@ -1,6 +1,7 @@
 //! An agent on fakes that can be ended and begun again over the same runtime and disk.
 
 use super::super::{PodParts, start_with_clock};
+use super::cluster::Joined;
 use crate::clock::Clock;
 use crate::images::PullLimits;
 use crate::log_rotation::LogRotation;
@@ -17,7 +18,7 @@ use pod_desired::Reading;
 use pod_lifecycle::Settings;
 use pod_manifest::PodGates;
 use ports::local_api::{LocalApi, LocalEndpoint, LocalPod, LocalPodDetail};
-use ports::{ApiTime, PortFuture};
+use ports::{ApiTime, EventSink, PortFuture};
 use runtime_fake::{
     FakeContents, FakeHost, FakeKernelLog, FakePrograms, FakeRounds, FakeRuntime, Script,
 };
@@ -26,7 +27,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-const START: i64 = 1_700_000_000_000_000_000;
+pub(super) const START: i64 = 1_700_000_000_000_000_000;
 
 /// Hands the agent's answers to the test.
 #[derive(Clone, Default)]
@@ -66,6 +67,8 @@ pub(super) struct Bench {
     pub(super) beats: LoopBeats,
     pub(super) rounds: FakeRounds,
     pub(super) kill_now: watch::Sender<bool>,
+    /// None for a standalone node.
+    pub(super) cluster: Option<Joined>,
     tree: Option<TaskTree>,
     window: Window,
 }
@@ -97,6 +100,7 @@ impl Bench {
             beats: LoopBeats::default(),
             rounds: FakeRounds::default(),
             kill_now: watch::Sender::new(false),
+            cluster: None,
             tree: None,
             window: Window::default(),
         }
@@ -148,14 +152,16 @@ impl Bench {
             user_ranges: Err("this node has no users for pods".to_owned()),
             logs: self.logs.clone(),
         };
+        let cluster = self.cluster.as_ref().map(Joined::parts);
         let parts = PodParts {
             ports,
             settings,
             sources: vec![self.script.source("file")],
             memory_kills: self.kernel_log.as_ref().map(FakeKernelLog::read),
-            events: None,
+            events: cluster.as_ref().map(|cluster| cluster.events.clone() as Arc<dyn EventSink>),
             metric_sources: Vec::new(),
             local: Some(Arc::new(self.window.clone())),
+            cluster,
             kill_now: self.kill_now.subscribe(),
         };
         let mut tree = TaskTree::default();

@@ -1,0 +1,143 @@
+//! What makes the agent a node of a cluster: access to the API server, and what the configuration
+//! says of the Node.
+//!
+//! Rule: wiring only. Without `--kubeconfig` there is no cluster. Status, Lease and events have
+//! clients of their own, as upstream has: what one of them waits for delays no other.
+
+use super::machine::{self, MachineSize};
+use super::machine_info::ThisMachine;
+use super::pod_settings;
+use crate::config_files;
+use anyhow::{Context, Result, anyhow, ensure};
+use apiserver_client::{ApiClient, ClientOptions, ClusterAccess, RateLimit, parse_kubeconfig};
+use node_agent::{ClusterEvents, ClusterParts, ClusterSettings};
+use node_config::flags::KUBERNETES_VERSION;
+use node_config::{KubeletConfiguration, NodeConfig};
+use node_status::object::NodeSettings;
+use ports::cluster_objects::NodeTaint;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The name that stands in the API server's records of who changed what.
+const MANAGER: &str = "kubelet";
+/// The file in which devices that plugins offered outlive the agent.
+const DEVICE_CHECKPOINT: &str = "device-plugins/kubelet_internal_checkpoint";
+
+/// None for a standalone node. To be called within tokio.
+pub(super) fn cluster_parts(
+    config: &NodeConfig,
+    node_name: &str,
+    size: &MachineSize,
+) -> Result<Option<ClusterParts>> {
+    let Some(access) = access(config)? else { return Ok(None) };
+    let settings = config.settings();
+    let api = client(&access, rate(settings.kube_apiqps, settings.kube_api_burst), None)?;
+    let lease_duration = seconds(settings.node_lease_duration_seconds);
+    let update_frequency = settings.node_status_update_frequency.as_std().unwrap_or_default();
+    let deadline = update_frequency.min(lease_duration).max(Duration::from_secs(1));
+    let heartbeats = client(&access, None, Some(deadline))?;
+    let event_api = client(&access, rate(settings.event_record_qps, settings.event_burst), None)?;
+    let root_dir = Path::new(&config.flags().root_dir);
+    Ok(Some(ClusterParts {
+        api: Arc::new(api),
+        heartbeats: Arc::new(heartbeats),
+        machine: Arc::new(ThisMachine::new(root_dir, node_name)),
+        settings: ClusterSettings {
+            node: node_settings(config, node_name),
+            registers: settings.register_node,
+            node_ips: node_ips(config),
+            reservation: pod_settings::reservation(config, size)?,
+            declared_features: pod_settings::declared_features(config),
+            update_frequency,
+            report_frequency: settings.node_status_report_frequency.as_std().unwrap_or_default(),
+            lease_duration,
+            resets_devices: !root_dir.join(DEVICE_CHECKPOINT).exists(),
+        },
+        events: Arc::new(ClusterEvents::new(node_name)),
+        event_api: Arc::new(event_api),
+    }))
+}
+
+fn access(config: &NodeConfig) -> Result<Option<ClusterAccess>> {
+    let flags = config.flags();
+    if flags.kubeconfig.is_empty() {
+        return Ok(None);
+    }
+    let path = Path::new(&flags.kubeconfig);
+    ensure!(
+        path.exists() || flags.bootstrap_kubeconfig.is_empty(),
+        "--kubeconfig {}: no such file; --bootstrap-kubeconfig cannot make it yet: create it with a \
+         client certificate of this node",
+        path.display()
+    );
+    let file = config_files::read_file(path).map_err(|error| anyhow!("--kubeconfig: {error}"))?;
+    let access = parse_kubeconfig(&file.bytes, path, None).context("--kubeconfig")?;
+    Ok(Some(access))
+}
+
+fn client(
+    access: &ClusterAccess,
+    rate: Option<RateLimit>,
+    deadline: Option<Duration>,
+) -> Result<ApiClient> {
+    let default = ClientOptions::default();
+    let options = ClientOptions {
+        user_agent: format!(
+            "{MANAGER}/{KUBERNETES_VERSION} (linux/{}) keelson/{}",
+            machine::architecture(),
+            env!("CARGO_PKG_VERSION")
+        ),
+        field_manager: MANAGER.to_owned(),
+        rate,
+        deadline: deadline.unwrap_or(default.deadline),
+        ..default
+    };
+    ApiClient::new(access.clone(), options).map_err(|error| anyhow!("--kubeconfig: {error}"))
+}
+
+/// No limit where the rate is zero or less.
+fn rate(per_second: i32, burst: i32) -> Option<RateLimit> {
+    RateLimit::new(f64::from(per_second), u32::try_from(burst).unwrap_or(1))
+}
+
+fn seconds(count: i32) -> Duration {
+    Duration::from_secs(u64::try_from(count).unwrap_or(0))
+}
+
+/// The addresses of `--node-ip`, also those that only name a family.
+fn node_ips(config: &NodeConfig) -> Vec<IpAddr> {
+    config.flags().node_ip.split(',').filter_map(|ip| ip.trim().parse().ok()).collect()
+}
+
+fn node_settings(config: &NodeConfig, node_name: &str) -> NodeSettings {
+    let (settings, flags) = (config.settings(), config.flags());
+    let taints = settings.register_with_taints.iter().map(|taint| NodeTaint {
+        key: taint.key.clone(),
+        value: taint.value.clone(),
+        effect: taint.effect.clone(),
+        time_added: None,
+    });
+    NodeSettings {
+        node_name: node_name.to_owned(),
+        hostname: node_name.to_owned(),
+        labels: flags.node_labels.clone(),
+        taints: taints.collect(),
+        unschedulable: false,
+        external_cloud_provider: flags.cloud_provider == "external",
+        controller_attaches_volumes: settings.enable_controller_attach_detach,
+        provider_id: settings.provider_id.clone(),
+        max_pods: i64::from(settings.max_pods),
+        pods_per_core: i64::from(settings.pods_per_core),
+        port: port(settings),
+        max_images: i64::from(settings.node_status_max_images),
+        architecture: machine::architecture().to_owned(),
+        kubelet_version: KUBERNETES_VERSION.to_owned(),
+        counts_local_storage: settings.local_storage_capacity_isolation,
+    }
+}
+
+fn port(settings: &KubeletConfiguration) -> u16 {
+    u16::try_from(settings.port).unwrap_or(0)
+}

@@ -1,0 +1,137 @@
+//! This machine as a node of a cluster: registration, status, Lease, pod range, events.
+//!
+//! Rule: nothing here waits for anything else of the agent, and nothing of the agent waits for it: a
+//! node whose API server is away runs its pods as before. Each task has its own requests, so a
+//! status that hangs holds up no Lease.
+
+mod event_recorder;
+mod facts;
+mod lease_renewal;
+mod pod_range;
+mod registration;
+mod status;
+
+pub use event_recorder::ClusterEvents;
+
+use crate::board::Board;
+use crate::clock::Clock;
+use crate::pods::{NodeState, PodPorts};
+use crate::runtime_watch::RuntimeView;
+use crate::task_tree::TaskTree;
+use facts::FactsReader;
+use node_status::object::NodeSettings;
+use node_status::{NodeEvent, NodeObject, ResourceMap};
+use pod_lifecycle::EventKind;
+use ports::cluster_api::ApiFuture;
+use ports::{ApiTime, ClusterApi, ClusterApiError, MachineInfo};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What being a node of a cluster is made of.
+pub struct ClusterParts {
+    /// At the rate of `kubeAPIQPS`.
+    pub api: Arc<dyn ClusterApi>,
+    /// For the status and the Lease: without a rate, over connections of its own.
+    pub heartbeats: Arc<dyn ClusterApi>,
+    pub machine: Arc<dyn MachineInfo>,
+    pub settings: ClusterSettings,
+    /// The events that the agent emits; they are sent from here.
+    pub events: Arc<ClusterEvents>,
+    /// At the rate of `eventRecordQPS`.
+    pub event_api: Arc<dyn ClusterApi>,
+}
+
+/// What the configuration says of the node as the cluster sees it.
+#[derive(Clone, Debug)]
+pub struct ClusterSettings {
+    pub node: NodeSettings,
+    /// `--register-node`.
+    pub registers: bool,
+    /// `--node-ip`.
+    pub node_ips: Vec<IpAddr>,
+    /// What is kept from pods, by resource.
+    pub reservation: ResourceMap,
+    pub declared_features: Vec<String>,
+    pub update_frequency: Duration,
+    pub report_frequency: Duration,
+    pub lease_duration: Duration,
+    /// Whether devices in the status are an earlier machine's: no checkpoint of theirs is here.
+    pub resets_devices: bool,
+}
+
+/// What the tasks share.
+struct ClusterNode {
+    parts: ClusterParts,
+    clock: Clock,
+    board: Board,
+    ports: PodPorts,
+    facts: FactsReader,
+    /// The Node as the API server has it; absent while there is none.
+    own: watch::Sender<Option<Arc<NodeObject>>>,
+}
+
+impl ClusterNode {
+    fn name(&self) -> &str {
+        &self.parts.settings.node.node_name
+    }
+
+    /// A number below 1 000 that is another on each node and at each moment.
+    fn random(&self) -> u16 {
+        let nanos = self.clock.now().nanos().unsigned_abs();
+        u16::try_from(nanos / 1_000 % 1_000).unwrap_or(0)
+    }
+
+    /// Waits until the API server's object of this node is known.
+    async fn until_known(&self) {
+        let mut own = self.own.subscribe();
+        // The sender lives as long as this value.
+        let _ = own.wait_for(Option::is_some).await;
+    }
+
+    fn record(&self, events: &[NodeEvent], now: ApiTime) {
+        for event in events {
+            let kind = if event.warning { EventKind::Warning } else { EventKind::Normal };
+            self.board.tell_of_node(kind, event.reason, &event.message, now);
+        }
+    }
+}
+
+/// No request of ours takes longer, whatever implements the port.
+const LONGEST_REQUEST: Duration = Duration::from_secs(30);
+/// The same for the Lease and the status, which are tried again sooner.
+const LONGEST_HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// The answer to a request, or that there was none in time.
+async fn within<T>(limit: Duration, request: ApiFuture<'_, T>) -> Result<T, ClusterApiError> {
+    tokio::time::timeout(limit, request).await.unwrap_or_else(|_| {
+        let cause = format!("no answer within {limit:?}");
+        Err(ClusterApiError::Unanswered { request: "request of the node".to_owned(), cause })
+    })
+}
+
+/// Starts the tasks of a node of a cluster.
+pub(crate) fn start(
+    tree: &mut TaskTree,
+    parts: ClusterParts,
+    (clock, board, ports): (Clock, Board, PodPorts),
+    (view, state): (watch::Receiver<RuntimeView>, watch::Receiver<NodeState>),
+) {
+    let facts = FactsReader::new(parts.machine.clone(), ports.clone(), view, state);
+    let (own, _) = watch::channel(None);
+    let node = Arc::new(ClusterNode { parts, clock, board, ports, facts, own });
+    let status = node.clone();
+    tree.start("node-status", move || status::keep(status.clone()));
+    let lease = node.clone();
+    tree.start("node-lease", move || lease_renewal::renew(lease.clone()));
+    let range = node.clone();
+    tree.start("pod-range", move || pod_range::pass_on(range.clone()));
+    tree.start("cluster-events", move || {
+        event_recorder::send(
+            node.parts.events.clone(),
+            node.parts.event_api.clone(),
+            node.clock.clone(),
+        )
+    });
+}

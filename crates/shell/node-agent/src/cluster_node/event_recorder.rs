@@ -1,0 +1,174 @@
+//! Sends events to the API server, counted and combined.
+//!
+//! Rule: who emits an event never waits. The queue is bounded, and what comes while it is full is
+//! dropped and counted in the log. An event that cannot be delivered is tried again with its own time
+//! until it is sent or refused; others wait behind it, so that they keep their order.
+//!
+//! upstream: client-go tools/record/event.go
+
+use super::{LONGEST_REQUEST, within};
+use crate::back_off::BackOff;
+use crate::clock::Clock;
+use node_status::event_correlation::{Correlated, EventCorrelator, EventKey};
+use ports::cluster_api::{ClusterEvent, EventKind, ObjectReference, Repetition, ToldEvent};
+use ports::{ClusterApi, ClusterApiError, EventSink, NodeOccurrence, PodOccurrence};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{Mutex, mpsc};
+use tracing::{error, warn};
+
+const QUEUE: usize = 1000;
+const COMPONENT: &str = "kubelet";
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+
+/// The events that wait to be sent.
+pub struct ClusterEvents {
+    host: String,
+    queue: mpsc::Sender<ClusterEvent>,
+    waiting: Mutex<mpsc::Receiver<ClusterEvent>>,
+    dropped: AtomicU64,
+}
+
+impl ClusterEvents {
+    #[must_use]
+    pub fn new(node_name: &str) -> Self {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (waiting, dropped) = (Mutex::new(waiting), AtomicU64::new(0));
+        Self { host: node_name.to_owned(), queue, waiting, dropped }
+    }
+
+    fn put(&self, event: ClusterEvent) {
+        if self.queue.try_send(event).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn kind(warning: bool) -> EventKind {
+    if warning { EventKind::Warning } else { EventKind::Normal }
+}
+
+impl EventSink for ClusterEvents {
+    fn tell(&self, occurrence: &PodOccurrence) {
+        self.put(ClusterEvent {
+            about: ObjectReference {
+                api_version: "v1".to_owned(),
+                kind: "Pod".to_owned(),
+                namespace: occurrence.namespace.clone(),
+                name: occurrence.name.clone(),
+                uid: occurrence.uid.clone(),
+                resource_version: String::new(),
+                field_path: occurrence.field_path.clone().unwrap_or_default(),
+            },
+            kind: kind(occurrence.warning),
+            reason: occurrence.reason.clone(),
+            message: occurrence.message.clone(),
+            component: COMPONENT.to_owned(),
+            host: self.host.clone(),
+            at: occurrence.at,
+        });
+    }
+
+    fn tell_of_node(&self, occurrence: &NodeOccurrence) {
+        self.put(ClusterEvent {
+            about: ObjectReference {
+                api_version: "v1".to_owned(),
+                kind: "Node".to_owned(),
+                name: occurrence.node.clone(),
+                ..ObjectReference::default()
+            },
+            kind: kind(occurrence.warning),
+            reason: occurrence.reason.clone(),
+            message: occurrence.message.clone(),
+            component: COMPONENT.to_owned(),
+            host: self.host.clone(),
+            at: occurrence.at,
+        });
+    }
+}
+
+/// Sends what waits, for ever.
+pub(super) async fn send(events: Arc<ClusterEvents>, api: Arc<dyn ClusterApi>, clock: Clock) {
+    let mut waiting = events.waiting.lock().await;
+    let mut correlator = EventCorrelator::default();
+    while let Some(event) = waiting.recv().await {
+        let dropped = events.dropped.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            warn!(dropped, "Events were dropped: too many waited for the API server");
+        }
+        if let Some(outgoing) = correlate(&mut correlator, event, &clock) {
+            deliver(&*api, &mut correlator, outgoing).await;
+        }
+    }
+}
+
+/// An event that is on its way: what it is counted under, and what it repeats.
+struct Outgoing {
+    key: EventKey,
+    event: ClusterEvent,
+    repeats: Option<(ToldEvent, u32)>,
+}
+
+fn correlate(
+    correlator: &mut EventCorrelator,
+    event: ClusterEvent,
+    clock: &Clock,
+) -> Option<Outgoing> {
+    match correlator.correlate(event, clock.now()) {
+        Correlated::Dropped => None,
+        Correlated::Create { key, event } => Some(Outgoing { key, event, repeats: None }),
+        Correlated::Repeat { key, event, stored, count } => {
+            Some(Outgoing { key, event, repeats: Some((stored, count)) })
+        }
+    }
+}
+
+async fn deliver(api: &dyn ClusterApi, correlator: &mut EventCorrelator, mut outgoing: Outgoing) {
+    let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
+    loop {
+        match attempt(api, &outgoing).await {
+            Ok((stored, count)) => return correlator.stored(outgoing.key, stored, count),
+            // The server keeps events for an hour only: it is created anew.
+            Err(ClusterApiError::NotFound { .. }) if outgoing.repeats.is_some() => {
+                correlator.expired(outgoing.key);
+                outgoing.repeats = None;
+            }
+            Err(
+                error @ (ClusterApiError::Unreachable { .. }
+                | ClusterApiError::Unanswered { .. }
+                | ClusterApiError::Throttled { .. }
+                | ClusterApiError::OutOfTurn { .. }
+                | ClusterApiError::ServerTrouble { .. }
+                | ClusterApiError::Unauthenticated { .. }
+                | ClusterApiError::NoCredentials { .. }),
+            ) => {
+                error!(err = %error, "Unable to write event (retry after sleeping)");
+                tokio::time::sleep(back_off.pause()).await;
+            }
+            Err(ClusterApiError::AlreadyExists { .. }) => return,
+            Err(error) => {
+                let reason = &outgoing.event.reason;
+                error!(err = %error, reason, "Server rejected event (will not retry!)");
+                return;
+            }
+        }
+    }
+}
+
+async fn attempt(
+    api: &dyn ClusterApi,
+    outgoing: &Outgoing,
+) -> Result<(ToldEvent, u32), ClusterApiError> {
+    let event = &outgoing.event;
+    match &outgoing.repeats {
+        None => Ok((within(LONGEST_REQUEST, api.tell_event(event)).await?, 1)),
+        Some((stored, count)) => {
+            let again =
+                Repetition { count: *count, last: event.at, message: Some(event.message.as_str()) };
+            within(LONGEST_REQUEST, api.repeat_event(stored, again)).await?;
+            Ok((stored.clone(), *count))
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Renews the node's Lease.
+//!
+//! Rule: on a task and requests of its own, so that neither a status that hangs nor a disk that does
+//! not answer makes a renewal late. A conflict is resolved by a fresh read.
+//!
+//! upstream: component-helpers/apimachinery/lease/controller.go
+
+use super::{ClusterNode, LONGEST_HEARTBEAT, within};
+use node_status::lease::{LeaseSettings, NAMESPACE, created, renew_interval, renewed, retry_wait};
+use ports::ClusterApiError;
+use ports::cluster_objects::Lease;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tracing::{error, info};
+
+/// Attempts at one renewal before the Lease is read anew.
+const ATTEMPTS: u32 = 5;
+
+/// For ever.
+pub(super) async fn renew(node: Arc<ClusterNode>) {
+    let duration = node.parts.settings.lease_duration;
+    let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    // A Lease of that name may be another machine's as long as this one is not registered.
+    node.until_known().await;
+    let mut latest: Option<Lease> = None;
+    let mut failed = 0;
+    loop {
+        let started = Instant::now();
+        match renew_once(&node, latest.take(), seconds).await {
+            Ok(lease) => {
+                if failed > 0 {
+                    info!(node = node.name(), "The node's Lease is renewed again");
+                }
+                failed = 0;
+                latest = Some(lease);
+                sleep_until(started, renew_interval(seconds, node.random())).await;
+            }
+            Err(why) => {
+                failed += 1;
+                let wait = retry_wait(failed);
+                error!(err = why, interval = wait, "Failed to ensure lease exists, will retry");
+                // An attempt that nothing answered has taken that long already.
+                sleep_until(started, wait).await;
+            }
+        }
+    }
+}
+
+async fn sleep_until(started: Instant, milliseconds: i64) {
+    let wait = Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
+    tokio::time::sleep_until(started + wait).await;
+}
+
+async fn renew_once(
+    node: &ClusterNode,
+    latest: Option<Lease>,
+    duration_seconds: i64,
+) -> Result<Lease, String> {
+    let api = &node.parts.heartbeats;
+    let uid = node.own.borrow().as_ref().map(|own| own.metadata.uid.clone());
+    let settings =
+        LeaseSettings { node_name: node.name(), node_uid: uid.as_deref(), duration_seconds };
+    let mut lease = match latest {
+        Some(lease) => lease,
+        None => match within(LONGEST_HEARTBEAT, api.read_lease(NAMESPACE, node.name())).await {
+            Ok(lease) => lease,
+            Err(ClusterApiError::NotFound { .. }) => {
+                let Some(lease) = created(settings, node.clock.now()) else {
+                    return Err("the Node that would own the Lease is not known yet".to_owned());
+                };
+                let created = within(LONGEST_HEARTBEAT, api.create_lease(&lease)).await;
+                return created.map_err(|error| error.to_string());
+            }
+            Err(error) => return Err(error.to_string()),
+        },
+    };
+    for _ in 0..ATTEMPTS {
+        let next = renewed(&lease, settings, node.clock.now());
+        match within(LONGEST_HEARTBEAT, api.update_lease(&next)).await {
+            Ok(lease) => return Ok(lease),
+            Err(ClusterApiError::Conflict { .. }) => {
+                let fresh = api.read_lease(NAMESPACE, node.name());
+                let fresh = within(LONGEST_HEARTBEAT, fresh).await;
+                lease = fresh.map_err(|error| error.to_string())?;
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Err("the Lease was changed by others at each attempt".to_owned())
+}

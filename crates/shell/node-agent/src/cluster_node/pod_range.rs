@@ -1,0 +1,52 @@
+//! Passes the range of pod addresses that the cluster gave the node on to the runtime.
+//!
+//! Rule: again whenever the range changes or the runtime comes back, until the runtime has taken it.
+
+use super::ClusterNode;
+use crate::back_off::BackOff;
+use crate::runtime_watch::RuntimeView;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{info, warn};
+
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// For ever.
+pub(super) async fn pass_on(node: Arc<ClusterNode>) {
+    let mut own = node.own.subscribe();
+    let (mut view, _) = node.facts.changes();
+    let mut passed = String::new();
+    let mut was_answering = false;
+    let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
+    loop {
+        let range = own
+            .borrow_and_update()
+            .as_ref()
+            .map(|own| own.spec.pod_cidrs.join(","))
+            .unwrap_or_default();
+        let is_answering = matches!(*view.borrow_and_update(), RuntimeView::Answering { .. });
+        if is_answering && !was_answering {
+            // One that was restarted has forgotten it.
+            passed.clear();
+        }
+        was_answering = is_answering;
+        let is_wanted = is_answering && !range.is_empty() && range != passed;
+        if is_wanted {
+            match node.ports.runtime.set_pod_cidr(&range).await {
+                Ok(()) => {
+                    info!(range, "Updated Pod CIDR");
+                    passed.clone_from(&range);
+                    back_off.reset();
+                }
+                Err(error) => warn!(err = %error, range, "Error updating pod CIDR"),
+            }
+        }
+        let tries_again = is_wanted && range != passed;
+        tokio::select! {
+            changed = own.changed() => if changed.is_err() { return },
+            changed = view.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(back_off.pause()), if tries_again => {}
+        }
+    }
+}

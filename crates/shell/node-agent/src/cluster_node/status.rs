@@ -1,0 +1,188 @@
+//! Keeps the Node's status: written when something changed, or when a report is due.
+//!
+//! Rule: the newest object wins, whether it came by the watch or as the answer to a patch. What the
+//! runtime reports is looked at when it changes; everything else every `nodeStatusUpdateFrequency`.
+//! An update that fails is tried again from a fresh read, and then at the next look.
+//!
+//! upstream: pkg/kubelet/kubelet_node_status.go (syncNodeStatus)
+
+use super::registration::{decode, register};
+use super::{ClusterNode, LONGEST_HEARTBEAT, within};
+use node_status::report_schedule::{ReportCause, ReportSchedule};
+use node_status::update::{UpdateMemory, update};
+use node_status::{NodeObject, status_patch};
+use ports::FeedEvent;
+use ports::cluster_api::{ObjectPath, Patch, PatchKind};
+use std::sync::Arc;
+use tokio::time::{Instant, MissedTickBehavior};
+use tracing::{error, info, warn};
+
+/// Attempts at one update.
+const ATTEMPTS: u32 = 5;
+
+struct StatusKeeper {
+    node: Arc<ClusterNode>,
+    known: Option<Arc<NodeObject>>,
+    /// Seen in a list that has not ended.
+    listed: Option<NodeObject>,
+    memory: UpdateMemory,
+    schedule: ReportSchedule,
+    started: Instant,
+}
+
+/// Registers, then keeps the status, for ever.
+pub(super) async fn keep(node: Arc<ClusterNode>) {
+    let mut keeper = StatusKeeper::new(node.clone());
+    if node.parts.settings.registers {
+        let registered = register(&node).await;
+        keeper.memory.unschedulable = registered.spec.unschedulable;
+        keeper.take(Some(registered));
+    }
+    let mut feed = node.parts.api.watch_own_node(node.name());
+    let (mut view, mut state) = node.facts.changes();
+    let mut look = tokio::time::interval(node.parts.settings.update_frequency);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let is_due = tokio::select! {
+            event = feed.next() => keeper.on_feed_event(event),
+            _ = look.tick() => true,
+            changed = view.changed() => changed.is_ok(),
+            changed = state.changed() => changed.is_ok(),
+        };
+        while let Some(event) = feed.ready() {
+            keeper.on_feed_event(event);
+        }
+        if is_due {
+            keeper.update().await;
+        }
+    }
+}
+
+impl StatusKeeper {
+    fn new(node: Arc<ClusterNode>) -> Self {
+        let known = node.own.borrow().clone();
+        let (memory, schedule) = (UpdateMemory::default(), ReportSchedule::default());
+        Self { node, known, listed: None, memory, schedule, started: Instant::now() }
+    }
+
+    /// Whether the status has to be looked at again.
+    fn on_feed_event(&mut self, event: FeedEvent<NodeObject>) -> bool {
+        match event {
+            FeedEvent::ListBegan => self.listed = None,
+            FeedEvent::Listed(nodes) => {
+                self.listed = nodes.into_iter().next().or(self.listed.take())
+            }
+            FeedEvent::ListEnded => match self.listed.take() {
+                Some(node) => return self.take_newer(node),
+                None => return self.lost(),
+            },
+            FeedEvent::Applied(node) => return self.take_newer(node),
+            FeedEvent::Deleted(_) => return self.lost(),
+            FeedEvent::Unreadable { cause, .. } => {
+                error!(err = cause, "The Node as the API server has it cannot be read");
+            }
+            FeedEvent::Interrupted(error) => {
+                warn!(err = %error, "Changes of the Node are not received at the moment");
+            }
+            FeedEvent::Resumed => {}
+        }
+        false
+    }
+
+    fn lost(&mut self) -> bool {
+        if self.known.is_some() {
+            error!(
+                node = self.node.name(),
+                "The Node was deleted; it is registered again when the agent is restarted"
+            );
+        }
+        self.take(None);
+        false
+    }
+
+    fn take_newer(&mut self, node: NodeObject) -> bool {
+        let version = |node: &NodeObject| node.metadata.resource_version.parse::<u64>().ok();
+        if let Some(known) = &self.known
+            && known.metadata.uid == node.metadata.uid
+            && version(&node) <= version(known)
+            && version(&node).is_some()
+        {
+            return false;
+        }
+        self.take(Some(node));
+        true
+    }
+
+    fn take(&mut self, node: Option<NodeObject>) {
+        self.known = node.map(Arc::new);
+        self.node.own.send_replace(self.known.clone());
+    }
+
+    async fn update(&mut self) {
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0
+                && let Err(why) = self.read().await
+            {
+                error!(err = why, "Error updating node status, will retry");
+                continue;
+            }
+            match self.try_update().await {
+                Ok(()) => return,
+                Err(why) => error!(err = why, "Error updating node status, will retry"),
+            }
+        }
+        error!(err = "update node status exceeds retry count", "Unable to update node status");
+    }
+
+    async fn read(&mut self) -> Result<(), String> {
+        let path = ObjectPath::node(self.node.name());
+        let stored = within(LONGEST_HEARTBEAT, self.node.parts.heartbeats.read(&path)).await;
+        let node = decode(&stored.map_err(|error| error.to_string())?)?;
+        self.take(Some(node));
+        Ok(())
+    }
+
+    async fn try_update(&mut self) -> Result<(), String> {
+        let node = self.node.clone();
+        let settings = &node.parts.settings;
+        let Some(existing) = self.known.clone() else {
+            info!(v = 2, node = node.name(), "There is no Node to write the status of");
+            return Ok(());
+        };
+        let facts = node.facts.read(settings).await;
+        let now = node.clock.now();
+        let mut memory = self.memory.clone();
+        let next = update(&settings.node, &facts, &existing, &mut memory, now);
+        let frequency = millis(settings.report_frequency);
+        let since_start = millis(self.started.elapsed());
+        if !next.changed && !self.schedule.is_due(since_start, frequency) {
+            self.memory = memory;
+            node.record(&next.events, now);
+            return Ok(());
+        }
+        for why in &next.errors {
+            warn!(err = why, "A part of the node's status cannot be filled in");
+        }
+        if let Some(patch) = status_patch(&existing, &next.node) {
+            let patch = Patch {
+                kind: PatchKind::StrategicMerge,
+                subresource: Some("status".into()),
+                body: patch.to_string().into_bytes(),
+            };
+            let path = ObjectPath::node(node.name());
+            let stored = node.parts.heartbeats.patch(&path, patch);
+            let stored =
+                within(LONGEST_HEARTBEAT, stored).await.map_err(|error| error.to_string())?;
+            self.take(Some(decode(&stored)?));
+        }
+        self.memory = memory;
+        node.record(&next.events, now);
+        let cause = if next.changed { ReportCause::Change } else { ReportCause::Period };
+        self.schedule = self.schedule.reported(since_start, frequency, cause, node.random());
+        Ok(())
+    }
+}
+
+fn millis(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
