@@ -17,6 +17,14 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
+    /// Chooses the point at which an agent with its runtime in this process will die.
+    pub(crate) fn arm_crash_points(&self) {
+        if let Some(point) = &self.crash_at {
+            container_runtime::crash_points::arm(point);
+            node_agent::crash_points::arm(point);
+        }
+    }
+
     pub(crate) fn read() -> Environment {
         Environment {
             no_color: std::env::var_os("NO_COLOR"),

@@ -177,7 +177,10 @@ fn run_verb(
         Verb::Ps(command) => run_async(command.run()),
         Verb::Logs(command) => run_async(command.run()),
         Verb::Explain(command) => run_async(command.run()),
-        Verb::RunAgent(command) => command.run(),
+        Verb::RunAgent(command) => {
+            environment.arm_crash_points();
+            command.run()
+        }
         Verb::Exec(command) => run_async(command.run()),
         Verb::Attach(command) => run_async(command.run()),
         Verb::PortForward(command) => run_async(command.run()),

@@ -62,5 +62,6 @@ async fn serve(command: CriCommand) -> Result<()> {
         served = runtime.serve(command.listen.socket(), work, end) => served?,
         never = rest.after_work(Work(done)) => match never {},
     }
+    runtime.leave().await;
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The one place where adapters meet the agent.
 //!
 //! Rule: wiring only. Locks are taken before anything is touched and let go last, the root
-//! directory's before the shared lock file's, so that whoever waits for the file finds the
-//! directory free.
+//! directory's and the claim before the shared lock file's, so that an agent that waits for the file
+//! finds both free.
 
 use super::pod_parts::pod_parts;
 use super::rest::RestingEndpoint;
@@ -12,25 +12,32 @@ use crate::logging::LogCheck;
 use crate::rest::Rest;
 use anyhow::{Context, Result, ensure};
 use cri_client::{CallLimits, CriClient, Endpoint};
+use host_process::agent_claim::{self, AgentClaimError, AgentNames};
 use host_process::end_signals::EndSignals;
 use host_process::lock_file::{ContentionWatch, LockFile};
 use host_process::root_lock::RootLock;
 use host_process::{kernel_tunables, limits, shared_mount};
+use local_socket::LocalSocket;
+use machine_claims::Held;
 use node_agent::{AgentParts, Ended};
 use node_api::HttpHealthEndpoint;
 use node_config::{KubeletConfiguration, NodeConfig};
 use node_policy::StartWishes;
-use ports::local_api::LocalEndpoint;
 use ports::{HealthEndpoint, ServiceSupervisor};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::UnixStream;
 use tracing::{error, info, warn};
 
 /// Enough for one machine's pods, and small enough to be left running everywhere.
 const WORKERS: usize = 2;
 const MOST_BLOCKING_THREADS: usize = 8;
+/// Where people at this machine ask.
+const LOCAL_SOCKET: &str = "/run/keelson/agent.sock";
+const SOCKET_TRIES: usize = 10;
+const SOCKET_PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ended> {
     if let Some(point) = &environment.crash_at {
@@ -50,6 +57,7 @@ pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ende
     let shared_lock = shared_lock(&flags.lock_file)?;
     let root_lock = RootLock::acquire(Path::new(&flags.root_dir), process)?;
     info!(v = 2, path = %root_lock.path().display(), "Root directory locked");
+    let claim = claim_names(config, process)?;
     set_limits(config.settings());
     set_tunables(config.settings())?;
     share_root(Path::new(&flags.root_dir));
@@ -66,6 +74,7 @@ pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ende
         anyhow::Ok(node_agent::run(AgentParts { watchdog_time, ..parts }).await)
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
+    drop(claim);
     drop(root_lock);
     drop(shared_lock);
     ended
@@ -92,6 +101,26 @@ fn shared_lock(path: &str) -> Result<Option<LockFile>> {
     }
     info!(path, "Acquiring file lock");
     Ok(Some(LockFile::acquire(Path::new(path))?))
+}
+
+/// Claims where this agent removes what belongs to none of its pods: no other agent's pods may be
+/// there. A machine without room for claims runs its pods all the same.
+fn claim_names(config: &NodeConfig, process: u32) -> Result<Option<Held>> {
+    let settings = config.settings();
+    let cgroup = format!("{}/kubepods", settings.cgroup_root.trim_end_matches('/'));
+    let names = AgentNames {
+        root: Path::new(&config.flags().root_dir),
+        cgroup: settings.cgroups_per_qos.then_some(&cgroup),
+        pod_logs: Path::new(&settings.pod_logs_dir),
+    };
+    match agent_claim::acquire(Path::new(machine_claims::DIRECTORY), &names, process) {
+        Ok(claim) => Ok(Some(claim)),
+        Err(AgentClaimError::Held(conflict)) => Err((*conflict).into()),
+        Err(AgentClaimError::Files(error)) => {
+            warn!(err = %error, "Another agent with the same cgroups would not be noticed");
+            Ok(None)
+        }
+    }
 }
 
 fn set_limits(settings: &KubeletConfiguration) {
@@ -159,8 +188,9 @@ async fn agent_parts(
     let runtime = Arc::new(runtime_client(settings)?);
     let rest = Rest::default();
     let mut pods = pod_parts(config, &runtime, &rest).await?;
-    pods.local =
-        pods.local.map(|local| Arc::new(RestingEndpoint { local, rest }) as Arc<dyn LocalEndpoint>);
+    let socket = local_socket_path(Path::new(&config.flags().root_dir)).await;
+    let local = Arc::new(LocalSocket::new(socket).with_runtime(runtime.clone()));
+    pods.local = Some(Arc::new(RestingEndpoint { local, rest }));
     Ok(AgentParts {
         pods: Some(pods),
         runtime,
@@ -171,6 +201,23 @@ async fn agent_parts(
         sync_frequency: settings.sync_frequency.as_std().unwrap_or_default(),
         end_requests: Box::new(end_requests),
     })
+}
+
+/// Where people at this machine ask: the well-known path, or, where another agent answers there, one
+/// below this agent's root. A former agent of this root may take a moment to be gone.
+async fn local_socket_path(root: &Path) -> PathBuf {
+    for _ in 0..SOCKET_TRIES {
+        if UnixStream::connect(LOCAL_SOCKET).await.is_err() {
+            return LOCAL_SOCKET.into();
+        }
+        tokio::time::sleep(SOCKET_PAUSE).await;
+    }
+    let own = root.join("keelson/agent.sock");
+    warn!(
+        socket = %own.display(),
+        "Another agent answers on {LOCAL_SOCKET}; this one is asked with --socket"
+    );
+    own
 }
 
 fn runtime_client(settings: &KubeletConfiguration) -> Result<CriClient> {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use machine_claims::{ClaimError, Claims, Conflict, Held, Holdings, Range};
+use machine_claims::{Claim, ClaimError, Claims, Conflict, Held, Holdings, Range};
 use serde::{Deserialize, Serialize};
 
 use crate::durable::{self, Lasting};
@@ -107,29 +107,24 @@ fn canonical(path: &Path) -> Result<PathBuf> {
 fn take(settings: &mut Settings, former: Former) -> Result<Result<RootNames, Box<Conflict>>> {
     let (root, state) = (canonical(&settings.root)?, canonical(&settings.state)?);
     let record = read(&root.join(FILE))?;
-    let has_pods =
-        |state: &Path| !durable::names_in(&state.join("pods")).is_ok_and(|it| it.is_empty());
-    if let Some(record) = record.as_ref().filter(|it| it.root == root && it.state != state)
-        && !former.rebooted
-        && record.state.exists()
-        && has_pods(&record.state)
-    {
-        return Err(Failure::plain(format!(
-            "pods of the root {} are in the state directory {}, not in {}; say it with --state",
-            root.display(),
-            record.state.display(),
-            state.display()
-        )));
+    let mut claims = Claims::new(&settings.claims);
+    if let Err(error) = claims.turn() {
+        // Links still say whose they are.
+        tracing::warn!(%error, "other roots on this machine would not be noticed");
+        claims = Claims::new(&state.join("claims"));
     }
-    let claims = Claims::new(&settings.claims);
     let turn = claims.turn().map_err(|error| of_claims(&error))?;
     let key = machine_claims::key("runtime", &root);
+    let others = turn.others(&key).map_err(|error| of_claims(&error))?;
+    if let Some(record) = record.as_ref().filter(|it| it.root == root && it.state != state) {
+        check_former_state(record, &state, &others)?;
+    }
     let situation = Situation {
         is_default: root == default_root(),
         recorded: record.as_ref().map(Names::of_record).transpose()?,
         has_records: former.has_records,
         has_pods: has_pods(&state) && !former.rebooted,
-        others: turn.others(&key).map_err(|error| of_claims(&error))?,
+        others,
         in_use: ranges_in_use(record.as_ref().map(|record| record.bridge.as_str()))?,
         fresh_id: fresh_id()?,
     };
@@ -167,6 +162,26 @@ fn take(settings: &mut Settings, former: Former) -> Result<Result<RootNames, Box
     settings.built_in_network.bridge = names.bridge;
     settings.built_in_network.subnets = names.subnets;
     Ok(Ok(RootNames { id: names.id, cgroups: names.cgroups, claim }))
+}
+
+/// Pods that this root has in another state directory would be taken for gone.
+fn check_former_state(record: &Record, state: &Path, others: &[Claim]) -> Result<()> {
+    let is_another_roots =
+        others.iter().any(|other| other.holdings.state.as_ref() == Some(&record.state));
+    if is_another_roots || !record.state.exists() || !has_pods(&record.state) {
+        return Ok(());
+    }
+    Err(Failure::plain(format!(
+        "pods of the root {} are in the state directory {}, not in {}; say it with --state",
+        record.root.display(),
+        record.state.display(),
+        state.display()
+    )))
+}
+
+/// A directory that cannot be listed is taken to have some.
+fn has_pods(state: &Path) -> bool {
+    !durable::names_in(&state.join("pods")).is_ok_and(|names| names.is_empty())
 }
 
 fn of_claims(error: &ClaimError) -> Failure {
