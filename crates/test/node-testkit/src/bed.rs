@@ -32,6 +32,7 @@ pub(crate) use cgroups::{PREFIX as CGROUP_PREFIX, mounted as mounted_hierarchies
 pub use handover::CommandOutput;
 pub(crate) use handover::ROLE as ROLE_VARIABLE;
 pub use inside::Bed;
+pub(crate) use inside::FOLDER;
 pub use launch::{Outcome, Request, launch};
 pub use lodging::{beds_folder, is_occupied, sweep};
 pub(crate) use logs::tail;

@@ -5,9 +5,10 @@
 //! Beds that are in use (warden and test process alive) are not leftovers, and neither is what has
 //! nothing to do with beds and parts: a busy machine starts and ends other things all the time.
 //!
-//! What counts is what a bed, or a part in it, could have made, known by its mark:
+//! In a bed everything is the bed's, and what counts is what it, or a part in it, could have made, known
+//! by its mark:
 //!
-//! | kind | counts when |
+//! | kind | counts in a bed when |
 //! |---|---|
 //! | process | it is in a bed's cgroup, or a pod's, has a bed's role, or its program is a part or ours |
 //! | mount | its point, root, source or options lie in beds, in a folder of parts, or in a folder of ours in the temp folder |
@@ -17,6 +18,11 @@
 //! | network namespace | it has a name that CNI runtimes or ours give |
 //! | nftables rule | its table or chain has such a name, or it names such a chain, link or address |
 //! | folder | it is a bed's, one of parts, or has a name of ours in the temp folder |
+//!
+//! On the machine anybody may run pods meanwhile, with Keelson too, from another root. None of it can come
+//! from a bed, which has namespaces, cgroups and directories of its own; so there only these count: a
+//! bed's cgroup and what runs in it, processes with a bed's role, mounts of a bed's folder, `bed0`, `pods0`
+//! and the node's address, network namespaces called `bed-`, and folders of beds.
 
 mod look;
 mod marks;

@@ -15,7 +15,7 @@ use rustix::mount::{MountFlags, mount};
 use super::handover::Order;
 
 /// Where the bed's folder is mounted inside.
-pub(super) const FOLDER: &str = "/run/bed";
+pub(crate) const FOLDER: &str = "/run/bed";
 /// Written by the test's body when it is reached.
 pub(super) const ENTERED: &str = ".entered";
 /// The folder of logs within the bed's folder.

@@ -12,6 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use mount_table::MountTable;
 
+use super::marks::Ground;
 use super::{marks, traces};
 use crate::bed::{ROLE_VARIABLE, beds_folder, is_occupied, mounted_hierarchies};
 
@@ -68,7 +69,7 @@ fn describe_process(process: &str) -> Option<String> {
     if role == Some("warden") && parent_has_program(&folder, &executable) {
         return None;
     }
-    let is_ours = marks::is_part(program) || marks::is_of_a_pod(&cgroups);
+    let is_ours = marks::is_our_process(Ground::here(), program, &cgroups);
     if bed.is_none() && role.is_none() && !is_ours {
         return None;
     }
@@ -91,11 +92,11 @@ fn parent_has_program(process: &Path, executable: &Path) -> bool {
 
 fn mounts() -> Result<Things> {
     let table = MountTable::read().context(mount_table::PATH)?;
-    Ok(traces::mounts(&table, &std::env::temp_dir(), is_occupied))
+    Ok(traces::mounts(&table, (Ground::here(), &std::env::temp_dir()), is_occupied))
 }
 
 fn cgroups() -> Result<Things> {
-    let mut found = Things::new();
+    let (mut found, ground) = (Things::new(), Ground::here());
     for hierarchy in mounted_hierarchies()? {
         let top = hierarchy.mount_point.clone();
         let own = below(&top, &hierarchy.own);
@@ -108,7 +109,7 @@ fn cgroups() -> Result<Things> {
                 }
                 let path = below(&top, &entry.path());
                 let in_use = marks::bed_in(&path).is_some_and(is_occupied);
-                if !in_use && !marks::is_foreign_cgroup(&path, &own) {
+                if !in_use && !marks::is_foreign_cgroup(ground, &path, &own) {
                     found.insert(entry.path().display().to_string());
                 }
                 folders.push(entry.path());
@@ -130,7 +131,7 @@ fn links() -> Result<Things> {
 fn is_our_link(name: &str) -> bool {
     let master = fs::read_link(Path::new(LINKS).join(name).join("master"));
     let master = master.ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
-    marks::is_our_link(name, master.as_deref())
+    marks::is_our_link(Ground::here(), name, master.as_deref())
 }
 
 fn addresses() -> Result<Things> {
@@ -141,17 +142,18 @@ fn addresses() -> Result<Things> {
 
 fn network_namespaces() -> Result<Things> {
     let names = names_in(Path::new(marks::NETWORK_NAMESPACES))?;
-    Ok(names.into_iter().filter(|name| marks::is_our_network_namespace(name)).collect())
+    let ground = Ground::here();
+    Ok(names.into_iter().filter(|name| marks::is_our_network_namespace(ground, name)).collect())
 }
 
 fn nftables() -> Result<Things> {
     // Stateless: counters run.
     let text = output("nft", &["--stateless", "list", "ruleset"])?.unwrap_or_default();
-    Ok(traces::rules(&text, is_our_link))
+    Ok(traces::rules(Ground::here(), &text, is_our_link))
 }
 
 fn folders() -> Result<Things> {
-    let mut found = Things::new();
+    let (mut found, ground) = (Things::new(), Ground::here());
     let beds = beds_folder();
     for identity in names_in(&beds)? {
         // The lock that all beds share stays.
@@ -161,11 +163,11 @@ fn folders() -> Result<Things> {
     }
     let temp = std::env::temp_dir();
     for name in names_in(&temp)? {
-        if marks::is_ours_in_temp(&name) && temp.join(&name) != beds {
+        if marks::is_ours_in_temp(ground, &name) && temp.join(&name) != beds {
             found.insert(temp.join(name).display().to_string());
         }
     }
-    for folder in marks::PARTS_FOLDERS.map(Path::new) {
+    for folder in marks::parts_folders(ground).iter().map(Path::new) {
         if folder.exists() {
             found.insert(folder.display().to_string());
             found.extend(

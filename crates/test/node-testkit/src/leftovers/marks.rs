@@ -1,6 +1,11 @@
 //! What belongs to beds and parts, and what is other people's: pure rules over names.
 //!
-//! Rule: when in doubt it counts, except for what a machine does by itself.
+//! Rule: in a bed everything is the bed's, so there a thing counts when in doubt. On the machine others
+//! run pods and parts too, of their own roots, so there only what carries a bed's own mark counts.
+
+use std::path::Path;
+
+use crate::bed::{CGROUP_PREFIX, FOLDER};
 
 /// Programs that only a test starts on a machine that has no cluster of its own.
 const PROGRAMS: [&str; 11] = [
@@ -17,8 +22,26 @@ const PROGRAMS: [&str; 11] = [
     "keelson",
 ];
 
-/// Folders on the host that parts would write to if a bed leaked.
-pub(super) const PARTS_FOLDERS: [&str; 11] = [
+/// Where the judge looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ground {
+    /// In a bed, whose namespaces hold nothing of others.
+    Bed,
+    /// On the machine, where other roots have pods and other people have parts.
+    Machine,
+}
+
+impl Ground {
+    /// A bed's init gives it its host name and the directory.
+    pub(super) fn here() -> Self {
+        let name = rustix::system::uname();
+        let is_bed = name.nodename().to_bytes().starts_with(b"bed-") && Path::new(FOLDER).is_dir();
+        if is_bed { Self::Bed } else { Self::Machine }
+    }
+}
+
+/// Folders that parts write to.
+const PARTS_FOLDERS: [&str; 11] = [
     "/run/containerd",
     "/run/runc",
     "/run/cni",
@@ -39,8 +62,21 @@ pub(super) const NETWORK_NAMESPACES: &str = "/run/netns";
 const FOREIGN_BRIDGES: [&str; 7] =
     ["docker", "br-", "virbr", "podman", "cni-podman", "lxcbr", "lxdbr"];
 
+/// Folders whose entries count. On the machine a bed's own alone.
+pub(super) fn parts_folders(ground: Ground) -> &'static [&'static str] {
+    match ground {
+        Ground::Bed => &PARTS_FOLDERS,
+        Ground::Machine => &[FOLDER],
+    }
+}
+
+/// Whether a process is a part's, ours or a container's by its program and list of cgroups alone.
+pub(super) fn is_our_process(ground: Ground, program: &str, cgroups: &str) -> bool {
+    ground == Ground::Bed && (is_part(program) || is_of_a_pod(cgroups))
+}
+
 /// Whether a program of this name is one of the parts, or ours.
-pub(super) fn is_part(program: &str) -> bool {
+fn is_part(program: &str) -> bool {
     PROGRAMS.contains(&program)
         || program.starts_with("containerd-shim")
         || program.starts_with("kube-")
@@ -49,19 +85,25 @@ pub(super) fn is_part(program: &str) -> bool {
 
 /// The identity of the bed whose cgroup this path is, or is in; also of a whole list of cgroups.
 pub(super) fn bed_in(path: &str) -> Option<&str> {
-    let (_, rest) = path.split_once(crate::bed::CGROUP_PREFIX)?;
+    let (_, rest) = path.split_once(CGROUP_PREFIX)?;
     rest.split(['/', '\n']).next()
 }
 
 /// Whether a process with this list of cgroups is a container's, whatever its program.
-pub(super) fn is_of_a_pod(cgroups: &str) -> bool {
+fn is_of_a_pod(cgroups: &str) -> bool {
     cgroups.lines().any(|line| line.contains("/kubepods"))
 }
 
 /// Whether a cgroup came from something other than tests: a unit that systemd made, or a neighbour
 /// of the judge's own cgroup (whatever runs jobs on this machine makes one for each).
-pub(super) fn is_foreign_cgroup(path: &str, own: &str) -> bool {
-    if path.contains(crate::bed::CGROUP_PREFIX) || path.contains("kube") || path.contains("cri-") {
+pub(super) fn is_foreign_cgroup(ground: Ground, path: &str, own: &str) -> bool {
+    if path.contains(CGROUP_PREFIX) {
+        return false;
+    }
+    if ground == Ground::Machine {
+        return true;
+    }
+    if path.contains("kube") || path.contains("cri-") {
         return false;
     }
     let units = [".service", ".scope", ".slice", ".mount", ".socket", ".swap"];
@@ -74,15 +116,20 @@ pub(super) fn is_foreign_cgroup(path: &str, own: &str) -> bool {
 }
 
 /// Whether an entry of the temp folder would be a part's or ours.
-pub(super) fn is_ours_in_temp(name: &str) -> bool {
-    ["keelson", "bed-", "containerd", "runc", "etcd", "cni", "kubelet", "kube-apiserver"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
+pub(super) fn is_ours_in_temp(ground: Ground, name: &str) -> bool {
+    let names: &[&str] = match ground {
+        Ground::Bed => {
+            &["keelson", "bed-", "containerd", "runc", "etcd", "cni", "kubelet", "kube-apiserver"]
+        }
+        Ground::Machine => &["bed-"],
+    };
+    names.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether a link was made by a bed (`bed0`, `pods0`), a CNI plugin or a kube program. The other
-/// end of a pod's link has an arbitrary name, so every `veth` counts that is not on a foreign bridge.
-pub(super) fn is_our_link(name: &str, master: Option<&str>) -> bool {
+/// Whether a link was made by a bed (`bed0`, `pods0`), a CNI plugin, a kube program or our runtime
+/// (`keelson0`, `keel-ID`, `keelSANDBOX`). The other end of a pod's link has an arbitrary name, so every
+/// `veth` counts that is not on a foreign bridge.
+pub(super) fn is_our_link(ground: Ground, name: &str, master: Option<&str>) -> bool {
     let foreign = |name: &str| FOREIGN_BRIDGES.iter().any(|bridge| name.starts_with(bridge));
     if foreign(name) || master.is_some_and(foreign) {
         return false;
@@ -94,17 +141,23 @@ pub(super) fn is_our_link(name: &str, master: Option<&str>) -> bool {
     };
     numbered("bed")
         || numbered("pods")
-        || ["cni", "veth", "kube-", "keelson"].iter().any(|prefix| name.starts_with(prefix))
+        || ground == Ground::Bed
+            && ["cni", "veth", "kube-", "keel"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Whether a named network namespace is a pod's (`cni-UUID`, as runtimes call them) or ours.
-pub(super) fn is_our_network_namespace(name: &str) -> bool {
-    ["cni-", "bed-", "keelson"].iter().any(|prefix| name.starts_with(prefix))
+pub(super) fn is_our_network_namespace(ground: Ground, name: &str) -> bool {
+    name.starts_with("bed-")
+        || ground == Ground::Bed
+            && ["cni-", "keelson"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Whether an nftables table or chain is one that CNI plugins, kube programs or we make. Names of
 /// old chains are in capitals (`KUBE-FIREWALL`, `CNI-HOSTPORT-DNAT`).
-pub(super) fn is_our_rule_set(name: &str) -> bool {
+pub(super) fn is_our_rule_set(ground: Ground, name: &str) -> bool {
+    if ground == Ground::Machine {
+        return false;
+    }
     let name = name.to_ascii_lowercase();
     ["cni-", "cni_", "kube-", "kube_", "keelson"].iter().any(|prefix| name.starts_with(prefix))
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::marks::{
-    bed_in, is_foreign_cgroup, is_of_a_pod, is_our_link, is_our_network_namespace, is_ours_in_temp,
-    is_part,
+    Ground, bed_in, is_foreign_cgroup, is_our_link, is_our_network_namespace, is_our_process,
+    is_our_rule_set, is_ours_in_temp,
 };
 use super::{Snapshot, traces};
 
@@ -35,38 +35,57 @@ fn beds_are_known_by_their_cgroups() {
 #[test]
 fn parts_are_known_by_their_programs() {
     for program in ["containerd-shim-runc-v2", "kube-apiserver", "etcd", "keelson"] {
-        assert!(is_part(program), "{program}");
+        assert!(is_our_process(Ground::Bed, program, "0::/\n"), "{program}");
     }
     for program in ["bash", "cargo", "go"] {
-        assert!(!is_part(program), "{program}");
+        assert!(!is_our_process(Ground::Bed, program, "0::/\n"), "{program}");
     }
 }
 
 #[test]
 fn cgroups_of_others_are_not_left_by_us() {
-    assert!(is_foreign_cgroup("/system.slice/cron.service", "/user.slice/a.scope"));
-    assert!(is_foreign_cgroup("/jobs/b", "/jobs/a"), "a neighbour's");
-    assert!(!is_foreign_cgroup("/jobs/b/keelson-bed-1-0", "/jobs/a"), "a bed, wherever");
-    assert!(!is_foreign_cgroup("/kubepods.slice", "/jobs/a"));
-    assert!(!is_foreign_cgroup("/default", "/jobs/a"));
-    assert!(!is_foreign_cgroup("/default", "/"), "a judge at the root has no neighbours");
+    assert!(is_foreign_cgroup(Ground::Bed, "/system.slice/cron.service", "/user.slice/a.scope"));
+    assert!(is_foreign_cgroup(Ground::Bed, "/jobs/b", "/jobs/a"), "a neighbour's");
+    assert!(
+        !is_foreign_cgroup(Ground::Bed, "/jobs/b/keelson-bed-1-0", "/jobs/a"),
+        "a bed, wherever"
+    );
+    assert!(!is_foreign_cgroup(Ground::Bed, "/kubepods.slice", "/jobs/a"));
+    assert!(!is_foreign_cgroup(Ground::Bed, "/default", "/jobs/a"));
+    assert!(
+        !is_foreign_cgroup(Ground::Bed, "/default", "/"),
+        "a judge at the root has no neighbours"
+    );
 }
 
 #[test]
 fn a_process_in_a_pods_cgroup_is_a_containers() {
-    assert!(is_of_a_pod("3:cpu:/\n2:memory:/kubepods/burstable/podx/y\n0::/\n"));
-    assert!(is_of_a_pod("0::/kubepods.slice/kubepods-podx.slice/cri-containerd-y.scope\n"));
-    assert!(!is_of_a_pod("2:memory:/jobs/a\n0::/user.slice\n"));
+    assert!(is_our_process(
+        Ground::Bed,
+        "sh",
+        "3:cpu:/\n2:memory:/kubepods/burstable/podx/y\n0::/\n"
+    ));
+    assert!(is_our_process(
+        Ground::Bed,
+        "sh",
+        "0::/kubepods.slice/kubepods-podx.slice/cri-containerd-y.scope\n"
+    ));
+    assert!(!is_our_process(Ground::Bed, "sh", "2:memory:/jobs/a\n0::/user.slice\n"));
 }
 
 #[test]
 fn temp_entries_of_others_are_not_ours() {
-    assert!(is_ours_in_temp("keelson-bed-x") && is_ours_in_temp("runc-process123"));
-    assert!(!is_ours_in_temp("tmp.Xyz"));
+    assert!(
+        is_ours_in_temp(Ground::Bed, "keelson-bed-x")
+            && is_ours_in_temp(Ground::Bed, "runc-process123")
+    );
+    assert!(!is_ours_in_temp(Ground::Bed, "tmp.Xyz"));
 }
 
 fn mounts(lines: &[&str]) -> BTreeSet<String> {
-    traces::mounts(&lines.join("\n").into(), Path::new("/tmp"), |identity| identity == "busy")
+    traces::mounts(&lines.join("\n").into(), (Ground::Bed, Path::new("/tmp")), |identity| {
+        identity == "busy"
+    })
 }
 
 #[test]
@@ -139,8 +158,11 @@ fn links_are_known_by_their_names_and_bridges() {
         ("veth1a2b", None),
         ("veth1a2b", Some("cni0")),
         ("kube-ipvs0", None),
+        ("keelson0", None),
+        ("keel-0123abcd", None),
+        ("keel5a4db0c5a4d", Some("keelson0")),
     ] {
-        assert!(is_our_link(name, master), "{name}");
+        assert!(is_our_link(Ground::Bed, name, master), "{name}");
     }
     for (name, master) in [
         ("lo", None),
@@ -154,12 +176,12 @@ fn links_are_known_by_their_names_and_bridges() {
         ("tap0", None),
         ("bed", None),
     ] {
-        assert!(!is_our_link(name, master), "{name} on {master:?}");
+        assert!(!is_our_link(Ground::Bed, name, master), "{name} on {master:?}");
     }
 }
 
 fn our_link(name: &str) -> bool {
-    is_our_link(name, (name == "vethdocker").then_some("docker0"))
+    is_our_link(Ground::Bed, name, (name == "vethdocker").then_some("docker0"))
 }
 
 #[test]
@@ -181,8 +203,14 @@ fn addresses_count_on_our_links_and_the_nodes_anywhere() {
 
 #[test]
 fn network_namespaces_are_known_by_their_names() {
-    assert!(is_our_network_namespace("cni-6f1e") && is_our_network_namespace("keelson-1"));
-    assert!(!is_our_network_namespace("blue") && !is_our_network_namespace("qdhcp-1"));
+    assert!(
+        is_our_network_namespace(Ground::Bed, "cni-6f1e")
+            && is_our_network_namespace(Ground::Bed, "keelson-1")
+    );
+    assert!(
+        !is_our_network_namespace(Ground::Bed, "blue")
+            && !is_our_network_namespace(Ground::Bed, "qdhcp-1")
+    );
 }
 
 #[test]
@@ -234,19 +262,140 @@ table ip cni_hostport {
         "table ip nat, chain KUBE-MARK-MASQ: meta mark set 0x4000",
         "table ip nat, chain POSTROUTING: ip saddr 10.88.0.0/16 jump CNI-1f2e comment \"name: bed\"",
     ];
-    assert_eq!(traces::rules(text, our_link), expected.map(str::to_owned).into());
+    assert_eq!(traces::rules(Ground::Bed, text, our_link), expected.map(str::to_owned).into());
     let foreign =
         "table inet firewalld {\n\tchain input {\n\t\tct state established accept\n\t}\n}\n";
-    assert_eq!(traces::rules(foreign, our_link), BTreeSet::new());
+    assert_eq!(traces::rules(Ground::Bed, foreign, our_link), BTreeSet::new());
 }
 
-/// The judge sees what is there: a marker folder in the temp folder appears and goes.
+/// On the machine others have pods, parts and roots, also of Keelson; there only a bed's own mark
+/// counts. Each row: what both grounds say.
 #[test]
-fn the_judge_sees_a_folder_come_and_go() {
+fn on_the_machine_only_the_marks_of_beds_count() {
+    let on = |rule: &dyn Fn(Ground) -> bool| (rule(Ground::Bed), rule(Ground::Machine));
+    let pod = "0::/keelson/0123abcd/kubepods/podx/y\n";
+    let rows = [
+        ("a pod's process", on(&|ground| is_our_process(ground, "sh", pod)), (true, false)),
+        ("an agent", on(&|ground| is_our_process(ground, "keelson", "0::/\n")), (true, false)),
+        ("a bed's link", on(&|ground| is_our_link(ground, "bed0", None)), (true, true)),
+        ("a pod's link", on(&|ground| is_our_link(ground, "keel5a4db0c", None)), (true, false)),
+        ("a bridge", on(&|ground| is_our_link(ground, "keelson0", None)), (true, false)),
+        ("a namespace", on(&|ground| is_our_network_namespace(ground, "cni-1")), (true, false)),
+        ("a bed's", on(&|ground| is_our_network_namespace(ground, "bed-1")), (true, true)),
+        ("rules", on(&|ground| is_our_rule_set(ground, "keelson-keelson0")), (true, false)),
+        ("a trial", on(&|ground| is_ours_in_temp(ground, "keelson-trial")), (true, false)),
+        ("cgroups", on(&|ground| !is_foreign_cgroup(ground, "/kubepods", "/")), (true, false)),
+        ("a bed's", on(&|ground| !is_foreign_cgroup(ground, "/keelson-bed-1", "/")), (true, true)),
+    ];
+    for (what, found, expected) in rows {
+        assert_eq!(found, expected, "{what}");
+    }
+    let mounts = |ground, line: &str| {
+        let occupied = |identity: &str| identity == "busy";
+        traces::mounts(&line.to_owned().into(), (ground, Path::new("/tmp")), occupied).len()
+    };
+    for (line, counts) in [
+        ("40 1 0:30 / /run/containerd/x rw - overlay overlay rw", 0),
+        ("40 1 0:30 / /tmp/keelson-trial/state/pods/p/shm rw - tmpfs tmpfs rw", 0),
+        ("40 1 0:4 net:[1] /run/netns/cni-1f rw - nsfs nsfs rw", 0),
+        ("40 1 0:30 / /run/bed/x rw - tmpfs tmpfs rw", 1),
+        ("40 1 0:30 / /tmp/keelson-beds/1f-0 rw - tmpfs tmpfs rw", 1),
+    ] {
+        assert_eq!(
+            (mounts(Ground::Bed, line), mounts(Ground::Machine, line)),
+            (1, counts),
+            "{line}"
+        );
+    }
+}
+
+/// The judge at work: a foreign root's agent, network namespace and link beside the tests are nothing of
+/// theirs; a process that still has its bed's mark, and a bed's cgroup, are.
+#[test]
+fn a_foreign_pod_is_no_leftover_and_a_beds_own_is() {
+    if !rustix::process::geteuid().is_root() {
+        println!("could-not-run: links and cgroups need root");
+        return;
+    }
+    let own = std::process::id();
     let before = Snapshot::take().expect("look");
-    let folder = tempfile::Builder::new().prefix("keelson-left-").tempdir().expect("a folder");
-    let path = format!("folder: {}", folder.path().display());
-    assert!(Snapshot::take().expect("look").beyond(&before).contains(&path));
-    drop(folder);
-    assert!(!Snapshot::take().expect("look").beyond(&before).contains(&path));
+    let foreign = Planted::foreign(own);
+    let found = Snapshot::take().expect("look").beyond(&before);
+    let found: Vec<_> = found.iter().filter(|it| foreign.is_named_in(it)).collect();
+    assert!(found.is_empty(), "a foreign pod was counted: {found:?}");
+    let left = Planted::of_a_bed(own);
+    let found = Snapshot::take().expect("look").beyond(&before);
+    for kind in ["process: ", "cgroup: "] {
+        let is_found = |it: &&String| it.starts_with(kind) && left.is_named_in(it);
+        assert!(found.iter().any(|it| is_found(&it)), "no {kind} of {left:?} in {found:?}");
+    }
+}
+
+/// Things that go with the test.
+#[derive(Debug)]
+struct Planted {
+    process: std::process::Child,
+    _folder: tempfile::TempDir,
+    names: Vec<String>,
+    undo: Vec<Vec<String>>,
+    cgroup: Option<std::path::PathBuf>,
+}
+
+impl Planted {
+    /// What `keelson run` of another root would have.
+    fn foreign(own: u32) -> Self {
+        let folder = tempfile::Builder::new().prefix("keelson-foreign-").tempdir().unwrap();
+        let program = folder.path().join("keelson");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let (netns, link) = (format!("cni-foreign-{own}"), format!("keel{own}"));
+        ip(&["netns", "add", &netns]);
+        ip(&["link", "add", &link, "type", "bridge"]);
+        let process = sleeping(&program, None);
+        let undo = [["netns", "delete", &netns], ["link", "delete", &link]];
+        let undo = undo.map(|words| words.map(str::to_owned).to_vec()).to_vec();
+        let names =
+            vec![format!("{} started", process.id()), netns, link, "keelson-foreign-".into()];
+        Self { process, _folder: folder, names, undo, cgroup: None }
+    }
+
+    /// What a bed would have lost.
+    fn of_a_bed(own: u32) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let process = sleeping(Path::new("/bin/sleep"), Some("inside"));
+        let hierarchies = crate::bed::mounted_hierarchies().unwrap();
+        let name = format!("{}left-{own}", crate::bed::CGROUP_PREFIX);
+        let cgroup = hierarchies.first().unwrap().own.join(&name);
+        std::fs::create_dir(&cgroup).unwrap();
+        let names = vec![format!("{} started", process.id()), name];
+        Self { process, _folder: folder, names, undo: Vec::new(), cgroup: Some(cgroup) }
+    }
+
+    fn is_named_in(&self, found: &str) -> bool {
+        self.names.iter().any(|name| found.contains(name))
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        for words in &self.undo {
+            ip(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        if let Some(cgroup) = &self.cgroup {
+            let _ = std::fs::remove_dir(cgroup);
+        }
+    }
+}
+
+fn sleeping(program: &Path, role: Option<&str>) -> std::process::Child {
+    let mut command = std::process::Command::new(program);
+    command.arg("1000").env_remove(crate::bed::ROLE_VARIABLE);
+    command.envs(role.map(|role| (crate::bed::ROLE_VARIABLE, role)));
+    command.spawn().unwrap()
+}
+
+fn ip(arguments: &[&str]) {
+    let status = std::process::Command::new("ip").args(arguments).status().unwrap();
+    assert!(status.success(), "ip {arguments:?}");
 }

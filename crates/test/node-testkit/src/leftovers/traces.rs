@@ -8,7 +8,7 @@ use std::path::Path;
 
 use mount_table::{Mount, MountTable};
 
-use super::marks;
+use super::marks::{self, Ground};
 use crate::bed::{CGROUP_PREFIX, NODE_ADDRESS};
 
 type Things = BTreeSet<String>;
@@ -19,15 +19,15 @@ const BEDS: &str = "keelson-beds";
 /// The mounts of a mount table that a bed could have made.
 pub(super) fn mounts(
     table: &MountTable,
-    temp: &Path,
+    place: (Ground, &Path),
     is_occupied: impl Fn(&str) -> bool,
 ) -> Things {
-    table.mounts().filter_map(|mount| our_mount(&mount, temp, &is_occupied)).collect()
+    table.mounts().filter_map(|mount| our_mount(&mount, place, &is_occupied)).collect()
 }
 
 fn our_mount(
     mount: &Mount<'_>,
-    temp: &Path,
+    (ground, temp): (Ground, &Path),
     is_occupied: &impl Fn(&str) -> bool,
 ) -> Option<String> {
     let (root, target) = (mount.root.to_string_lossy(), mount.point.to_string_lossy());
@@ -41,9 +41,9 @@ fn our_mount(
     if paths().filter_map(bed_of_path).any(is_occupied) {
         return None;
     }
-    let ours = paths().any(|path| bed_of_path(path).is_some() || is_in_parts_folder(path))
-        || is_ours_below(target, temp)
-        || is_our_namespace_mount(target);
+    let ours = paths().any(|path| bed_of_path(path).is_some() || is_in_parts_folder(ground, path))
+        || is_ours_below(ground, target, temp)
+        || is_our_namespace_mount(ground, target);
     ours.then(|| format!("{target} ({kind}, {source}, {root})"))
 }
 
@@ -56,21 +56,21 @@ fn bed_of_path(path: &str) -> Option<&str> {
     path.split('/').find_map(|step| step.strip_prefix(CGROUP_PREFIX))
 }
 
-fn is_in_parts_folder(path: &str) -> bool {
-    marks::PARTS_FOLDERS.iter().any(|folder| Path::new(path).starts_with(folder))
+fn is_in_parts_folder(ground: Ground, path: &str) -> bool {
+    marks::parts_folders(ground).iter().any(|folder| Path::new(path).starts_with(folder))
 }
 
 /// Whether a path lies in a folder of ours in the temp folder.
-fn is_ours_below(path: &str, temp: &Path) -> bool {
+fn is_ours_below(ground: Ground, path: &str, temp: &Path) -> bool {
     let below = Path::new(path).strip_prefix(temp).ok();
     below
         .and_then(|below| below.iter().next())
-        .is_some_and(|name| marks::is_ours_in_temp(&name.to_string_lossy()))
+        .is_some_and(|name| marks::is_ours_in_temp(ground, &name.to_string_lossy()))
 }
 
-fn is_our_namespace_mount(path: &str) -> bool {
+fn is_our_namespace_mount(ground: Ground, path: &str) -> bool {
     let name = Path::new(path).strip_prefix(marks::NETWORK_NAMESPACES).ok();
-    name.is_some_and(|name| marks::is_our_network_namespace(&name.to_string_lossy()))
+    name.is_some_and(|name| marks::is_our_network_namespace(ground, &name.to_string_lossy()))
 }
 
 /// The addresses in the output of `ip -oneline address show` that a bed could have given.
@@ -88,7 +88,7 @@ pub(super) fn addresses(text: &str, is_our_link: impl Fn(&str) -> bool) -> Thing
 
 /// The tables, chains and rules in the output of `nft list ruleset` that a bed could have made, each
 /// with its table and chain.
-pub(super) fn rules(text: &str, is_our_link: impl Fn(&str) -> bool) -> Things {
+pub(super) fn rules(ground: Ground, text: &str, is_our_link: impl Fn(&str) -> bool) -> Things {
     let mut found = Things::new();
     let (mut table, mut chain) = (String::new(), String::new());
     let mut depth = 0_usize;
@@ -100,9 +100,9 @@ pub(super) fn rules(text: &str, is_our_link: impl Fn(&str) -> bool) -> Things {
             _ => {}
         }
         let bare = line == "}";
-        let ours = is_our_heading(&table)
-            || depth > 0 && is_our_heading(&chain)
-            || depth > 1 && words(line).any(|word| is_our_word(word, &is_our_link));
+        let ours = is_our_heading(ground, &table)
+            || depth > 0 && is_our_heading(ground, &chain)
+            || depth > 1 && words(line).any(|word| is_our_word(ground, word, &is_our_link));
         if ours && !bare {
             found.insert(match depth {
                 0 => table.clone(),
@@ -125,14 +125,14 @@ pub(super) fn rules(text: &str, is_our_link: impl Fn(&str) -> bool) -> Things {
 }
 
 /// Whether a heading such as `table ip nat` or `chain KUBE-FIREWALL` ends in a name of ours.
-fn is_our_heading(heading: &str) -> bool {
-    heading.rsplit(' ').next().is_some_and(marks::is_our_rule_set)
+fn is_our_heading(ground: Ground, heading: &str) -> bool {
+    heading.rsplit(' ').next().is_some_and(|name| marks::is_our_rule_set(ground, name))
 }
 
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|letter: char| letter.is_whitespace() || "\",{}".contains(letter))
 }
 
-fn is_our_word(word: &str, is_our_link: &impl Fn(&str) -> bool) -> bool {
-    marks::is_our_rule_set(word) || is_our_link(word) || word == NODE_ADDRESS
+fn is_our_word(ground: Ground, word: &str, is_our_link: &impl Fn(&str) -> bool) -> bool {
+    marks::is_our_rule_set(ground, word) || is_our_link(word) || word == NODE_ADDRESS
 }
