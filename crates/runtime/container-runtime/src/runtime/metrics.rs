@@ -8,6 +8,8 @@
 //! upstream: containerd internal/cri/server/list_metric_descriptors_linux.go (the set),
 //! pkg/kubelet/metrics/collectors/cri_metrics.go (how an agent reads it)
 
+use std::path::Path;
+
 use cgroup_files::{Cgroup, Stats};
 use cri_wire::v1;
 
@@ -64,6 +66,27 @@ impl Series {
         });
     }
 
+    /// When it was read and started, by the record, in nanoseconds.
+    fn times(&mut self, started: i64) {
+        let seconds = |time: i64| u64::try_from(time).ok().map(|time| time / SECOND);
+        self.add("container_last_seen", seconds(self.at));
+        self.add("container_start_time_seconds", seconds(started));
+    }
+
+    /// Its own layer, and the file system around it.
+    fn layer(&mut self, root: &Path, written: u64) {
+        let disk = rustix::fs::statvfs(root).ok();
+        let device = root.display().to_string();
+        for (name, value) in [
+            ("container_fs_usage_bytes", Some(written)),
+            ("container_fs_limit_bytes", disk.as_ref().map(|disk| disk.f_blocks * disk.f_frsize)),
+            ("container_fs_inodes_total", disk.as_ref().map(|disk| disk.f_files)),
+            ("container_fs_inodes_free", disk.as_ref().map(|disk| disk.f_ffree)),
+        ] {
+            self.add_of(name, &[&device], value);
+        }
+    }
+
     fn cpu(&mut self, stats: &Stats) {
         let seconds = |nanoseconds: Option<u64>| nanoseconds.map(|time| time / SECOND);
         let cpu = &stats.cpu;
@@ -95,6 +118,10 @@ impl Series {
         let failures = "container_memory_failures_total";
         self.add_of(failures, &["pgfault", "container"], memory.page_faults);
         self.add_of(failures, &["pgmajfault", "container"], memory.major_page_faults);
+    }
+
+    fn kills(&mut self, count: Option<u64>) {
+        self.add("container_oom_events_total", count);
     }
 
     fn disks(&mut self, stats: &Stats) {
@@ -249,23 +276,12 @@ impl Runtime {
             pod.namespace.clone(),
             pod.name.clone(),
         ]));
-        let seconds = |time: i64| u64::try_from(time).ok().map(|time| time / SECOND);
-        series.add("container_last_seen", seconds(series.at));
-        series.add("container_start_time_seconds", seconds(record.started_at));
+        series.times(record.started_at);
         if let Some(resources) = &record.resources {
             series.limits(resources);
         }
         let written = self.written(&container.id).await?;
-        let disk = rustix::fs::statvfs(self.images.root()).ok();
-        let device = self.images.root().display().to_string();
-        for (name, value) in [
-            ("container_fs_usage_bytes", Some(written.bytes)),
-            ("container_fs_limit_bytes", disk.as_ref().map(|disk| disk.f_blocks * disk.f_frsize)),
-            ("container_fs_inodes_total", disk.as_ref().map(|disk| disk.f_files)),
-            ("container_fs_inodes_free", disk.as_ref().map(|disk| disk.f_ffree)),
-        ] {
-            series.add_of(name, &[&device], value);
-        }
+        series.layer(self.images.root(), written.bytes);
         let group = self
             .hierarchy
             .group(&record.cgroup)
@@ -274,7 +290,7 @@ impl Runtime {
             let stats = group.stats().map_err(|error| Failure::plain(error.to_string()))?;
             series.cpu(&stats);
             series.memory(&stats);
-            series.add("container_oom_events_total", group.out_of_memory_kills().ok());
+            series.kills(group.out_of_memory_kills().ok());
             series.disks(&stats);
             series.processes(&stats, &group);
             Ok(series.all)

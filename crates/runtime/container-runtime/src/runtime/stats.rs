@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cgroup_files::{Pressure, PressureLine, Stats};
+use cgroup_files::{CpuStats, MemoryStats, PidsStats, Pressure, PressureLine, Stats};
 use cri_wire::v1;
 
 use super::Runtime;
@@ -115,6 +115,24 @@ fn io(stats: &Stats) -> v1::IoUsage {
     v1::IoUsage { timestamp: nanoseconds(), psi: pressure(stats.io_pressure.as_ref()) }
 }
 
+/// Of what CRI shows of a pod. Where one part is not known, the sum is not either; of nothing it is 0.
+fn sum(parts: &[Stats]) -> Stats {
+    let of = |field: fn(&Stats) -> Option<u64>| parts.iter().map(field).sum::<Option<u64>>();
+    Stats {
+        cpu: CpuStats { usage: of(|one| one.cpu.usage), ..CpuStats::default() },
+        memory: MemoryStats {
+            usage: of(|one| one.memory.usage),
+            working_set: of(|one| one.memory.working_set),
+            anonymous: of(|one| one.memory.anonymous),
+            page_faults: of(|one| one.memory.page_faults),
+            major_page_faults: of(|one| one.memory.major_page_faults),
+            ..MemoryStats::default()
+        },
+        pids: PidsStats { current: of(|one| one.pids.current), limit: None },
+        ..Stats::default()
+    }
+}
+
 impl Runtime {
     pub async fn container_stats(&self, id: &str) -> Result<v1::ContainerStats> {
         let container = self.book.container(id).doing("failed to find container")?;
@@ -185,6 +203,19 @@ impl Runtime {
         })
     }
 
+    /// What a pod without a cgroup of its own uses.
+    async fn sum_of_containers(&self, sandbox: &str) -> Stats {
+        let mut all = Vec::new();
+        for container in self.book.containers_of(sandbox) {
+            let record = container.record();
+            if state_of(&record) == v1::ContainerState::ContainerRunning {
+                // One that ends just now is left out.
+                all.extend(self.group_stats(&record.cgroup).await.ok());
+            }
+        }
+        sum(&all)
+    }
+
     async fn group_stats(&self, path: &str) -> Result<Stats> {
         let group =
             self.hierarchy.group(path).map_err(|error| Failure::plain(error.to_string()))?;
@@ -249,7 +280,7 @@ impl Runtime {
         let config = record.config.clone().unwrap_or_default();
         let stats = match group_of_pod(&config) {
             Some(path) => self.group_stats(&path).await.unwrap_or_default(),
-            None => Stats::default(),
+            None => self.sum_of_containers(&sandbox.id).await,
         };
         let rate = stats.cpu.usage.and_then(|usage| self.usage.rate(&sandbox.id, usage));
         let mut containers = Vec::new();
@@ -355,6 +386,35 @@ mod tests {
         assert_eq!((some.avg10, some.total), (1.5, 77));
         assert_eq!(told.full.unwrap().total, 0);
         assert_eq!((cpu(&stats, None).psi, memory(&stats).psi), (None, None));
+    }
+
+    #[test]
+    fn a_pod_without_a_group_uses_what_its_containers_use() {
+        let of = |cpu, memory, pids| Stats {
+            cpu: CpuStats { usage: Some(cpu), ..CpuStats::default() },
+            memory: MemoryStats {
+                usage: Some(memory + 3),
+                working_set: Some(memory),
+                anonymous: Some(memory + 1),
+                page_faults: Some(memory + 2),
+                major_page_faults: Some(1),
+                ..MemoryStats::default()
+            },
+            pids: PidsStats { current: Some(pids), limit: Some(9) },
+            ..Stats::default()
+        };
+        assert_eq!(sum(&[of(5, 100, 1), of(7, 200, 2)]), {
+            let mut sum = of(12, 300, 3);
+            sum.memory.usage = Some(306);
+            sum.memory.anonymous = Some(302);
+            sum.memory.page_faults = Some(304);
+            sum.memory.major_page_faults = Some(2);
+            sum.pids.limit = None;
+            sum
+        });
+        assert_eq!(sum(&[]).memory.working_set, Some(0));
+        let unknown = sum(&[of(5, 100, 1), Stats::default()]);
+        assert_eq!((unknown.cpu.usage, unknown.pids.current), (None, None));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cgroup_files::{DeviceIo, Hierarchy};
+use cgroup_files::{CpuStats, DeviceIo, Hierarchy, MemoryStats, PidsStats};
 
 use super::*;
 
@@ -47,6 +47,64 @@ fn every_series_has_the_labels_of_its_descriptor() {
     assert_eq!(device.label_values[6], "4000:1", "a disk without a name");
     let links = series.all.iter().filter(|metric| metric.name.contains("_receive_bytes_"));
     assert_eq!(links.count(), 1, "loopback is nobody's traffic");
+}
+
+/// A descriptor whose series never comes is a promise that is not kept.
+#[test]
+fn every_descriptor_has_a_series_where_the_kernel_tells_all() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("cgroup.controllers"), "cpu memory").unwrap();
+    let group = Hierarchy::unified(folder.path()).unwrap().group("/a").unwrap();
+    let some = Some(1);
+    let stats = Stats {
+        cpu: CpuStats {
+            usage: some,
+            user: some,
+            system: some,
+            periods: some,
+            throttled_periods: some,
+            throttled: some,
+            pressure: None,
+        },
+        memory: MemoryStats {
+            usage: some,
+            peak: some,
+            working_set: some,
+            anonymous: some,
+            file: some,
+            mapped_file: some,
+            inactive_file: some,
+            active_file: some,
+            kernel: some,
+            page_faults: some,
+            major_page_faults: some,
+            swap: some,
+            failures: some,
+            ..MemoryStats::default()
+        },
+        pids: PidsStats { current: some, limit: some },
+        io: vec![DeviceIo { major: 4000, minor: 1, ..DeviceIo::default() }],
+        ..Stats::default()
+    };
+    let mut series = Series::new(Labels::default());
+    series.times(1);
+    series.layer(folder.path(), 1);
+    series.kills(some);
+    series.cpu(&stats);
+    series.memory(&stats);
+    series.disks(&stats);
+    series.processes(&stats, &group);
+    series.limits(&v1::LinuxContainerResources {
+        cpu_period: 1,
+        cpu_shares: 2,
+        memory_limit_in_bytes: 1,
+        memory_swap_limit_in_bytes: 1,
+        ..Default::default()
+    });
+    series.links("eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n");
+    let given: BTreeSet<&str> = series.all.iter().map(|metric| metric.name.as_str()).collect();
+    let described: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    assert_eq!(given, described);
 }
 
 #[test]
