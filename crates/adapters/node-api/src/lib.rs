@@ -2,12 +2,13 @@
 //!
 //! Rule: an endpoint turns requests into calls of ports and answers back into bytes; it decides
 //! nothing about pods. Every listener bounds its connections and the time a peer may take.
-//! Now: the health endpoint, and a secure port and a local socket for pages that others fill (the
-//! node controller's). The authenticated API of port 10250 is planned, not here yet.
+//! The health endpoint; the kubelet's authenticated port, as yet without streams and statistics; and
+//! a secure port and a local socket for pages that others fill (the node controller's).
 
 mod caller;
 mod health_endpoint;
 mod health_reply;
+mod kubelet_port;
 mod local_socket;
 mod page;
 mod remembered;
@@ -17,6 +18,7 @@ mod serving_certificate;
 
 pub use caller::Caller;
 pub use health_endpoint::HttpHealthEndpoint;
+pub use kubelet_port::{AuthorizationMode, KubeletPort, KubeletPortSettings, ListeningKubeletPort};
 pub use local_socket::{LocalSocket, ask_local};
 pub use page::{Page, PageRequest, Pages};
 pub use review::{ReviewTimes, Reviews};

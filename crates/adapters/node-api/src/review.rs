@@ -8,13 +8,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_server::Places;
 use ports::cluster_api::{ObjectPath, Resource};
 use ports::{ClusterApi, ClusterApiError};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use crate::caller::Caller;
+use crate::kubelet_port::attributes::NodeAttributes;
 use crate::remembered::Remembered;
 
 const TOKEN_REVIEWS: Resource =
@@ -23,6 +26,12 @@ const ACCESS_REVIEWS: Resource =
     Resource { group: "authorization.k8s.io", version: "v1", plural: "subjectaccessreviews" };
 /// Longer texts are no tokens.
 const LONGEST_TOKEN: usize = 64 * 1024;
+/// Reviews of the node's port in flight; one more is refused. Answers that are remembered need none.
+const MOST_IN_FLIGHT: usize = 128;
+/// For one review with its retries.
+const REVIEW_TIME: Duration = Duration::from_secs(10);
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+const MOST_ATTEMPTS: u32 = 4;
 
 /// How long answers are remembered.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +48,21 @@ pub struct Reviews {
     times: ReviewTimes,
     tokens: Remembered<Option<Caller>>,
     permissions: Remembered<bool>,
+    in_flight: Places,
+}
+
+/// Why there is no review.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReviewError {
+    /// No API server is configured for it.
+    #[error("there is no API server to ask")]
+    NoApiServer,
+    #[error("{MOST_IN_FLIGHT} reviews are in flight already")]
+    TooMany,
+    #[error("no answer within {} s", REVIEW_TIME.as_secs())]
+    TooSlow,
+    #[error("{0}")]
+    Api(ClusterApiError),
 }
 
 #[derive(Deserialize)]
@@ -51,6 +75,7 @@ struct Review<S> {
 struct TokenStatus {
     authenticated: bool,
     user: User,
+    error: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -77,17 +102,30 @@ impl Reviews {
         times: ReviewTimes,
     ) -> Self {
         let (tokens, permissions) = (Remembered::new(), Remembered::new());
-        Self { authentication, authorization, times, tokens, permissions }
+        let in_flight = Places::new(MOST_IN_FLIGHT);
+        Self { authentication, authorization, times, tokens, permissions, in_flight }
     }
 
     /// Whose token this is; none for nobody's.
     pub(crate) async fn token(&self, token: &str) -> Option<Caller> {
-        let api = self.authentication.as_ref()?;
+        match self.token_review(token).await {
+            Ok(caller) => caller,
+            Err(ReviewError::NoApiServer) => None,
+            Err(error) => {
+                warn!(err = %error, "Unable to authenticate the request: no review of its token");
+                None
+            }
+        }
+    }
+
+    /// The user of a token; none where the API server knows none.
+    pub(crate) async fn token_review(&self, token: &str) -> Result<Option<Caller>, ReviewError> {
+        let api = self.authentication.as_ref().ok_or(ReviewError::NoApiServer)?;
         if token.is_empty() || token.len() > LONGEST_TOKEN {
-            return None;
+            return Ok(None);
         }
         if let Some(known) = self.tokens.get(&token) {
-            return known;
+            return Ok(known);
         }
         let question = json!({
             "apiVersion": "authentication.k8s.io/v1",
@@ -95,13 +133,7 @@ impl Reviews {
             "metadata": {},
             "spec": {"token": token},
         });
-        let status: TokenStatus = match ask(api.as_ref(), TOKEN_REVIEWS, &question).await {
-            Ok(status) => status,
-            Err(error) => {
-                warn!(err = %error, "Unable to authenticate the request: no review of its token");
-                return None;
-            }
-        };
+        let status: TokenStatus = self.review(api.as_ref(), TOKEN_REVIEWS, &question).await?;
         let User { username: name, uid, groups, extra } = status.user;
         let caller = (status.authenticated && !name.is_empty()).then_some(Caller {
             name,
@@ -109,8 +141,70 @@ impl Reviews {
             groups,
             extra,
         });
-        self.tokens.put(&token, caller.clone(), self.times.token);
-        caller
+        // A token that could not be judged may be good the next time. upstream: token cache
+        if caller.is_some() || status.error.is_empty() {
+            self.tokens.put(&token, caller.clone(), self.times.token);
+        }
+        Ok(caller)
+    }
+
+    /// Whether a caller may do this with this node.
+    pub(crate) async fn may_on_node(
+        &self,
+        caller: &Caller,
+        attributes: &NodeAttributes<'_>,
+    ) -> Result<bool, ReviewError> {
+        let api = self.authorization.as_ref().ok_or(ReviewError::NoApiServer)?;
+        if let Some(known) = self.permissions.get(&(caller, attributes)) {
+            return Ok(known);
+        }
+        let question = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "metadata": {},
+            "spec": {
+                "user": caller.name,
+                "uid": caller.uid,
+                "groups": caller.groups,
+                "extra": caller.extra,
+                "resourceAttributes": {
+                    "verb": attributes.verb,
+                    "version": "v1",
+                    "resource": "nodes",
+                    "subresource": attributes.subresource,
+                    "name": attributes.node,
+                },
+            },
+        });
+        let status: AccessStatus = self.review(api.as_ref(), ACCESS_REVIEWS, &question).await?;
+        let allowed = status.allowed && !status.denied;
+        let lasts = if allowed { self.times.allowed } else { self.times.refused };
+        self.permissions.put(&(caller, attributes), allowed, lasts);
+        Ok(allowed)
+    }
+
+    /// One review, asked again where the API server may answer the next time.
+    async fn review<S: for<'de> Deserialize<'de>>(
+        &self,
+        api: &dyn ClusterApi,
+        resource: Resource,
+        question: &serde_json::Value,
+    ) -> Result<S, ReviewError> {
+        let _place = self.in_flight.try_take().ok_or(ReviewError::TooMany)?;
+        let asked = async {
+            let mut pause = RETRY_PAUSE;
+            for _ in 1..MOST_ATTEMPTS {
+                match ask(api, resource, question).await {
+                    Err(error) if is_passing(&error) => {}
+                    other => return other,
+                }
+                sleep(pause).await;
+                pause = pause.mul_f32(1.5);
+            }
+            ask(api, resource, question).await
+        };
+        let answered = timeout(REVIEW_TIME, asked).await;
+        answered.map_err(|_| ReviewError::TooSlow)?.map_err(ReviewError::Api)
     }
 
     /// Whether a caller may do this (`get`, as a rule) with a path.
@@ -142,6 +236,16 @@ impl Reviews {
         self.permissions.put(&(caller, verb, path), allowed, lasts);
         allowed
     }
+}
+
+/// The same review may be answered a moment later. upstream: apiserver util/webhook
+fn is_passing(error: &ClusterApiError) -> bool {
+    matches!(
+        error,
+        ClusterApiError::Throttled { .. }
+            | ClusterApiError::ServerTrouble { .. }
+            | ClusterApiError::Unanswered { .. }
+    )
 }
 
 async fn ask<S: for<'de> Deserialize<'de>>(

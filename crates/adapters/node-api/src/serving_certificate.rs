@@ -3,19 +3,24 @@
 //! Rule: files are read again when asked, and what cannot be used leaves the old in use. Without
 //! files a certificate is made here: kept in a folder if there is one (its key for its owner only),
 //! otherwise in memory. It proves nothing to anybody who did not fetch it from that folder, as
-//! kube-controller-manager's own does not.
+//! kube-controller-manager's and the kubelet's own do not.
 
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_RSA_SHA256,
+};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
@@ -24,6 +29,12 @@ const LONGEST_PEM: u64 = 1024 * 1024;
 /// The names under which a certificate that was made here is kept.
 const KEPT_CERTIFICATE: &str = "keelson-node-controller.crt";
 const KEPT_KEY: &str = "keelson-node-controller.key";
+/// Upstream's names, in its directory of certificates.
+const KUBELET_CERTIFICATE: &str = "kubelet.crt";
+const KUBELET_KEY: &str = "kubelet.key";
+const KUBELET_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// For clocks that are behind.
+const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
 
 /// Where the certificate comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +47,11 @@ pub enum CertificateSource {
     Made {
         folder: Option<PathBuf>,
         names: Vec<String>,
+    },
+    /// kubelet.crt and kubelet.key in `dir`, made for this host where neither is there.
+    Kubelet {
+        dir: PathBuf,
+        host: String,
     },
 }
 
@@ -77,8 +93,60 @@ impl Pair {
                 keep(&certificate, &pair.certificate, 0o644)?;
                 Ok(pair)
             }
+            CertificateSource::Kubelet { dir, host } => kubelet_pair(dir, host),
         }
     }
+}
+
+/// upstream: cmd/kubelet/app/server.go InitializeTLS, client-go/util/cert
+fn kubelet_pair(dir: &Path, host: &str) -> Result<Pair, String> {
+    let (certificate, key) = (dir.join(KUBELET_CERTIFICATE), dir.join(KUBELET_KEY));
+    match (certificate.exists(), key.exists()) {
+        (true, true) => Ok(Pair { certificate: read(&certificate)?, key: read(&key)? }),
+        (false, false) => {
+            let pair = make_for_kubelet(host)
+                .map_err(|error| format!("unable to generate self signed cert: {error}"))?;
+            fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
+            keep(&key, &pair.key, 0o600)?;
+            keep(&certificate, &pair.certificate, 0o644)?;
+            Ok(pair)
+        }
+        (has_certificate, _) => {
+            let missing = if has_certificate { &key } else { &certificate };
+            Err(format!(
+                "error reading {}, certificate and key must be supplied as a pair",
+                missing.display()
+            ))
+        }
+    }
+}
+
+/// A certificate that an authority has signed whose key is kept nowhere; the file has both. RSA, since
+/// cipher suites may be configured that know no other.
+fn make_for_kubelet(host: &str) -> Result<Pair, rcgen::Error> {
+    let now = SystemTime::now();
+    let second = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let begin = now - CLOCK_SKEW;
+    let params = |names: Vec<String>, name: String| {
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        (params.not_before, params.not_after) = (begin.into(), (begin + KUBELET_LIFETIME).into());
+        params.key_usages =
+            vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        Ok::<_, rcgen::Error>(params)
+    };
+    let mut authority = params(Vec::new(), format!("{host}-ca@{second}"))?;
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages.push(KeyUsagePurpose::KeyCertSign);
+    let authority_key = KeyPair::generate_for(&PKCS_RSA_SHA256)?;
+    let authority_pem = authority.self_signed(&authority_key)?.pem();
+    let mut leaf = params(vec![host.to_owned()], format!("{host}@{second}"))?;
+    leaf.is_ca = IsCa::ExplicitNoCa;
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate_for(&PKCS_RSA_SHA256)?;
+    let leaf = leaf.signed_by(&key, &Issuer::new(authority, authority_key))?;
+    let certificate = format!("{}{authority_pem}", leaf.pem()).into_bytes();
+    Ok(Pair { certificate, key: key.serialize_pem().into_bytes() })
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> String {
@@ -125,21 +193,41 @@ pub(crate) fn server_config(
     settings: &TlsSettings,
     authorities: &[Vec<u8>],
 ) -> Result<ServerConfig, String> {
+    let verifier = client_verifier(authorities)?;
+    server_config_with(pair, settings, verifier)
+}
+
+/// Judges client certificates by these authorities (PEM texts); none without any.
+pub(crate) fn client_verifier(
+    authorities: &[Vec<u8>],
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
+    let roots = roots(authorities);
+    if roots.is_empty() {
+        return Ok(None);
+    }
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| format!("authorities of client certificates: {error}"))?;
+    Ok(Some(verifier))
+}
+
+/// The same with a verifier of client certificates; without one none is asked for.
+pub(crate) fn server_config_with(
+    pair: &Pair,
+    settings: &TlsSettings,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<ServerConfig, String> {
     let provider = Arc::new(provider(&settings.cipher_suites)?);
     let both: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
     let versions = if settings.tls13_only { &both[..1] } else { both };
-    let builder = ServerConfig::builder_with_provider(provider.clone())
+    let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
         .map_err(|error| error.to_string())?;
-    let roots = roots(authorities);
-    let builder = if roots.is_empty() {
-        builder.with_no_client_auth()
-    } else {
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| format!("authorities of client certificates: {error}"))?;
-        builder.with_client_cert_verifier(verifier)
+    let builder = match verifier {
+        None => builder.with_no_client_auth(),
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
     };
     let chain = CertificateDer::pem_slice_iter(&pair.certificate)
         .collect::<Result<Vec<_>, _>>()
@@ -162,6 +250,16 @@ fn roots(authorities: &[Vec<u8>]) -> RootCertStore {
         roots.add_parsable_certificates(certificates);
     }
     roots
+}
+
+/// Of suites by name, those that are known and safe here, and the others.
+pub(crate) fn known_suites(names: &[String]) -> (Vec<String>, Vec<String>) {
+    let known = aws_lc_rs::default_provider().cipher_suites;
+    let is_known = |wanted: &&String| {
+        let names = known.iter().filter_map(|suite| suite.suite().as_str());
+        names.into_iter().any(|name| same_suite(name, wanted))
+    };
+    names.iter().cloned().partition(|name| is_known(&name))
 }
 
 /// The provider with the suites of TLS 1.2 that are named; those of TLS 1.3 are always all there.

@@ -48,7 +48,7 @@ pub(crate) struct Activity {
     state: Mutex<State>,
     /// Wakes the connection's own task.
     changed: Notify,
-    /// Wakes who waits for a connection that can be closed.
+    /// Wakes the task that waits for a connection to close.
     idle: Arc<Notify>,
     head_time: Duration,
     idle_time: Duration,

@@ -4,7 +4,7 @@
 //! request, while it is idle, for an answer, for a stream. The number of connections is limited; when
 //! it is reached the connection that has been idle longest is closed, so that idle connections never
 //! keep a request out. Work that lasts takes a place of its kind ([`Places`]), and a kind that is full
-//! leaves the others alone. It knows nothing of who asks, nor of what is asked.
+//! leaves the others alone. It knows neither callers nor what is served.
 //!
 //! Planned: the local socket (crates/adapters/local-socket) and the secure port of the node
 //! controller (crates/adapters/node-api) have servers of their own and move onto this one.

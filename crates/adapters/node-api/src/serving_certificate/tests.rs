@@ -53,3 +53,36 @@ fn suites_are_chosen_by_name() {
     let old = server_config(&pair, &settings(made(None), &["TLS_RSA_WITH_RC4_128_SHA"]), &[]);
     assert!(old.is_err_and(|error| error.contains("RC4") && error.contains("expected some of")));
 }
+
+#[test]
+fn a_kubelets_pair_is_made_once_and_never_half() {
+    let dir = tempfile::tempdir().expect("dir");
+    let pki = dir.path().join("pki");
+    let source =
+        |host: &str| CertificateSource::Kubelet { dir: pki.clone(), host: host.to_owned() };
+    let first = Pair::load(&source("node-1")).expect("made");
+    assert!(first == Pair::load(&source("other")).expect("read"));
+    assert!(server_config(&first, &settings(source("node-1"), &[]), &[]).is_ok());
+    let mode = |name: &str| {
+        let file = fs::metadata(pki.join(name)).expect("file");
+        file.permissions().mode() & 0o777
+    };
+    assert_eq!((mode("kubelet.crt"), mode("kubelet.key")), (0o644, 0o600));
+    // The certificate and the one that signed it.
+    assert_eq!(CertificateDer::pem_slice_iter(&first.certificate).count(), 2);
+    // It goes with suites that know RSA only.
+    let rsa = settings(source("node-1"), &["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]);
+    assert!(server_config(&first, &rsa, &[]).is_ok());
+    fs::remove_file(pki.join("kubelet.key")).expect("removed");
+    let half = Pair::load(&source("node-1"));
+    assert!(half.is_err_and(|error| {
+        error.ends_with("kubelet.key, certificate and key must be supplied as a pair")
+    }));
+}
+
+#[test]
+fn suites_that_are_not_known_here_are_named() {
+    let names = ["TLS_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"];
+    let (known, unknown) = known_suites(&names.map(str::to_owned));
+    assert_eq!((known, unknown), (vec![names[1].to_owned()], vec![names[0].to_owned()]));
+}

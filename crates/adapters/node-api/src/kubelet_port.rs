@@ -1,0 +1,218 @@
+//! The kubelet's authenticated port (10250).
+//!
+//! Rule: nothing is answered, a missing path included, before the caller is known and may ask for it.
+//! Health checks, questions, and the reviews of callers that are not known yet have places of their
+//! own, so that none of them keeps another out. Streams (logs, exec, port-forward) and statistics are
+//! not here yet. upstream: pkg/kubelet/server
+
+mod access;
+pub(crate) mod attributes;
+mod credentials;
+mod listener;
+mod reply;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_server::{Answer, Handler, Limits, Places, Request, serve};
+use ports::{ClusterApi, KubeletApi, KubeletEndpoint, KubeletEndpointError, PortFuture};
+use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{info, warn};
+
+use self::access::Access;
+pub use self::access::AuthorizationMode;
+use self::credentials::Credentials;
+use self::listener::{Peer, TlsListener};
+use self::reply::{Kind, Pages, Reply, kind};
+use crate::review::{ReviewTimes, Reviews};
+use crate::serving_certificate::{TlsSettings, known_suites};
+
+const CONNECTIONS: usize = 512;
+/// Tokens are long, and so is what proxies add.
+const HEAD_BYTES: usize = 64 * 1024;
+const HEALTH_PLACES: usize = 32;
+const QUESTION_PLACES: usize = 64;
+/// How often files are looked at; only what changed is read.
+const RELOAD_PERIOD: Duration = Duration::from_secs(10);
+
+/// What the configuration says of the port.
+#[derive(Debug, Clone)]
+pub struct KubeletPortSettings {
+    pub address: SocketAddr,
+    pub node_name: String,
+    pub tls: TlsSettings,
+    /// `authentication.webhook.enabled`
+    pub reviews_tokens: bool,
+    /// `authentication.anonymous.enabled`; without an API server no caller is.
+    pub anonymous: bool,
+    pub authorization: AuthorizationMode,
+    pub times: ReviewTimes,
+    /// `enableDebuggingHandlers`
+    pub debugging_handlers: bool,
+    /// The KubeletConfiguration as it took effect, with apiVersion and kind.
+    pub configuration: serde_json::Value,
+}
+
+/// The port, before it listens.
+pub struct KubeletPort {
+    settings: KubeletPortSettings,
+    api: Option<Arc<dyn ClusterApi>>,
+}
+
+/// The port, taken.
+pub struct ListeningKubeletPort {
+    listener: TcpListener,
+    credentials: Arc<Credentials>,
+    access: Access,
+    pages: Pages,
+}
+
+impl KubeletPort {
+    /// `api`: reviews callers; none on a node of no cluster.
+    pub fn new(settings: KubeletPortSettings, api: Option<Arc<dyn ClusterApi>>) -> Self {
+        Self { settings, api }
+    }
+
+    /// Loads the certificate and takes the address.
+    ///
+    /// # Errors
+    /// Where a file cannot be used or the address not be taken.
+    pub async fn listen(&self) -> Result<ListeningKubeletPort, KubeletEndpointError> {
+        let settings = &self.settings;
+        let tls = usable_suites(settings.tls.clone());
+        let loaded = spawn_blocking(move || Credentials::load(tls)).await;
+        let loaded = loaded.unwrap_or_else(|error| Err(error.to_string()));
+        let credentials =
+            Arc::new(loaded.map_err(|cause| KubeletEndpointError::Credentials { cause })?);
+        let listen = |error: std::io::Error| KubeletEndpointError::Listen {
+            address: self.address(),
+            cause: error.to_string(),
+        };
+        let listener = TcpListener::bind(settings.address).await.map_err(listen)?;
+        let configz = serde_json::json!({"kubeletconfig": settings.configuration}).to_string();
+        Ok(ListeningKubeletPort {
+            listener,
+            credentials: credentials.clone(),
+            access: Access {
+                credentials,
+                reviews: Reviews::new(self.api.clone(), self.api.clone(), settings.times),
+                tokens: settings.reviews_tokens,
+                anonymous: settings.anonymous && self.api.is_some(),
+                mode: settings.authorization,
+                node: settings.node_name.clone(),
+            },
+            pages: Pages {
+                configz: Bytes::from(configz),
+                debugging_handlers: settings.debugging_handlers,
+            },
+        })
+    }
+}
+
+/// Suites that are not known here are left out, so that a hardening guide's list can be used.
+fn usable_suites(tls: TlsSettings) -> TlsSettings {
+    let (known, unknown) = known_suites(&tls.cipher_suites);
+    if unknown.is_empty() {
+        return tls;
+    }
+    let unknown = unknown.join(",");
+    // An empty list would mean all of them.
+    let tls13_only = tls.tls13_only || known.is_empty();
+    warn!(tls_cipher_suites = unknown, tls13_only, "Cipher suites that are not offered");
+    TlsSettings { tls13_only, cipher_suites: known, ..tls }
+}
+
+impl KubeletEndpoint for KubeletPort {
+    fn address(&self) -> String {
+        self.settings.address.to_string()
+    }
+
+    fn serve(&self, api: KubeletApi) -> PortFuture<'_, KubeletEndpointError> {
+        Box::pin(async move {
+            match self.listen().await {
+                Ok(listening) => {
+                    listening.serve(api, std::future::pending()).await;
+                    KubeletEndpointError::Ended { address: self.address() }
+                }
+                Err(error) => error,
+            }
+        })
+    }
+}
+
+impl ListeningKubeletPort {
+    /// The address, with the port that was found if none was named.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listener.local_addr().ok()
+    }
+
+    /// Serves until `end`, and then finishes what it is answering.
+    pub async fn serve(self, api: KubeletApi, end: impl Future<Output = ()>) {
+        let Self { listener, credentials, access, pages } = self;
+        if let Ok(address) = listener.local_addr() {
+            info!(address = %address.ip(), port = address.port(), "Starting to listen");
+        }
+        let limits =
+            Limits { connections: CONNECTIONS, head_bytes: HEAD_BYTES, ..Limits::default() };
+        let requests = Requests {
+            access,
+            pages,
+            api,
+            health: Places::new(HEALTH_PLACES),
+            questions: Places::new(QUESTION_PLACES),
+        };
+        let listener = TlsListener { listener, credentials: credentials.clone() };
+        let reloads = async {
+            let mut look = interval(RELOAD_PERIOD);
+            look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                look.tick().await;
+                let credentials = credentials.clone();
+                // A panic in it is logged as any other; the old ones stay in use.
+                let _ = spawn_blocking(move || credentials.reload()).await;
+            }
+        };
+        tokio::select! {
+            () = serve(listener, Arc::new(requests), limits, end) => {}
+            () = reloads => {}
+        }
+    }
+}
+
+struct Requests {
+    access: Access,
+    pages: Pages,
+    api: KubeletApi,
+    health: Places,
+    questions: Places,
+}
+
+impl Handler<Peer> for Requests {
+    async fn answer(&self, peer: &Peer, request: Request) -> Answer {
+        let (head, _) = request.into_parts();
+        let path = attributes::decoded(head.uri.path());
+        let method = head.method.as_str();
+        let checked = self.access.check(&peer.certificates, &head.headers, method, &path).await;
+        if let Err(reply) = checked {
+            return Answer::new(reply.into_response());
+        }
+        let places = match kind(&path) {
+            Kind::Health => &self.health,
+            Kind::Question => &self.questions,
+        };
+        let Some(place) = places.try_take() else {
+            return Answer::new(Reply::too_many().into_response());
+        };
+        let query = head.uri.query().unwrap_or_default();
+        let reply = self.pages.reply(&self.api, method, &path, query);
+        Answer::new(reply.into_response()).holding(place)
+    }
+}
+
+#[cfg(test)]
+mod tests;

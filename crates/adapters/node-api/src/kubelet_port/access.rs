@@ -1,0 +1,207 @@
+//! Authentication and authorization of callers of the kubelet's port.
+//!
+//! Rule: a client certificate counts first, then a bearer token; what was shown and is no good never
+//! makes a caller anonymous. Without an API server only certificates of the configured authorities
+//! count. Codes and texts are upstream's (pkg/kubelet/server/server.go, InstallAuthFilter). Tokens
+//! appear nowhere.
+
+use std::sync::Arc;
+
+use hyper::header::{AUTHORIZATION, HeaderMap};
+use rustls::pki_types::CertificateDer;
+use sha2::{Digest as _, Sha256};
+use tracing::{error, info};
+
+use super::attributes::{NodeAttributes, subresources, verb};
+use super::credentials::Credentials;
+use super::reply::Reply;
+use crate::caller::Caller;
+use crate::review::{ReviewError, Reviews};
+
+const ALL_AUTHENTICATED: &str = "system:authenticated";
+const ALL_UNAUTHENTICATED: &str = "system:unauthenticated";
+const ANONYMOUS: &str = "system:anonymous";
+/// The group that the API server itself lets do everything.
+const MASTERS: &str = "system:masters";
+/// upstream: apiserver pkg/authentication/user
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
+/// `authorization.mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthorizationMode {
+    /// Every authenticated caller may do everything.
+    AlwaysAllow,
+    /// The API server says who may. Without one: members of `system:masters` only.
+    Webhook,
+}
+
+/// Decides about requests.
+pub(super) struct Access {
+    pub(super) credentials: Arc<Credentials>,
+    pub(super) reviews: Reviews,
+    /// Bearer tokens are reviewed.
+    pub(super) tokens: bool,
+    pub(super) anonymous: bool,
+    pub(super) mode: AuthorizationMode,
+    pub(super) node: String,
+}
+
+impl Access {
+    /// Lets a request through, or says what is answered instead.
+    pub(super) async fn check(
+        &self,
+        certificates: &[CertificateDer<'_>],
+        headers: &HeaderMap,
+        method: &str,
+        path: &str,
+    ) -> Result<(), Reply> {
+        let caller = self.caller(certificates, headers).await?;
+        self.authorize(&caller, method, path).await
+    }
+
+    async fn caller(
+        &self,
+        certificates: &[CertificateDer<'_>],
+        headers: &HeaderMap,
+    ) -> Result<Caller, Reply> {
+        let mut bad = false;
+        match self.credentials.current().judge(certificates) {
+            Some(Ok(())) => {
+                if let Some(caller) = certificates.first().and_then(of_certificate) {
+                    return Ok(caller);
+                }
+            }
+            Some(Err(why)) => {
+                info!(v = 2, err = %why, "Unable to verify a client certificate");
+                bad = true;
+            }
+            None => {}
+        }
+        if let Some(token) = bearer(headers).filter(|_| self.tokens) {
+            match self.reviews.token_review(token).await {
+                Ok(Some(caller)) => return Ok(authenticated(caller)),
+                Ok(None) => bad = true,
+                Err(ReviewError::TooMany) => return Err(Reply::too_many()),
+                Err(why) => {
+                    error!(err = %why, "Unable to authenticate the request due to an error");
+                    bad = true;
+                }
+            }
+        }
+        if bad || !self.anonymous {
+            return Err(Reply::text(401, "Unauthorized"));
+        }
+        Ok(Caller::anonymous())
+    }
+
+    async fn authorize(&self, caller: &Caller, method: &str, path: &str) -> Result<(), Reply> {
+        if self.mode == AuthorizationMode::AlwaysAllow {
+            return Ok(());
+        }
+        let (verb, subresources) = (verb(method), subresources(path));
+        for subresource in &subresources {
+            let attributes = NodeAttributes { verb, subresource, node: &self.node };
+            match self.reviews.may_on_node(caller, &attributes).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(ReviewError::NoApiServer) => {
+                    if caller.groups.iter().any(|group| group == MASTERS) {
+                        return Ok(());
+                    }
+                }
+                Err(ReviewError::TooMany) => return Err(Reply::too_many()),
+                Err(why) => {
+                    error!(err = %why, user = caller.name, verb, subresource, "Authorization error");
+                    return Err(Reply::text(
+                        500,
+                        format!(
+                            "Authorization error (user={}, verb={verb}, resource=nodes, \
+                             subresource={subresource})",
+                            caller.name
+                        ),
+                    ));
+                }
+            }
+        }
+        let subresources = subresources.join(" ");
+        info!(v = 2, user = caller.name, verb, resource = "nodes", subresources, "Forbidden");
+        Err(Reply::text(
+            403,
+            format!(
+                "Forbidden (user={}, verb={verb}, resource=nodes, subresource(s)=[{subresources}])\n",
+                caller.name
+            ),
+        ))
+    }
+}
+
+/// The user of a certificate that was judged good; none where it has no name.
+fn of_certificate(certificate: &CertificateDer<'_>) -> Option<Caller> {
+    let mut caller = Caller::of_certificate(certificate)?;
+    let digest = Sha256::digest(certificate);
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    caller.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={digest}")]);
+    Some(caller)
+}
+
+/// In the group of all authenticated callers. upstream: authentication/group
+fn authenticated(mut caller: Caller) -> Caller {
+    let is_said = |group: &String| [ALL_AUTHENTICATED, ALL_UNAUTHENTICATED].contains(&&**group);
+    if caller.name != ANONYMOUS && !caller.groups.iter().any(is_said) {
+        caller.groups.push(ALL_AUTHENTICATED.to_owned());
+    }
+    caller
+}
+
+/// The token of the header; none where there is no header of that kind or it is empty.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
+    let mut parts = value.splitn(3, ' ');
+    let scheme = parts.next()?;
+    let token = parts.next().filter(|token| !token.is_empty())?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_bearer_token_is_one() {
+        let table = [
+            ("Bearer abc", Some("abc")),
+            ("bearer abc", Some("abc")),
+            ("  Bearer abc  ", Some("abc")),
+            ("Bearer abc def", Some("abc")),
+            ("Bearer  abc", None),
+            ("Bearer", None),
+            ("Bearer ", None),
+            ("Basic abc", None),
+            ("", None),
+        ];
+        for (header, expected) in table {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, header.parse().expect("a header"));
+            assert_eq!(bearer(&headers), expected, "{header:?}");
+        }
+        assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn an_authenticated_caller_is_in_the_group_of_all_of_them_once() {
+        let caller = |name: &str, groups: &[&str]| Caller {
+            name: name.to_owned(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..Caller::default()
+        };
+        let table: &[(&str, &[&str], &[&str])] = &[
+            ("user", &["a"], &["a", ALL_AUTHENTICATED]),
+            ("user", &[ALL_AUTHENTICATED, "a"], &[ALL_AUTHENTICATED, "a"]),
+            ("user", &[ALL_UNAUTHENTICATED], &[ALL_UNAUTHENTICATED]),
+            (ANONYMOUS, &["a"], &["a"]),
+        ];
+        for (name, groups, expected) in table {
+            assert_eq!(authenticated(caller(name, groups)), caller(name, expected));
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The port's certificate and the authorities of client certificates, as they are in use.
+//!
+//! Rule: a handshake takes any client certificate whose key the client has; who signed it is judged
+//! for each request, by the authorities of that moment. So a certificate of an unknown authority
+//! breaks nothing, and an authority that is taken from the file counts no more from then on. What
+//! cannot be loaded leaves the old in use.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme};
+use tracing::{info, warn};
+
+use crate::serving_certificate::{
+    CertificateSource, Pair, TlsSettings, client_verifier, read, server_config_with,
+};
+
+/// What is in use at the moment, and what can replace it.
+pub(super) struct Credentials {
+    settings: TlsSettings,
+    current: Mutex<Arc<Current>>,
+    stamps: Mutex<Vec<Option<Stamp>>>,
+}
+
+pub(super) struct Current {
+    pair: Pair,
+    pub(super) server: Arc<ServerConfig>,
+    /// None where no authorities are configured: then no client certificate is asked for.
+    judge: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+/// Changes when a file does.
+type Stamp = (u64, u64, Option<SystemTime>);
+
+impl Credentials {
+    pub(super) fn load(settings: TlsSettings) -> Result<Self, String> {
+        let stamps = stamps(&settings);
+        let current = Current::new(&settings, Pair::load(&settings.source)?, judge(&settings)?)?;
+        Ok(Self { settings, current: Mutex::new(Arc::new(current)), stamps: Mutex::new(stamps) })
+    }
+
+    pub(super) fn current(&self) -> Arc<Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Loads the files that changed. Blocks on them.
+    pub(super) fn reload(&self) {
+        let found = stamps(&self.settings);
+        {
+            let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+            if *stamps == found {
+                return;
+            }
+            *stamps = found;
+        }
+        let current = self.current();
+        let kept = |error: String| {
+            warn!(err = error, "Unable to load the port's credentials; the old ones stay in use");
+        };
+        let pair = Pair::load(&self.settings.source).map_err(kept);
+        let judge = judge(&self.settings).map_err(kept);
+        let pair = pair.unwrap_or_else(|()| current.pair.clone());
+        let judge = judge.unwrap_or_else(|()| current.judge.clone());
+        // A new certificate whose key has not been written yet does not hold up the authorities.
+        let loaded = Current::new(&self.settings, pair, judge.clone()).or_else(|error| {
+            kept(error);
+            Current::new(&self.settings, current.pair.clone(), judge)
+        });
+        match loaded {
+            Ok(loaded) => {
+                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+                info!(
+                    v = 2,
+                    "Loaded the port's certificate and authorities of client certificates"
+                );
+            }
+            Err(error) => kept(error),
+        }
+    }
+}
+
+fn judge(settings: &TlsSettings) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
+    let Some(file) = &settings.client_authorities else { return Ok(None) };
+    let named = |error: &str| format!("unable to load client CA file {}: {error}", file.display());
+    let judge = client_verifier(&[read(file)?]).map_err(|error| named(&error))?;
+    judge.map(Some).ok_or_else(|| named("there is no certificate in it"))
+}
+
+fn stamps(settings: &TlsSettings) -> Vec<Option<Stamp>> {
+    let pair: Vec<PathBuf> = match &settings.source {
+        CertificateSource::Files { certificate, key } => vec![certificate.clone(), key.clone()],
+        CertificateSource::Kubelet { dir, .. } => vec![dir.join("kubelet.crt")],
+        CertificateSource::Made { .. } => Vec::new(),
+    };
+    pair.iter().chain(&settings.client_authorities).map(|path| stamp(path)).collect()
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.ino(), file.len(), file.modified().ok()))
+}
+
+impl Current {
+    fn new(
+        settings: &TlsSettings,
+        pair: Pair,
+        judge: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> Result<Self, String> {
+        let any = judge.as_ref().map(|judge| {
+            let authorities = judge.root_hint_subjects().to_vec();
+            let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+            Arc::new(AnyClientCertificate { authorities, algorithms })
+                as Arc<dyn ClientCertVerifier>
+        });
+        let server = Arc::new(server_config_with(&pair, settings, any)?);
+        Ok(Self { pair, server, judge })
+    }
+
+    /// Whether one of the authorities stands behind this chain, now. None without authorities.
+    pub(super) fn judge(&self, chain: &[CertificateDer<'_>]) -> Option<Result<(), Error>> {
+        let (judge, (first, others)) = (self.judge.as_ref()?, chain.split_first()?);
+        Some(judge.verify_client_cert(first, others, UnixTime::now()).map(drop))
+    }
+}
+
+/// Takes any certificate for the handshake.
+#[derive(Debug)]
+struct AnyClientCertificate {
+    /// Sent to clients, which choose a certificate by them.
+    authorities: Vec<DistinguishedName>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+/// Its key is not known, so that no signature can be checked. The judge cannot read it either, so that
+/// it never authenticates a caller.
+fn is_unreadable(certificate: &CertificateDer<'_>) -> bool {
+    ParsedCertificate::try_from(certificate).is_err()
+}
+
+impl ClientCertVerifier for AnyClientCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.authorities
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        if is_unreadable(certificate) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        if is_unreadable(certificate) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,52 @@
+//! TLS connections of the kubelet's port.
+//!
+//! Rule: accepting never waits for a handshake; a new certificate counts from the next connection.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_server::Listener;
+use rustix::net::sockopt;
+use rustls::pki_types::CertificateDer;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::credentials::Credentials;
+
+/// Ends a stream whose client no longer answers. upstream: Go's default
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+pub(super) struct TlsListener {
+    pub(super) listener: TcpListener,
+    pub(super) credentials: Arc<Credentials>,
+}
+
+/// What a client has shown.
+pub(super) struct Peer {
+    /// Its key is the client's; who signed it is not judged yet.
+    pub(super) certificates: Vec<CertificateDer<'static>>,
+}
+
+impl Listener for TlsListener {
+    type Accepted = TcpStream;
+    type Stream = TlsStream<TcpStream>;
+    type Peer = Peer;
+
+    async fn accept(&self) -> io::Result<TcpStream> {
+        Ok(self.listener.accept().await?.0)
+    }
+
+    async fn open(&self, accepted: TcpStream) -> Option<(Self::Stream, Peer)> {
+        // A connection works without any of them.
+        let _ = accepted.set_nodelay(true);
+        let _ = sockopt::set_socket_keepalive(&accepted, true)
+            .and_then(|()| sockopt::set_tcp_keepidle(&accepted, KEEP_ALIVE))
+            .and_then(|()| sockopt::set_tcp_keepintvl(&accepted, KEEP_ALIVE));
+        let config = self.credentials.current().server.clone();
+        let stream = TlsAcceptor::from(config).accept(accepted).await.ok()?;
+        let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
+        Some((stream, Peer { certificates }))
+    }
+}

@@ -1,0 +1,200 @@
+//! Answers of the kubelet's port, and what each path answers.
+//!
+//! Rule: codes, headers and texts as upstream's handlers and routers write them. A path is served
+//! under one spelling; every other is not found. Authorization is not done here.
+
+use bytes::Bytes;
+use http_server::Body;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use hyper::{Response, StatusCode};
+use ports::KubeletApi;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::health_reply;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// A small answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    content_type: &'static str,
+    header: Option<(HeaderName, &'static str)>,
+    pub(super) body: Bytes,
+}
+
+/// What a path belongs to; each kind has places of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Health,
+    Question,
+}
+
+pub(super) fn kind(path: &str) -> Kind {
+    if path == "/healthz" || path.starts_with("/healthz/") { Kind::Health } else { Kind::Question }
+}
+
+impl Reply {
+    fn new(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        Self { status, content_type, header: None, body: body.into() }
+    }
+
+    pub(super) fn text(status: u16, body: impl Into<Bytes>) -> Self {
+        Self::new(status, TEXT, body)
+    }
+
+    pub(super) fn too_many() -> Self {
+        Self::text(503, "503: Too many requests are in flight\n")
+    }
+
+    fn not_found() -> Self {
+        Self::text(404, "404 page not found\n")
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(Body::whole(self.body));
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+        if let Some((name, value)) = self.header {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
+/// What does not change while the agent runs.
+pub(super) struct Pages {
+    pub(super) configz: Bytes,
+    pub(super) debugging_handlers: bool,
+}
+
+impl Pages {
+    /// Answers a request that may be answered; `path` is decoded.
+    pub(super) fn reply(&self, api: &KubeletApi, method: &str, path: &str, query: &str) -> Reply {
+        match path {
+            "/pods" | "/pods/" => read_only(method, || pod_list(pods(api))),
+            "/metrics" => Reply::new(200, METRICS, api.local.metrics()),
+            "/metrics/probes" => Reply::new(200, METRICS, api.local.probe_metrics()),
+            _ if path.starts_with("/pods/") => Reply::text(404, "404: Page Not Found"),
+            _ if kind(path) == Kind::Health => {
+                let reply = health_reply::answer(path, query, &api.checks);
+                Reply::text(reply.status, reply.body)
+            }
+            _ if !self.debugging_handlers => {
+                if is_debugging_path(path) {
+                    Reply::text(405, "Debug endpoints are disabled.\n")
+                } else {
+                    Reply::not_found()
+                }
+            }
+            "/configz" => Reply::new(200, JSON, self.configz.clone()),
+            "/runningpods/" => read_only(method, || pod_list(running_pods(api))),
+            "/runningpods" => {
+                let body = "<a href=\"/runningpods/\">Moved Permanently</a>.\n\n";
+                let moved = Reply::new(301, "text/html; charset=utf-8", body);
+                Reply { header: Some((LOCATION, "/runningpods/")), ..moved }
+            }
+            _ if path.starts_with("/runningpods/") => Reply::text(404, "404: Page Not Found"),
+            _ => Reply::not_found(),
+        }
+    }
+}
+
+/// upstream: InstallDebuggingDisabledHandlers
+fn is_debugging_path(path: &str) -> bool {
+    const ROOTS: &[&str] = &[
+        "/run/",
+        "/exec/",
+        "/attach/",
+        "/portForward/",
+        "/containerLogs/",
+        "/runningpods/",
+        "/debug/pprof/",
+        "/logs/",
+    ];
+    ROOTS.iter().any(|root| path.starts_with(root))
+}
+
+fn read_only(method: &str, answer: impl FnOnce() -> Reply) -> Reply {
+    if method == "GET" {
+        return answer();
+    }
+    Reply { header: Some((ALLOW, "GET")), ..Reply::text(405, "405: Method Not Allowed") }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodList {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Value,
+    /// Go's empty list.
+    items: Option<Vec<Value>>,
+}
+
+fn pod_list(items: Vec<Value>) -> Reply {
+    let items = (!items.is_empty()).then_some(items);
+    let list = PodList { kind: "PodList", api_version: "v1", metadata: json!({}), items };
+    match serde_json::to_vec(&list) {
+        Ok(mut body) => {
+            body.push(b'\n');
+            Reply::new(200, JSON, body)
+        }
+        Err(error) => Reply::text(500, error.to_string()),
+    }
+}
+
+/// The source of a pod that only the runtime knows.
+const OF_RUNTIME: &str = "runtime";
+
+/// The pods that sources know, with their status.
+fn pods(api: &KubeletApi) -> Vec<Value> {
+    let pods = api.local.pods().pods.into_iter().filter(|pod| pod.source != OF_RUNTIME);
+    let objects = pods.map(|pod| pod.object).filter(Value::is_object);
+    objects
+        .map(|mut object| {
+            if let Some(fields) = object.as_object_mut() {
+                // As in any list.
+                fields.remove("kind");
+                fields.remove("apiVersion");
+            }
+            object
+        })
+        .collect()
+}
+
+/// What the runtime runs, in upstream's short form. upstream: pkg/kubelet/container ToAPIPod
+fn running_pods(api: &KubeletApi) -> Vec<Value> {
+    let pods = api.local.pods().pods.into_iter();
+    let running = pods.filter_map(|pod| {
+        let containers = pod.containers.iter().filter(|container| container.state == "running");
+        let containers: Vec<Value> = containers
+            .map(|container| {
+                let image = image(&pod.object, &container.name);
+                json!({"name": container.name, "image": image, "resources": {}})
+            })
+            .collect();
+        let metadata = json!({"name": pod.name, "namespace": pod.namespace, "uid": pod.uid});
+        (!containers.is_empty()).then(
+            || json!({"metadata": metadata, "spec": {"containers": containers}, "status": {}}),
+        )
+    });
+    running.collect()
+}
+
+/// The image that a pod's spec names for a container; empty where it names none.
+fn image<'a>(pod: &'a Value, container: &str) -> &'a str {
+    let lists = ["containers", "initContainers", "ephemeralContainers"];
+    let specs = lists.iter().filter_map(|list| pod["spec"][*list].as_array()).flatten();
+    let spec = specs.into_iter().find(|spec| spec["name"] == container);
+    spec.and_then(|spec| spec["image"].as_str()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Each path and method, byte by byte.
+
+use super::*;
+use ports::local_api::{
+    LocalContainer, LocalNode, LocalPod, LocalPodDetail, LocalPods, LocalRefusal, LocalStopped,
+};
+use ports::{HealthCheck, LocalApi, PortFuture};
+use std::sync::Arc;
+
+struct Fixed(&'static str, Result<(), &'static str>);
+
+impl HealthCheck for Fixed {
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn check(&self) -> Result<(), String> {
+        self.1.map_err(str::to_owned)
+    }
+}
+
+struct TwoPods;
+
+fn container(name: &str, state: &str) -> LocalContainer {
+    LocalContainer { name: name.into(), state: state.into(), ..LocalContainer::default() }
+}
+
+fn pod(name: &str, source: &str, containers: Vec<LocalContainer>) -> LocalPod {
+    let image = json!([{"name": "main", "image": "registry/main:1"}]);
+    LocalPod {
+        uid: format!("{name}-uid"),
+        namespace: "default".into(),
+        name: name.into(),
+        source: source.into(),
+        containers,
+        object: json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name},
+            "spec": {"containers": image}}),
+        ..LocalPod::default()
+    }
+}
+
+impl LocalApi for TwoPods {
+    fn node(&self) -> LocalNode {
+        LocalNode::default()
+    }
+    fn pods(&self) -> LocalPods {
+        let pods = vec![
+            pod("web", "file", vec![container("main", "running"), container("main", "exited")]),
+            pod("old", "runtime", vec![container("main", "running")]),
+            pod("new", "file", Vec::new()),
+        ];
+        LocalPods { node: self.node(), pods }
+    }
+    fn pod(&self, _: &str) -> Option<LocalPodDetail> {
+        None
+    }
+    fn stop<'a>(&'a self, _: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
+        unreachable!("the port stops nothing")
+    }
+    fn changed(&self, _: u64) -> PortFuture<'_, u64> {
+        unreachable!("the port waits for nothing")
+    }
+    fn metrics(&self) -> String {
+        "metrics 1\n".to_owned()
+    }
+}
+
+struct NoPods;
+
+impl LocalApi for NoPods {
+    fn node(&self) -> LocalNode {
+        LocalNode::default()
+    }
+    fn pods(&self) -> LocalPods {
+        LocalPods::default()
+    }
+    fn pod(&self, _: &str) -> Option<LocalPodDetail> {
+        None
+    }
+    fn stop<'a>(&'a self, _: &'a str) -> PortFuture<'a, Result<LocalStopped, LocalRefusal>> {
+        unreachable!("the port stops nothing")
+    }
+    fn changed(&self, _: u64) -> PortFuture<'_, u64> {
+        unreachable!("the port waits for nothing")
+    }
+}
+
+fn api(local: impl LocalApi + 'static) -> KubeletApi {
+    let checks: Vec<Arc<dyn HealthCheck>> = vec![
+        Arc::new(Fixed("ping", Ok(()))),
+        Arc::new(Fixed("log", Ok(()))),
+        Arc::new(Fixed("syncloop", Err("sync Loop took longer than expected"))),
+    ];
+    KubeletApi { checks: checks.into(), local: Arc::new(local) }
+}
+
+fn pages(debugging_handlers: bool) -> Pages {
+    Pages { configz: Bytes::from_static(b"{\"kubeletconfig\":{}}"), debugging_handlers }
+}
+
+fn ask(debugging_handlers: bool, method: &str, path: &str, query: &str) -> (u16, String) {
+    let reply = pages(debugging_handlers).reply(&api(TwoPods), method, path, query);
+    (reply.status, String::from_utf8(reply.body.to_vec()).expect("text"))
+}
+
+#[test]
+fn each_path_answers_as_the_references() {
+    let not_found = (404, "404 page not found\n");
+    let no_route = (404, "404: Page Not Found");
+    let not_allowed = (405, "405: Method Not Allowed");
+    let table: &[(&str, &str, (u16, &str))] = &[
+        ("GET", "/healthz/ping", (200, "ok")),
+        ("POST", "/healthz/ping", (200, "ok")),
+        ("GET", "/healthz/log", (200, "ok")),
+        (
+            "GET",
+            "/healthz/syncloop",
+            (500, "internal server error: sync Loop took longer than expected\n"),
+        ),
+        (
+            "GET",
+            "/healthz",
+            (
+                500,
+                "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n",
+            ),
+        ),
+        ("GET", "/healthz/other", not_found),
+        ("GET", "/healthz/", not_found),
+        ("GET", "/healthzz", not_found),
+        ("GET", "/configz", (200, "{\"kubeletconfig\":{}}")),
+        ("GET", "/configz/", not_found),
+        ("POST", "/pods", not_allowed),
+        ("HEAD", "/pods", not_allowed),
+        ("POST", "/runningpods/", not_allowed),
+        ("GET", "/pods/web", no_route),
+        ("GET", "/runningpods/web", no_route),
+        ("GET", "/runningpods", (301, "<a href=\"/runningpods/\">Moved Permanently</a>.\n\n")),
+        ("GET", "/metrics", (200, "metrics 1\n")),
+        ("GET", "/", not_found),
+        ("GET", "/exec/default/web/main", not_found),
+        ("GET", "//pods", not_found),
+        ("GET", "/healthz/../pods", not_found),
+    ];
+    for (method, path, (status, body)) in table {
+        assert_eq!(ask(true, method, path, ""), (*status, (*body).to_owned()), "{method} {path}");
+    }
+    let verbose = "[+]ping ok\n[+]log ok\n[+]syncloop excluded: ok\nhealthz check passed\n";
+    assert_eq!(ask(true, "GET", "/healthz", "verbose&exclude=syncloop"), (200, verbose.to_owned()));
+}
+
+#[test]
+fn without_debugging_handlers_only_the_first_group_is_served() {
+    let disabled = (405, "Debug endpoints are disabled.\n".to_owned());
+    for path in ["/runningpods/", "/exec/a/b/c", "/logs/", "/debug/pprof/", "/containerLogs/a/b/c"]
+    {
+        assert_eq!(ask(false, "GET", path, ""), disabled, "{path}");
+    }
+    assert_eq!(ask(false, "GET", "/configz", "").0, 404);
+    assert_eq!(ask(false, "GET", "/pods", "").0, 200);
+    assert_eq!(ask(false, "GET", "/healthz/ping", "").0, 200);
+}
+
+#[test]
+fn pods_are_those_of_sources_and_running_pods_those_of_the_runtime() {
+    let (status, body) = ask(true, "GET", "/pods", "");
+    let expected = concat!(
+        r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":["#,
+        r#"{"metadata":{"name":"web"},"spec":{"containers":[{"image":"registry/main:1","name":"main"}]}},"#,
+        r#"{"metadata":{"name":"new"},"spec":{"containers":[{"image":"registry/main:1","name":"main"}]}}"#,
+        "]}\n"
+    );
+    assert_eq!((status, body.as_str()), (200, expected));
+    assert_eq!(ask(true, "GET", "/pods/", ""), (status, body));
+    let (status, body) = ask(true, "GET", "/runningpods/", "");
+    let list: Value = serde_json::from_str(&body).expect("JSON");
+    let running = |name: &str| {
+        json!({
+            "metadata": {"name": name, "namespace": "default", "uid": format!("{name}-uid")},
+            "spec": {"containers": [
+                {"name": "main", "image": "registry/main:1", "resources": {}}
+            ]},
+            "status": {},
+        })
+    };
+    assert_eq!(status, 200);
+    assert_eq!(list["items"], json!([running("web"), running("old")]));
+    let none = pages(true).reply(&api(NoPods), "GET", "/pods", "");
+    let expected = "{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{},\"items\":null}\n";
+    assert_eq!(none.body, expected);
+}
+
+#[test]
+fn headers_say_what_a_client_needs() {
+    let reply = |method: &str, path: &str| {
+        pages(true).reply(&api(TwoPods), method, path, "").into_response()
+    };
+    assert_eq!(reply("DELETE", "/pods").headers()[ALLOW], "GET");
+    assert_eq!(reply("GET", "/runningpods").headers()[LOCATION], "/runningpods/");
+    assert_eq!(reply("GET", "/configz").headers()[CONTENT_TYPE], JSON);
+    assert_eq!(reply("GET", "/healthz").headers()[CONTENT_TYPE], TEXT);
+}

@@ -1,0 +1,227 @@
+//! Callers with certificates, with tokens and with neither; with an API server and without.
+
+use super::*;
+
+const UNAUTHORIZED: (u16, &str) = (401, "Unauthorized");
+
+fn same(answer: &(u16, String), expected: (u16, &str)) -> bool {
+    answer.0 == expected.0 && answer.1 == expected.1
+}
+
+#[tokio::test]
+async fn a_stranger_gets_401_for_every_path() {
+    let bed = Bed::new(|_| {}).await;
+    for path in ["/healthz", "/pods", "/configz", "/metrics", "/exec/a/b/c", "/", "/nothing"] {
+        let answer = bed.get(path, None, None).await;
+        assert!(same(&answer, UNAUTHORIZED), "{path}: {answer:?}");
+        let answer = bed.get(path, Some("bad"), None).await;
+        assert!(same(&answer, UNAUTHORIZED), "{path}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_fine_subresource_is_asked_first_and_proxy_second() {
+    let bed = Bed::new(|_| {}).await;
+    assert_eq!(bed.get("/healthz", Some("reader"), None).await, (200, "ok".to_owned()));
+    assert_eq!(bed.get("/healthz/ping", Some("good"), None).await, (200, "ok".to_owned()));
+    let asked: Vec<(Value, Value)> = bed
+        .reviewer
+        .asked("SubjectAccessReview")
+        .iter()
+        .map(|spec| (spec["user"].clone(), spec["resourceAttributes"]["subresource"].clone()))
+        .collect();
+    let expected = [("reader", "healthz"), ("good", "healthz"), ("good", "proxy")];
+    assert_eq!(asked, expected.map(|(user, sub)| (json!(user), json!(sub))));
+    let forbidden = bed.get("/pods", Some("reader"), None).await;
+    let text = "Forbidden (user=reader, verb=get, resource=nodes, subresource(s)=[pods proxy])\n";
+    assert!(same(&forbidden, (403, text)), "{forbidden:?}");
+    let forbidden = bed.ask("POST", "/exec/a/b/c", Some("good"), None).await;
+    let text = "Forbidden (user=good, verb=create, resource=nodes, subresource(s)=[proxy])\n";
+    assert!(same(&forbidden, (403, text)), "{forbidden:?}");
+}
+
+#[tokio::test]
+async fn a_review_has_upstreams_form_and_is_remembered() {
+    let bed = Bed::new(|_| {}).await;
+    for _ in 0..3 {
+        assert_eq!(bed.get("/configz", Some("good"), None).await.0, 200);
+    }
+    assert_eq!(bed.reviewer.asked("TokenReview"), [json!({"token": "good"})]);
+    let review = |subresource: &str| {
+        json!({
+            "user": "good", "uid": "", "groups": ["g", "system:authenticated"], "extra": {},
+            "resourceAttributes": {
+                "verb": "get", "version": "v1", "resource": "nodes",
+                "subresource": subresource, "name": "node-1",
+            },
+        })
+    };
+    let asked = bed.reviewer.asked("SubjectAccessReview");
+    assert_eq!(asked, [review("configz"), review("proxy")]);
+    // A token that could not be judged is asked for again; one that is no good is not.
+    for (token, times) in [("passing", 2), ("bad", 1)] {
+        for _ in 0..2 {
+            assert_eq!(bed.get("/configz", Some(token), None).await.0, 401);
+        }
+        let asked = bed.reviewer.asked("TokenReview");
+        let asked = asked.iter().filter(|spec| spec["token"] == token);
+        assert_eq!(asked.count(), times, "{token}");
+    }
+}
+
+#[tokio::test]
+async fn certificates_are_judged_after_the_handshake() {
+    let bed = Bed::new(|_| {}).await;
+    let admin = bed.authority.client("admin", "ops");
+    assert_eq!(bed.get("/pods", None, Some(&admin)).await.0, 200);
+    let asked = bed.reviewer.asked("SubjectAccessReview");
+    assert_eq!(asked[0]["groups"], json!(["ops", "system:authenticated"]));
+    let id = asked[0]["extra"]["authentication.kubernetes.io/credential-id"][0].as_str();
+    assert!(id.is_some_and(|id| id.len() == 75 && id.starts_with("X509SHA256=")), "{id:?}");
+    // Of another authority with the same name: no name, and no broken handshake.
+    let other = Authority::new("authority").client("admin", "system:masters");
+    let answer = bed.get("/pods", None, Some(&other)).await;
+    assert!(same(&answer, UNAUTHORIZED), "{answer:?}");
+    assert_eq!(bed.get("/pods", Some("good"), Some(&other)).await.0, 200);
+    // No name in it: the token's turn.
+    let nameless = bed.authority.client("", "ops");
+    assert_eq!(bed.get("/pods", None, Some(&nameless)).await.0, 401);
+    assert_eq!(bed.get("/pods", Some("good"), Some(&nameless)).await.0, 200);
+    // A good certificate counts before a bad token.
+    assert_eq!(bed.get("/pods", Some("bad"), Some(&admin)).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_certificate_without_its_key_or_form_authenticates_no_caller() {
+    let bed = Bed::new(|_| {}).await;
+    let admin = bed.authority.client("admin", "ops");
+    // Bytes that are no certificate: judged like one of an unknown authority.
+    let garbage = CertificateDer::from(vec![0x30, 0x03, 0x02, 0x01, 0x05]);
+    let answer = bed.ask("GET", "/pods", None, Some(shows(vec![garbage], &admin.key))).await;
+    assert!(same(&answer, UNAUTHORIZED), "{answer:?}");
+    // The certificate of another user, with an own key.
+    let thief = bed.authority.client("thief", "ops");
+    let stolen = shows(admin.chain.clone(), &thief.key);
+    let mut stream = bed.connect(Some(stolen)).await;
+    let request = b"GET /pods HTTP/1.1\r\nhost: x\r\n\r\n";
+    let _ = stream.write_all(request).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[tokio::test]
+async fn a_caller_is_anonymous_without_credentials_and_never_with_bad_ones() {
+    let bed = Bed::new(|settings| settings.anonymous = true).await;
+    let forbidden = bed.get("/configz", None, None).await;
+    let text = "Forbidden (user=system:anonymous, verb=get, resource=nodes, \
+                subresource(s)=[configz proxy])\n";
+    assert!(same(&forbidden, (403, text)), "{forbidden:?}");
+    assert_eq!(bed.get("/configz", Some("bad"), None).await.0, 401);
+    let stranger = Authority::new("other").client("admin", "ops");
+    assert_eq!(bed.get("/configz", None, Some(&stranger)).await.0, 401);
+    let asked = bed.reviewer.asked("SubjectAccessReview");
+    assert_eq!(asked[0]["groups"], json!(["system:unauthenticated"]));
+}
+
+#[tokio::test]
+async fn where_everything_is_allowed_a_caller_must_still_be_known() {
+    let allow = |settings: &mut KubeletPortSettings| {
+        settings.authorization = AuthorizationMode::AlwaysAllow;
+    };
+    let bed = Bed::new(allow).await;
+    assert_eq!(bed.get("/pods", None, None).await.0, 401);
+    assert_eq!(bed.get("/pods", Some("reader"), None).await.0, 200);
+    assert!(bed.reviewer.asked("SubjectAccessReview").is_empty());
+    let no_tokens = Bed::new(|settings| {
+        allow(settings);
+        settings.reviews_tokens = false;
+    })
+    .await;
+    assert_eq!(no_tokens.get("/pods", Some("good"), None).await.0, 401);
+    assert!(no_tokens.reviewer.asked("TokenReview").is_empty());
+}
+
+#[tokio::test]
+async fn without_an_api_server_only_the_configured_authority_counts() {
+    let bed = Bed::with_api(false, |settings| settings.anonymous = true).await;
+    assert_eq!(bed.get("/pods", None, None).await.0, 401);
+    assert_eq!(bed.get("/pods", Some("good"), None).await.0, 401);
+    let master = bed.authority.client("root", "system:masters");
+    assert_eq!(bed.get("/pods", None, Some(&master)).await.0, 200);
+    let other = bed.authority.client("other", "ops");
+    assert_eq!(bed.get("/pods", None, Some(&other)).await.0, 403);
+    let stranger = Authority::new("other").client("root", "system:masters");
+    assert_eq!(bed.get("/pods", None, Some(&stranger)).await.0, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_that_fails_or_hangs_is_an_error_and_slows_down_no_other_caller() {
+    let bed = Bed::new(|_| {}).await;
+    let admin = bed.authority.client("admin", "ops");
+    assert_eq!(bed.get("/healthz", Some("good"), None).await.0, 200);
+    assert_eq!(bed.get("/healthz", None, Some(&admin)).await.0, 200);
+    bed.reviewer.set(Mood::Refuses);
+    assert_eq!(bed.get("/healthz", Some("other"), None).await.0, 401);
+    let failed = bed.get("/metrics", Some("good"), None).await;
+    let text = "Authorization error (user=good, verb=get, resource=nodes, subresource=metrics)";
+    assert!(same(&failed, (500, text)), "{failed:?}");
+    bed.reviewer.set(Mood::Hangs);
+    // More than may be reviewed at once, each with a token that is not known yet.
+    let mut waiting = Vec::new();
+    for number in 0..150 {
+        let mut stream = bed.connect(None).await;
+        let head =
+            format!("GET /pods HTTP/1.1\r\nhost: x\r\nauthorization: Bearer t{number}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.expect("writes");
+        waiting.push(stream);
+    }
+    let refused = bed.get("/pods", Some("t-last"), None).await;
+    assert_eq!(refused.0, 503, "{refused:?}");
+    // Callers whose reviews are remembered are answered all the same.
+    let known = async {
+        assert_eq!(bed.get("/healthz", Some("good"), None).await.0, 200);
+        assert_eq!(bed.get("/healthz", None, Some(&admin)).await.0, 200);
+    };
+    timeout(Duration::from_secs(5), known).await.expect("is not held up");
+    let mut status = [0; 12];
+    timeout(Duration::from_secs(30), waiting[0].read_exact(&mut status))
+        .await
+        .expect("ends")
+        .expect("an answer");
+    assert_eq!(&status, b"HTTP/1.1 401");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_of_authorities_that_changed_counts_for_open_connections_too() {
+    let bed = Bed::new(|_| {}).await;
+    let file = bed.dir.path().join("ca.crt");
+    let admin = bed.authority.client("admin", "ops");
+    let mut stream = bed.connect(Some(resolver(&admin))).await;
+    assert_eq!(request(&mut stream, "GET", "/pods", None).await.0, 200);
+    let next = Authority::new("the next authority");
+    let next_admin = next.client("admin", "ops");
+    assert_eq!(bed.get("/pods", None, Some(&next_admin)).await.0, 401);
+    fs::write(&file, format!("{}{}", bed.authority.pem, next.pem)).expect("written");
+    tokio::time::sleep(RELOAD_PERIOD * 2).await;
+    assert_eq!(bed.get("/pods", None, Some(&next_admin)).await.0, 200);
+    assert_eq!(request(&mut stream, "GET", "/pods", None).await.0, 200);
+    // What cannot be read leaves the old in use.
+    fs::write(&file, "nothing").expect("written");
+    tokio::time::sleep(RELOAD_PERIOD * 2).await;
+    assert_eq!(request(&mut stream, "GET", "/pods", None).await.0, 200);
+    fs::write(&file, &next.pem).expect("written");
+    tokio::time::sleep(RELOAD_PERIOD * 2).await;
+    assert_eq!(request(&mut stream, "GET", "/pods", None).await.0, 401);
+    assert_eq!(bed.get("/pods", None, Some(&next_admin)).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_path_has_one_right_however_it_is_written() {
+    let bed = Bed::new(|_| {}).await;
+    assert_eq!(bed.get("/%68ealthz", Some("reader"), None).await, (200, "ok".to_owned()));
+    for path in ["/healthz/../pods", "/healthz/%2e%2e/pods", "/healthz//ping", "/healthz%00"] {
+        let answer = bed.get(path, Some("reader"), None).await;
+        assert!(answer.0 == 404 || answer.0 == 403, "{path}: {answer:?}");
+    }
+}
