@@ -154,6 +154,7 @@ fn fill_info(status: &mut FullNodeStatus, settings: &NodeSettings, facts: &NodeF
     info.kernel_version.clone_from(&facts.kernel_version);
     info.os_image.clone_from(&facts.os_image);
     let version = facts.runtime_version.as_deref().unwrap_or("Unknown");
+    let version = version.strip_prefix('v').unwrap_or(version);
     info.container_runtime_version = format!("{}://{version}", facts.runtime_name);
     info.kubelet_version.clone_from(&settings.kubelet_version);
     info.kube_proxy_version.clear();

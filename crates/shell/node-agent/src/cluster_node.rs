@@ -23,7 +23,7 @@ use node_status::object::NodeSettings;
 use node_status::{NodeEvent, NodeObject, ResourceMap};
 use pod_lifecycle::EventKind;
 use ports::cluster_api::ApiFuture;
-use ports::{ApiTime, ClusterApi, ClusterApiError, MachineInfo};
+use ports::{ClusterApi, ClusterApiError, MachineInfo};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,10 +90,10 @@ impl ClusterNode {
         let _ = own.wait_for(Option::is_some).await;
     }
 
-    fn record(&self, events: &[NodeEvent], now: ApiTime) {
+    fn record(&self, events: &[NodeEvent]) {
         for event in events {
             let kind = if event.warning { EventKind::Warning } else { EventKind::Normal };
-            self.board.tell_of_node(kind, event.reason, &event.message, now);
+            self.board.tell_of_node(kind, event.reason, &event.message, self.clock.now());
         }
     }
 }
@@ -121,6 +121,11 @@ pub(crate) fn start(
     let facts = FactsReader::new(parts.machine.clone(), ports.clone(), view, state);
     let (own, _) = watch::channel(None);
     let node = Arc::new(ClusterNode { parts, clock, board, ports, facts, own });
+    node.record(&[NodeEvent {
+        warning: false,
+        reason: "Starting",
+        message: "Starting kubelet.".to_owned(),
+    }]);
     let status = node.clone();
     tree.start("node-status", move || status::keep(status.clone()));
     let lease = node.clone();

@@ -323,7 +323,9 @@ impl ClusterApi for FakeClient {
         Box::pin(async move {
             let path = ObjectPath::node("event");
             self.travel(&path).await?;
-            self.cluster.told(event.clone());
+            if !self.cluster.told(event.clone()) {
+                return Err(ClusterApiError::AlreadyExists { request: named(&path) });
+            }
             Ok(ToldEvent {
                 namespace: event.about.namespace.clone(),
                 name: format!("{}.{:x}", event.about.name, event.at.nanos()),

@@ -214,8 +214,17 @@ impl FakeCluster {
         about.map(|event| event.reason.clone()).collect()
     }
 
-    pub(crate) fn told(&self, event: ClusterEvent) {
-        self.lock().events.push(event);
+    /// Keeps an event; false where there is one of that object and moment, which is its name.
+    pub(crate) fn told(&self, event: ClusterEvent) -> bool {
+        let mut store = self.lock();
+        let name = |event: &ClusterEvent| {
+            (event.about.namespace.clone(), event.about.name.clone(), event.at)
+        };
+        let is_new = store.events.iter().rev().all(|known| name(known) != name(&event));
+        if is_new {
+            store.events.push(event);
+        }
+        is_new
     }
 
     /// Every request that reached the cluster.

@@ -117,7 +117,7 @@ fn what_cannot_be_read_is_an_error_and_the_rest_is_updated() {
     let mut memory = UpdateMemory::default();
     let found = update(&settings(), &unreadable, &NodeObject::default(), &mut memory, NOW);
     assert_eq!(found.errors.len(), 2, "{:?}", found.errors);
-    assert_eq!(found.node.status.node_info.container_runtime_version, "containerd://v2.2.2");
+    assert_eq!(found.node.status.node_info.container_runtime_version, "containerd://2.2.2");
     let silent = NodeFacts { runtime_version: None, ..facts() };
     let found = update(&settings(), &silent, &NodeObject::default(), &mut memory, NOW);
     assert_eq!(found.node.status.node_info.container_runtime_version, "containerd://Unknown");

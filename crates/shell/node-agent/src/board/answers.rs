@@ -13,7 +13,7 @@ use ports::local_api::{
 };
 use ports::runtime_objects::ContainerState;
 use ports::{ApiTime, MetricSource, PortFuture};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -157,16 +157,18 @@ fn stage_word(stage: Option<Stage>) -> &'static str {
 
 /// The v1 Pod with the status that we give it.
 fn object(entry: &PodEntry) -> Value {
-    let pod = serde_json::to_value(&*entry.pod).unwrap_or_default();
-    let status =
-        entry.status.as_ref().map(|status| serde_json::to_value(status).unwrap_or_default());
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": pod.get("metadata"),
-        "spec": pod.get("spec"),
-        "status": status.or_else(|| pod.get("status").cloned()),
-    })
+    let mut object = serde_json::to_value(&*entry.pod).unwrap_or_default();
+    let status = entry.status.as_ref().map(|status| serde_json::to_value(status));
+    // In place: the pod may be large.
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|name, _| matches!(name.as_str(), "metadata" | "spec" | "status"));
+        fields.insert("apiVersion".to_owned(), "v1".into());
+        fields.insert("kind".to_owned(), "Pod".into());
+        if let Some(status) = status {
+            fields.insert("status".to_owned(), status.unwrap_or_default());
+        }
+    }
+    object
 }
 
 fn local_container(container: &ObservedContainer) -> LocalContainer {

@@ -11,7 +11,7 @@ use crate::back_off::BackOff;
 use crate::clock::Clock;
 use node_status::event_correlation::{Correlated, EventCorrelator, EventKey};
 use ports::cluster_api::{ClusterEvent, EventKind, ObjectReference, Repetition, ToldEvent};
-use ports::{ClusterApi, ClusterApiError, EventSink, NodeOccurrence, PodOccurrence};
+use ports::{ApiTime, ClusterApi, ClusterApiError, EventSink, NodeOccurrence, PodOccurrence};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,6 +22,8 @@ const QUEUE: usize = 1000;
 const COMPONENT: &str = "kubelet";
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
+/// Events of one object at one moment.
+const MAX_RENAMES: u32 = 100;
 
 /// The events that wait to be sent.
 pub struct ClusterEvents {
@@ -127,6 +129,7 @@ fn correlate(
 
 async fn deliver(api: &dyn ClusterApi, correlator: &mut EventCorrelator, mut outgoing: Outgoing) {
     let mut back_off = BackOff::new(FIRST_RETRY, LONGEST_RETRY);
+    let mut renamed = 0;
     loop {
         match attempt(api, &outgoing).await {
             Ok((stored, count)) => return correlator.stored(outgoing.key, stored, count),
@@ -147,7 +150,12 @@ async fn deliver(api: &dyn ClusterApi, correlator: &mut EventCorrelator, mut out
                 error!(err = %error, "Unable to write event (retry after sleeping)");
                 tokio::time::sleep(back_off.pause()).await;
             }
-            Err(ClusterApiError::AlreadyExists { .. }) => return,
+            // An event is named after its object and its time: another one has this very moment.
+            Err(ClusterApiError::AlreadyExists { .. }) if renamed < MAX_RENAMES => {
+                renamed += 1;
+                let at = outgoing.event.at.nanos().saturating_add(1);
+                outgoing.event.at = ApiTime::from_nanos(at);
+            }
             Err(error) => {
                 let reason = &outgoing.event.reason;
                 error!(err = %error, reason, "Server rejected event (will not retry!)");

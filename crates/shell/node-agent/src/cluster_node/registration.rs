@@ -33,7 +33,7 @@ pub(super) async fn register(node: &ClusterNode) -> NodeObject {
             error!(err = why, "A part of the node's status cannot be filled in");
         }
         if is_first {
-            node.record(&events, now);
+            node.record(&events);
             is_first = false;
         }
         info!(node = node.name(), "Attempting to register node");

@@ -157,7 +157,7 @@ impl StatusKeeper {
         let since_start = millis(self.started.elapsed());
         if !next.changed && !self.schedule.is_due(since_start, frequency) {
             self.memory = memory;
-            node.record(&next.events, now);
+            node.record(&next.events);
             return Ok(());
         }
         for why in &next.errors {
@@ -176,7 +176,7 @@ impl StatusKeeper {
             self.take(Some(decode(&stored)?));
         }
         self.memory = memory;
-        node.record(&next.events, now);
+        node.record(&next.events);
         let cause = if next.changed { ReportCause::Change } else { ReportCause::Period };
         self.schedule = self.schedule.reported(since_start, frequency, cause, node.random());
         Ok(())

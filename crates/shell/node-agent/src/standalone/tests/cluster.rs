@@ -146,7 +146,14 @@ async fn a_node_registers_becomes_ready_and_is_quiet_but_for_its_lease() {
         .collect();
     assert_eq!(kinds, ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]);
     let reasons = joined.cluster.reasons(NODE);
-    for expected in ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeReady"] {
+    let expected = [
+        "Starting",
+        "NodeHasSufficientMemory",
+        "NodeHasNoDiskPressure",
+        "NodeHasSufficientPID",
+        "NodeReady",
+    ];
+    for expected in expected {
         assert!(reasons.iter().any(|reason| reason == expected), "{expected}: {reasons:?}");
     }
     let before = joined.requests().len();

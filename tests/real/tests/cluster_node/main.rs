@@ -1,0 +1,4 @@
+//! The agent as a node of a real cluster: kube-apiserver with the Node authorizer and
+//! NodeRestriction, a certificate of this node, containerd.
+
+mod node_object;

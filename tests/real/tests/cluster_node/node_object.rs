@@ -1,0 +1,190 @@
+//! The Node, its Lease and its events beside those of the reference kubelet on the same machine.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use node_testkit::bed::{Bed, Test};
+use node_testkit::programs;
+use node_testkit::start::{Containerd, ContainerdOptions, ControlPlane};
+use real_tests::standalone::agent::{Agent, Home, Kind};
+use serde_json::{Value, json};
+
+const NEEDS: &[&str] = &[
+    "containerd",
+    "runc",
+    "cni-plugins",
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kubectl",
+    "kubelet",
+];
+const NODE: &str = "node";
+const CONFIGURATION: &str = "nodeLeaseDurationSeconds: 8\n\
+    kubeReserved: {cpu: 100m, memory: 64Mi}\n\
+    registerWithTaints: [{key: example.com/new, value: \"yes\", effect: NoSchedule}]\n";
+
+/// Paths of the Node where ours may differ from the reference's, each with its reason.
+const DIFFERENCES: &[(&str, &str)] = &[
+    ("/metadata/managedFields", "the server's record of who wrote what, with times"),
+    ("/metadata/creationTimestamp", "another moment"),
+    ("/metadata/resourceVersion", "another moment"),
+    ("/metadata/uid", "another object"),
+    ("/status/daemonEndpoints", "compared when the port serves"),
+];
+
+/// Reasons of events that only one of the two may have.
+const EVENT_DIFFERENCES: &[(&str, &str)] = &[
+    ("NodeReady", "one that is ready when it registers never becomes it; ours mostly is"),
+    ("InvalidDiskCapacity", "the reference's image garbage collection before it has statistics"),
+];
+
+struct Seen {
+    node: Value,
+    reasons: BTreeSet<String>,
+    lease: Value,
+}
+
+#[test]
+fn the_node_object_is_what_the_reference_would_write() -> Result<()> {
+    let keelson = programs::build("keelson", "keelson")?;
+    Test::new().needs(NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
+        let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
+        let plane = ControlPlane::start(bed)?;
+        let kubeconfig = plane.node_kubeconfig(NODE)?;
+        let flags = [
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--node-labels=disk=ssd,topology.kubernetes.io/zone=z1".to_owned(),
+        ];
+        let mut seen = Vec::new();
+        for mut kind in [Kind::reference()?, Kind::keelson(&keelson)] {
+            kind.command.extend(flags.iter().cloned());
+            let home = Home::new(bed, kind.name, &containerd.endpoint())?.with(CONFIGURATION);
+            let agent = Agent::start(bed, &kind, &home)?;
+            seen.push(look(&plane).with_context(|| log_of(bed, &kind))?);
+            agent.end()?;
+            plane.kubectl(&["delete", "node", NODE])?;
+            plane.kubectl(&["delete", "events", "--all"])?;
+        }
+        let (ours, reference) = (seen.pop().context("ours")?, seen.pop().context("reference")?);
+        compare(&reference, &ours)
+    })
+}
+
+fn log_of(bed: &Bed, kind: &Kind) -> String {
+    let log = std::fs::read_to_string(Agent::log(bed, kind)).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}
+
+fn get(plane: &ControlPlane, arguments: &[&str]) -> Result<Value> {
+    let mut all = vec!["get", "--output=json"];
+    all.extend(arguments);
+    serde_json::from_str(&plane.kubectl(&all)?).context("kubectl get")
+}
+
+fn is_ready(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array();
+    conditions
+        .is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+}
+
+fn look(plane: &ControlPlane) -> Result<Seen> {
+    let begun = Instant::now();
+    let node = loop {
+        match get(plane, &["node", NODE]) {
+            // The controller-manager gives it its taints and takes them again.
+            Ok(node)
+                if is_ready(&node)
+                    && node["spec"]["taints"]
+                        .as_array()
+                        .is_some_and(|taints| taints.len() == 1) =>
+            {
+                break node;
+            }
+            other if begun.elapsed() > Duration::from_secs(60) => {
+                bail!("the node did not become ready: {other:?}")
+            }
+            _ => std::thread::sleep(Duration::from_millis(100)),
+        }
+    };
+    // The reference tries to create it before it has registered, and then again seconds later.
+    let lease = loop {
+        match get(plane, &["lease", NODE, "--namespace=kube-node-lease"]) {
+            Ok(lease) => break lease,
+            Err(error) if begun.elapsed() > Duration::from_secs(60) => return Err(error),
+            Err(_) => std::thread::sleep(Duration::from_millis(200)),
+        }
+    };
+    std::thread::sleep(Duration::from_secs(4));
+    let renewed = get(plane, &["lease", NODE, "--namespace=kube-node-lease"])?;
+    ensure!(
+        lease["spec"]["renewTime"] != renewed["spec"]["renewTime"],
+        "the Lease was not renewed within half its duration: {renewed:#}"
+    );
+    let events = get(plane, &["events", "--all-namespaces"])?;
+    let events = events["items"].as_array().context("items")?;
+    let of_node = events.iter().filter(|event| {
+        event["involvedObject"]["kind"] == "Node" && event["source"]["component"] == "kubelet"
+    });
+    let reasons = of_node.map(|event| {
+        format!(
+            "{} {} {} {}",
+            event["type"], event["reason"], event["message"], event["involvedObject"]["apiVersion"]
+        )
+    });
+    Ok(Seen { node, reasons: reasons.collect(), lease: renewed })
+}
+
+fn compare(reference: &Seen, ours: &Seen) -> Result<()> {
+    let mut differences = Vec::new();
+    differ("", &without_times(&reference.node), &without_times(&ours.node), &mut differences);
+    differences.retain(|line| !DIFFERENCES.iter().any(|(path, _)| line.starts_with(path)));
+    let of_lease = |seen: &Seen| {
+        json!({
+            "holder": seen.lease["spec"]["holderIdentity"],
+            "duration": seen.lease["spec"]["leaseDurationSeconds"],
+            "owner": seen.lease["metadata"]["ownerReferences"][0]["kind"],
+            "api": seen.lease["metadata"]["ownerReferences"][0]["apiVersion"],
+        })
+    };
+    differ("/lease", &of_lease(reference), &of_lease(ours), &mut differences);
+    let is_listed = |event: &str| EVENT_DIFFERENCES.iter().any(|(name, _)| event.contains(name));
+    let one_sided = reference.reasons.symmetric_difference(&ours.reasons);
+    for reason in one_sided.filter(|event| !is_listed(event)) {
+        let whose = if ours.reasons.contains(reason) { "ours only" } else { "reference only" };
+        differences.push(format!("event {whose}: {reason}"));
+    }
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    Ok(())
+}
+
+/// Conditions without their times, which are other moments.
+fn without_times(node: &Value) -> Value {
+    let mut node = node.clone();
+    for condition in node["status"]["conditions"].as_array_mut().into_iter().flatten() {
+        for time in ["lastHeartbeatTime", "lastTransitionTime"] {
+            if let Some(condition) = condition.as_object_mut() {
+                condition.remove(time);
+            }
+        }
+    }
+    node
+}
+
+fn differ(path: &str, reference: &Value, ours: &Value, found: &mut Vec<String>) {
+    match (reference, ours) {
+        (Value::Object(one), Value::Object(other)) => {
+            let keys: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            for key in keys {
+                let of = |map: &serde_json::Map<String, Value>| {
+                    map.get(key).cloned().unwrap_or(Value::Null)
+                };
+                differ(&format!("{path}/{key}"), &of(one), &of(other), found);
+            }
+        }
+        (one, other) if one == other => {}
+        (one, other) => found.push(format!("{path}: reference {one}, ours {other}")),
+    }
+}
