@@ -19,7 +19,7 @@ pub struct Runtime {
 }
 
 /// One container as the runtime tells of it; times in nanoseconds since the epoch.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     pub id: String,
     pub pod: String,

@@ -1,11 +1,14 @@
-//! A real node: the reference kubelet falls silent and comes back.
+//! A real node: our agent falls silent and comes back, and its static pod runs on.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use node_testkit::bed::Test;
-use node_testkit::programs;
 use node_testkit::start::{Containerd, ContainerdOptions, KubeletOptions, ReferenceKubelet};
+use node_testkit::{images, programs};
+
+use real_tests::standalone::runtime::Runtime;
 
 use crate::stage::{Stage, seconds};
 
@@ -20,11 +23,25 @@ const NEEDS: &[&str] = &[
     "kubelet",
 ];
 
+const STEADY: &str = "apiVersion: v1\n\
+    kind: Pod\n\
+    metadata: {name: steady}\n\
+    spec:\n  \
+      hostNetwork: true\n  \
+      containers: [{name: main, image: registry.k8s.io/pause:3.10.2, imagePullPolicy: Never}]\n";
+
 #[test]
-fn a_real_kubelet_is_missed_and_found_again() -> Result<()> {
+fn our_agent_is_missed_and_found_again_and_its_static_pod_runs_on() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
+    let sandbox = images::pause()?.named(images::CONTAINERD_PAUSE);
+    let archives = [sandbox.oci_archive()?, images::pause()?.oci_archive()?];
     Test::new().needs(NEEDS).deadline(Duration::from_mins(6)).run(|bed| {
         let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
+        for archive in &archives {
+            containerd.import(archive)?;
+        }
+        let manifests = bed.make_folder("manifests")?;
+        fs::write(manifests.join("steady.yaml"), STEADY)?;
         let stage = Stage::new(bed, &keelson)?;
         // Somebody else is well, so that not every zone is dark.
         stage.join(&["h0", "h1", "h2"], "a")?;
@@ -36,15 +53,17 @@ fn a_real_kubelet_is_missed_and_found_again() -> Result<()> {
              failCgroupV1: false\n\
              evictionHard: {{memory.available: 1Mi, nodefs.available: 0%, imagefs.available: 0%}}\n\
              nodeLeaseDurationSeconds: 8\n\
+             staticPodPath: {}\n\
              containerRuntimeEndpoint: {}\n\
              authentication: {{x509: {{clientCAFile: {}}}}}\n",
+            manifests.display(),
             containerd.endpoint(),
             plane.authority().files.certificate.display()
         );
         let options = KubeletOptions {
             configuration,
             kubeconfig: Some(plane.node_kubeconfig("real")?),
-            credentials: Some(plane.admin_files().clone()),
+            program: Some((keelson.clone(), vec!["kubelet".to_owned()])),
             flags: vec!["--hostname-override=real".to_owned()],
             ..KubeletOptions::default()
         };
@@ -55,6 +74,11 @@ fn a_real_kubelet_is_missed_and_found_again() -> Result<()> {
             Ok(!stage.node("real")?.spec.pod_cidr.is_empty())
         })?;
         stage.until("ready", seconds(60), || Ok(stage.ready("real")? == "True"))?;
+        let runtime = Runtime::connect(&containerd.endpoint())?;
+        stage.until("its static pod runs", seconds(30), || {
+            Ok(runtime.containers("steady-real")?.iter().any(|one| one.started_at > 0))
+        })?;
+        let before = runtime.containers("steady-real")?;
         // Its lease alone keeps it alive: its status comes far more rarely.
         stage.stays("ready", seconds(15), || Ok(stage.ready("real")? == "True"))?;
         stage.until("free of taints", seconds(5), || Ok(stage.taints("real")?.is_empty()))?;
@@ -72,6 +96,8 @@ fn a_real_kubelet_is_missed_and_found_again() -> Result<()> {
             Ok(stage.ready("real")? == "True" && stage.taints("real")?.is_empty())
         })?;
         ensure!(controller.is_alive()?, "it lives");
+        let after = runtime.containers("steady-real")?;
+        ensure!(before == after, "the static pod was touched: {before:?} {after:?}");
         Ok(())
     })
 }

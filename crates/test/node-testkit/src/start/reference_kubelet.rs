@@ -32,6 +32,8 @@ pub struct KubeletOptions {
     pub credentials: Option<KeyAndCertificate>,
     /// More flags.
     pub flags: Vec<String>,
+    /// A program with its first arguments that takes the reference's place.
+    pub program: Option<(PathBuf, Vec<String>)>,
 }
 
 /// A reference kubelet that is healthy.
@@ -54,8 +56,13 @@ impl ReferenceKubelet {
         let configuration = folder.join("config.yaml");
         fs::write(&configuration, &options.configuration)
             .with_context(|| format!("write {}", configuration.display()))?;
-        let mut command = Command::new(parts::program("kubelet", "kubelet")?);
+        let (program, first) = match options.program.clone() {
+            Some(other) => other,
+            None => (parts::program("kubelet", "kubelet")?, Vec::new()),
+        };
+        let mut command = Command::new(program);
         command
+            .args(first)
             .arg(format!("--config={}", configuration.display()))
             .arg(format!("--node-ip={NODE_ADDRESS}"))
             .args(&options.flags);
