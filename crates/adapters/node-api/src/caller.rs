@@ -1,13 +1,24 @@
-//! Who calls: a name and groups, from a client certificate's subject or the API server's word.
+//! Callers: a name and groups, from a client certificate's subject or the API server's word.
 //!
-//! Rule: only what a verified certificate or a review says. The reader of certificates here looks
-//! at nothing but the subject, of a certificate that TLS has verified already; it is bounded by the
-//! certificate's own length and refuses what it does not understand. upstream: apiserver
-//! authentication/request/x509
+//! Rule: only what a verified certificate or a review says. A certificate that TLS has verified is
+//! read by x509-cert; the texts of its subject are taken as Go's crypto/x509 takes them, and one
+//! that Go refuses refuses the certificate. TLS verifies once, when a connection begins, so the time
+//! of a certificate is asked for with each request.
+//!
+//! upstream: apiserver pkg/authentication/request/x509 (CommonNameUserConversion),
+//! pkg/authentication/group, crypto/x509/parser.go (parseASN1String)
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
-/// Somebody who calls.
+use sha2::{Digest as _, Sha256};
+use x509_cert::Certificate;
+use x509_cert::der::asn1::Any;
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::der::oid::db::rfc4519::{COMMON_NAME, ORGANIZATION_NAME};
+use x509_cert::der::{Decode as _, Tag, Tagged as _};
+
+/// A caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Caller {
     pub name: String,
@@ -16,115 +27,126 @@ pub struct Caller {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
+const ANONYMOUS: &str = "system:anonymous";
 const ALL_AUTHENTICATED: &str = "system:authenticated";
+const ALL_UNAUTHENTICATED: &str = "system:unauthenticated";
+/// upstream: apiserver pkg/authentication/user
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+/// upstream: apimachinery pkg/util/asn1
+const UID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.57683.2");
 
 impl Caller {
-    /// Somebody who showed nothing.
+    /// A caller that showed nothing.
     pub fn anonymous() -> Self {
         Self {
-            name: "system:anonymous".to_owned(),
-            groups: vec!["system:unauthenticated".to_owned()],
+            name: ANONYMOUS.to_owned(),
+            groups: vec![ALL_UNAUTHENTICATED.to_owned()],
             ..Self::default()
         }
     }
+}
 
-    /// Whose certificate this is: its common name, in the groups of its organizations. None where
-    /// it has no name.
-    pub fn of_certificate(certificate: &[u8]) -> Option<Self> {
-        let subject = subject(certificate)?;
-        let values = |kind: &[u8]| {
-            let same = subject.iter().filter(|(found, _)| *found == kind);
-            same.map(|(_, text)| text.clone()).collect::<Vec<_>>()
+/// The caller that a client certificate names (its common name, in the groups of its organizations),
+/// and how long it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClientCertificate {
+    caller: Option<Caller>,
+    not_before: SystemTime,
+    not_after: SystemTime,
+}
+
+impl ClientCertificate {
+    /// Reads DER; none where it is no certificate, or one whose subject is refused.
+    pub(crate) fn read(der: &[u8]) -> Option<Self> {
+        let certificate = Certificate::from_der(der).ok()?;
+        let certified = certificate.tbs_certificate();
+        let attributes = certified.subject().iter();
+        let subject: Vec<(ObjectIdentifier, String)> =
+            attributes.map(|one| Some((one.oid, text(&one.value)?))).collect::<Option<_>>()?;
+        let values = |kind: ObjectIdentifier| {
+            let same = subject.iter().filter(move |(found, _)| *found == kind);
+            same.map(|(_, text)| text.clone())
         };
-        let name = values(COMMON_NAME).pop().filter(|name| !name.is_empty())?;
-        let mut groups = values(ORGANIZATION);
-        groups.push(ALL_AUTHENTICATED.to_owned());
-        Some(Self { name, groups, ..Self::default() })
-    }
-}
-
-/// 2.5.4.3 and 2.5.4.10.
-const COMMON_NAME: &[u8] = &[0x55, 4, 3];
-const ORGANIZATION: &[u8] = &[0x55, 4, 10];
-
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const VERSION: u8 = 0xa0;
-
-/// The attributes of the subject, in their order.
-fn subject(certificate: &[u8]) -> Option<Vec<(&[u8], String)>> {
-    let mut outer = Reader(certificate);
-    let mut whole = Reader(outer.take(SEQUENCE)?);
-    let mut fields = Reader(whole.take(SEQUENCE)?);
-    if fields.0.first() == Some(&VERSION) {
-        fields.take(VERSION)?;
-    }
-    // Serial number, signature algorithm, issuer, validity.
-    for _ in 0..4 {
-        fields.any()?;
-    }
-    let mut names = Reader(fields.take(SEQUENCE)?);
-    let mut found = Vec::new();
-    while !names.0.is_empty() {
-        let mut set = Reader(names.take(SET)?);
-        while !set.0.is_empty() {
-            let mut pair = Reader(set.take(SEQUENCE)?);
-            let kind = pair.take(OBJECT_IDENTIFIER)?;
-            let (tag, value) = pair.any()?;
-            found.push((kind, text(tag, value)?));
-        }
-    }
-    Some(found)
-}
-
-/// The kinds of text that Go's reader takes for a name.
-fn text(tag: u8, value: &[u8]) -> Option<String> {
-    match tag {
-        // UTF8String, PrintableString, IA5String, NumericString
-        0x0c | 0x13 | 0x16 | 0x12 => String::from_utf8(value.to_vec()).ok(),
-        // TeletexString, as Latin-1
-        0x14 => Some(value.iter().map(|byte| char::from(*byte)).collect()),
-        // BMPString
-        0x1e => {
-            let pairs = value.chunks_exact(2);
-            if !pairs.remainder().is_empty() {
-                return None;
+        let uids: Vec<String> = values(UID).collect();
+        let uid = match uids.as_slice() {
+            [] => String::new(),
+            [uid] if !uid.is_empty() => uid.clone(),
+            _ => return None,
+        };
+        // The last of several.
+        let name = values(COMMON_NAME).next_back().filter(|name| !name.is_empty());
+        let caller = name.map(|name| {
+            let mut groups: Vec<String> = values(ORGANIZATION_NAME).collect();
+            let is_said =
+                |group: &String| [ALL_AUTHENTICATED, ALL_UNAUTHENTICATED].contains(&&**group);
+            if name != ANONYMOUS && !groups.iter().any(is_said) {
+                groups.push(ALL_AUTHENTICATED.to_owned());
             }
-            let units: Vec<u16> =
-                pairs.map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
-            String::from_utf16(&units).ok()
+            let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![fingerprint(der)])]);
+            Caller { name, uid, groups, extra }
+        });
+        let validity = certified.validity();
+        Some(Self {
+            caller,
+            not_before: validity.not_before.to_system_time(),
+            not_after: validity.not_after.to_system_time(),
+        })
+    }
+
+    /// The caller at this time; none where the certificate has no name.
+    ///
+    /// # Errors
+    /// When the certificate is not valid at this time.
+    pub(crate) fn caller_at(&self, now: SystemTime) -> Result<Option<&Caller>, NotValid> {
+        if now < self.not_before || self.not_after < now {
+            return Err(NotValid);
         }
+        Ok(self.caller.as_ref())
+    }
+}
+
+/// A certificate that has expired since its connection began, or is not valid yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotValid;
+
+fn fingerprint(der: &[u8]) -> String {
+    let digest = Sha256::digest(der);
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("X509SHA256={digest}")
+}
+
+/// The kinds of text that Go takes for a name; what is wrong for its kind is none.
+fn text(value: &Any) -> Option<String> {
+    let bytes = value.value();
+    let checked = |is_right: fn(&u8) -> bool| {
+        let right = bytes.iter().all(is_right);
+        right.then(|| String::from_utf8(bytes.to_vec()).ok()).flatten()
+    };
+    match value.tag() {
+        Tag::Utf8String => String::from_utf8(bytes.to_vec()).ok(),
+        Tag::PrintableString => {
+            checked(|byte| byte.is_ascii_alphanumeric() || b" '()*+,-./:=?&".contains(byte))
+        }
+        Tag::Ia5String => checked(u8::is_ascii),
+        Tag::NumericString => checked(|byte| byte.is_ascii_digit() || *byte == b' '),
+        // Read as Latin-1, as most do.
+        Tag::TeletexString => Some(bytes.iter().map(|byte| char::from(*byte)).collect()),
+        Tag::BmpString => basic_plane(bytes),
         _ => None,
     }
 }
 
-/// Reads DER, one element after another.
-struct Reader<'a>(&'a [u8]);
+/// Two bytes for each character; a last one of zero is a terminator.
+fn basic_plane(bytes: &[u8]) -> Option<String> {
+    let (pairs, []) = bytes.as_chunks::<2>() else { return None };
+    let pairs = pairs.strip_suffix(&[[0, 0]]).unwrap_or(pairs);
+    pairs.iter().map(|pair| point(u16::from_be_bytes(*pair))).collect()
+}
 
-impl<'a> Reader<'a> {
-    /// The content of the next element, which must have this tag.
-    fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
-        self.any().and_then(|(found, content)| (found == tag).then_some(content))
-    }
-
-    fn any(&mut self) -> Option<(u8, &'a [u8])> {
-        let (tag, rest) = self.0.split_first()?;
-        let (first, rest) = rest.split_first()?;
-        let (length, rest) = match first {
-            0..=0x7f => (usize::from(*first), rest),
-            // Up to three bytes of length: more than any certificate has.
-            0x81..=0x83 => {
-                let (bytes, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
-                let length = bytes.iter().fold(0, |sum, byte| (sum << 8) | usize::from(*byte));
-                (length, rest)
-            }
-            _ => return None,
-        };
-        let (content, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some((*tag, content))
-    }
+/// No half of a pair, and nothing that is no character for ever.
+fn point(value: u16) -> Option<char> {
+    let is_none = matches!(value, 0xfdd0..=0xfdef | 0xfffe | 0xffff);
+    char::from_u32(u32::from(value)).filter(|_| !is_none)
 }
 
 #[cfg(test)]

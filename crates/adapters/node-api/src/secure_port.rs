@@ -9,7 +9,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderMap};
@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
-use crate::caller::Caller;
+use crate::caller::{Caller, ClientCertificate, NotValid};
 use crate::page::{Page, PageRequest, Pages};
 use crate::review::Reviews;
 use crate::serving_certificate::{Pair, TlsSettings, read, server_config};
@@ -171,7 +171,7 @@ impl State {
         }
     }
 
-    async fn answer(&self, request: &Request<Incoming>, shown: Option<&Caller>) -> Page {
+    async fn answer(&self, request: &Request<Incoming>, shown: &Shown) -> Page {
         let uri = request.uri();
         let (path, verb) = (uri.path(), request.method().as_str().to_ascii_lowercase());
         if !is_open(&self.port.open_paths, path) {
@@ -191,14 +191,32 @@ impl State {
         self.port.pages.answer(&wanted).await
     }
 
-    /// Who calls: a certificate counts before a token, and a bad token is not the anonymous one.
-    async fn caller(&self, headers: &HeaderMap, shown: Option<&Caller>) -> Result<Caller, Page> {
-        if let Some(caller) = shown {
-            return Ok(caller.clone());
+    /// The caller: a certificate counts before a token, and what was shown and is no good never
+    /// makes the anonymous one.
+    async fn caller(&self, headers: &HeaderMap, shown: &Shown) -> Result<Caller, Page> {
+        let is_good = match shown {
+            Shown::Nothing => true,
+            Shown::Unreadable => false,
+            Shown::Certificate(certificate) => match certificate.caller_at(SystemTime::now()) {
+                Ok(Some(caller)) => return Ok(caller.clone()),
+                Ok(None) => true,
+                Err(NotValid) => false,
+            },
+        };
+        match bearer(headers) {
+            Some(token) => self.port.reviews.token(&token).await.ok_or_else(unauthorized),
+            None if is_good => Ok(Caller::anonymous()),
+            None => Err(unauthorized()),
         }
-        let Some(token) = bearer(headers) else { return Ok(Caller::anonymous()) };
-        self.port.reviews.token(&token).await.ok_or_else(unauthorized)
     }
+}
+
+/// What a client showed when its connection began.
+enum Shown {
+    Nothing,
+    /// TLS took it, and its subject is refused.
+    Unreadable,
+    Certificate(ClientCertificate),
 }
 
 async fn serve_connection(stream: TcpStream, state: Arc<State>) {
@@ -207,11 +225,15 @@ async fn serve_connection(stream: TcpStream, state: Arc<State>) {
     // What peers do wrong is their own business.
     let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let shown = certificate.and_then(|der| Caller::of_certificate(der)).map(Arc::new);
+    let shown = Arc::new(match certificate.map(|der| ClientCertificate::read(der)) {
+        None => Shown::Nothing,
+        Some(None) => Shown::Unreadable,
+        Some(Some(certificate)) => Shown::Certificate(certificate),
+    });
     let service = service_fn(move |request: Request<Incoming>| {
         let (state, shown) = (state.clone(), shown.clone());
         async move {
-            let page = state.answer(&request, shown.as_deref()).await;
+            let page = state.answer(&request, &shown).await;
             Ok::<Response<String>, Infallible>(page.into_response())
         }
     });

@@ -6,16 +6,16 @@
 //! appear nowhere.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use rustls::pki_types::CertificateDer;
-use sha2::{Digest as _, Sha256};
 use tracing::{error, info};
 
 use super::attributes::{NodeAttributes, subresources, verb};
 use super::credentials::Credentials;
 use super::reply::Reply;
-use crate::caller::Caller;
+use crate::caller::{Caller, ClientCertificate, NotValid};
 use crate::review::{ReviewError, Reviews};
 
 const ALL_AUTHENTICATED: &str = "system:authenticated";
@@ -23,8 +23,6 @@ const ALL_UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
 /// The group that the API server itself lets do everything.
 const MASTERS: &str = "system:masters";
-/// upstream: apiserver pkg/authentication/user
-const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// `authorization.mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +65,13 @@ impl Access {
         let mut bad = false;
         match self.credentials.current().judge(certificates) {
             Some(Ok(())) => {
-                if let Some(caller) = certificates.first().and_then(of_certificate) {
-                    return Ok(caller);
+                match certificates.first().map(|first| ClientCertificate::read(first)) {
+                    Some(Some(certificate)) => match certificate.caller_at(SystemTime::now()) {
+                        Ok(Some(caller)) => return Ok(caller.clone()),
+                        Ok(None) => {}
+                        Err(NotValid) => bad = true,
+                    },
+                    _ => bad = true,
                 }
             }
             Some(Err(why)) => {
@@ -133,15 +136,6 @@ impl Access {
             ),
         ))
     }
-}
-
-/// The user of a certificate that was judged good; none where it has no name.
-fn of_certificate(certificate: &CertificateDer<'_>) -> Option<Caller> {
-    let mut caller = Caller::of_certificate(certificate)?;
-    let digest = Sha256::digest(certificate);
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    caller.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={digest}")]);
-    Some(caller)
 }
 
 /// In the group of all authenticated callers. upstream: authentication/group

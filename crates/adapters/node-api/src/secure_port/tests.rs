@@ -116,6 +116,10 @@ struct Client {
 }
 
 fn client(name: &str) -> Client {
+    client_until(name, SystemTime::now() + Duration::from_secs(3600))
+}
+
+fn client_until(name: &str, end: SystemTime) -> Client {
     let mut params = CertificateParams::new(Vec::<String>::new()).expect("params");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.distinguished_name.push(DnType::CommonName, "authority");
@@ -124,6 +128,7 @@ fn client(name: &str) -> Client {
     let issuer = Issuer::new(params, key);
     let mut params = CertificateParams::new(Vec::<String>::new()).expect("params");
     params.distinguished_name.push(DnType::CommonName, name);
+    params.not_after = end.into();
     let key = KeyPair::generate().expect("key");
     let certificate = params.signed_by(&key, &issuer).expect("certificate");
     Client {
@@ -192,13 +197,10 @@ impl rustls::client::danger::ServerCertVerifier for AnyServer {
     }
 }
 
-/// Status and body of a page.
-async fn get(
+async fn connect(
     address: SocketAddr,
-    path: &str,
-    token: Option<&str>,
     certificate: Option<&Client>,
-) -> Result<(u16, String), std::io::Error> {
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, std::io::Error> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -214,7 +216,17 @@ async fn get(
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     let stream = TcpStream::connect(address).await?;
     let name = ServerName::try_from("localhost").expect("name");
-    let mut stream = connector.connect(name, stream).await?;
+    connector.connect(name, stream).await
+}
+
+/// Status and body of a page.
+async fn get(
+    address: SocketAddr,
+    path: &str,
+    token: Option<&str>,
+    certificate: Option<&Client>,
+) -> Result<(u16, String), std::io::Error> {
+    let mut stream = connect(address, certificate).await?;
     let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n{token}connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
@@ -267,6 +279,28 @@ async fn certificates_of_the_clusters_authority_are_taken_and_others_refused() {
     assert!(body.contains(r#"User \"admin\""#), "{body}");
     let stranger = client("admin");
     assert!(get(address, "/metrics", None, Some(&stranger)).await.is_err());
+}
+
+#[tokio::test]
+async fn a_certificate_that_expires_while_its_connection_lasts_authenticates_no_longer() {
+    let end = SystemTime::now() + Duration::from_secs(2);
+    let admin = client_until("admin", end);
+    let judge = Judge { authority: admin.authority.clone(), ..Judge::default() };
+    let address = port(Some(Arc::new(judge))).await;
+    let mut stream = connect(address, Some(&admin)).await.expect("a connection");
+    let mut status = async |token: &str| {
+        let request = format!("GET /metrics HTTP/1.1\r\nhost: x\r\n{token}\r\n");
+        stream.write_all(request.as_bytes()).await.expect("sent");
+        let mut answer = vec![0; 4096];
+        let size = stream.read(&mut answer).await.expect("an answer");
+        String::from_utf8_lossy(&answer[9..size.min(12)]).into_owned()
+    };
+    assert_eq!(status("").await, "200");
+    // Its time is written in whole seconds.
+    let rest = end.duration_since(SystemTime::now()).unwrap_or_default();
+    tokio::time::sleep(rest + Duration::from_millis(100)).await;
+    assert_eq!(status("").await, "401");
+    assert_eq!(status("authorization: Bearer good\r\n").await, "200");
 }
 
 #[tokio::test(start_paused = true)]
