@@ -125,7 +125,7 @@ impl Attendant {
         for pod in &pods.pods {
             for container in &pod.containers {
                 if container.started_at > 0 && shown.followed.insert(container.id.clone()) {
-                    let what = (pod.clone(), container.clone());
+                    let what = show::Shown::of(pod, container);
                     followers.spawn(show::container(
                         api.clone(),
                         self.client.clone(),

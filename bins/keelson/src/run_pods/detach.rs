@@ -74,7 +74,7 @@ fn manifest(pod: &PodManifest) -> LocalManifest {
         Ok(path) if path.is_file() => format!("{}:{line}", path.display()),
         _ => pod.place.clone(),
     };
-    LocalManifest { place: place.trim_end_matches(':').to_owned(), text: pod.text.clone() }
+    LocalManifest { place: place.trim_end_matches(':').to_owned(), text: pod.text.to_string() }
 }
 
 async fn hand_over(places: &Places, manifests: &LocalManifests) -> Result<LocalTaken> {

@@ -152,7 +152,7 @@ mod tests {
             namespace: "default".to_owned(),
             name: name.to_owned(),
             manifest: name.to_owned(),
-            text: format!("kind: Pod\nspec: {{{grace}}}\n"),
+            text: format!("kind: Pod\nspec: {{{grace}}}\n").into(),
             instead_of: None,
         };
         let (usual, long) = (pod("a", ""), pod("b", "terminationGracePeriodSeconds: 90"));

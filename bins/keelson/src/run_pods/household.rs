@@ -9,6 +9,7 @@ use super::ending;
 use super::manifest::{self, PodManifest};
 use ports::local_api::LocalPod;
 use ports::pod_sources::{ManifestContent, ManifestFile};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub(super) struct WantedPod {
     pub(super) name: String,
     /// What messages call its manifest; no two pods have the same.
     pub(super) manifest: String,
-    pub(super) text: String,
+    pub(super) text: Arc<str>,
     /// The pod of the manifest before this one: its end is not this one's.
     pub(super) instead_of: Option<String>,
 }
@@ -69,10 +70,18 @@ impl Wish {
         self.had_any = true;
     }
 
+    /// What tells one set of files from another, without a copy of them.
+    pub(super) fn version(&self) -> Vec<(String, Arc<str>)> {
+        let mut version: Vec<(String, Arc<str>)> =
+            self.pods.iter().map(|pod| (pod.manifest.clone(), pod.text.clone())).collect();
+        version.sort();
+        version
+    }
+
     pub(super) fn files(&self) -> Vec<ManifestFile> {
         let file = |pod: &WantedPod| ManifestFile {
             name: pod.manifest.clone(),
-            content: ManifestContent::Bytes(pod.text.clone().into_bytes()),
+            content: ManifestContent::Bytes(pod.text.as_bytes().to_vec()),
         };
         let mut files: Vec<ManifestFile> = self.pods.iter().map(file).collect();
         files.sort_by(|one, other| one.name.cmp(&other.name));

@@ -76,7 +76,7 @@ impl KeptPods {
                 bail!("the record {name} has version {}; expected {VERSION}", record.version);
             }
             let Record { namespace, name, manifest, text, .. } = record;
-            pods.push(WantedPod { namespace, name, manifest, text, instead_of: None });
+            pods.push(WantedPod { namespace, name, manifest, text: text.into(), instead_of: None });
         }
         Ok(pods)
     }
@@ -87,7 +87,7 @@ impl KeptPods {
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),
             manifest: pod.manifest.clone(),
-            text: pod.text.clone(),
+            text: pod.text.to_string(),
         };
         let bytes = serde_json::to_vec(&record)?;
         Ok(self.records.save(FOLDER, &name_of(pod), bytes).await?)

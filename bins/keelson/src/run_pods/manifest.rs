@@ -8,6 +8,7 @@ use node_config::document::{self, Node, Number, Value};
 use node_config::{Origin, Problem};
 use pod_manifest::static_pod::SourceKind;
 use pod_manifest::{PodGates, StaticPodSource, Strictness, read_static_pods};
+use std::sync::Arc;
 
 /// Where a manifest says nothing.
 const USUAL_GRACE_SECONDS: u64 = 30;
@@ -20,7 +21,7 @@ pub(crate) struct PodManifest {
     pub(crate) place: String,
     pub(crate) containers: Vec<Container>,
     /// The document, with as many empty lines before it as in the file.
-    pub(crate) text: String,
+    pub(crate) text: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +52,7 @@ pub(crate) fn pods(path: &str, bytes: &[u8]) -> Result<Vec<PodManifest>, Vec<Str
             Ok(parsed) => match pod(&parsed.root) {
                 Ok(pod) => {
                     problems.extend(judge(&text, &origin));
-                    pods.push(PodManifest { text, ..pod });
+                    pods.push(PodManifest { text: text.into(), ..pod });
                 }
                 Err(found) => problems.extend(parsed.repeated_keys.into_iter().chain(found)),
             },
@@ -133,7 +134,7 @@ fn pod(root: &Node) -> Result<PodManifest, Vec<Problem>> {
             namespace: namespace.unwrap_or("default").to_owned(),
             place: root.origin.to_string(),
             containers: found,
-            text: String::new(),
+            text: "".into(),
         });
     }
     Err(problems)

@@ -32,24 +32,46 @@ pub(super) enum Show {
     },
 }
 
+/// A container that is shown: what of it and its pod is needed as long as it runs, and no more. The
+/// pod itself may be large.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shown {
+    pod_uid: String,
+    /// `pod/container`.
+    name: String,
+    id: String,
+    log_path: String,
+}
+
+impl Shown {
+    pub(super) fn of(pod: &LocalPod, container: &LocalContainer) -> Self {
+        Self {
+            pod_uid: pod.uid.clone(),
+            name: format!("{}/{}", pod.name, container.name),
+            id: container.id.clone(),
+            log_path: container.log_path.clone(),
+        }
+    }
+}
+
 /// Shows one container until it has ended.
 pub(super) async fn container(
     api: Arc<dyn LocalApi>,
     client: Arc<CriClient>,
-    (pod, container): (LocalPod, LocalContainer),
+    container: Shown,
     show: Show,
 ) {
     match show {
         Show::Nothing => {}
         Show::Prefixed => {
-            pass_on(&api, &pod, &container, &format!("{}/{} | ", pod.name, container.name)).await;
+            pass_on(&api, &container, &format!("{} | ", container.name)).await;
         }
-        Show::Plain => pass_on(&api, &pod, &container, "").await,
+        Show::Plain => pass_on(&api, &container, "").await,
         Show::PlainWithInput => {
             let has = Has { stdin: true, stdout: false, stderr: false, tty: false };
             // The log's end is the container's; what is typed after that has no reader.
             tokio::select! {
-                () = pass_on(&api, &pod, &container, "") => {}
+                () = pass_on(&api, &container, "") => {}
                 () = input_until_refused(&client, &container.id, has) => {}
             }
         }
@@ -58,7 +80,7 @@ pub(super) async fn container(
             let had_output = attach(&client, &container.id, has).await.unwrap_or(false);
             // Over before it could be joined: its log has what it wrote.
             if !had_output {
-                pass_on(&api, &pod, &container, "").await;
+                pass_on(&api, &container, "").await;
             }
         }
     }
@@ -80,12 +102,7 @@ async fn input_until_refused(client: &CriClient, container: &str, has: Has) {
 }
 
 /// Passes on what one container writes, until it has ended.
-async fn pass_on(
-    api: &Arc<dyn LocalApi>,
-    pod: &LocalPod,
-    container: &LocalContainer,
-    prefix: &str,
-) {
+async fn pass_on(api: &Arc<dyn LocalApi>, container: &Shown, prefix: &str) {
     let mut is_in_line = false;
     let mut take = |entry: &Entry| {
         let mut bytes = Vec::with_capacity(entry.text.len() + prefix.len() + 1);
@@ -107,7 +124,7 @@ async fn pass_on(
         if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let path = Path::new(&container.log_path);
-    let ended = has_ended(&**api, &pod.uid, &container.id);
+    let ended = has_ended(&**api, &container.pod_uid, &container.id);
     if let Err(error) = follow(path, &Selection::default(), &mut take, ended).await {
         terminal::print_error(&format!("{prefix}{error}"));
     }

@@ -2,12 +2,13 @@
 
 use super::household::Wish;
 use ports::PortFuture;
-use ports::pod_sources::{ManifestFile, ManifestSource, SourceTelling};
+use ports::pod_sources::{ManifestSource, SourceTelling};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 pub(super) struct HouseholdSource {
     wish: watch::Receiver<Wish>,
-    told: Option<Vec<ManifestFile>>,
+    told: Option<Vec<(String, Arc<str>)>>,
 }
 
 impl HouseholdSource {
@@ -24,12 +25,13 @@ impl ManifestSource for HouseholdSource {
     fn next(&mut self) -> PortFuture<'_, SourceTelling> {
         Box::pin(async move {
             let told = self.told.take();
-            let changed = self.wish.wait_for(|wish| Some(wish.files()) != told).await;
-            let Some(files) = changed.ok().map(|wish| wish.files()) else {
+            let changed = self.wish.wait_for(|wish| Some(wish.version()) != told).await;
+            let Some((version, files)) = changed.ok().map(|wish| (wish.version(), wish.files()))
+            else {
                 // Whoever could change their mind is gone.
                 return std::future::pending().await;
             };
-            self.told = Some(files.clone());
+            self.told = Some(version);
             SourceTelling::All(files)
         })
     }

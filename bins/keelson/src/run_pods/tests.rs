@@ -72,13 +72,14 @@ mod wishes {
     use crate::run_pods::household::{Taken, WantedPod, Wish};
     use ports::local_api::LocalPod;
     use serde_json::json;
+    use std::sync::Arc;
 
     fn wanted(name: &str, text: &str) -> WantedPod {
         WantedPod {
             namespace: "default".to_owned(),
             name: name.to_owned(),
             manifest: format!("{name}.yaml"),
-            text: text.to_owned(),
+            text: text.into(),
             instead_of: None,
         }
     }
@@ -119,6 +120,10 @@ mod wishes {
         }
         wish.take(wanted("a", "2"));
         wish.take(wanted("b", "3"));
+        let (texts, version) = (wish.pods.iter().map(|pod| &pod.text), wish.version());
+        for (text, (_, known)) in texts.zip(&version) {
+            assert!(Arc::ptr_eq(text, known), "a manifest is kept once, however large it is");
+        }
         let files = wish.files();
         assert_eq!(files.len(), 2);
         assert_eq!(files[0].name, "a.yaml");

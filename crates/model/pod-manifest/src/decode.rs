@@ -97,8 +97,8 @@ pub fn decode(bytes: &[u8], origin: &Origin, strictness: Strictness, lists: List
         Strictness::Strict => Problem { severity: document::problem::Severity::Error, ..problem },
     }));
     match kind_of(&parsed.root, lists) {
-        Ok(Manifest::Pod) => read_pod(&parsed.root, String::new(), strictness, &mut decoded),
-        Ok(Manifest::List) => read_list(&parsed.root, strictness, &mut decoded),
+        Ok(Manifest::Pod) => read_pod(parsed.root, String::new(), strictness, &mut decoded),
+        Ok(Manifest::List) => read_list(parsed.root, strictness, &mut decoded),
         Err(problem) => decoded.problems.push(problem),
     }
     decoded
@@ -141,27 +141,29 @@ fn kind_of(root: &Node, lists: ListPolicy) -> Result<Manifest, Problem> {
     }
 }
 
-fn read_pod(tree: &Node, base: String, strictness: Strictness, decoded: &mut Decoded) {
+fn read_pod(tree: Node, base: String, strictness: Strictness, decoded: &mut Decoded) {
     let report = Report::new(strictness);
-    let place = NodePlace::root(tree, &base, &report);
+    let place = NodePlace::root(&tree, &base, &report);
     let pod = Pod::read(&place as &dyn Place);
     let problems = report.into_problems();
     let refused = problems.iter().any(Problem::is_error);
     decoded.problems.extend(problems);
     if let (Some(pod), false) = (pod, refused) {
-        decoded.pods.push(ManifestPod { pod, tree: tree.clone(), base });
+        decoded.pods.push(ManifestPod { pod, tree, base });
     }
 }
 
-fn read_list(root: &Node, strictness: Strictness, decoded: &mut Decoded) {
+fn read_list(root: Node, strictness: Strictness, decoded: &mut Decoded) {
     use document::Value;
-    let Some(items) = root.get("items").filter(|items| !items.is_null()) else { return };
-    let Value::List(items) = &items.value else {
+    let Value::Map(mut fields) = root.value else { return };
+    let Some(items) = fields.remove("items").filter(|items| !items.is_null()) else { return };
+    if !matches!(items.value, Value::List(_)) {
         let told = Problem::error("items", "expected a list").with_value(items.shown());
-        decoded.problems.push(told.at(items.origin.clone()));
+        decoded.problems.push(told.at(items.origin));
         return;
-    };
-    for (index, item) in items.iter().enumerate() {
+    }
+    let Value::List(items) = items.value else { return };
+    for (index, item) in items.into_iter().enumerate() {
         // The items of a PodList need not repeat what they are; where they do, it must fit.
         let strange = |field: &str, expected: &str| {
             item.get(field).filter(|node| node.as_str() != Some(expected)).cloned()

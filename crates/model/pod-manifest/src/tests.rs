@@ -3,9 +3,11 @@
 use document::problem::Origin;
 use proptest::prelude::*;
 
+use crate::static_pod::SourceKind;
 use crate::validation::tests::{plain_pod, set_all, typed};
 use crate::{
-    ListPolicy, PodGates, Strictness, apply_defaults, decode, prepare_for_create, validate,
+    ListPolicy, PodGates, StaticPodSource, Strictness, apply_defaults, decode, prepare_for_create,
+    read_static_pods, validate,
 };
 
 const VERDICTS: &str = include_str!("validation/tests/verdicts.txt");
@@ -93,4 +95,26 @@ fn a_typical_pod_is_small() {
     let bytes = pod.total_bytes();
     assert!(bytes < 8 * 1024, "{bytes} bytes");
     assert!(bytes > 2 * 1024, "{bytes} bytes: the count misses something");
+}
+
+/// The tree with its places takes many times as much while the manifest is read, and goes with that.
+#[test]
+fn of_a_large_manifest_a_pod_of_its_size_is_left() {
+    let value = "x".repeat(100);
+    let mut text = "apiVersion: v1\nkind: Pod\nmetadata: {name: big}\nspec:\n  containers:\n  \
+                    - name: main\n    image: i:1\n    env:\n"
+        .to_owned();
+    for number in 0..8000 {
+        text.push_str(&format!("    - {{name: N{number}, value: {value}}}\n"));
+    }
+    let source = StaticPodSource {
+        node_name: "n",
+        kind: SourceKind::File,
+        strictness: Strictness::Lenient,
+        gates: PodGates::default(),
+    };
+    let read = read_static_pods(text.as_bytes(), &Origin::Default, &source);
+    let [pod] = read.pods.as_slice() else { panic!("{:?}", read.problems) };
+    let (bytes, given) = (pod.total_bytes(), text.len());
+    assert!(bytes < given * 3 / 2, "{bytes} bytes of a manifest of {given}");
 }

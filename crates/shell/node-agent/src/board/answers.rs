@@ -158,7 +158,7 @@ fn stage_word(stage: Option<Stage>) -> &'static str {
 /// The v1 Pod with the status that we give it.
 fn object(entry: &PodEntry) -> Value {
     let mut object = serde_json::to_value(&*entry.pod).unwrap_or_default();
-    let status = entry.status.as_ref().map(|status| serde_json::to_value(status));
+    let status = entry.status.as_ref().map(serde_json::to_value);
     // In place: the pod may be large.
     if let Some(fields) = object.as_object_mut() {
         fields.retain(|name, _| matches!(name.as_str(), "metadata" | "spec" | "status"));
