@@ -10,6 +10,7 @@ mod image_cases;
 mod isolation;
 mod lists;
 mod logs;
+mod machine_files;
 mod networks;
 mod observing;
 mod recursive_mounts;
@@ -63,6 +64,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
         streams::CASES,
         stream_data::CASES,
         user_namespaces::CASES,
+        machine_files::CASES,
     ]
     .into_iter()
     .flatten()

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -14,6 +14,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use mount_table::MountTable;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, FileType, Mode};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
 };
@@ -98,6 +99,7 @@ fn furnish(order: &Order) -> Result<()> {
         .context("part from the host's mounts")?;
     replace("proc", "/proc")?;
     mount_sys(layout, &hierarchies)?;
+    own_null()?;
     mount_new("tmpfs", "/dev/shm", "mode=1777")?;
     mount_folders(&folder)?;
     write_etc(&name)?;
@@ -105,6 +107,19 @@ fn furnish(order: &Order) -> Result<()> {
     // Mounts of one part (a volume) must be seen by another (a container runtime).
     mount_change("/", MountPropagationFlags::SHARED | MountPropagationFlags::REC)
         .context("share mounts inside the bed")
+}
+
+/// What a test, or a part that it runs, does to the mode of `/dev/null` is done to the bed's own.
+fn own_null() -> Result<()> {
+    let (table, node) = ("/dev/shm", "/dev/shm/null");
+    mount_new("tmpfs", table, "mode=755")?;
+    let number = rustix::fs::makedev(1, 3);
+    rustix::fs::mknodat(CWD, node, FileType::CharacterDevice, Mode::from_raw_mode(0o666), number)
+        .context("make a null device")?;
+    fs::set_permissions(node, fs::Permissions::from_mode(0o666))
+        .context("open a null device to all")?;
+    mount_bind(node, "/dev/null").context("bind a null device")?;
+    unmount(table, UnmountFlags::DETACH).with_context(|| format!("unmount {table}"))
 }
 
 fn mount_new(kind: &str, target: &str, options: &str) -> Result<()> {

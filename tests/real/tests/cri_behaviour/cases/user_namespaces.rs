@@ -19,7 +19,7 @@ fn ranges() -> v1::UserNamespace {
     v1::UserNamespace { mode: v1::NamespaceMode::Pod.into(), uids: vec![range], gids: vec![range] }
 }
 
-fn pod(cri: &Cri, pid: v1::NamespaceMode) -> v1::PodSandboxConfig {
+pub(super) fn pod(cri: &Cri, pid: v1::NamespaceMode) -> v1::PodSandboxConfig {
     let mut pod = cri.networked_pod();
     let options = pod_options(&mut pod);
     options.userns_options = Some(ranges());
@@ -27,7 +27,7 @@ fn pod(cri: &Cri, pid: v1::NamespaceMode) -> v1::PodSandboxConfig {
     pod
 }
 
-fn container(cri: &Cri, script: &str, pid: v1::NamespaceMode) -> v1::ContainerConfig {
+pub(super) fn container(cri: &Cri, script: &str, pid: v1::NamespaceMode) -> v1::ContainerConfig {
     let mut container = cri.container(script);
     let options = security(&mut container).namespace_options.get_or_insert_default();
     options.userns_options = Some(ranges());

@@ -1,0 +1,156 @@
+//! What of the machine a container may change by what it is given: nothing. The bed has a `/dev/null` of
+//! its own, which is the machine's to the runtimes in it.
+
+use std::fs::{Metadata, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use anyhow::{Result, bail, ensure};
+use cri_wire::v1;
+
+use super::cases;
+use super::user_namespaces::{container as in_user_namespace, pod as with_user_namespace};
+use crate::support::{Cri, Running, security, texts};
+
+cases![
+    device_of_the_machine_is_not_changed_by_a_mask_or_a_stream,
+    device_of_the_machine_is_not_changed_by_a_command,
+    device_of_the_machine_is_not_changed_in_a_user_namespace,
+    mount_over_proc_is_refused,
+    mount_of_the_machines_proc_over_proc_is_served,
+    oom_score_without_resources_is_zero,
+    program_of_the_runtime_spoils_no_other_container,
+];
+
+const NULL: &str = "/dev/null";
+
+/// As it was, and as it is again afterwards.
+struct Device(Metadata);
+
+impl Device {
+    fn look() -> Result<Self> {
+        Ok(Self(std::fs::metadata(NULL)?))
+    }
+
+    fn require_unchanged(&self) -> Result<()> {
+        let of = |one: &Metadata| {
+            format!(
+                "{:o} {}:{} of {}.{}",
+                one.mode(),
+                one.uid(),
+                one.gid(),
+                one.mtime(),
+                one.mtime_nsec()
+            )
+        };
+        let (now, before) = (of(&std::fs::metadata(NULL)?), of(&self.0));
+        ensure!(now == before, "{NULL} of the machine was {before} and is {now}");
+        Ok(())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _ = std::os::unix::fs::chown(NULL, Some(self.0.uid()), Some(self.0.gid()));
+        let _ = std::fs::set_permissions(NULL, Permissions::from_mode(self.0.mode() & 0o7777));
+    }
+}
+
+/// Changes what it may, by every name that it has.
+const CHANGE: &str = "for f in /proc/keys /proc/timer_list /proc/self/fd/0 /dev/null; do \
+    touch -d '2001-01-01 00:00' $f; touch $f; chown 1000:1000 $f; chmod 640 $f; done 2>/dev/null; echo tried";
+
+fn masked(mut config: v1::ContainerConfig) -> v1::ContainerConfig {
+    security(&mut config).masked_paths = texts(&["/proc/keys", "/proc/timer_list"]);
+    config
+}
+
+async fn device_of_the_machine_is_not_changed_by_a_mask_or_a_stream(cri: &Cri) -> Result<()> {
+    let device = Device::look()?;
+    let (code, said) = cri.ran(cri.pod(), masked(cri.container(CHANGE))).await?;
+    ensure!(code == 0 && said == "tried\n", "{code}: {said}");
+    device.require_unchanged()
+}
+
+async fn device_of_the_machine_is_not_changed_by_a_command(cri: &Cri) -> Result<()> {
+    let running = cri.running("sleep 1000").await?;
+    let device = Device::look()?;
+    let answer = cri.exec(&running.id, &["sh", "-c", CHANGE], 20).await?;
+    ensure!(answer.stdout == b"tried\n", "{answer:?}");
+    device.require_unchanged()
+}
+
+async fn device_of_the_machine_is_not_changed_in_a_user_namespace(cri: &Cri) -> Result<()> {
+    let own = v1::NamespaceMode::Container;
+    let device = Device::look()?;
+    let config = masked(in_user_namespace(cri, CHANGE, own));
+    let (code, said) = cri.ran(with_user_namespace(cri, own), config).await?;
+    ensure!(code == 0 && said == "tried\n", "{code}: {said}");
+    device.require_unchanged()
+}
+
+/// A runtime may say so when it makes the container or when it starts it.
+async fn started(cri: &Cri, config: &v1::ContainerConfig) -> Result<Running> {
+    let pod = cri.pod();
+    let sandbox = cri.run(&pod).await?;
+    let id = cri.create(&sandbox, &pod, config).await?;
+    cri.start(&id).await?;
+    Ok(Running { pod, sandbox, id, log: cri.folder.join(&config.log_path) })
+}
+
+fn at_proc(cri: &Cri, source: &Path, target: &str) -> v1::ContainerConfig {
+    let mut config = masked(cri.container("cat /proc/1/comm"));
+    config.mounts.push(v1::Mount {
+        host_path: source.display().to_string(),
+        container_path: target.to_owned(),
+        ..Default::default()
+    });
+    config
+}
+
+async fn mount_over_proc_is_refused(cri: &Cri) -> Result<()> {
+    let folder = cri.folder.join("no-proc");
+    std::fs::create_dir_all(&folder)?;
+    for target in ["/proc", "/proc/", "/proc/sys"] {
+        match started(cri, &at_proc(cri, &folder, target)).await {
+            Ok(_) => bail!("{target} was taken"),
+            Err(error) if format!("{error:#}").contains("/proc") => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn mount_of_the_machines_proc_over_proc_is_served(cri: &Cri) -> Result<()> {
+    let running = started(cri, &at_proc(cri, Path::new("/proc"), "/proc")).await?;
+    ensure!(cri.until_ended(&running.id).await?.exit_code == 0);
+    ensure!(running.output()? == std::fs::read_to_string("/proc/1/comm")?);
+    Ok(())
+}
+
+async fn oom_score_without_resources_is_zero(cri: &Cri) -> Result<()> {
+    let config = cri.container("cat /proc/self/oom_score_adj");
+    ensure!(config.linux.as_ref().is_some_and(|linux| linux.resources.is_none()));
+    let (_, said) = cri.ran(cri.pod(), config).await?;
+    ensure!(said == "0\n", "the score is {said:?}");
+    Ok(())
+}
+
+/// CVE-2019-5736: what runs as `/proc/self/exe` is the runtime's program. Whether it is refused or ends
+/// by itself, others run afterwards.
+async fn program_of_the_runtime_spoils_no_other_container(cri: &Cri) -> Result<()> {
+    let running = cri.running("sleep 1000").await?;
+    let mut config = cri.container("");
+    config.command = texts(&["/proc/self/exe"]);
+    if let Ok(itself) = started(cri, &config).await {
+        cri.until_ended(&itself.id).await?;
+    }
+    let by_script = "printf '#!/proc/self/exe\\n' > /tmp/script; chmod 755 /tmp/script";
+    ensure!(cri.exec(&running.id, &["sh", "-c", by_script], 20).await?.exit_code == 0);
+    for program in ["/proc/self/exe", "/tmp/script"] {
+        let _ = cri.exec(&running.id, &[program], 20).await;
+    }
+    let (code, said) = cri.script("echo runs").await?;
+    ensure!(code == 0 && said == "runs\n", "{code}: {said}");
+    Ok(())
+}
