@@ -15,6 +15,7 @@ pub(crate) mod machine;
 mod machine_info;
 pub(crate) mod pod_parts;
 mod pod_settings;
+mod port;
 mod rest;
 
 use crate::environment::Environment;
@@ -97,7 +98,8 @@ fn start(
 
 fn run_agent(config: &NodeConfig, environment: &Environment) -> ExitCode {
     warn!(
-        missing = "API server, node API on port 10250, most kinds of volumes, devices, eviction",
+        missing = "pods of the API server, streams on port 10250, most kinds of volumes, devices, \
+                   eviction",
         "This agent runs static pods only"
     );
     match compose::run(config, environment) {

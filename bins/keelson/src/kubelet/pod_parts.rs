@@ -8,6 +8,7 @@ use super::host_addresses::MachineAddresses;
 use super::host_texts::MachineTexts;
 use super::machine;
 use super::pod_settings::{Node, pod_settings};
+use super::port::kubelet_port;
 use crate::doctor::facts;
 use crate::rest::Rest;
 use anyhow::{Context, Result};
@@ -22,9 +23,9 @@ use node_agent::{PodParts, PodPorts};
 use node_config::{KubeletConfiguration, NodeConfig};
 use pod_model::GoDuration;
 use pod_sources::{FileSource, UrlSource};
-use ports::EventSink;
 use ports::pod_host::MemoryKills;
 use ports::pod_sources::ManifestSource;
+use ports::{EventSink, KubeletEndpoint};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,6 +65,9 @@ pub(crate) async fn pod_parts(
     };
     let node = node(config).await;
     let cluster = cluster_parts(config, &node.name, &node.machine)?;
+    let reviews = cluster.as_ref().map(|cluster| cluster.api.clone());
+    let port = kubelet_port(config, &node.name, reviews)?;
+    let port = port.map(|port| Arc::new(port) as Arc<dyn KubeletEndpoint>);
     if cluster.is_none() {
         info!(node = node.name, addresses = ?node.ips, "Running pods as a standalone node");
     }
@@ -75,6 +79,7 @@ pub(crate) async fn pod_parts(
         events: cluster.as_ref().map(|cluster| cluster.events.clone() as Arc<dyn EventSink>),
         metric_sources: vec![runtime.clone(), cgroups, Arc::new(ProcessMetrics::default())],
         local: None,
+        port,
         cluster,
         kill_now: watch::Sender::new(false).subscribe(),
     })

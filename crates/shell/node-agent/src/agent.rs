@@ -74,7 +74,8 @@ pub async fn run(parts: AgentParts) -> Ended {
         runtime_watch::watch_runtime(runtime, view, heard.clone(), rounds.clone())
     });
     if let Some(pods) = pods {
-        standalone::start(&mut tree, pods, (&view, look_again), &beats);
+        let checks = sources.public_checks();
+        standalone::start(&mut tree, pods, (&view, look_again), &beats, checks);
     }
     tell(supervisor.as_deref(), &ServiceState::Ready);
     info!("Node agent is running");

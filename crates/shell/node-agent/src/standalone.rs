@@ -27,7 +27,7 @@ use crate::{
 use pod_manifest::static_pod::SourceKind;
 use ports::pod_host::{MemoryKills, PodCgroups};
 use ports::pod_sources::ManifestSource;
-use ports::{EventSink, LocalEndpoint, MetricSource};
+use ports::{EventSink, HealthChecks, KubeletApi, KubeletEndpoint, LocalEndpoint, MetricSource};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +53,8 @@ pub struct PodParts {
     pub local: Option<Arc<dyn LocalEndpoint>>,
     /// None for a standalone node.
     pub cluster: Option<ClusterParts>,
+    /// None where the node's port is not served.
+    pub port: Option<Arc<dyn KubeletEndpoint>>,
     /// Once true, pods that end are killed instead of waiting for their grace periods.
     pub kill_now: watch::Receiver<bool>,
 }
@@ -64,8 +66,9 @@ pub(crate) fn start(
     parts: PodParts,
     runtime: (&watch::Receiver<RuntimeView>, Arc<Notify>),
     beats: &LoopBeats,
+    checks: HealthChecks,
 ) {
-    start_with_clock(tree, parts, runtime, (&Clock::system(), beats));
+    start_with_clock(tree, parts, runtime, (&Clock::system(), beats), checks);
 }
 
 fn make_images(
@@ -96,6 +99,7 @@ fn start_with_clock(
     parts: PodParts,
     (view, look_again): (&watch::Receiver<RuntimeView>, Arc<Notify>),
     (clock, beats): (&Clock, &LoopBeats),
+    checks: HealthChecks,
 ) {
     let PodParts {
         ports,
@@ -106,6 +110,7 @@ fn start_with_clock(
         metric_sources,
         local,
         cluster,
+        port,
         kill_now,
     } = parts;
     let messages = TerminationMessages::new(ports.folders.clone());
@@ -144,9 +149,9 @@ fn start_with_clock(
     });
     let (seen, beat) = (observed.clone(), beats.clone());
     tree.start("observed-pods", move || watch_pods(seen.clone(), beat.clone()));
-    let (port, node_view) = (ports.clone(), view.clone());
+    let (state_ports, node_view) = (ports.clone(), view.clone());
     tree.start("node-state", move || {
-        node_state::follow(port.clone(), node_view.clone(), node_sender.clone())
+        node_state::follow(state_ports.clone(), node_view.clone(), node_sender.clone())
     });
     let (runtime, orders) = (ports.runtime.clone(), Arc::new(Mutex::new(orders)));
     tree.start("image-pulls", move || {
@@ -168,10 +173,15 @@ fn start_with_clock(
         let shared = (clock.clone(), board.clone(), context.ports.clone());
         cluster_node::start(tree, cluster, shared, (view.clone(), context.node.clone()));
     }
+    let runtime = view.clone();
+    let api = Arc::new(LocalStatus { context: context.clone(), runtime, metric_sources });
     if let Some(endpoint) = local {
-        let runtime = view.clone();
-        let api = Arc::new(LocalStatus { context: context.clone(), runtime, metric_sources });
+        let api = api.clone();
         tree.start("local-endpoint", move || serve(endpoint.clone(), api.clone()));
+    }
+    if let Some(port) = port {
+        let api = KubeletApi { checks, local: api };
+        tree.start("node-port", move || serve_port(port.clone(), api.clone()));
     }
 }
 
@@ -262,6 +272,19 @@ fn start_sources(
         }
     });
     wanted
+}
+
+async fn serve_port(port: Arc<dyn KubeletEndpoint>, api: KubeletApi) {
+    loop {
+        let error = port.serve(api.clone()).await;
+        error!(
+            address = port.address(),
+            err = %error,
+            retry_in_seconds = SERVE_AGAIN.as_secs(),
+            "Cannot serve the node's port"
+        );
+        tokio::time::sleep(SERVE_AGAIN).await;
+    }
 }
 
 async fn serve(endpoint: Arc<dyn LocalEndpoint>, api: Arc<LocalStatus>) {

@@ -22,6 +22,7 @@ const NEEDS: &[&str] = &[
 ];
 const NODE: &str = "node";
 const CONFIGURATION: &str = "nodeLeaseDurationSeconds: 8\n\
+    imageGCHighThresholdPercent: 100\n\
     kubeReserved: {cpu: 100m, memory: 64Mi}\n\
     registerWithTaints: [{key: example.com/new, value: \"yes\", effect: NoSchedule}]\n";
 
@@ -31,7 +32,6 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("/metadata/creationTimestamp", "another moment"),
     ("/metadata/resourceVersion", "another moment"),
     ("/metadata/uid", "another object"),
-    ("/status/daemonEndpoints", "compared when the port serves"),
 ];
 
 /// Reasons of events that only one of the two may have.
@@ -44,6 +44,8 @@ struct Seen {
     node: Value,
     reasons: BTreeSet<String>,
     lease: Value,
+    /// As the node's port shows it through the API server.
+    configuration: Value,
 }
 
 #[test]
@@ -51,7 +53,9 @@ fn the_node_object_is_what_the_reference_would_write() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;
     Test::new().needs(NEEDS).deadline(Duration::from_mins(5)).run(|bed| {
         let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
-        let plane = ControlPlane::start(bed)?;
+        // The bed has no name service.
+        let by_address = ["--kubelet-preferred-address-types=InternalIP".to_owned()];
+        let plane = ControlPlane::start_with_flags(bed, "*", &by_address)?;
         let kubeconfig = plane.node_kubeconfig(NODE)?;
         let flags = [
             format!("--kubeconfig={}", kubeconfig.display()),
@@ -134,7 +138,12 @@ fn look(plane: &ControlPlane) -> Result<Seen> {
             event["type"], event["reason"], event["message"], event["involvedObject"]["apiVersion"]
         )
     });
-    Ok(Seen { node, reasons: reasons.collect(), lease: renewed })
+    let through =
+        |path: &str| plane.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{NODE}/proxy{path}")]);
+    let health = through("/healthz")?;
+    ensure!(health == "ok", "/healthz: {health}");
+    let configuration = serde_json::from_str(&through("/configz")?).context("/configz")?;
+    Ok(Seen { node, reasons: reasons.collect(), lease: renewed, configuration })
 }
 
 fn compare(reference: &Seen, ours: &Seen) -> Result<()> {
@@ -150,6 +159,11 @@ fn compare(reference: &Seen, ours: &Seen) -> Result<()> {
         })
     };
     differ("/lease", &of_lease(reference), &of_lease(ours), &mut differences);
+    let mut expected = reference.configuration.clone();
+    // Each has a home of its own.
+    expected["kubeletconfig"]["staticPodPath"] =
+        ours.configuration["kubeletconfig"]["staticPodPath"].clone();
+    differ("/configz", &expected, &ours.configuration, &mut differences);
     let is_listed = |event: &str| EVENT_DIFFERENCES.iter().any(|(name, _)| event.contains(name));
     let one_sided = reference.reasons.symmetric_difference(&ours.reasons);
     for reason in one_sided.filter(|event| !is_listed(event)) {

@@ -162,6 +162,7 @@ impl Bench {
             metric_sources: Vec::new(),
             local: Some(Arc::new(self.window.clone())),
             cluster,
+            port: None,
             kill_now: self.kill_now.subscribe(),
         };
         let mut tree = TaskTree::default();
@@ -173,7 +174,13 @@ impl Bench {
             watch_runtime(runtime.clone(), sender.clone(), heard.clone(), Some(rounds.clone()))
         });
         let beats = LoopBeats::default();
-        start_with_clock(&mut tree, parts, (&view, look_again), (&self.clock, &beats));
+        start_with_clock(
+            &mut tree,
+            parts,
+            (&view, look_again),
+            (&self.clock, &beats),
+            Arc::new([]),
+        );
         self.beats = beats;
         self.tree = Some(tree);
     }

@@ -1,0 +1,181 @@
+//! The kubelet's port: what the configuration says of it.
+//!
+//! Rule: wiring only. upstream: cmd/kubelet/app/server.go InitializeTLS, auth.go
+
+use anyhow::{Context, Result};
+use node_api::{
+    AuthorizationMode, CertificateSource, KubeletPort, KubeletPortSettings, ReviewTimes,
+    TlsSettings,
+};
+use node_config::{KubeletConfiguration, NodeConfig};
+use pod_model::GoDuration;
+use ports::ClusterApi;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::warn;
+
+/// Certificate and key in one file, once the cluster has signed them.
+const SIGNED_PAIR: &str = "kubelet-server-current.pem";
+
+/// None where `enableServer` is off. `api`: reviews callers; none on a node of no cluster.
+pub(super) fn kubelet_port(
+    config: &NodeConfig,
+    node_name: &str,
+    api: Option<Arc<dyn ClusterApi>>,
+) -> Result<Option<KubeletPort>> {
+    Ok(port_settings(config, node_name)?.map(|settings| KubeletPort::new(settings, api)))
+}
+
+fn port_settings(config: &NodeConfig, node_name: &str) -> Result<Option<KubeletPortSettings>> {
+    let settings = config.settings();
+    if settings.read_only_port > 0 {
+        warn!(port = settings.read_only_port, "readOnlyPort: the read-only port is not served");
+    }
+    if !settings.enable_server {
+        return Ok(None);
+    }
+    let address: IpAddr = settings
+        .address
+        .parse()
+        .with_context(|| format!("address {:?}: expected an IP address", settings.address))?;
+    let port = u16::try_from(settings.port)
+        .with_context(|| format!("port {}: expected 1 to 65535", settings.port))?;
+    let (authentication, authorization) = (&settings.authentication, &settings.authorization);
+    let authorities = &authentication.x509.client_ca_file;
+    let source = certificate_source(settings, Path::new(&config.flags().cert_dir), node_name);
+    let mut configuration = config.effective().masked().to_value();
+    if let CertificateSource::Kubelet { dir, .. } = &source {
+        configuration["tlsCertFile"] = dir.join("kubelet.crt").display().to_string().into();
+        configuration["tlsPrivateKeyFile"] = dir.join("kubelet.key").display().to_string().into();
+    }
+    Ok(Some(KubeletPortSettings {
+        address: SocketAddr::new(address, port),
+        node_name: node_name.to_owned(),
+        tls: TlsSettings {
+            source,
+            tls13_only: settings.tls_min_version == "VersionTLS13",
+            cipher_suites: settings.tls_cipher_suites.clone(),
+            client_authorities: (!authorities.is_empty()).then(|| PathBuf::from(authorities)),
+        },
+        reviews_tokens: authentication.webhook.enabled,
+        anonymous: authentication.anonymous.enabled,
+        authorization: match authorization.mode.as_str() {
+            "AlwaysAllow" => AuthorizationMode::AlwaysAllow,
+            _ => AuthorizationMode::Webhook,
+        },
+        times: ReviewTimes {
+            token: duration(authentication.webhook.cache_ttl),
+            allowed: duration(authorization.webhook.cache_authorized_ttl),
+            refused: duration(authorization.webhook.cache_unauthorized_ttl),
+        },
+        debugging_handlers: settings.enable_debugging_handlers,
+        configuration,
+    }))
+}
+
+fn certificate_source(
+    settings: &KubeletConfiguration,
+    cert_dir: &Path,
+    host: &str,
+) -> CertificateSource {
+    let (certificate, key) = (&settings.tls_cert_file, &settings.tls_private_key_file);
+    if !certificate.is_empty() || !key.is_empty() {
+        return CertificateSource::Files { certificate: certificate.into(), key: key.into() };
+    }
+    if settings.server_tls_bootstrap {
+        let pair = cert_dir.join(SIGNED_PAIR);
+        return CertificateSource::Files { certificate: pair.clone(), key: pair };
+    }
+    CertificateSource::Kubelet { dir: cert_dir.to_owned(), host: host.to_owned() }
+}
+
+fn duration(duration: GoDuration) -> Duration {
+    duration.as_std().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use node_config::{ConfigFiles, SourceFile, flags, load};
+    use serde_json::json;
+
+    fn config(change: &serde_json::Value) -> NodeConfig {
+        let mut text = json!({
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "failCgroupV1": false,
+        });
+        for (name, value) in change.as_object().expect("an object") {
+            text[name] = value.clone();
+        }
+        let arguments =
+            ["--config=/etc/kubelet.json", "--kubeconfig=/etc/node.conf", "--cert-dir=/pki"];
+        let bytes = text.to_string().into_bytes();
+        let files = ConfigFiles {
+            config: Some(SourceFile { path: "/etc/kubelet.json".into(), bytes }),
+            ..ConfigFiles::default()
+        };
+        let loaded = load(flags::parse(&arguments.map(str::to_owned)), &files);
+        loaded.config.unwrap_or_else(|| panic!("refused: {:?}", loaded.problems))
+    }
+
+    fn settings(change: &serde_json::Value) -> KubeletPortSettings {
+        port_settings(&config(change), "node-1").expect("settings").expect("a port")
+    }
+
+    #[test]
+    fn the_defaults_are_upstreams() {
+        let port = settings(&json!({}));
+        assert_eq!(port.address.to_string(), "0.0.0.0:10250");
+        let made = CertificateSource::Kubelet { dir: "/pki".into(), host: "node-1".into() };
+        assert_eq!(port.tls.source, made);
+        assert!(port.reviews_tokens && !port.anonymous && port.debugging_handlers);
+        assert_eq!(port.authorization, AuthorizationMode::Webhook);
+        let times = [port.times.token, port.times.allowed, port.times.refused];
+        assert_eq!(times.map(|time| time.as_secs()), [120, 300, 30]);
+        assert_eq!(port.configuration["kind"], "KubeletConfiguration");
+        assert_eq!(port.configuration["tlsCertFile"], "/pki/kubelet.crt");
+        assert_eq!(port.tls.client_authorities, None);
+    }
+
+    #[test]
+    fn what_is_configured_reaches_the_port() {
+        let port = settings(&json!({
+            "address": "::1",
+            "port": 10251,
+            "tlsCertFile": "/a.crt",
+            "tlsPrivateKeyFile": "/a.key",
+            "tlsMinVersion": "VersionTLS13",
+            "authentication": {
+                "x509": {"clientCAFile": "/ca.crt"},
+                "anonymous": {"enabled": true},
+                "webhook": {"enabled": false},
+            },
+            "authorization": {"mode": "AlwaysAllow"},
+            "enableDebuggingHandlers": false,
+        }));
+        assert_eq!(port.address.to_string(), "[::1]:10251");
+        let files = CertificateSource::Files { certificate: "/a.crt".into(), key: "/a.key".into() };
+        assert_eq!(port.tls.source, files);
+        assert_eq!(port.tls.client_authorities, Some("/ca.crt".into()));
+        assert!(port.tls.tls13_only && port.anonymous && !port.reviews_tokens);
+        assert!(!port.debugging_handlers);
+        assert_eq!(port.authorization, AuthorizationMode::AlwaysAllow);
+    }
+
+    #[test]
+    fn a_certificate_that_the_cluster_signs_is_looked_for_where_upstream_keeps_it() {
+        let port = settings(&json!({"serverTLSBootstrap": true}));
+        let pair: PathBuf = "/pki/kubelet-server-current.pem".into();
+        let files = CertificateSource::Files { certificate: pair.clone(), key: pair };
+        assert_eq!(port.tls.source, files);
+    }
+
+    #[test]
+    fn a_server_that_is_switched_off_has_no_port() {
+        let port = port_settings(&config(&json!({"enableServer": false})), "node-1");
+        assert!(port.expect("settings").is_none());
+    }
+}
