@@ -368,7 +368,9 @@ impl Prepared {
             return if self.is_a_procfs()? {
                 Ok(())
             } else {
-                Err(Trouble::bad(format!("{target} is /proc; only a procfs is mounted there")))
+                Err(Trouble::bad(format!(
+                    "{target:?} is the container's /proc; only a procfs is mounted there"
+                )))
             };
         }
         let kind = rustix::fs::fstatfs(place).during("looking at a mount target")?.f_type;
