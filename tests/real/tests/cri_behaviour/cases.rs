@@ -3,6 +3,7 @@
 mod containers;
 mod defined_volumes;
 mod execs;
+mod guards;
 mod handler_trees;
 mod handlers;
 mod hostile;
@@ -43,7 +44,7 @@ pub(crate) fn of_handlers() -> impl Iterator<Item = &'static Case> {
 
 /// Those that mean harm: what the embedded runtime keeps, whatever others do.
 pub(crate) fn of_hostile() -> impl Iterator<Item = &'static Case> {
-    hostile::CASES.iter()
+    hostile::CASES.iter().chain(guards::CASES)
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
