@@ -20,6 +20,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// Within this time the agent has written down that pods are killed, so that an agent that ends what
+/// is left does so at once.
+const WRITTEN_DOWN: Duration = Duration::from_secs(1);
+
 pub(super) fn run(
     places: &Places,
     pods: Vec<WantedPod>,
@@ -114,8 +118,9 @@ async fn leave(root: &Path, household: Household, kill_now: KillNow) -> Result<u
     terminal::print_error(&stopping(&wanted));
     household.send_modify(|wish| wish.pods.clear());
     asked().await;
-    terminal::print_error("Killing what still runs. Ctrl-C again leaves without waiting for it");
     kill_now.send_replace(true);
+    terminal::print_error("Killing what still runs. Ctrl-C again leaves without waiting for it");
+    tokio::time::sleep(WRITTEN_DOWN).await;
     asked().await;
     bail!(
         "left before every pod had ended; the next `keelson run` with --root {} ends what is left",

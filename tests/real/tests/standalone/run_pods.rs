@@ -217,7 +217,7 @@ fn a_second_interrupt_kills_and_what_a_third_leaves_is_ended_by_the_next_run() -
         ensure!(second.child.wait()?.code() == Some(1) && said.contains("ends what is left"));
         ends_what_is_left(&keelson, &folder, &running, true)?;
 
-        fs::write(&pod, text)?;
+        fs::write(&pod, text.replace("Seconds: 6", "Seconds: 2"))?;
         let mut third = foreground()?;
         third.child.kill()?;
         third.child.wait()?;
