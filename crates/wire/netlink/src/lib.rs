@@ -4,6 +4,7 @@
 //! of rules that is replaced as a whole. No program of the machine is run. Blocking; every answer
 //! is waited for with a limit. It decides nothing: names, addresses and rules are the caller's.
 
+mod connections;
 mod firewall;
 mod links;
 mod message;

@@ -77,6 +77,29 @@ pub(crate) struct Member {
     link: String,
 }
 
+/// Makes the kernel decide anew where datagrams to these host ports go: without this, a peer that
+/// keeps its source port reaches the former pod's address for as long as it keeps sending.
+fn forget_datagrams(ports: &[HostPort]) {
+    let is_udp = |port: &&HostPort| port.transport == netlink::Transport::Udp;
+    let ports: Vec<&HostPort> = ports.iter().filter(is_udp).collect();
+    if ports.is_empty() {
+        return;
+    }
+    // Connections of pods to the same port elsewhere are not the host port's.
+    let is_of_machine = |address: IpAddr| std::net::UdpSocket::bind((address, 0)).is_ok();
+    let forgotten = Socket::connections().and_then(|mut connections| {
+        connections.forget_datagrams(|address, number| {
+            let leads = |port: &&HostPort| {
+                port.host_port == number && port.host_address.is_none_or(|own| own == address)
+            };
+            ports.iter().any(leads) && is_of_machine(address)
+        })
+    });
+    if let Err(error) = forgotten {
+        tracing::warn!(%error, "datagrams to host ports may go to former pods for a while");
+    }
+}
+
 impl Member {
     /// Whether a port of the host's 127.0.0.0/8 leads to it.
     fn has_loopback_port(&self) -> bool {
@@ -255,7 +278,9 @@ impl BuiltIn {
             }
             Ok(())
         })?;
-        self.write_rules(&members)
+        self.write_rules(&members)?;
+        forget_datagrams(&member.ports);
+        Ok(())
     }
 
     pub(super) fn remove(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
@@ -264,8 +289,9 @@ impl BuiltIn {
         if !record.link.is_empty() {
             routes.remove_link(&record.link)?;
         }
-        members.pods.remove(&pod.sandbox);
+        let removed = members.pods.remove(&pod.sandbox);
         self.write_rules(&members)?;
+        forget_datagrams(&removed.map(|member| member.ports).unwrap_or_default());
         self.give_up_ports(&members);
         Ok(())
     }
@@ -355,7 +381,7 @@ impl BuiltIn {
         ))
     }
 
-    /// Removes the bridge unless somebody else made it. False: it is another root's, and so are its
+    /// Removes the bridge where a root made it. False: it is another root's, and so are its
     /// rules.
     fn remove_bridge(&self) -> Result<bool> {
         let mut routes = Socket::routes()?;
@@ -363,7 +389,7 @@ impl BuiltIn {
         match self.owner_of(&bridge) {
             Owner::ThisRoot => routes.remove_link(&bridge.name)?,
             Owner::Root(_) => return Ok(false),
-            Owner::Nobody => {}
+            Owner::NoRoot => {}
         }
         Ok(true)
     }

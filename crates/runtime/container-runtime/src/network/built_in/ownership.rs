@@ -1,11 +1,11 @@
-//! Whose a bridge or a pod's link is, by what its maker wrote into its alias. Pure.
+//! Which root a bridge or a pod's link belongs to, by the alias that its maker wrote. Pure.
 //!
-//! | alias | whose |
+//! | alias | owner |
 //! |---|---|
 //! | `keelson pods of ID`, `keelson pod SANDBOX of ID` | the root with this id |
-//! | `keelson pods`, `keelson pod SANDBOX` | of a version that did not say: this root's, for a bridge's name is claimed |
-//! | none, on a link called `keel…` | the same: its maker was killed before it wrote one |
-//! | any other | of somebody else: never removed |
+//! | `keelson pods`, `keelson pod SANDBOX` | this root, whose older version did not write it |
+//! | none, on a link called `keel…` | this root, whose server was killed before it wrote one |
+//! | any other | no root: never removed |
 
 const BRIDGE: &str = "keelson pods";
 const POD: &str = "keelson pod ";
@@ -15,8 +15,8 @@ pub(super) enum Owner<'a> {
     ThisRoot,
     /// Another root, with its id.
     Root(&'a str),
-    /// No root.
-    Nobody,
+    /// Not made by a root.
+    NoRoot,
 }
 
 pub(super) fn bridge_alias(id: &str) -> String {
@@ -30,9 +30,9 @@ pub(super) fn pod_alias(sandbox: &str, id: &str) -> String {
 pub(super) fn of_bridge<'a>(name: &str, alias: &'a str, id: &str) -> Owner<'a> {
     match alias.strip_prefix(BRIDGE) {
         Some("") => Owner::ThisRoot,
-        Some(rest) => rest.strip_prefix(" of ").map_or(Owner::Nobody, |owner| of_id(owner, id)),
+        Some(rest) => rest.strip_prefix(" of ").map_or(Owner::NoRoot, |owner| of_id(owner, id)),
         None if alias.is_empty() && name.starts_with("keel") => Owner::ThisRoot,
-        None => Owner::Nobody,
+        None => Owner::NoRoot,
     }
 }
 
@@ -41,7 +41,7 @@ pub(super) fn of_pod<'a>(alias: &'a str, id: &str) -> Owner<'a> {
     match alias.strip_prefix(POD).map(|rest| rest.split_once(" of ")) {
         Some(Some((_, owner))) => of_id(owner, id),
         Some(None) => Owner::ThisRoot,
-        None => Owner::Nobody,
+        None => Owner::NoRoot,
     }
 }
 
@@ -61,14 +61,14 @@ mod tests {
         assert_eq!(bridge("keelson0", &other), Owner::Root("b2"));
         assert_eq!(bridge("keelson0", "keelson pods"), Owner::ThisRoot);
         assert_eq!(bridge("keel-a1", ""), Owner::ThisRoot);
-        assert_eq!(bridge("br0", ""), Owner::Nobody);
-        assert_eq!(bridge("keelson0", "of the office"), Owner::Nobody);
-        assert_eq!(bridge("keelson0", "keelson podsy"), Owner::Nobody);
+        assert_eq!(bridge("br0", ""), Owner::NoRoot);
+        assert_eq!(bridge("keelson0", "of the office"), Owner::NoRoot);
+        assert_eq!(bridge("keelson0", "keelson podsy"), Owner::NoRoot);
         let pod = |alias| of_pod(alias, "a1");
         let (own, other) = (pod_alias("5a", "a1"), pod_alias("5a", "b2"));
         assert_eq!(pod(&own), Owner::ThisRoot);
         assert_eq!(pod(&other), Owner::Root("b2"));
         assert_eq!(pod("keelson pod 5a"), Owner::ThisRoot);
-        assert_eq!(pod(""), Owner::Nobody);
+        assert_eq!(pod(""), Owner::NoRoot);
     }
 }

@@ -209,7 +209,7 @@ fn a_second_root_on_a_bridge_touches_nothing_of_the_first() {
 /// A bridge of an older version, or one whose maker was killed before it wrote down whose it is,
 /// is adopted; one of the administrator is used and stays.
 #[test]
-fn a_bridge_goes_with_the_last_pod_unless_somebody_else_made_it() {
+fn a_bridge_goes_with_the_last_pod_where_a_root_made_it() {
     use machine_for_tests::{add_pod, on_a_machine};
     on_a_machine(|| {
         for (bridge, alias, goes) in [

@@ -226,3 +226,28 @@ fn a_neighbour_does_not_reach_a_port_of_the_loopback() {
         assert!(socket.recv(&mut [0; 9]).is_err(), "more than that");
     });
 }
+
+/// A peer that keeps its source port reaches the pod that has the host port now.
+#[test]
+fn datagrams_to_a_host_port_reach_its_next_pod() {
+    on_a_machine(|| {
+        let network = BuiltIn::new(BuiltInSettings::default()).unwrap();
+        let peer = add_neighbour(&["192.0.2.1"], &["192.0.2.2"]);
+        let socket = within(&peer, || UdpSocket::bind("192.0.2.2:5000").unwrap());
+        for id in ["a", "b"] {
+            let pod = pod(id, &[(v1::Protocol::Udp, "", 53)]);
+            let (namespace, record) = add_pod(&network, &pod);
+            let server = within(&namespace, || UdpSocket::bind("0.0.0.0:8080").unwrap());
+            server.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            socket.send_to(id.as_bytes(), "192.0.2.1:53").unwrap();
+            let mut received = [0; 8];
+            let length = server.recv(&mut received).expect(id);
+            assert_eq!(&received[..length], id.as_bytes());
+            if id == "a" {
+                // Between two pods the datagrams keep the connection alive.
+                network.remove(&pod, &record).unwrap();
+                socket.send_to(b"lost", "192.0.2.1:53").unwrap();
+            }
+        }
+    });
+}
