@@ -75,8 +75,9 @@ pub(crate) fn for_start(root: &Path) -> node_policy::MachineFacts {
 
 /// Swap areas that are on.
 fn swap_areas(root: &Path) -> Option<usize> {
-    let list = std::fs::read_to_string(root.join("proc/swaps")).ok()?;
-    Some(list.lines().skip(1).count())
+    // A swap file may have any name.
+    let list = std::fs::read(root.join("proc/swaps")).ok()?;
+    Some(String::from_utf8_lossy(&list).lines().skip(1).count())
 }
 
 /// Reads the machine beneath `root`.

@@ -96,13 +96,16 @@ fn separate_hierarchies_are_limited_and_lacking_controllers_are_missing() {
 }
 
 #[test]
-fn a_mount_point_that_is_not_utf_8_hides_no_cgroups() {
+fn names_that_are_not_utf_8_hide_neither_cgroups_nor_swap() {
     let (root, _) = machine(UNIFIED);
     let path = root.path().join("proc/self/mountinfo");
     let odd = b"23 20 0:21 / /mnt/\xff\xfe rw - tmpfs tmpfs rw\n";
     fs::write(&path, [odd, &*fs::read(&path).unwrap()].concat()).unwrap();
+    let swap = b"Filename Type Size Used Priority\n/swap\xff file 1 0 -2\n";
+    fs::write(root.path().join("proc/swaps"), swap).unwrap();
     let facts = gather(root.path(), all_works());
     assert_eq!(verdict(&facts, "cgroups").0, Verdict::Good);
+    assert_eq!(facts.swap_areas, Some(1));
 }
 
 #[test]

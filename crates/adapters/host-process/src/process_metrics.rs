@@ -35,7 +35,8 @@ const RESIDENT_PAGES: usize = 21;
 impl ProcessMetrics {
     fn read(&self) -> io::Result<Vec<MetricFamily>> {
         let own = self.processes.join("self");
-        let stat = std::fs::read_to_string(own.join("stat"))?;
+        let stat = std::fs::read(own.join("stat"))?;
+        let stat = String::from_utf8_lossy(&stat);
         // A program may have brackets in its name.
         let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
         let fields: Vec<&str> = fields.split(' ').collect();

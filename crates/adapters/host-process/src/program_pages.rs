@@ -24,7 +24,8 @@ const HEADERS: u64 = 4096;
 /// # Errors
 /// When the process cannot read its own map or program, or the kernel refuses.
 pub fn give_back(process: &Path) -> std::io::Result<u64> {
-    let maps = fs::read_to_string(process.join("maps"))?;
+    let maps = fs::read(process.join("maps"))?;
+    let maps = String::from_utf8_lossy(&maps);
     let program = fs::read_link(process.join("exe"))?;
     let mut headers = Vec::new();
     File::open(process.join("exe"))?.take(HEADERS).read_to_end(&mut headers)?;

@@ -192,46 +192,29 @@ impl Cgroup {
     /// Processes in the group itself, not in groups beneath. Those that our PID namespace cannot
     /// see are left out.
     pub fn processes(&self) -> Result<Vec<u32>> {
-        let folder = self.listing_folder();
-        let Some(text) = read_if_there(&folder.join(PROCESSES))? else {
-            return Ok(Vec::new());
-        };
-        Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect())
+        processes_in(&self.listing_folder())
     }
 
-    /// Processes in the group and in every group beneath.
+    /// Processes in the group and in every group beneath, whatever name a program gave that.
     pub fn processes_beneath(&self) -> Result<Vec<u32>> {
-        let mut all = self.processes()?;
         // A process that is somewhere is in the hierarchy by which groups are followed, too.
-        for child in self.children_in(&[self.listing_folder()])? {
-            all.extend(child.processes_beneath()?);
+        let mut all = Vec::new();
+        let mut open = vec![self.listing_folder()];
+        while let Some(dir) = open.pop() {
+            all.extend(processes_in(&dir)?);
+            open.extend(dirs_in(&dir)?);
         }
         Ok(all)
     }
 
     /// The groups directly beneath, in any hierarchy: whoever is killed while making or removing one
-    /// leaves it in some of them.
+    /// leaves it in some of them. One whose name is not UTF-8 is none of ours and is left out.
     pub fn children(&self) -> Result<Vec<Self>> {
-        self.children_in(&self.folders())
-    }
-
-    fn children_in(&self, folders: &[PathBuf]) -> Result<Vec<Self>> {
         let mut names = BTreeSet::new();
-        for folder in folders {
-            let failed = |source| CgroupError::Read { path: folder.clone(), source };
-            let entries = match std::fs::read_dir(folder) {
-                Ok(entries) => entries,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(failed(error)),
-            };
-            for entry in entries {
-                let entry = entry.map_err(failed)?;
-                if entry.file_type().is_ok_and(|kind| kind.is_dir())
-                    && let Ok(name) = entry.file_name().into_string()
-                {
-                    names.insert(name);
-                }
-            }
+        for folder in &self.folders() {
+            let dirs = dirs_in(folder)?;
+            let own = dirs.iter().filter_map(|dir| dir.file_name()?.to_str());
+            names.extend(own.map(str::to_owned));
         }
         names.iter().map(|name| self.child(name)).collect()
     }
@@ -386,6 +369,29 @@ impl Cgroup {
 fn make_folders(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)
         .map_err(|source| CgroupError::Create { path: folder.to_owned(), source })
+}
+
+fn processes_in(dir: &Path) -> Result<Vec<u32>> {
+    let text = read_if_there(&dir.join(PROCESSES))?.unwrap_or_default();
+    Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect())
+}
+
+/// The groups in one; none where it is gone.
+fn dirs_in(dir: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |source| CgroupError::Read { path: dir.to_owned(), source };
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
 }
 
 /// Depth first; only folders, for a group's files cannot be removed.

@@ -6,7 +6,9 @@
 //!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go (checkSwapControllerAvailability)
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 #[cfg(test)]
@@ -20,13 +22,15 @@ pub fn can_limit_swap(root: &Path) -> bool {
     if !tree.join("cgroup.controllers").exists() {
         return tree.join("memory/memory.memsw.limit_in_bytes").exists();
     }
-    let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-    let own = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    let own = fs::read(root.join("proc/self/cgroup")).unwrap_or_default();
+    let mut lines = own.split(|byte| *byte == b'\n');
+    let own = lines.find_map(|line| line.strip_prefix(b"0::")).unwrap_or(b"/");
+    let own = Path::new(OsStr::from_bytes(own));
     let limits = |group: &Path| group.join("memory.swap.max").exists();
-    match own.trim_matches('/') {
+    match own.strip_prefix("/").unwrap_or(own) {
         // The root itself has no limits. Upstream gives up here; the groups beneath it would have
         // the file, and without it pods could use swap that the node does not allow.
-        "" => {
+        own if own.as_os_str().is_empty() => {
             let groups = fs::read_dir(&tree).into_iter().flatten().flatten();
             groups.map(|entry| entry.path()).any(|group| limits(&group))
         }

@@ -326,7 +326,9 @@ impl Runtime {
             use std::os::fd::AsFd as _;
             let file = std::fs::File::open(&path).doing(format!("opening {path}"))?;
             Ok(netlink::in_namespace(file.as_fd(), || {
-                Ok(std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default())
+                // A pod may name a link by any bytes.
+                let table = std::fs::read("/proc/thread-self/net/dev").unwrap_or_default();
+                Ok(String::from_utf8_lossy(&table).into_owned())
             })?)
         })
         .await

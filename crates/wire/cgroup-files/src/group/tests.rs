@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::limits::Limits;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Child, Command};
 
 struct Scratch(Cgroup);
@@ -130,4 +132,26 @@ fn a_thread_goes_in_itself_and_takes_along_what_it_starts() {
     child.kill().expect("killed");
     child.wait().expect("waited");
     std::fs::remove_dir(&frozen).expect("removed");
+}
+
+/// A program with rights over its group chooses the names of the groups in it.
+#[test]
+fn a_process_in_a_group_whose_name_is_not_utf_8_is_killed_with_the_others() {
+    let Some(scratch) = Scratch::new("bytes") else { return };
+    let mut child = sleeper();
+    for folder in scratch.0.folders() {
+        let odd = folder.join(OsStr::from_bytes(b"\xff\xfe"));
+        std::fs::create_dir(&odd).expect("made");
+        for file in ["cpuset.cpus", "cpuset.mems"] {
+            if let Ok(value) = std::fs::read(folder.join(file)) {
+                std::fs::write(odd.join(file), value).expect("written");
+            }
+        }
+        std::fs::write(odd.join("cgroup.procs"), child.id().to_string()).expect("admitted");
+    }
+    assert_eq!(scratch.0.processes_beneath().expect("listed"), [child.id()]);
+    assert!(scratch.0.children().expect("listed").is_empty());
+    scratch.0.kill_in_rounds().expect("killed");
+    assert_eq!(child.wait().expect("ended").code(), None);
+    scratch.0.remove_within(Duration::from_secs(5)).expect("removed");
 }

@@ -26,3 +26,15 @@ fn the_file_of_the_limit_decides() {
         assert_eq!(can_limit_swap(root.path()), expected, "{own:?}");
     }
 }
+
+#[test]
+fn the_limit_is_found_where_another_hierarchys_path_is_not_utf_8() {
+    let root = tempfile::tempdir().unwrap();
+    let group = root.path().join(TREE).join(OsStr::from_bytes(b"\xfe"));
+    fs::create_dir_all(&group).unwrap();
+    fs::write(group.join("memory.swap.max"), "max\n").unwrap();
+    fs::write(root.path().join(TREE).join("cgroup.controllers"), "").unwrap();
+    fs::create_dir_all(root.path().join("proc/self")).unwrap();
+    fs::write(root.path().join("proc/self/cgroup"), b"1:name=x:/\xff\n0::/\xfe\n").unwrap();
+    assert!(can_limit_swap(root.path()));
+}

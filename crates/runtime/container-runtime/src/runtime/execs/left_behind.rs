@@ -49,14 +49,16 @@ fn find(group: &Cgroup, name: &str) -> Option<Cgroup> {
 fn has_a_turn_to_come(process: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return false };
     threads.flatten().take(MOST).any(|thread| {
-        std::fs::read_to_string(thread.path().join("stat"))
-            .is_ok_and(|stat| matches!(state(&stat), Some('R' | 'D')))
+        // A program chooses its name, and may choose bytes.
+        std::fs::read(thread.path().join("stat"))
+            .is_ok_and(|stat| matches!(state(&stat), Some(b'R' | b'D')))
     })
 }
 
 /// The name before it is in brackets and may have any letter in it, brackets too.
-fn state(stat: &str) -> Option<char> {
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
+fn state(stat: &[u8]) -> Option<u8> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    stat[end + 1..].trim_ascii_start().first().copied()
 }
 
 #[cfg(test)]
@@ -65,9 +67,10 @@ mod tests {
 
     #[test]
     fn a_state_follows_the_name_whatever_that_is() {
-        assert_eq!(state("12 (sh) R 1 2"), Some('R'));
-        assert_eq!(state("12 (a) S (b) D 1 2"), Some('D'));
-        assert_eq!((state(""), state("12 (sh)")), (None, None));
+        assert_eq!(state(b"12 (sh) R 1 2"), Some(b'R'));
+        assert_eq!(state(b"12 (a) S (b) D 1 2"), Some(b'D'));
+        assert_eq!(state(b"12 (\xff\xfe) R 1 2"), Some(b'R'));
+        assert_eq!((state(b""), state(b"12 (sh)")), (None, None));
     }
 
     #[test]
