@@ -38,11 +38,13 @@ impl Bed {
         } else {
             "failCgroupV1: false\nfailSwapOn: false\n"
         };
+        // Agents at once on one machine share neither cgroups nor pod logs.
         let text = format!(
             "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
              authentication: {{webhook: {{enabled: false}}}}\nauthorization: {{mode: AlwaysAllow}}\n\
-             containerRuntimeEndpoint: unix://{}/none.sock\n{anywhere}{own}{more}",
-            folder.path().display()
+             containerRuntimeEndpoint: unix://{dir}/none.sock\npodLogsDir: {dir}/logs\n\
+             cgroupsPerQOS: false\nenforceNodeAllocatable: [none]\n{anywhere}{own}{more}",
+            dir = folder.path().display()
         );
         fs::write(folder.path().join("kubelet.yaml"), text).unwrap();
         Bed { folder, health_port, agents: 0.into() }
