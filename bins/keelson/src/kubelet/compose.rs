@@ -34,7 +34,7 @@ use tracing::{error, info, warn};
 /// Enough for one machine's pods, and small enough to be left running everywhere.
 const WORKERS: usize = 2;
 const MOST_BLOCKING_THREADS: usize = 8;
-/// Where people at this machine ask.
+/// The local socket that the verbs ask.
 const LOCAL_SOCKET: &str = "/run/keelson/agent.sock";
 const SOCKET_TRIES: usize = 10;
 const SOCKET_PAUSE: Duration = Duration::from_millis(50);
@@ -203,7 +203,7 @@ async fn agent_parts(
     })
 }
 
-/// Where people at this machine ask: the well-known path, or, where another agent answers there, one
+/// The path of the local socket: the well-known one, or, where another agent answers there, one
 /// below this agent's root. A former agent of this root may take a moment to be gone.
 async fn local_socket_path(root: &Path) -> PathBuf {
     for _ in 0..SOCKET_TRIES {

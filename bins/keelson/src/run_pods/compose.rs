@@ -19,6 +19,7 @@ use local_socket::LocalSocket;
 use node_agent::{AgentParts, PodParts};
 use node_config::{ConfigFiles, NodeConfig, SourceFile, flags};
 use ports::{EndReason, EndRequests, EventSink, PortFuture};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,8 +176,10 @@ pub(super) async fn attend(
         local: Some(Arc::new(attendant)),
         events: teller,
         kill_now: kill_now.subscribe(),
+        port: None,
         ..base
     };
+    let folders = parts.ports.folders.clone();
     let agent = node_agent::run(AgentParts {
         runtime: client,
         supervisor: None,
@@ -190,6 +193,10 @@ pub(super) async fn attend(
     tokio::select! {
         _ = agent => {}
         left = leave(household, kill_now) => return left,
+    }
+    // The agent's own round of cleaning up comes later than the end of its last pod.
+    if let Err(error) = folders.remove_dead_links(BTreeSet::new()).await {
+        tracing::warn!(err = %error, "Links to logs of pods that are gone stay");
     }
     runtime.leave().await;
     let code = how.borrow_and_update().unwrap_or(1);
