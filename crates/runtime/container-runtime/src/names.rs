@@ -55,7 +55,7 @@ pub(crate) struct RootNames {
     pub(crate) claim: Arc<Held>,
 }
 
-/// What the records tell of former pods.
+/// What the records say of former pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Former {
     /// There are records of sandboxes.
@@ -109,7 +109,7 @@ fn take(settings: &mut Settings, former: Former) -> Result<Result<RootNames, Box
     let record = read(&root.join(FILE))?;
     let mut claims = Claims::new(&settings.claims);
     if let Err(error) = claims.turn() {
-        // Links still say whose they are.
+        // Links still carry the id of their root.
         tracing::warn!(%error, "other roots on this machine would not be noticed");
         claims = Claims::new(&state.join("claims"));
     }

@@ -131,7 +131,7 @@ fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-/// Takes the place of a socket that nobody answers on, and never of one that a server has.
+/// Takes the place of a socket without a server, and never of one that a server answers on.
 async fn listen(socket: &Path) -> Result<(UnixListener, (u64, u64))> {
     let named = |what: &str| format!("{what} {}", socket.display());
     if UnixStream::connect(socket).await.is_ok() {

@@ -19,7 +19,7 @@
 //! | nftables rule | its table or chain has such a name, or it names such a chain, link or address |
 //! | folder | it is a bed's, one of parts, or has a name of ours in the temp folder |
 //!
-//! On the machine anybody may run pods meanwhile, with Keelson too, from another root. None of it can come
+//! On the machine other pods may run meanwhile, of Keelson too, from another root. None of it can come
 //! from a bed, which has namespaces, cgroups and directories of its own; so there only these count: a
 //! bed's cgroup and what runs in it, processes with a bed's role, mounts of a bed's folder, `bed0`, `pods0`
 //! and the node's address, network namespaces called `bed-`, and folders of beds.

@@ -63,7 +63,8 @@ fn with(own: &Holdings, other: &Holdings) -> Option<(String, &'static str)> {
         }
     }
     for directory in &own.directories {
-        let is_taken = |taken: &PathBuf| directory.starts_with(taken) || taken.starts_with(directory);
+        let is_taken =
+            |taken: &PathBuf| directory.starts_with(taken) || taken.starts_with(directory);
         if other.directories.iter().any(is_taken) {
             let what = format!("the directory {}", directory.display());
             return Some((what, "stop its agent, or choose another directory (podLogsDir)"));

@@ -3,7 +3,7 @@
 //!
 //! Rule: a claim is a file in one directory of the machine, and an `flock` beside it as long as the
 //! claiming process lives. A claim is in force while that lock is held, or while pods of it are in its
-//! state directory: pods outlive their server. Whoever reads or changes claims has the turn, so two
+//! state directory: pods outlive their server. A process that reads or changes claims has the turn, so two
 //! processes never take the same name. Claims end with the boot, as what they name does. Does not
 //! decide which names a root gets.
 

@@ -127,9 +127,9 @@ fn cgroups_directories_and_ids_belong_to_one_root() {
 
 #[test]
 fn a_claim_lasts_as_long_as_its_process_or_its_pods() {
-    let folder = tempfile::tempdir().unwrap();
-    let claims = Claims::new(&folder.path().join("claims"));
-    let state = folder.path().join("state");
+    let dir = tempfile::tempdir().unwrap();
+    let claims = Claims::new(&dir.path().join("claims"));
+    let state = dir.path().join("state");
     let one = Holdings { bridge: "b0".into(), state: Some(state.clone()), ..holdings("/one") };
     let two = Holdings { bridge: "b0".into(), ..holdings("/two") };
     let take = |key: &str, wanted: &Holdings| claims.turn().unwrap().hold(key, wanted.clone());
@@ -151,10 +151,10 @@ fn a_claim_lasts_as_long_as_its_process_or_its_pods() {
 /// A killed process removes nothing; the next one that looks does.
 #[test]
 fn what_a_killed_process_claimed_is_free_when_it_has_no_pods() {
-    let folder = tempfile::tempdir().unwrap();
-    let claims = Claims::new(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let claims = Claims::new(dir.path());
     claims.write("killed", &Holdings { bridge: "b0".into(), ..holdings("/killed") }).unwrap();
-    fs::write(folder.path().join("torn.json"), "{\"root").unwrap();
+    fs::write(dir.path().join("torn.json"), "{\"root").unwrap();
     let wanted = Holdings { bridge: "b0".into(), ..holdings("/two") };
     let _held = claims.turn().unwrap().hold("two", wanted).unwrap();
     assert_eq!(claims.keys().unwrap(), ["torn", "two"]);
@@ -162,8 +162,8 @@ fn what_a_killed_process_claimed_is_free_when_it_has_no_pods() {
 
 #[test]
 fn host_ports_are_claimed_one_by_one_and_given_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let claims = Claims::new(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let claims = Claims::new(dir.path());
     let hold = |root: &str| claims.turn().unwrap().hold(root, holdings(&format!("/{root}")));
     let (one, two) = (hold("one").unwrap(), hold("two").unwrap());
     one.set_ports(vec![port(80, "")]).unwrap();

@@ -27,7 +27,7 @@ const PROGRAMS: [&str; 11] = [
 pub(super) enum Ground {
     /// In a bed, whose namespaces hold nothing of others.
     Bed,
-    /// On the machine, where other roots have pods and other people have parts.
+    /// On the machine, where other roots have pods, and other programs are parts.
     Machine,
 }
 
