@@ -58,6 +58,12 @@ enum Verb {
         /// How many kills each test does
         #[arg(long, default_value_t = 20)]
         kills: u32,
+        /// How long two roots are killed side by side
+        #[arg(long, default_value_t = 10)]
+        minutes: u64,
+        /// Only this part
+        #[arg(long, value_enum)]
+        part: Option<verbs::SoakPart>,
     },
     /// The node controller's decisions against 15 000 nodes in virtual time, seed by seed
     Simulate {
@@ -117,7 +123,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Test => test_run::command(),
         Verb::Real { filter } => test_run::real_command(filter.as_deref()),
         Verb::Bench { subject } => verbs::bench(subject),
-        Verb::Soak { kills } => verbs::soak(kills),
+        Verb::Soak { kills, minutes, part } => verbs::soak(kills, minutes, part),
         Verb::Simulate { runs } => node_controller::simulate(runs),
         Verb::Fuzz { target, runs } => fuzz::command(target.as_deref(), runs),
         Verb::Mutants { package } => mutants::command(package.as_deref()),

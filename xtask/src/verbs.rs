@@ -137,10 +137,40 @@ fn in_bed(name: &str, arguments: &[OsString]) -> Result<()> {
     workspace::run(command.current_dir(workspace::root()))
 }
 
-/// The kill tests of a landing, with as many kills as asked for.
-pub(crate) fn soak(kills: u32) -> Result<()> {
+/// A part of the soak that can be asked for alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SoakPart {
+    /// The kill tests of a landing, with as many kills as asked for
+    Kills,
+    /// Two roots of `keelson run`, for as many minutes as asked for
+    TwoRoots,
+}
+
+pub(crate) fn soak(kills: u32, minutes: u64, part: Option<SoakPart>) -> Result<()> {
     parts_for_landing()?;
     workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
+    if part != Some(SoakPart::TwoRoots) {
+        soak_kills(kills)?;
+    }
+    if part != Some(SoakPart::Kills) {
+        soak_two_roots(minutes)?;
+    }
+    Ok(())
+}
+
+fn soak_two_roots(minutes: u64) -> Result<()> {
+    let mut command =
+        workspace::cargo(&["test", "--package", "real-tests", "--test", "standalone"]);
+    command
+        .args(["two_roots_lose_nothing", "--", "--nocapture"])
+        .env("KEELSON_ROOTS_SECONDS", (minutes * 60).to_string());
+    let report = workspace::target_folder()?.join("two-roots.txt");
+    workspace::run(command.env("KEELSON_KILL_REPORT", &report))?;
+    print!("{}", std::fs::read_to_string(&report)?);
+    Ok(())
+}
+
+fn soak_kills(kills: u32) -> Result<()> {
     for tests in ["parts", "standalone", "runtime_clients"] {
         let mut command = workspace::cargo(&["test", "--package", "real-tests", "--test", tests]);
         command

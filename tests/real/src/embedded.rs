@@ -14,6 +14,8 @@ use node_testkit::bed::Bed;
 use node_testkit::start::{Mirror, Running};
 use node_testkit::{parts, programs};
 
+/// Of the built-in network.
+pub const BRIDGE: &str = "keelson0";
 const READY: Duration = Duration::from_secs(60);
 
 /// The programs that it is made of.
@@ -106,6 +108,7 @@ impl Embedded {
                 "plugins": plugins,
                 "results": folder.join("cni"),
             },
+            "network": { "bridge": BRIDGE },
             "registries": registries,
             "handlers": ["test-handler", "runc"],
         });

@@ -18,8 +18,8 @@ use apiserver_client::{
 use node_testkit::bed::{Bed, Test};
 use node_testkit::start::{ControlPlane, Running, Subject};
 use ports::cluster_api::{
-    ClusterEvent, Deletion, EventKind, ObjectPath, ObjectReference, Patch, PatchKind, Resource,
-    Selection,
+    ClusterEvent, Deletion, EventKind, ObjectPath, ObjectReference, Patch, PatchKind, Repetition,
+    Resource, Selection,
 };
 use ports::cluster_objects::{ApiObject, Lease, Node, Pod, Renewal};
 use ports::{ApiTime, ClusterApi, ClusterApiError, FeedEvent, ObjectFeed as _};
@@ -221,7 +221,8 @@ async fn events(client: &ApiClient) -> Result<()> {
         at: now(),
     };
     let told = client.tell_event(&event).await?;
-    client.repeat_event(&told, 3, now()).await?;
+    let again = Repetition { count: 3, last: now(), message: None };
+    client.repeat_event(&told, again).await?;
     let path = ObjectPath::namespaced(Resource::EVENTS, &told.namespace, &told.name);
     let stored: Value = serde_json::from_slice(&client.read(&path).await?.json)?;
     ensure!(stored["count"] == 3 && stored["reason"] == "Tried", "{stored:#}");

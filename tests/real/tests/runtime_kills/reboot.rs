@@ -22,7 +22,7 @@ use crate::blows::{Board, Dice};
 use crate::calls::Caller;
 use crate::kills::READY;
 use crate::pods::Pod;
-use crate::server::{self, Home};
+use crate::server::{self, BRIDGE, Home};
 use crate::slot::{Slot, Tally};
 use crate::traces;
 
@@ -215,7 +215,7 @@ impl<'a> Machine<'a> {
             unmount(place, UnmountFlags::DETACH).with_context(|| place.to_owned())?;
         }
         for (program, arguments) in
-            [("ip", &["link", "delete", "keelson0"][..]), ("nft", &["flush", "ruleset"])]
+            [("ip", &["link", "delete", BRIDGE][..]), ("nft", &["flush", "ruleset"])]
         {
             let status = Command::new(program).args(arguments).status().context(program)?;
             ensure!(status.success(), "{program} {arguments:?}: {status}");

@@ -9,6 +9,9 @@ use node_testkit::bed::Bed;
 use node_testkit::start::Running;
 use node_testkit::{parts, programs};
 
+/// Of the built-in network.
+pub(crate) const BRIDGE: &str = "keelson0";
+
 /// What these tests run, built before the bed.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
@@ -43,6 +46,7 @@ impl Home {
             "version": 1,
             "supervisor": programs.supervisor,
             "cni": { "configurations": folder.join("net.d"), "results": folder.join("cni") },
+            "network": { "bridge": BRIDGE },
         });
         fs::write(folder.join("cri.json"), text.to_string())?;
         bed.make_folder("runs")?;

@@ -26,6 +26,7 @@ mod runtime_restarts;
 mod sources;
 mod streams;
 mod terminal;
+mod two_roots;
 mod upkeep;
 mod volumes;
 mod world;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use cri_wire::v1;
+use real_tests::embedded::BRIDGE;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tonic::Code;
 
@@ -169,7 +170,7 @@ async fn hostile_pod_cannot_reach_the_hosts_loopback(cri: &Cri) -> Result<()> {
     ensure!(came.is_err(), "a pod reached the host's loopback");
     // Without the rules the same way is open; the next pod brings them back.
     let taken = tokio::task::spawn_blocking(|| {
-        netlink::Socket::firewall()?.remove_table("keelson-keelson0")
+        netlink::Socket::firewall()?.remove_table(&format!("keelson-{BRIDGE}"))
     });
     taken.await??;
     let command = ["sh", "-c", &knock];
