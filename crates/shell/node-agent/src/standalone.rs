@@ -175,12 +175,23 @@ fn start_with_clock(
     }
     let runtime = view.clone();
     let api = Arc::new(LocalStatus { context: context.clone(), runtime, metric_sources });
+    start_endpoints(tree, &api, checks, local, port);
+}
+
+/// Starts the local socket and the authenticated port, where they are asked for.
+fn start_endpoints(
+    tree: &mut TaskTree,
+    api: &Arc<LocalStatus>,
+    checks: HealthChecks,
+    local: Option<Arc<dyn LocalEndpoint>>,
+    port: Option<Arc<dyn KubeletEndpoint>>,
+) {
     if let Some(endpoint) = local {
         let api = api.clone();
         tree.start("local-endpoint", move || serve(endpoint.clone(), api.clone()));
     }
     if let Some(port) = port {
-        let api = KubeletApi { checks, local: api };
+        let api = KubeletApi { checks, local: api.clone() };
         tree.start("node-port", move || serve_port(port.clone(), api.clone()));
     }
 }

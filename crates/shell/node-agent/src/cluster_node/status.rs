@@ -70,7 +70,7 @@ impl StatusKeeper {
         match event {
             FeedEvent::ListBegan => self.listed = None,
             FeedEvent::Listed(nodes) => {
-                self.listed = nodes.into_iter().next().or(self.listed.take())
+                self.listed = nodes.into_iter().next().or(self.listed.take());
             }
             FeedEvent::ListEnded => match self.listed.take() {
                 Some(node) => return self.take_newer(node),
