@@ -6,7 +6,7 @@
 //! of both stay, and every host port and address answers all the time, also while an agent is dead. In
 //! the end each root leaves nothing of its own and everything of the other.
 //!
-//! A landing does a few kills; `KEELSON_ROOTS_SECONDS` (`cargo xtask soak --roots`) goes on for so long.
+//! A landing does a few kills; `KEELSON_ROOTS_SECONDS` (`cargo xtask soak --part two-roots`) goes on for so long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -344,6 +344,10 @@ impl Machine {
         let default = &roots[0];
         let first = default.manifest("default-first", default.port)?;
         ensure!(default.run(&["--import", &archive, &first], None)?, "default-first: see said");
+        wait_for("the first pod runs", PATIENCE, || {
+            let is_up = |pod: &Value| pod["status"]["phase"] == "Running";
+            Ok(default.pods().unwrap_or_default().iter().any(is_up))
+        })?;
         default.end()?;
         let judge = Judge::call()?;
         for root in &roots {
