@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use node_testkit::bed::Bed;
 use node_testkit::programs;
 use node_testkit::start::Running;
+use real_tests::embedded::BRIDGE;
 
 const READY: Duration = Duration::from_secs(30);
 
@@ -67,6 +68,7 @@ impl Keelson {
             "version": 1,
             "supervisor": programs.supervisor,
             "cni": { "configurations": folder.join("net.d"), "results": folder.join("cni") },
+            "network": { "bridge": BRIDGE },
             "handlers": ["test-handler", "runc"],
         });
         change(&mut text, &folder);
