@@ -454,7 +454,7 @@ impl Machine {
     fn kill(&mut self, victim: usize, dice: &mut Dice) -> Result<()> {
         let comes = self.has_changed(victim, false);
         let mut change = self.change(victim, comes)?;
-        sleep(Duration::from_millis(dice.below(if comes { 300 } else { 150 })));
+        sleep(Duration::from_millis(dice.below(if comes { 240 } else { 110 })));
         self.tally.at_random += 1;
         if !self.has_changed(victim, comes) {
             self.tally.interrupting += 1;
