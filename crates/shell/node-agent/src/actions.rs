@@ -1,7 +1,8 @@
-//! How each action of a plan is carried out: scripts over the ports, with no choice of their own.
+//! Carries out each action of a plan: sequences of calls to the ports, without decisions of their
+//! own.
 //!
-//! Rule: an action is idempotent and complete; a script that is dropped half-way leaves only what
-//! the next look at the runtime shows. Every failure says what failed and on what.
+//! Rule: an action is idempotent and complete. An action that is dropped half-way leaves only what
+//! the next relist shows. Every error names what failed and on what.
 
 mod clean_up;
 mod contents;
@@ -25,21 +26,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What an action of a pod works with.
+/// The inputs of an action of a pod.
 pub(crate) struct ActionWorld {
     pub(crate) context: Arc<PodContext>,
     pub(crate) pod: Arc<Pod>,
-    /// As it was when the action was planned.
+    /// The pod as it was when the action was planned.
     pub(crate) observed: Arc<ObservedPod>,
     pub(crate) volumes: ReadyVolumes,
-    /// Of a start: what the runtime said of the image when it was found. None where it was pulled.
+    /// Of a start: the image's record, if the image was present. None if it was pulled.
     pub(crate) found_image: Option<Arc<ImageRecord>>,
-    /// Whether what is remembered of the pod, this action included, was written down.
+    /// Whether the pod's memory, this action included, is on disk.
     pub(crate) recorded: watch::Receiver<bool>,
     pub(crate) news: NewsSender,
 }
 
-/// Does it.
 pub(crate) async fn perform(action: &Action, world: &ActionWorld) -> Outcome {
     let outcome = perform_action(action, world).await;
     match action {
@@ -77,13 +77,13 @@ async fn perform_action(action: &Action, world: &ActionWorld) -> Outcome {
     }
 }
 
-/// How long an action may take at most; the calls in it have shorter limits of their own.
+/// Upper limit of an action; the calls in it have shorter limits of their own.
 pub(crate) fn deadline(action: &Action) -> Duration {
     const MINUTE: Duration = Duration::from_secs(60);
     match action {
         Action::PreparePod => 5 * MINUTE,
         Action::RunSandbox { .. } => 10 * MINUTE,
-        // A postStart hook may take as long as it likes; this is for what never ends.
+        // A postStart hook has no limit of its own; this one is for a hook that never ends.
         Action::StartContainer { .. } => 24 * 60 * MINUTE,
         Action::RunPreStop { limit, .. } => limit.saturating_add(MINUTE),
         Action::StopContainer { grace, .. } => grace.saturating_add(10 * MINUTE),
@@ -94,12 +94,12 @@ pub(crate) fn deadline(action: &Action) -> Duration {
     }
 }
 
-/// How an action ends that did not end by itself.
+/// The outcome of an action that exceeded its deadline.
 pub(crate) fn timed_out(action: &Action, limit: Duration) -> Outcome {
     failed(action, format!("{} did not end within {limit:?}", describe(action)))
 }
 
-/// An action's own way to say that it failed.
+/// The failed outcome of this kind of action.
 pub(crate) fn failed(action: &Action, why: String) -> Outcome {
     match action {
         Action::RunSandbox { .. } => Outcome::SandboxRun(Err(why)),
@@ -115,7 +115,7 @@ pub(crate) fn failed(action: &Action, why: String) -> Outcome {
     }
 }
 
-/// A few words for people.
+/// A short description for logs and the local API.
 pub(crate) fn describe(action: &Action) -> String {
     match action {
         Action::PreparePod => "preparing folders and cgroup".to_owned(),
@@ -135,7 +135,7 @@ impl ActionWorld {
         &self.pod.metadata.uid
     }
 
-    /// The node's facts with what `resolv.conf` says now.
+    /// The node's facts with the current `resolv.conf`.
     async fn node_facts(&self) -> Result<NodeFacts, String> {
         let settings = &self.context.settings;
         let mut facts = settings.setup.clone();
@@ -159,7 +159,7 @@ impl ActionWorld {
         Ok(PodFacts { handler, cgroup_parent, user_namespace, ..PodFacts::default() })
     }
 
-    /// Runtime classes are objects of an API server; without one only the default handler is known.
+    /// Runtime classes are API objects; without an API server only the default handler is known.
     fn handler(&self) -> Result<HandlerFeatures, String> {
         if let Some(class) = self.pod.spec.runtime_class_name.as_deref().filter(|it| !it.is_empty())
         {
@@ -170,7 +170,7 @@ impl ActionWorld {
         Ok(default.cloned().unwrap_or_default())
     }
 
-    /// Waits until what is remembered of this action was written down, or could not be.
+    /// Waits until the memory of this action is on disk; an error if it cannot be written.
     async fn until_recorded(&self) -> Result<(), String> {
         let told = self.recorded.clone().wait_for(|is_recorded| *is_recorded).await.map(|_| ());
         told.map_err(|_| "the agent's own task for the pod ended".to_owned())

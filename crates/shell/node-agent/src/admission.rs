@@ -1,10 +1,10 @@
-//! Which pods may run here: asked once for each, in order, before its worker begins.
+//! Which pods may run here: decided once for each, in order, before its worker starts.
 //!
-//! Rules: a pod that an earlier agent started is admitted again, whatever has changed since; a new
-//! one is judged with all that are here and have not ended, and again with each that ends while it
-//! waits for room. What was decided holds until the pod is
-//! gone. A critical pod for which others must end waits until none of their containers runs, or they
-//! had more than long enough; those who end for it take no room from the moment they were chosen.
+//! Rules: a pod that an earlier agent started is admitted again, whatever has changed since. A new
+//! pod is judged with all pods that are here and have not ended; while it waits for resources it is
+//! judged again whenever one of them ends. A decision holds until the pod is gone. A critical pod
+//! that preempts others waits until none of their containers runs, or until a deadline; its victims
+//! release their resources as soon as they are chosen.
 
 use crate::metrics::{Metrics, names};
 use node_policy::admission::{
@@ -18,25 +18,25 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The least time that those who end for another pod have before it goes on without them.
+/// Shortest time that preempted pods get before the preemptor goes on without them.
 const LEAST_TIME_TO_END: Duration = Duration::from_secs(10);
-/// A grace period is whatever somebody wrote; beyond this, waiting for it is waiting for ever.
+/// A grace period may be any number; this bounds the wait.
 const MOST_TIME_TO_END: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A pod and what was decided about it.
+/// A pod and its admission.
 struct Decided {
     pod: Arc<Pod>,
     admission: watch::Sender<Admission>,
-    /// Those who end for it, and until when it waits for them.
+    /// UIDs of the pods that end for this one, and until when it waits for them.
     awaits: BTreeSet<String>,
     awaits_until: Instant,
-    /// Nothing of it runs any more, or it was chosen to end.
+    /// Nothing of it runs any more, or it was preempted.
     takes_no_room: bool,
     is_ending: bool,
-    /// How many were asked about before it.
+    /// Order of arrival.
     order: u64,
-    /// It waits for room that pods leave which are ending anyway; whether the runtime knows strict
-    /// groups.
+    /// Set while it waits for resources of pods that are ending; the value: whether the runtime
+    /// supports strict supplemental groups.
     waits_for_room: Option<bool>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Admissions {
 }
 
 impl Admissions {
-    /// What the runtime can do of `abilities` is said with each pod.
+    /// What the runtime supports of `abilities` is passed with each pod.
     pub(crate) fn new(room: NodeRoom, abilities: NodeAbilities, metrics: Metrics) -> Self {
         let changes = Arc::new(watch::Sender::new(0));
         Self {
@@ -79,8 +79,8 @@ impl Admissions {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides about a pod, unless that was done; answers with the UIDs of those who must end for
-    /// it. `was_here`: an earlier agent had admitted it; `strict_groups`: whether the runtime knows
+    /// Decides about a pod unless that was done, and returns the UIDs of the pods to preempt.
+    /// `was_here`: an earlier agent had admitted it; `strict_groups`: whether the runtime supports
     /// them.
     #[must_use]
     pub(crate) fn decide(
@@ -157,18 +157,18 @@ impl Admissions {
     pub(crate) fn watch(&self, uid: &str) -> watch::Receiver<Admission> {
         let known = self.known();
         let sender = known.get(uid).map(|decided| decided.admission.subscribe());
-        // A pod that ends without ever having been asked about (an orphan) waits for no answer.
+        // A pod that ends without an admission (an orphan) waits for no answer.
         sender.unwrap_or_else(|| watch::Sender::new(Admission::Admitted).subscribe())
     }
 
-    /// It is wanted no more.
+    /// Marks the pod as ending: it is not desired any more.
     pub(crate) fn is_ending(&self, uid: &str) {
         if let Some(decided) = self.known().get_mut(uid) {
             decided.is_ending = true;
         }
     }
 
-    /// Judges those anew that wait for room, in the order in which they came.
+    /// Judges the pods that wait for resources again, in order of arrival.
     fn judge_waiting(&self, known: &mut BTreeMap<String, Decided>) {
         let waiting = known.iter().filter_map(|(uid, decided)| {
             Some((decided.order, uid.clone(), decided.waits_for_room?))
@@ -233,14 +233,14 @@ impl Admissions {
         }
     }
 
-    /// When the next pod that waits for others has waited long enough.
+    /// When the next pod reaches its preemption deadline.
     pub(crate) fn next_give_up(&self) -> Option<Instant> {
         let known = self.known();
         let waiting = known.values().filter(|decided| !decided.awaits.is_empty());
         waiting.map(|decided| decided.awaits_until).min()
     }
 
-    /// Lets those go on who have waited long enough; answers with their names.
+    /// Admits the pods that have reached their preemption deadline; returns their names.
     pub(crate) fn give_up(&self, now: Instant) -> Vec<String> {
         let mut known = self.known();
         let due = known
@@ -268,8 +268,8 @@ impl Admissions {
     }
 }
 
-/// The pods that count for one that came as number `order`: of those that wait for room only the
-/// earlier ones.
+/// The pods that count against the pod with number `order`: of those that wait for resources only
+/// the earlier ones.
 fn present(known: &BTreeMap<String, Decided>, order: u64) -> PresentPods<'_> {
     let counts = |other: &&Decided| {
         other.is_in()
@@ -289,7 +289,7 @@ fn pod_names(pods: &[&Pod]) -> Vec<String> {
     pods.iter().map(|pod| pod.full_name()).collect()
 }
 
-/// Those who waited for this pod alone wait no more.
+/// Admits the pods that waited for this pod alone.
 fn let_go_on(known: &mut BTreeMap<String, Decided>, ended: &str) {
     for decided in known.values_mut() {
         if decided.awaits.remove(ended) && decided.awaits.is_empty() {

@@ -1,7 +1,7 @@
-//! The agent's life: start the tasks, say that it is ready, wait for a reason to end, end.
+//! The agent's lifecycle: start the tasks, report readiness, wait for a reason to end, end.
 //!
-//! Rule: ending ends the agent's tasks and nothing else; no container stops. Every part comes in
-//! from outside, so a test runs the whole agent on fakes and paused time.
+//! Rule: ending ends the agent's tasks and nothing else; no container stops. Every dependency is
+//! passed in, so a test runs the whole agent on fakes and paused time.
 
 use crate::health::{self, HealthSources};
 use crate::loop_beats::LoopBeats;
@@ -18,21 +18,21 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
 
-/// How long tasks may take to be dropped before the agent ends without them.
+/// How long tasks may take to be dropped before the agent exits without them.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What an agent is made of.
+/// The agent's dependencies.
 pub struct AgentParts {
     pub runtime: Arc<dyn ContainerRuntime>,
-    /// None where nobody asked to be told.
+    /// The service manager; None if it asked for no notifications.
     pub supervisor: Option<Arc<dyn ServiceSupervisor>>,
-    /// The time after which the supervisor ends an agent that it has not heard of.
+    /// The service manager ends an agent that has not pinged for this long.
     pub watchdog_time: Option<Duration>,
-    /// None where the port is 0.
+    /// None if the port is 0.
     pub health_endpoint: Option<Arc<dyn HealthEndpoint>>,
-    /// Whether the log is written; None where nobody can tell.
+    /// Whether the log can be written; None if that cannot be checked.
     pub log_check: Option<Arc<dyn HealthCheck>>,
-    /// `syncFrequency`: how long the main loops may be silent depends on it.
+    /// `syncFrequency`: the allowed silence of the main loops depends on it.
     pub sync_frequency: Duration,
     pub end_requests: Box<dyn EndRequests>,
     /// None for an agent that runs no pods.
@@ -43,11 +43,11 @@ pub struct AgentParts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     pub reason: EndReason,
-    /// It was asked again while it was ending, and did not wait for its tasks.
+    /// A second request to end came while the agent was ending, so it did not wait for its tasks.
     pub at_once: bool,
 }
 
-/// Runs until there is a reason to end; a second one ends it without waiting for its tasks.
+/// Runs until there is a reason to end; a second one ends the agent without waiting for its tasks.
 pub async fn run(parts: AgentParts) -> Ended {
     let AgentParts { runtime, supervisor, watchdog_time, health_endpoint, .. } = parts;
     let AgentParts { mut end_requests, pods, log_check, sync_frequency, .. } = parts;

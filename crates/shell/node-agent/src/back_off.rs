@@ -1,11 +1,11 @@
-//! Growing pauses between attempts.
+//! Growing delays between attempts.
 //!
-//! Rule: a plain value; it counts attempts and knows no clock. No randomness: the agent talks to
-//! peers on its own machine, where attempts of many nodes do not meet.
+//! Rule: a plain value that counts attempts and knows no clock. No jitter: the agent talks to peers
+//! on its own machine, where attempts of many nodes do not meet.
 
 use std::time::Duration;
 
-/// Pauses that double from the first to the longest.
+/// Delays that double from the first to the longest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BackOff {
     first: Duration,
@@ -18,14 +18,14 @@ impl BackOff {
         BackOff { first, longest, next: first }
     }
 
-    /// The pause to make now; the next one is twice as long.
+    /// The delay to wait now; the next one is twice as long.
     pub(crate) fn pause(&mut self) -> Duration {
         let pause = self.next.min(self.longest);
         self.next = pause.saturating_mul(2).min(self.longest);
         pause
     }
 
-    /// Begins again with the first pause.
+    /// Starts over with the first delay.
     pub(crate) fn reset(&mut self) {
         self.next = self.first;
     }

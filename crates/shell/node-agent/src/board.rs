@@ -1,8 +1,11 @@
-//! What is known of every pod and of the node right now, for whoever asks: people at this machine,
-//! later an API.
+//! The state of every pod and of the node that other parts read: the local socket, the kubelet's
+//! port, metrics.
 //!
-//! Rule: workers write their own entry and nobody else's; reading never waits for anything but the
-//! lock. Events and marks are kept in rings, so that nothing grows.
+//! Rules: any task may write; each write is short and takes only the store's locks, so no reader
+//! and no writer waits for the runtime or a disk (`changed` alone waits, for a newer version). A
+//! pod worker writes only the status, marks and events of its own pod; which pods are here is
+//! written by the owner of the pod workers. Events and marks are kept in rings, so that nothing
+//! grows.
 
 use crate::metrics::{Metrics, names};
 use pod_lifecycle::{EventKind, Mark, PodEvent, PodPlan, Stage, Waiting};
@@ -41,7 +44,7 @@ pub(crate) struct CountedEvent {
     pub(crate) event: PodEvent,
 }
 
-/// All that is shown of a pod.
+/// All that is known of a pod.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PodEntry {
     pub(crate) pod: Arc<Pod>,
@@ -56,45 +59,46 @@ pub(crate) struct PodEntry {
     pub(crate) marks: VecDeque<(ApiTime, Mark)>,
 }
 
-/// A pod that is wanted before it has a UID.
+/// A desired pod that has no UID yet.
 pub(crate) struct PodWithoutUid {
     pub(crate) pod: Arc<Pod>,
     pub(crate) origin: PodOrigin,
-    /// Why, where it is not for want of a first listing.
+    /// Why; None while the first listing of the runtime is missing.
     pub(crate) waiting: Option<Waiting>,
 }
 
-/// What is known of the node's sources.
+/// The state of the node's manifest sources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SourcesState {
     pub(crate) all_have_spoken: bool,
     pub(crate) troubles: Vec<String>,
 }
 
-/// Cheap to clone; all clones are one board.
+/// Cheap to clone; all clones are one store.
 #[derive(Clone)]
 pub(crate) struct Board {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// Boxed, as half of a map is spare room.
+    /// Boxed, as a map keeps up to half of its entries unused.
     pods: Mutex<BTreeMap<String, Box<PodEntry>>>,
-    /// Pods that have no UID yet, by what stands for it.
+    /// Pods that have no UID yet, by a placeholder.
     without_uid: Mutex<BTreeMap<String, PodEntry>>,
     sources: Mutex<SourcesState>,
-    /// Records that cannot be written, by folder and name: why.
+    /// Records that cannot be written, by directory and name, with the error.
     unwritten: Mutex<BTreeMap<(&'static str, String), String>>,
     sink: Option<Arc<dyn EventSink>>,
     node_name: String,
     node_events: Mutex<VecDeque<CountedEvent>>,
     metrics: Metrics,
-    /// Grows with every change.
+    /// Incremented when a pod comes, goes, gets a new status or waits for something else. Not by
+    /// events, marks, records and the state of sources.
     version: watch::Sender<u64>,
 }
 
 impl Board {
-    /// Events also go to `sink`, where there is one.
+    /// Events also go to `sink`, if there is one.
     pub(crate) fn new(sink: Option<Arc<dyn EventSink>>, node_name: &str) -> Self {
         let version = watch::Sender::new(0);
         let shared = Shared {
@@ -111,7 +115,7 @@ impl Board {
         Self { shared: Arc::new(shared) }
     }
 
-    /// What is counted.
+    /// The agent's metrics.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.shared.metrics
     }
@@ -120,21 +124,21 @@ impl Board {
         self.shared.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the pods, and says so.
+    /// Changes the pods and increments the version.
     fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Box<PodEntry>>) -> T) -> T {
         let changed = change(&mut self.pods());
         self.shared.version.send_modify(|version| *version += 1);
         changed
     }
 
-    /// Waits until there is something newer than that version.
+    /// Waits for a version newer than `since`.
     pub(crate) async fn changed(&self, since: u64) -> u64 {
         let mut version = self.shared.version.subscribe();
         let newer = version.wait_for(|version| *version > since).await;
         newer.map_or(since, |version| *version)
     }
 
-    /// The pod is there from now on; what is known of it already stays.
+    /// Adds the pod; a known pod keeps its status, events and marks.
     pub(crate) fn put(&self, pod: &Arc<Pod>, origin: &PodOrigin) {
         self.change(|pods| {
             self.without_uid().remove(&no_uid_yet(pod));
@@ -145,15 +149,15 @@ impl Board {
         });
     }
 
-    /// Nobody wants the pod any more.
+    /// The pod is not desired any more.
     pub(crate) fn unwant(&self, uid: &str) {
         if let Some(entry) = self.pods().get_mut(uid) {
             entry.is_unwanted = true;
         }
     }
 
-    /// Pods that are wanted and have no UID yet: what runs may have to lend them one. They are shown
-    /// all the same, until they are put here with their UID or are not among `present` any more.
+    /// Desired pods that have no UID yet, because a running pod may lend them one. They are listed
+    /// until they are put here with their UID or are not among `present` any more.
     pub(crate) fn set_without_uid(&self, pods: Vec<PodWithoutUid>, present: &BTreeSet<String>) {
         let mut known = self.without_uid();
         let before = known.len();
@@ -177,13 +181,13 @@ impl Board {
         self.shared.without_uid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of a pod, also of one without a UID.
+    /// The entry of a pod, also of one without a UID.
     fn entry(&self, uid: &str) -> Option<PodEntry> {
         let known = self.pods().get(uid).map(|entry| PodEntry::clone(entry));
         known.or_else(|| self.without_uid().get(uid).cloned())
     }
 
-    /// A pod that is here because it is or was wanted.
+    /// The specification of a pod that is or was desired.
     pub(crate) fn wanted_pod(&self, uid: &str) -> Option<Arc<Pod>> {
         let pods = self.pods();
         pods.get(uid)
@@ -203,7 +207,7 @@ impl Board {
         });
     }
 
-    /// What the newest plan says, and what is being done.
+    /// Records the newest plan and the actions in flight.
     pub(crate) fn show(&self, uid: &str, plan: &PodPlan, doing: Vec<String>, now: ApiTime) {
         self.change(|pods| {
             if let Some(entry) = pods.get_mut(uid) {
@@ -225,13 +229,13 @@ impl Board {
         if let Some(entry) = self.pods().get_mut(uid) {
             entry.marks.extend(marks);
             let surplus = entry.marks.len().saturating_sub(MOST_MARKS);
-            // The first ones tell how the pod started; those in the middle go.
+            // Keep the first ones, which show how the pod started, and drop the ones in the middle.
             let from = surplus.min(MOST_MARKS / 2);
             entry.marks.drain(from..from + surplus);
         }
     }
 
-    /// Tells an event: a log line, the pod's ring, and whoever else wants to hear.
+    /// Emits an event: a log line, the pod's ring, and the sink.
     pub(crate) fn tell(&self, pod: &Pod, event: PodEvent, now: ApiTime) {
         let meta = &pod.metadata;
         let kind = match event.kind {
@@ -265,7 +269,7 @@ impl Board {
         }
     }
 
-    /// Tells an event of a pod of which only the UID is known; nothing where no such pod is shown.
+    /// Emits an event of a pod by its UID; nothing if the pod is not known.
     pub(crate) fn tell_of(&self, uid: &str, event: PodEvent, now: ApiTime) {
         let pod = self.pods().get(uid).map(|entry| entry.pod.clone());
         if let Some(pod) = pod {
@@ -273,7 +277,7 @@ impl Board {
         }
     }
 
-    /// Tells an event of the node: a log line, the node's ring, and whoever else wants to hear.
+    /// Emits an event of the node: a log line, the node's ring, and the sink.
     pub(crate) fn tell_of_node(&self, kind: EventKind, reason: &str, message: &str, now: ApiTime) {
         let node = &self.shared.node_name;
         info!(
@@ -307,7 +311,7 @@ impl Board {
         self.shared.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What must outlive the agent cannot be written down now.
+    /// A record that must outlive the agent cannot be written.
     pub(crate) fn record_failed(&self, folder: &'static str, name: &str, why: &str) {
         self.unwritten().insert((folder, name.to_owned()), why.to_owned());
     }
@@ -337,13 +341,13 @@ impl Board {
 }
 
 impl PodEntry {
-    /// How long it took from its being seen, where the pod has just begun to run.
+    /// How long the pod took from first seen to running, if it has just begun to run.
     fn start_time(&self, status: &PodStatus, now: ApiTime) -> Option<Duration> {
         let was_pending = self.status.as_ref()?.phase == PodPhase::Pending;
         if !was_pending || status.phase != PodPhase::Running {
             return None;
         }
-        // Without the mark an earlier agent has begun to start it.
+        // No such mark: an earlier agent began to start the pod.
         let (marked, _) = self.marks.iter().find(|(_, mark)| *mark == Mark::Seen)?;
         let seen = first_seen(&self.pod).unwrap_or(*marked);
         let nanos = now.nanos().saturating_sub(seen.nanos());
@@ -351,17 +355,17 @@ impl PodEntry {
     }
 }
 
-/// When a source first told of the pod.
+/// When a source first listed the pod.
 pub(crate) fn first_seen(pod: &Pod) -> Option<ApiTime> {
     ApiTime::parse(pod.metadata.annotations.get(CONFIG_SEEN_ANNOTATION)?)
 }
 
-/// What is shown in place of a UID that a pod does not have yet.
+/// Placeholder for the UID that a pod does not have yet.
 fn no_uid_yet(pod: &Pod) -> String {
     format!("no-uid-yet-{}", pod.full_name())
 }
 
-/// One more event in a ring; one that is there already is counted and moves to the end.
+/// Adds an event to a ring; a repeated event is counted and moves to the end.
 fn add(events: &mut VecDeque<CountedEvent>, event: PodEvent, now: ApiTime) {
     if let Some(at) = events.iter().position(|known| known.event == event)
         && let Some(mut known) = events.remove(at)

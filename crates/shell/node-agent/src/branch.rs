@@ -1,8 +1,8 @@
 //! Tasks that come and go below a task of the tree: pod workers, actions, calls in flight.
 //!
-//! Rule: each has a key, at most one per key; all of them end when the branch is dropped. How one
-//! ended (with a value, by a panic, or aborted) reaches whoever holds the branch. Nothing is
-//! restarted here.
+//! Rule: each has a key, at most one per key; all of them end when the set is dropped. The owner of
+//! the set gets how each one ended: with a value, by a panic, or aborted. Nothing is restarted
+//! here.
 
 use crate::task_tree::named;
 use std::collections::{BTreeMap, HashMap};
@@ -28,7 +28,7 @@ impl<Key, Value> Default for Branch<Key, Value> {
 }
 
 impl<Key: Clone + Ord, Value: Send + 'static> Branch<Key, Value> {
-    /// Starts a task; one of the same key is aborted first.
+    /// Starts a task; a task with the same key is aborted first.
     pub(crate) fn start<Task>(&mut self, key: Key, name: impl Into<Arc<str>>, task: Task)
     where
         Task: Future<Output = Value> + Send + 'static,
@@ -51,7 +51,7 @@ impl<Key: Clone + Ord, Value: Send + 'static> Branch<Key, Value> {
         self.handles.is_empty()
     }
 
-    /// Ends the task of this key at its next await, unless it is over. It will not be told of.
+    /// Aborts the task of this key at its next await, unless it is over. `next` will not return it.
     pub(crate) fn abort(&mut self, key: &Key) -> bool {
         let Some(handle) = self.handles.remove(key) else { return false };
         self.keys.remove(&handle.id());
@@ -60,7 +60,7 @@ impl<Key: Clone + Ord, Value: Send + 'static> Branch<Key, Value> {
         true
     }
 
-    /// A pod has two of these and mostly nothing in them: an empty map would keep the room it had.
+    /// A pod has two of these, mostly empty: an empty map would keep its capacity.
     fn give_back_room(&mut self) {
         if self.handles.is_empty() {
             self.handles = BTreeMap::new();
@@ -68,7 +68,7 @@ impl<Key: Clone + Ord, Value: Send + 'static> Branch<Key, Value> {
         }
     }
 
-    /// Waits for a task to end. Never ends while there are none. May be dropped and called again.
+    /// Waits for a task to end; never returns while there are none. Cancel-safe.
     pub(crate) async fn next(&mut self) -> (Key, Result<Value, Panicked>) {
         loop {
             let Some(joined) = self.tasks.join_next_with_id().await else {
@@ -79,7 +79,7 @@ impl<Key: Clone + Ord, Value: Send + 'static> Branch<Key, Value> {
                 Ok((id, _)) => *id,
                 Err(error) => error.id(),
             };
-            // Without a key it was aborted, and whoever did so knows.
+            // A task without a key was aborted.
             let Some(key) = self.keys.remove(&id) else { continue };
             self.handles.remove(&key);
             self.give_back_room();

@@ -1,8 +1,8 @@
-//! The cgroups above pods: `kubepods` and its classes of service, kept as heavy as their pods.
+//! The cgroups above pods: `kubepods` and its QoS classes, with limits and weights from their pods.
 //!
-//! Rule: set at the start and whenever the set of admitted pods changes; a failure is told and tried
-//! again, and no pod waits for it (a pod's own cgroup makes its parents). The node's event says once
-//! that it is done; a failure before that is told at once and then every minute.
+//! Rule: set at the start and whenever the set of admitted pods changes. A failure is reported and
+//! retried, and no pod waits for it (a pod's own cgroup creates its parents). Success is reported
+//! once as an event of the node, a failure before it at once and then every minute.
 //!
 //! upstream: pkg/kubelet/cm/node_container_manager_linux.go, qos_container_manager_linux.go
 
@@ -19,14 +19,14 @@ use tracing::{error, info};
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
-/// Changes that come together are set together.
+/// Changes that come together are applied together.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// Reasons of the node's events.
 pub(crate) const ENFORCED: &str = "NodeAllocatableEnforced";
 pub(crate) const NOT_ENFORCED: &str = "FailedNodeAllocatableEnforcement";
 
-/// Keeps the tree for ever.
+/// Runs for ever.
 pub(crate) async fn keep(context: Arc<PodContext>) {
     if !context.settings.cgroups.per_qos {
         info!("Pods have no cgroups of their own (cgroupsPerQOS is false)");
@@ -73,7 +73,7 @@ async fn apply(context: &PodContext) -> Result<(), HostError> {
     Ok(())
 }
 
-/// What was told of the limits at `kubepods`.
+/// What was reported about the limits at `kubepods`.
 #[derive(Debug, Default)]
 struct Enforcement {
     is_done: bool,
@@ -95,7 +95,7 @@ impl Enforcement {
             return;
         }
         self.failure_told_at = Some(Instant::now());
-        // As Go prints a list of names.
+        // In the format in which Go prints a list of names.
         let name = cgroups::all_pods(&context.settings.cgroups.root);
         let name: Vec<String> = name.iter().map(|word| format!("{word:?}")).collect();
         let name = name.join(" ");

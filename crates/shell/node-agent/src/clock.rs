@@ -1,9 +1,9 @@
-//! The agent's clock: wall time that never goes back without saying so.
+//! The agent's clock: wall time that never goes back silently.
 //!
-//! Rule: time runs with the monotonic clock from an anchor. When the machine's wall clock has been
-//! set forward the anchor follows at once; when it has been set back the anchor follows too, and the
-//! jump is counted, so that whoever holds times of before (pod workers) can begin anew from what
-//! is on disk. In tests the anchor is given and time is tokio's, paused or not.
+//! Rule: time runs with the monotonic clock from an anchor. When the system clock is set forward
+//! the anchor follows at once. When it is set back the anchor follows too and the jump is counted,
+//! so that tasks which hold older times (pod workers) can start over from what is on disk. In tests
+//! the anchor is given and time is tokio's, paused or not.
 
 use ports::ApiTime;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Smaller differences are the clock being slewed, and harm nobody.
+/// Smaller differences are the clock being slewed, and harmless.
 const JUMP: i64 = 2_000_000_000;
 
 /// Cheap to clone; all clones are one clock.
@@ -27,23 +27,23 @@ pub(crate) struct Clock {
 struct Anchor {
     at: Instant,
     wall: i64,
-    /// No two readings are alike, so that "after" is never in doubt.
+    /// The last reading. Readings strictly increase, so that "after" is never in doubt.
     last: i64,
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// The system clock.
     pub(crate) fn system() -> Self {
         Self::new(machine_time(), true)
     }
 
-    /// A clock that shows this now and follows tokio's time only.
+    /// A clock that starts at `now` and follows tokio's time only.
     #[cfg(test)]
     pub(crate) fn starting_at(now: ApiTime) -> Self {
         Self::new(now.nanos(), false)
     }
 
-    /// Sets a test's clock back, as somebody may set the machine's.
+    /// Sets a test's clock back, as the system clock may be.
     #[cfg(test)]
     pub(crate) fn set_back(&self, by: Duration) {
         let now = self.now().nanos();
@@ -78,7 +78,7 @@ impl Clock {
         ApiTime::from_nanos(now)
     }
 
-    /// How long until then; nothing if it has passed.
+    /// The time left until `at`; zero if it has passed.
     pub(crate) fn until(&self, at: ApiTime) -> Duration {
         let nanos = at.nanos().saturating_sub(self.now().nanos());
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
@@ -91,7 +91,7 @@ impl Clock {
 }
 
 impl Anchor {
-    /// The time now, and whether it is earlier than it was.
+    /// The current time, and whether it is earlier than the last reading.
     fn read(&mut self, instant: Instant, machine: Option<i64>) -> (i64, bool) {
         let passed = instant.saturating_duration_since(self.at).as_nanos();
         let own = self.wall.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX));
@@ -117,7 +117,7 @@ fn machine_time() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The time this long after another.
+/// `time` plus `by`.
 pub(crate) fn later(time: ApiTime, by: Duration) -> ApiTime {
     let nanos = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
     ApiTime::from_nanos(time.nanos().saturating_add(nanos))

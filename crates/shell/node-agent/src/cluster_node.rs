@@ -1,8 +1,8 @@
-//! This machine as a node of a cluster: registration, status, Lease, pod range, events.
+//! This machine as a node of a cluster: registration, status, Lease, pod CIDR, events.
 //!
-//! Rule: nothing here waits for anything else of the agent, and nothing of the agent waits for it: a
+//! Rule: nothing here waits for another part of the agent, and no part of the agent waits for it: a
 //! node whose API server is away runs its pods as before. Each task has its own requests, so a
-//! status that hangs holds up no Lease.
+//! status update that hangs delays no Lease renewal.
 
 mod event_recorder;
 mod facts;
@@ -29,21 +29,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What being a node of a cluster is made of.
+/// The dependencies of a node of a cluster.
 pub struct ClusterParts {
-    /// At the rate of `kubeAPIQPS`.
+    /// Limited to `kubeAPIQPS`.
     pub api: Arc<dyn ClusterApi>,
-    /// For the status and the Lease: without a rate, over connections of its own.
+    /// For the status and the Lease: without a rate limit, over its own connections.
     pub heartbeats: Arc<dyn ClusterApi>,
     pub machine: Arc<dyn MachineInfo>,
     pub settings: ClusterSettings,
-    /// The events that the agent emits; they are sent from here.
+    /// The agent's events; they are sent from here.
     pub events: Arc<ClusterEvents>,
-    /// At the rate of `eventRecordQPS`.
+    /// Limited to `eventRecordQPS`.
     pub event_api: Arc<dyn ClusterApi>,
 }
 
-/// What the configuration says of the node as the cluster sees it.
+/// The configuration of the Node object.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
     pub node: NodeSettings,
@@ -51,24 +51,25 @@ pub struct ClusterSettings {
     pub registers: bool,
     /// `--node-ip`.
     pub node_ips: Vec<IpAddr>,
-    /// What is kept from pods, by resource.
+    /// What is reserved and not allocatable to pods, by resource.
     pub reservation: ResourceMap,
     pub declared_features: Vec<String>,
     pub update_frequency: Duration,
     pub report_frequency: Duration,
     pub lease_duration: Duration,
-    /// Whether devices in the status are an earlier machine's: no checkpoint of theirs is here.
+    /// Whether devices in the status are those of an earlier machine: this one has no checkpoint of
+    /// them.
     pub resets_devices: bool,
 }
 
-/// What the tasks share.
+/// Shared by the tasks.
 struct ClusterNode {
     parts: ClusterParts,
     clock: Clock,
     board: Board,
     ports: PodPorts,
     facts: FactsReader,
-    /// The Node as the API server has it; absent while there is none.
+    /// The Node as the API server has it; None while there is none.
     own: watch::Sender<Option<Arc<NodeObject>>>,
 }
 
@@ -77,16 +78,16 @@ impl ClusterNode {
         &self.parts.settings.node.node_name
     }
 
-    /// A number below 1 000 that is another on each node and at each moment.
+    /// A number below 1 000 that differs between nodes and between calls.
     fn random(&self) -> u16 {
         let nanos = self.clock.now().nanos().unsigned_abs();
         u16::try_from(nanos / 1_000 % 1_000).unwrap_or(0)
     }
 
-    /// Waits until the API server's object of this node is known.
+    /// Waits until the API server's Node object is known.
     async fn until_known(&self) {
         let mut own = self.own.subscribe();
-        // The sender lives as long as this value.
+        // Cannot fail: the sender lives as long as `self`.
         let _ = own.wait_for(Option::is_some).await;
     }
 
@@ -98,12 +99,12 @@ impl ClusterNode {
     }
 }
 
-/// No request of ours takes longer, whatever implements the port.
+/// Timeout of a request, whatever implements the port.
 const LONGEST_REQUEST: Duration = Duration::from_secs(30);
-/// The same for the Lease and the status, which are tried again sooner.
+/// The same for the Lease and the status, which are retried sooner.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// The answer to a request, or that there was none in time.
+/// The response, or an error if there is none in time.
 async fn within<T>(limit: Duration, request: ApiFuture<'_, T>) -> Result<T, ClusterApiError> {
     tokio::time::timeout(limit, request).await.unwrap_or_else(|_| {
         let cause = format!("no answer within {limit:?}");

@@ -1,10 +1,10 @@
-//! Kills for want of memory where the kernel's log cannot be read: the counts of containers' cgroups.
+//! OOM kills when the kernel log cannot be read: from the counters of containers' cgroups.
 //!
-//! Rules: each pod with running containers is watched in its cgroup, as one wait that ends when a
-//! count has grown; what was counted is noted for the container whose id is in the group's name, and
-//! its pod is looked at again. Which process it was nobody knows, and that is said. Pods that nobody
-//! wants are not watched: where their cgroup is, is not known. How much of it was told before is
-//! known to each pod's memory. Wakes only when pods change.
+//! Rules: for each pod with running containers one wait on its cgroup ends when a counter has
+//! grown. The kills are noted for the container whose id is in the cgroup's name, and its pod is
+//! relisted. The counters do not show which process was killed, and the event says so. Pods that
+//! are not desired are not watched: where their cgroup is, is not known. The pod's memory knows how
+//! many kills have been reported. Wakes only when pods change.
 
 use crate::branch::Branch;
 use crate::memory_kills::memory_limit;
@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, warn};
 
-/// Changes that come together are taken together.
+/// Changes that come together are handled together.
 const SETTLE: Duration = Duration::from_millis(50);
-/// After a wait that failed for once.
+/// After a wait that failed.
 const WATCH_AGAIN: Duration = Duration::from_secs(30);
 
 type Counts = BTreeMap<String, u64>;
@@ -30,7 +30,7 @@ type Counts = BTreeMap<String, u64>;
 /// What is watched of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Watched {
-    /// Its running containers: with others, other groups are to be watched.
+    /// Its running containers: when they change, the cgroups to watch change.
     running: BTreeSet<String>,
     known: Counts,
 }
@@ -73,7 +73,7 @@ pub(crate) async fn watch(context: Arc<PodContext>, messages: TerminationMessage
     }
 }
 
-/// Watches those pods whose running containers are others than before.
+/// Watches the pods whose running containers have changed.
 fn follow(
     context: &Arc<PodContext>,
     watched: &mut BTreeMap<String, Watched>,
@@ -94,7 +94,7 @@ fn follow(
         }
         waits.abort(uid);
         let mut entry = watched.remove(uid).unwrap_or_default();
-        // One that is not on the board yet has its turn when it is.
+        // A pod that is not in the store yet is watched once it is.
         if wait(context, waits, uid, entry.known.clone()) {
             entry.running = running;
             watched.insert(uid.clone(), entry);
@@ -108,7 +108,7 @@ fn running(pod: &ObservedPod) -> BTreeSet<String> {
     running.map(|record| record.id.clone()).collect()
 }
 
-/// Begins to wait for more kills in a pod; false where nobody wants the pod.
+/// Starts to wait for more kills in a pod; false if the pod is not desired.
 fn wait(
     context: &Arc<PodContext>,
     waits: &mut Branch<String, Result<Counts, HostError>>,
@@ -131,7 +131,8 @@ async fn next_counts(context: &PodContext, pod: &Pod, known: Counts) -> Result<C
     counts
 }
 
-/// Whether a group is this container's: its id alone (cgroupfs) or as a word of it (systemd).
+/// Whether a cgroup is this container's: named by its id alone (cgroupfs) or as a part of it
+/// (systemd).
 fn is_of(group: &str, id: &str) -> bool {
     let ends = |rest: &str, end: fn(&str) -> Option<char>| {
         end(rest).is_none_or(|next| !next.is_ascii_alphanumeric())
@@ -143,7 +144,7 @@ fn is_of(group: &str, id: &str) -> bool {
         })
 }
 
-/// Notes what was killed in the containers of a pod.
+/// Notes the kills in the containers of a pod.
 fn note(
     context: &PodContext,
     messages: &TerminationMessages,

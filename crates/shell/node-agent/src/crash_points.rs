@@ -1,10 +1,10 @@
-//! Named instants at which a test lets the agent die, to show that dying there costs nothing.
+//! Named points at which a test crashes the agent, to show that a crash there costs nothing.
 //!
-//! Rule: only in builds with debug assertions; a release build has none of it. A crash is an abort
-//! at the spot: no destructor runs, nothing is written. Each point stands right after something
-//! became true outside and before the agent has noted it.
+//! Rule: only in builds with debug assertions; a release build has none of it. A crash is an abort:
+//! no destructor runs, nothing is written. Each point stands right after something became true
+//! outside and before the agent has noted it.
 
-/// Every point. The kill tests fail unless each was hit.
+/// Every point. The kill tests fail unless each was reached.
 pub const ALL: &[&str] = &[
     "uid-saved",
     "ending-saved",
@@ -23,7 +23,7 @@ pub const ALL: &[&str] = &[
 #[cfg(debug_assertions)]
 static ARMED: std::sync::OnceLock<String> = std::sync::OnceLock::new();
 
-/// Chooses the point at which this process will die. Without effect in a release build.
+/// Chooses the point at which this process crashes. Does nothing in a release build.
 pub fn arm(point: &str) {
     #[cfg(debug_assertions)]
     let _ = ARMED.set(point.to_owned());
@@ -31,7 +31,7 @@ pub fn arm(point: &str) {
     let _ = point;
 }
 
-/// Says that a point is reached.
+/// Marks a point as reached.
 #[cfg(debug_assertions)]
 pub(crate) fn reached(point: &'static str) {
     debug_assert!(ALL.contains(&point), "{point} is not in the list");
@@ -46,6 +46,6 @@ pub(crate) fn reached(_: &'static str) {}
 
 #[cfg(debug_assertions)]
 fn die() -> ! {
-    // The shell has no way to send signals; aborting is as abrupt: nothing is unwound or flushed.
+    // The shell cannot send signals; aborting is as abrupt: nothing is unwound or flushed.
     std::process::abort()
 }

@@ -1,12 +1,13 @@
-//! Cleaning up after pods: dead containers and sandboxes, and what lies about of pods that are gone
-//! (folders, cgroups, logs, links, records).
+//! Garbage collection: dead containers and sandboxes, and what pods that are gone have left behind
+//! (directories, cgroups, logs, links, records).
 //!
-//! Rules: nothing before every source has spoken and the runtime was listed. What is dead is chosen
-//! in `node-policy`; whether a pod is gone is asked when something of it goes, and never of what was
-//! known when the round began. The newest dead instance of a container always stays while its pod is
-//! here, so its exit code is known, and none goes before its end is on disk. A pod that the runtime
-//! still has is never gone. One thing that cannot be removed is told and left for the next round; the node's
-//! event says what of containers, sandboxes and their logs a round could not remove.
+//! Rules: nothing before every source has been read and the runtime was listed. `node-policy`
+//! chooses the dead objects to remove. Whether a pod is gone is checked when something of it is
+//! removed, not when the round began. The newest dead instance of a container stays while its pod
+//! is here, so that its exit code is known, and none is removed before its exit is on disk. A pod
+//! that the runtime still has is never gone. An object that cannot be removed is reported and left
+//! for the next round; the node's event names the containers, sandboxes and logs that a round could
+//! not remove.
 
 use crate::pods::PodContext;
 use crate::pods::supervisor::ActivePods;
@@ -23,14 +24,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// As often as the reference does it.
+/// As often as the kubelet does it.
 const ROUND: Duration = Duration::from_secs(60);
-/// So many failures of a round are told.
+/// Errors of a round that the event names.
 const MOST_TOLD: usize = 8;
-/// Sooner after a pod has gone.
+/// Delay after a pod has gone.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Cleans up for ever.
+/// Collects for ever.
 pub(crate) async fn collect(context: Arc<PodContext>, mut active: watch::Receiver<ActivePods>) {
     loop {
         let pods = active.borrow_and_update().clone();
@@ -52,12 +53,12 @@ pub(crate) async fn collect(context: Arc<PodContext>, mut active: watch::Receive
     }
 }
 
-/// Tells of a round that could not do all.
+/// Reports a round that could not remove everything.
 fn tell(context: &PodContext, failures: &[String]) {
     let message = match failures {
         [] => return,
         [one] => one.clone(),
-        // As the reference strings several errors together; people read no more than some.
+        // In the format in which Go prints several errors; further ones are only counted.
         many if many.len() > MOST_TOLD => {
             let more = many.len() - MOST_TOLD;
             format!("[{}, and {more} more]", many[..MOST_TOLD].join(", "))
@@ -68,13 +69,13 @@ fn tell(context: &PodContext, failures: &[String]) {
     context.board.tell_of_node(EventKind::Warning, "ContainerGCFailed", &message, now);
 }
 
-/// What could not be removed, a sentence each.
+/// Removes dead containers and sandboxes; returns a sentence for each error.
 async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) -> Vec<String> {
     let mut failures = Vec::new();
     let observed = context.observed.all();
     let remains: Vec<PodRemains<'_>> = observed
         .iter()
-        // Those that are gone have workers of their own until nothing is left of them.
+        // Pods that are not active have workers until nothing is left of them.
         .filter(|(uid, _)| active.contains(uid))
         .map(|(uid, pod)| PodRemains {
             uid,
@@ -91,7 +92,7 @@ async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) -> Vec<Str
         let is_recorded =
             |record: &&ContainerRecord| context.saved.is_recorded(pod.uid, &record.id);
         if !pod.containers.iter().filter(goes).all(is_recorded) {
-            // Its worker has not written down yet how they ended; the next round finds them again.
+            // Its worker has not saved yet how they ended; the next round finds them again.
             continue;
         }
         for record in pod.containers.iter().filter(|each| containers.contains(&each.id)) {
@@ -115,8 +116,8 @@ async fn remove_dead(context: &PodContext, active: &BTreeSet<String>) -> Vec<Str
     failures
 }
 
-/// Removes a container's log. One that will never be removable, such as one from before `podLogsDir`
-/// was another folder, is left where it is: nobody is to wait for it.
+/// Removes a container's log. A log that can never be removed, such as one from before `podLogsDir`
+/// was changed, is left where it is and is no error.
 pub(crate) async fn remove_log(folders: &dyn PodFolders, path: &str) -> Result<(), String> {
     if path.is_empty() {
         return Ok(());
@@ -134,7 +135,7 @@ pub(crate) async fn remove_log(folders: &dyn PodFolders, path: &str) -> Result<(
     }
 }
 
-/// Paths of logs that somebody may still write, or is about to open again.
+/// Paths of logs that a container still writes or is about to open.
 fn logs_in_use(context: &PodContext) -> BTreeSet<String> {
     let pods = context.observed.all();
     let all = pods.iter().flat_map(|(_, pod)| &pod.containers).map(|each| &each.record);
@@ -142,12 +143,12 @@ fn logs_in_use(context: &PodContext) -> BTreeSet<String> {
     live.map(|record| record.log_path.clone()).collect()
 }
 
-/// What lies about of pods that are neither wanted nor in the runtime; what of their logs could not
-/// be removed.
+/// Removes what is left of pods that are neither desired nor in the runtime; returns the errors for
+/// their logs.
 async fn remove_remains(context: &PodContext, active: &watch::Receiver<ActivePods>) -> Vec<String> {
     let mut failures = Vec::new();
     let inventory = context.observed.inventory();
-    // Asked anew of each thing: a round may take long, and pods come meanwhile.
+    // Checked again for each object: a round may take long, and pods come meanwhile.
     let is_gone = |uid: &str| {
         let is_active = {
             let pods = active.borrow();
@@ -188,7 +189,7 @@ async fn remove_remains(context: &PodContext, active: &watch::Receiver<ActivePod
     failures
 }
 
-/// What is not there need not be removed.
+/// An object that does not exist need not be removed.
 fn there(removed: Result<(), ContainerRuntimeError>) -> Result<(), ContainerRuntimeError> {
     match removed {
         Err(ContainerRuntimeError::NotFound { .. }) => Ok(()),
@@ -196,7 +197,7 @@ fn there(removed: Result<(), ContainerRuntimeError>) -> Result<(), ContainerRunt
     }
 }
 
-/// Why something could not be removed, in a sentence.
+/// Error message for an object that could not be removed.
 fn failure<E: std::fmt::Display>(
     what: &str,
     name: &str,

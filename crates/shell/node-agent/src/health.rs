@@ -1,7 +1,7 @@
-//! The checks that say whether this agent is well, and the task that serves them.
+//! The agent's health checks, and the task that serves them.
 //!
-//! Rule: a check reads what others published. An endpoint that cannot serve costs only itself: it
-//! is tried again every five seconds, as upstream (cmd/kubelet/app/server.go) does.
+//! Rule: a check reads what other tasks publish. An endpoint that cannot be served is retried every
+//! five seconds, as upstream (cmd/kubelet/app/server.go) does, and affects nothing else.
 
 use crate::loop_beats::LoopBeats;
 use crate::task_tree::TaskFailures;
@@ -11,12 +11,12 @@ use std::time::Duration;
 use tracing::{error, info};
 
 const SERVE_AGAIN: Duration = Duration::from_secs(5);
-/// A task that panicked this often in a row will hardly come back by itself.
+/// A task that panicked this often in a row is not expected to recover.
 const TOO_MANY_PANICS: u32 = 5;
-/// The least silence of a main loop that is too much; more where pods are synced seldom.
+/// The shortest silence of a main loop that is an error; longer if pods are synced seldom.
 const LEAST_SILENCE: Duration = Duration::from_secs(300);
 
-/// True whenever it can be asked.
+/// Always passes.
 struct Ping;
 
 impl HealthCheck for Ping {
@@ -28,7 +28,7 @@ impl HealthCheck for Ping {
     }
 }
 
-/// Fails when some task does nothing but panic.
+/// Fails when a task does nothing but panic.
 struct Tasks(TaskFailures);
 
 impl HealthCheck for Tasks {
@@ -45,7 +45,7 @@ impl HealthCheck for Tasks {
     }
 }
 
-/// Fails when a main loop has not come round for too long.
+/// Fails when a main loop has not completed an iteration for too long.
 /// upstream: pkg/kubelet/kubelet.go (SyncLoopHealthCheck)
 struct SyncLoop {
     beats: LoopBeats,
@@ -67,19 +67,19 @@ impl HealthCheck for SyncLoop {
     }
 }
 
-/// Who is asked about what.
+/// The checks of each endpoint.
 #[derive(Clone)]
 pub(crate) struct HealthSources {
-    /// Of the log, which whoever composes the agent owns.
+    /// The log's check, from the binary.
     pub(crate) log: Option<Arc<dyn HealthCheck>>,
     pub(crate) beats: LoopBeats,
     pub(crate) sync_frequency: Duration,
 }
 
 impl HealthSources {
-    /// What the health port answers for, in upstream's order. Upstream's own health port (10248)
-    /// answers for `ping` alone and its secure port for all three; here the first does too, so that
-    /// a stuck agent cannot call itself healthy.
+    /// The checks of the health port, in upstream's order. Upstream's health port (10248) serves
+    /// `ping` alone and its secure port all three; here the first does too, so that a stuck agent
+    /// cannot call itself healthy.
     pub(crate) fn public_checks(&self) -> HealthChecks {
         let mut checks: Vec<Arc<dyn HealthCheck>> = vec![Arc::new(Ping)];
         checks.extend(self.log.clone());
@@ -87,8 +87,8 @@ impl HealthSources {
         checks.into()
     }
 
-    /// What must be in order for the watchdog to hear of us. Not the log: a log that nobody reads
-    /// holds up nothing here, and a new process would find the same reader.
+    /// The checks that must pass before the watchdog is pinged. Not the log: a blocked log holds up
+    /// nothing here, and a new process would find the same reader.
     pub(crate) fn watchdog_checks(&self, failures: TaskFailures) -> HealthChecks {
         let checks: Vec<Arc<dyn HealthCheck>> =
             vec![Arc::new(Ping), self.sync_loop(), Arc::new(Tasks(failures))];

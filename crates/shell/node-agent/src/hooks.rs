@@ -1,8 +1,8 @@
-//! Hooks of containers: exec, httpGet, sleep.
+//! Container lifecycle hooks: exec, httpGet, sleep.
 //!
-//! Rules: a hook has no limit of its own but its caller's; what it says goes to the log and into no
-//! event, for it may be secret. An https hook that is answered in plain HTTP is asked again so, with
-//! a warning.
+//! Rules: a hook has only its caller's timeout. Its output goes to the log and into no event, as it
+//! may be secret. An https hook that is answered in plain HTTP is repeated over HTTP, with a
+//! warning.
 //!
 //! upstream: pkg/kubelet/lifecycle/handlers.go
 
@@ -14,10 +14,11 @@ use ports::PodRuntime;
 use ports::probing::{NetworkProber, NetworkTry, TryAnswer};
 use std::time::Duration;
 
-/// The reference gives an HTTP hook no limit; ours ends, so that a silent peer does not hold a pod.
+/// The kubelet sets no timeout for an HTTP hook; here it has one, so that a silent peer does not
+/// hold a pod.
 const LONGEST_REQUEST: Duration = Duration::from_secs(30 * 60);
 
-/// How the prober words an answer with a status that a probe does not like.
+/// The prober's message for an HTTP status that fails a probe.
 const UNWELCOME_STATUS: &str = "failed with statuscode";
 
 /// Where a hook runs.
@@ -54,8 +55,8 @@ pub(crate) async fn run(hook: &LifecycleHandler, place: &HookPlace<'_>) -> HookE
 }
 
 async fn exec(command: &[String], place: &HookPlace<'_>) -> Result<(), String> {
-    // No time of its own: a preStop hook is ended with its grace by whoever runs it, and a postStart
-    // hook by the adapter after hours; the reference waits for ever.
+    // No timeout here: the caller ends a preStop hook with its grace period, the adapter a
+    // postStart hook after hours; the kubelet waits for ever.
     let call = place.runtime.exec_sync(place.container_id, command, Duration::ZERO);
     match call.await {
         Ok(output) if output.exit_code == 0 => Ok(()),
@@ -99,8 +100,8 @@ async fn request(what: NetworkTry, place: &HookPlace<'_>) -> HookEnd {
     }
 }
 
-/// Any answer of the peer is good enough for a hook, whatever its status; the prober, which judges
-/// as for a probe, says of an unwelcome status that it was the answer.
+/// Any response of the peer is good enough for a hook, whatever its status. The prober judges it as
+/// for a probe; its message shows that there was a response.
 fn judged(answer: TryAnswer) -> Result<(), String> {
     match answer {
         TryAnswer::Success(_) | TryAnswer::Warning(_) => Ok(()),

@@ -1,12 +1,11 @@
-//! Images for pods: who waits for which pull, how many pulls run, what is tried again when.
+//! Image pulls: which containers wait for which pull, how many pulls run, what is retried when.
 //!
-//! Rules: one pull per image, handler, login and namespace however many containers wait for it, and
-//! nobody rides on a pull with another's login, nor on an image that another's login has brought, nor
-//! on a pull for another namespace, for which a runtime may have another policy; as many pulls side by
-//! side as configured, in the order in which they were asked for, not more per second than configured
-//! (a pull waits for its turn where the reference fails with "pull QPS exceeded"). A pull that has
-//! begun goes on when whoever asked is gone; one that waits does not begin. What a container should do
-//! about its image is in `obtain`.
+//! Rules: one pull per image, handler, login and namespace, however many containers wait for it. A
+//! pod never shares a pull or an image that another pod's login has brought, nor a pull for another
+//! namespace, for which the runtime may have another policy. Pulls run in order of request, at most
+//! as many in parallel and per second as configured (a pull waits where the kubelet fails with
+//! "pull QPS exceeded"). A pull that has begun goes on when all requesters are gone; a waiting one
+//! is dropped. What a container does about its image is in `obtain`.
 
 mod logins;
 mod obtain;
@@ -32,27 +31,27 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// How many requests may wait for the owner task to take them; more wait at the door.
+/// Requests that may wait for the owner task; further senders block.
 const QUEUE: usize = 64;
 
-/// What the configuration says about pulls.
+/// The configuration of pulls.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PullLimits {
     /// None: no limit.
     pub side_by_side: Option<usize>,
-    /// Pulls per second and how many at once after a pause; zero for no limit.
+    /// Pulls per second, and the burst; zero for no limit.
     pub per_second: u32,
     pub burst: u32,
 }
 
-/// Which pull; equal ones are one.
+/// Identifies a pull; requests with equal keys share one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct PullKey {
     image: String,
     handler: String,
     login: Option<RegistryLogin>,
-    /// The node's own login, or none: what it brings is everybody's. A pod's own login is another
-    /// pull even where it is the same.
+    /// The node's own login, or none: what it brings is for every pod. A pod's own login is another
+    /// pull even if it is the same login.
     is_for_all: bool,
     /// Of the pod: a runtime may judge a pull by it.
     namespace: String,
@@ -60,11 +59,11 @@ struct PullKey {
 
 struct PullOrder {
     key: PullKey,
-    /// As the first who asked names the image.
+    /// The image as the first requester names it.
     named: String,
     owner: LoginOwner,
     annotations: Labels,
-    /// Boxed for the places that the channel keeps for orders.
+    /// Boxed, as the channel allocates room for whole orders.
     sandbox: Box<SandboxConfig>,
     answer: oneshot::Sender<Result<Pulled, String>>,
 }
@@ -81,7 +80,7 @@ pub(crate) struct OwnLogin {
 pub(crate) struct Pulled {
     pub(crate) image_ref: String,
     pub(crate) size: u64,
-    /// Of the pull itself, without waiting for its turn.
+    /// Time of the pull itself, without waiting in the queue.
     pub(crate) took: Duration,
 }
 
@@ -95,11 +94,11 @@ pub(crate) struct Images {
     pulled: PulledImages,
     metrics: Metrics,
     orders: mpsc::Sender<PullOrder>,
-    /// Back-off of each pod and image, as the reference keys it.
+    /// Back-off of each pod and image, keyed as in the kubelet.
     back_offs: Arc<Mutex<HashMap<(String, String), obtain::Failures>>>,
 }
 
-/// The side of the images that the owner task holds.
+/// The receiving side, for the owner task.
 pub(crate) struct PullOrders(mpsc::Receiver<PullOrder>);
 
 pub(crate) fn images(
@@ -115,7 +114,7 @@ pub(crate) fn images(
 }
 
 impl Images {
-    /// With the pod's own logins, then with each that the node has, until one is let in.
+    /// Tries the pod's own logins, then each of the node's, until the registry accepts one.
     async fn pull_with_logins(
         &self,
         image: &ImageSpec,
@@ -139,7 +138,7 @@ impl Images {
                 Err(why) => failures.push(why),
             }
         }
-        // As the reference strings several errors together.
+        // In the format in which Go prints several errors.
         let why = match failures.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

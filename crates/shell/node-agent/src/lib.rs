@@ -1,7 +1,7 @@
 //! The node agent's tasks, channels and time.
 //!
 //! Rule: the shell carries values between ports and decisions; it knows no adapter. Every task has
-//! a name, lives in the task tree and ends with it; a panic ends only the task that had it.
+//! a name, lives in the task tree and ends with it; a panic ends only the task that panicked.
 //!
 //! ```text
 //! sources ─> pods ─> a worker for each pod ─> actions

@@ -1,10 +1,10 @@
-//! Logs of running containers, kept from growing without end.
+//! Rotates the logs of running containers.
 //!
-//! Rules: looked at as often as configured and all in one call; those that have reached their size
-//! are rotated, a few at a time, each container once at a time. What is done to which file is
-//! decided in `node-policy`. A runtime that does not begin a new log gets the old one back, so that
-//! nothing written is lost. A log that cannot be packed is rotated all the same: the disk may be
-//! full, and the names are bounded either way.
+//! Rules: sizes are read at the configured interval, all in one call; logs that have reached their
+//! size are rotated, a few at a time, at most one rotation per container. `node-policy` decides
+//! what is done to which file. If the runtime does not open a new log, the old one is renamed back,
+//! so that nothing written is lost. A log that cannot be compressed is rotated all the same: the
+//! disk may be full, and the number of files is bounded either way.
 
 use crate::branch::Branch;
 use crate::clock::Clock;
@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 use tracing::{debug, error, info, warn};
 
-/// How logs are rotated.
+/// The configuration of log rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRotation {
     pub limits: LogLimits,
@@ -62,7 +62,7 @@ pub(crate) async fn keep_small(context: Arc<PodContext>, settings: LogRotation) 
         tokio::select! {
             _ = rounds.tick() => {
                 let writers = writers(&context.observed, folder);
-                // A container that has ended meanwhile writes no more.
+                // A container that has exited meanwhile writes no more.
                 queue.retain(|queued| writers.contains_key(&queued.id));
                 for writer in due(&rotating, writers).await {
                     let waits = queue.iter().any(|queued| queued.id == writer.id);
@@ -90,7 +90,7 @@ pub(crate) async fn keep_small(context: Arc<PodContext>, settings: LogRotation) 
     }
 }
 
-/// Containers that run and write below our folder of logs, by id.
+/// Running containers that log below our log directory, by id.
 fn writers(observed: &Observed, folder: &str) -> BTreeMap<String, String> {
     let mut writers = BTreeMap::new();
     for (_, pod) in observed.all() {
@@ -104,7 +104,7 @@ fn writers(observed: &Observed, folder: &str) -> BTreeMap<String, String> {
     writers
 }
 
-/// Those whose log has reached its size, or is not there.
+/// Containers whose log has reached its size, or is missing.
 async fn due(rotating: &Rotating, writers: BTreeMap<String, String>) -> Vec<Writer> {
     if writers.is_empty() {
         return Vec::new();
@@ -173,7 +173,7 @@ impl Rotating {
                 let renamed = self.files.rename(&writer.log, name, &to).await;
                 renamed.map_err(|error| format!("cannot rename it to {to}: {error}"))?;
                 let Err(why) = self.reopen(writer).await else { return Ok(()) };
-                // Refused where the runtime has begun a new one all the same.
+                // Refused if the runtime has opened a new log all the same.
                 if let Err(error) = self.files.rename(&writer.log, &to, name).await {
                     warn!(path = writer.log, name = to, err = %error, "The rotated log stays");
                 }

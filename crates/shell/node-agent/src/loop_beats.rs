@@ -1,9 +1,9 @@
-//! Whether the agent's main loops still come round.
+//! Whether the agent's main loops still iterate.
 //!
-//! Rules: a loop that waits says so, at once and then every [`BEAT`], from the very place where it
-//! waits for things to happen; so a loop that hangs in what it does, is not run any more or has ended
-//! falls silent. What is done in the loop's turn counts as long as it takes. A loop that has never
-//! waited is not judged: it is just starting. Wakes a waiting loop for nothing but the beat itself.
+//! Rules: a loop that waits beats at once and then every [`BEAT`], from the `select!` in which it
+//! waits for its inputs; so a loop that hangs in an iteration, is not polled any more or has ended
+//! falls silent. Time spent in an iteration counts. A loop that has never waited is not judged: it
+//! is just starting. Wakes a waiting loop for nothing but the beat itself.
 //!
 //! upstream: pkg/kubelet/kubelet.go (syncLoopMonitor), a loop that ticks every second anyway
 
@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Far below what is forgiven, and seldom enough to cost nothing.
+/// Far below the allowed silence, and seldom enough to cost nothing.
 const BEAT: Duration = Duration::from_secs(60);
 
-/// Cheap to clone; all clones are one record.
+/// Cheap to clone; all clones share one record.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LoopBeats {
     last: Arc<Mutex<BTreeMap<&'static str, Instant>>>,
@@ -26,7 +26,7 @@ impl LoopBeats {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the place where the loop waits: one of the things that it waits for, which never comes.
+    /// A branch of the loop's `select!`; never completes.
     pub(crate) async fn keep(&self, name: &'static str) {
         loop {
             self.last().insert(name, Instant::now());
@@ -34,7 +34,7 @@ impl LoopBeats {
         }
     }
 
-    /// The loop that has been silent for longest, and for how long.
+    /// The loop that has been silent longest, and for how long.
     pub(crate) fn most_silent(&self) -> Option<(&'static str, Duration)> {
         let last = self.last();
         let (name, at) = last.iter().min_by_key(|(_, at)| **at)?;

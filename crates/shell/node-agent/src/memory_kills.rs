@@ -1,12 +1,12 @@
-//! Who the kernel killed for memory: kernel messages, matched to containers.
+//! OOM kills from the kernel log, matched to containers.
 //!
-//! Rules: a note is kept for each container whose id is in the victim's cgroup name, and its pod is
-//! looked at again, so that a note which comes after the exit is told all the same, and one of a
-//! container that was not seen yet when it is seen. The log is read from its beginning once the
-//! runtime was listed: what was killed while no agent was there is told by this one, and what was told
-//! before is known to each pod's memory. Where a whole group had to
-//! go, the note is of the process that took too much, not of those that went with it. A container
-//! that is made and killed while the runtime is being listed may lose its note.
+//! Rules: a kill is noted for each container whose id is in the victim's cgroup name, and its pod
+//! is relisted, so that a note that comes after the exit is still reported, and one of a container
+//! that was not seen yet is reported once it is seen. The log is read from its beginning after the
+//! first listing: kills while no agent ran are reported by this one, and each pod's memory knows
+//! which kills have been reported. If a whole cgroup was killed, the note is of the process that
+//! triggered the kill, not of those killed with it. A container that is created and killed while
+//! the runtime is being listed may lose its note.
 
 use crate::observed::Observed;
 use crate::termination::TerminationMessages;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use tracing::warn;
 
-/// Shortest id that is taken for one.
+/// Shortest text that counts as a container id.
 const SHORTEST_ID: usize = 32;
 
 /// Listens for ever.
@@ -26,7 +26,7 @@ pub(crate) async fn listen(
     messages: TerminationMessages,
     observed: Observed,
 ) {
-    // Before that nothing is known of which pod a container is.
+    // Before that, the pod of a container is not known.
     if observed.inventory().wait_for(Option::is_some).await.is_err() {
         return;
     }
@@ -37,13 +37,13 @@ pub(crate) async fn listen(
     }
 }
 
-/// What a container may use, as its runtime tells it; none where there is no limit.
+/// A container's memory limit from its runtime record; None if there is no limit.
 pub(crate) fn memory_limit(record: &ContainerRecord) -> Option<u64> {
     let limit = record.resources.as_ref()?.memory_limit;
     u64::try_from(limit).ok().filter(|bytes| *bytes > 0)
 }
 
-/// Ids of containers in a cgroup's name; one may run in another.
+/// Container ids in a cgroup's name; one container may run in another's.
 fn ids(cgroup: &str) -> impl Iterator<Item = &str> {
     let words = cgroup.split(|letter: char| !letter.is_ascii_alphanumeric());
     words.filter(|word| {

@@ -1,9 +1,9 @@
-//! What the agent counts, under upstream's names.
+//! The agent's metrics, under upstream's names.
 //!
-//! Rules: counting is quick, never waits for anything but a lock, and takes no memory but for the first
-//! of its kind. A metric is one of `names`, so
-//! that nothing is counted under a name that upstream does not have; one without labels is told from
-//! the start, one with labels once it was counted. Decides nothing; nothing is decided on it.
+//! Rules: counting is quick, waits for nothing but a lock, and allocates only for the first value
+//! of a series. Every metric is one of `names`, so that each has an upstream name. A metric without
+//! labels is served from the start, one with labels after its first value. Decides nothing; nothing
+//! is decided on it.
 //!
 //! upstream: pkg/kubelet/metrics/metrics.go, pkg/kubelet/images/metrics.go
 
@@ -17,15 +17,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A metric before anything was counted.
+/// The definition of a metric.
 #[derive(Debug)]
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
     pub(crate) kind: MetricKind,
-    /// In the order of their names, as they are told.
+    /// In the order in which they are rendered.
     pub(crate) labels: &'static [&'static str],
-    /// Of a histogram.
+    /// Bucket bounds of a histogram.
     pub(crate) bounds: &'static [f64],
 }
 
@@ -35,10 +35,10 @@ enum Counted {
     Histogram(Histogram),
 }
 
-/// By metric; of each in the order of the values of its labels, of which there are few.
+/// By metric; within a metric sorted by label values, of which there are few.
 type Series = BTreeMap<&'static str, Vec<(Vec<String>, Counted)>>;
 
-/// Cheap to clone; all clones count together.
+/// Cheap to clone; all clones share the counts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Metrics {
     series: Arc<Mutex<Series>>,
@@ -49,7 +49,7 @@ impl Metrics {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more.
+    /// Increments a counter.
     pub(crate) fn count(&self, metric: &Metric, labels: &[&str]) {
         self.change(metric, labels, |counted| match counted {
             Counted::Number(number) => *number += 1.0,
@@ -61,7 +61,7 @@ impl Metrics {
         self.change(metric, labels, |counted| *counted = Counted::Number(value));
     }
 
-    /// One more that had this value.
+    /// Adds a value to a histogram.
     pub(crate) fn observe(&self, metric: &Metric, labels: &[&str], value: f64) {
         self.change(metric, labels, |counted| match counted {
             Counted::Number(number) => *number += value,
@@ -69,7 +69,7 @@ impl Metrics {
         });
     }
 
-    /// One more that took so long.
+    /// Adds a duration to a histogram.
     pub(crate) fn took(&self, metric: &Metric, labels: &[&str], time: Duration) {
         self.observe(metric, labels, time.as_secs_f64());
     }
@@ -92,7 +92,7 @@ impl Metrics {
         }
     }
 
-    /// All of `metrics`, as they are now.
+    /// The current state of all `metrics`.
     pub(crate) fn families(&self, metrics: &[&'static Metric]) -> Vec<MetricFamily> {
         let series = self.lock().clone();
         let family = |metric: &&'static Metric| {

@@ -1,7 +1,7 @@
-//! What services, probes and actions tell a pod's worker.
+//! Events that services, probes and actions send to a pod's worker.
 //!
-//! Rule: one channel for all of it. A channel keeps room from its first moment, most pods have no news
-//! for hours, and a node has many pods; for the same reason news is boxed.
+//! Rule: one channel for all of them. A channel allocates at once, most pods have no events for
+//! hours, and a node has many pods; for the same reason events are boxed.
 
 use crate::images::ImageNews;
 use crate::probes::ProbeNews;

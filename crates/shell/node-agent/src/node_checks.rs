@@ -1,6 +1,6 @@
-//! What an administrator should know of the machine itself, told once when the agent starts.
+//! Warnings about the machine itself, emitted once when the agent starts.
 //!
-//! Rule: warnings only, as events of the node; nothing is refused or waited for because of them.
+//! Rule: warnings only, as events of the node; nothing is refused or delayed because of them.
 //!
 //! upstream: pkg/kubelet/kubelet_linux.go (cgroupVersionCheck), pkg/kubelet/network/dns/dns.go
 //! (CheckLimitsForResolvConf)
@@ -16,7 +16,7 @@ const OLD_CGROUPS: &str = "cgroup v1 detected. cgroup v1 support is deprecated a
                            in a future release. Please migrate to cgroup v2. More information at \
                            https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1";
 
-/// Ends when all is told.
+/// Returns once all checks have run.
 pub(crate) async fn tell(context: Arc<PodContext>) {
     let tell = |reason: &str, message: &str| {
         context.board.tell_of_node(EventKind::Warning, reason, message, context.clock.now());
@@ -29,7 +29,7 @@ pub(crate) async fn tell(context: Arc<PodContext>) {
     }
 }
 
-/// What is wrong with the file of `resolvConf`; None also where there is none.
+/// What is wrong with the file of `resolvConf`; None also if there is no file.
 async fn resolver_file(context: &PodContext) -> Option<SetupWarning> {
     let path = context.settings.resolv_conf.as_str();
     if path.is_empty() {

@@ -1,10 +1,10 @@
-//! What the runtime says of itself, as pods need it: ready or why not, its name, its handlers.
+//! The runtime's state as pods need it: ready or why not, its name, its handlers.
 //!
-//! Rules: follows the runtime watch; asks for the handlers and the cgroup driver each time the
-//! runtime comes back. What its handlers can do holds until it says otherwise: where it does not
-//! answer that, what is known stays and it is asked again. A runtime that answers and does not tell its driver cannot be used: a guess
-//! would put pods where it does not look. Only one that says it cannot tell leaves it to the
-//! configuration.
+//! Rules: follows the runtime watch; reads the handlers and the cgroup driver each time the runtime
+//! comes back. Handler features stay known until the runtime returns others: a failed read keeps
+//! them and is retried. A runtime that answers but does not return its driver cannot be used: a
+//! guess would put pods into cgroups where it does not look. Only a runtime without that call
+//! leaves the driver to the configuration.
 //!
 //! upstream: cmd/kubelet/app/server.go (getCgroupDriverFromCRI)
 
@@ -19,11 +19,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::warn;
 
-/// While the runtime answers other calls and not those for its driver and its handlers.
+/// While the runtime answers other calls but not those for its driver and its handlers.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(15);
 
-/// Before anything was heard.
+/// The state before the runtime has answered.
 pub(crate) fn unknown(settings: &Settings) -> NodeState {
     let why = RuntimeView::default().summary();
     NodeState {
@@ -51,7 +51,7 @@ pub(crate) async fn follow(
             match learn_driver(&ports).await {
                 Ok(()) => is_learned = true,
                 Err(why) if !is_learned => seen = RuntimeView::Silent { why },
-                // What is known holds.
+                // Keep what is known.
                 Err(_) => {}
             }
         }
@@ -73,7 +73,7 @@ pub(crate) async fn follow(
     }
 }
 
-/// Asks the runtime for its cgroup driver and passes it on; why it does not tell.
+/// Reads the runtime's cgroup driver and passes it on.
 async fn learn_driver(ports: &PodPorts) -> Result<(), String> {
     let driver = match ports.runtime.cgroup_driver().await {
         Ok(driver) => Some(driver),
@@ -130,7 +130,7 @@ fn condition(status: &RuntimeStatus, kind: &RuntimeConditionKind) -> Result<(), 
     }
 }
 
-/// None where it does not tell.
+/// None if the runtime does not return them.
 async fn handlers(ports: &PodPorts) -> Option<Vec<HandlerFeatures>> {
     let told = ports.runtime.handlers().await.map_err(|error| {
         warn!(err = %error, "The container runtime does not tell what its handlers can do");

@@ -1,12 +1,11 @@
-//! What the runtime has, pod by pod: one owner task asks, everybody else reads.
+//! The pods in the runtime: one owner task reads them, every other task reads its cache.
 //!
-//! Rules: level, not edge: an event of the runtime only says which pod to look at again. The one thing
-//! that is taken from an event is how a container ended, as that is the last that can be said of it. A
-//! look is stamped with the time before it began, and never replaces a later one; that something of
-//! ours started before it, or is being started, is no reason for another. Looks at different pods
-//! run side by side, a few at a time, so that one slow answer delays only its own pod. A runtime
-//! without an event stream is listed every second; otherwise a slow listing is the safety net. What
-//! could not be read this time stays as it was. Decides nothing about pods.
+//! Rules: level-triggered: an event of the runtime only names the pod to relist. Only a container's
+//! exit is taken from the event, as nothing can follow it. A relist is stamped with the time before
+//! it began and never replaces a later one; a start that this agent has made or is making causes no
+//! extra relist. Pods are relisted in parallel, a few at a time, so that a slow answer delays only
+//! its own pod. A runtime without an event stream is listed every second; otherwise a slow listing
+//! is the safety net. What could not be read stays as it was. Decides nothing about pods.
 
 mod build;
 mod look;
@@ -31,19 +30,19 @@ use tokio::sync::{Notify, watch};
 pub(crate) struct RuntimePodName {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Whether a kubelet made it: others may use the runtime too.
+    /// Whether a kubelet created it: the runtime may have other clients.
     pub(crate) of_kubelet: bool,
-    /// It could not be read yet: whoever waits for that is told when it is.
+    /// It could not be read yet; the inventory changes when it can.
     pub(crate) is_unread: bool,
 }
 
-/// All pods that the runtime has something of, by UID; those that could not be read too.
+/// All pods that the runtime has something of, by UID, including those that could not be read.
 pub(crate) type Inventory = BTreeMap<String, RuntimePodName>;
 
-/// None until the first look at that pod.
+/// None until the pod was first read.
 pub(crate) type Observation = Option<Arc<ObservedPod>>;
 
-/// Cheap to clone; all clones are one cache.
+/// Cheap to clone; all clones share one cache.
 #[derive(Clone)]
 pub(crate) struct Observed {
     shared: Arc<Shared>,
@@ -54,12 +53,12 @@ struct Shared {
     messages: TerminationMessages,
     clock: Clock,
     board: Board,
-    /// Told when the runtime is heard of again.
+    /// Notified when the runtime answers again.
     is_back: Arc<Notify>,
     pods: Mutex<HashMap<String, watch::Sender<Observation>>>,
     wanted: Mutex<Wanted>,
     look_again: Notify,
-    /// Pods in which somebody starts something, and how many do.
+    /// Pods in which containers are being started, with the number of starts.
     starting: Mutex<HashMap<String, u32>>,
     /// None until the first listing.
     inventory: watch::Sender<Option<Arc<Inventory>>>,
@@ -96,7 +95,7 @@ impl Observed {
         Self { shared: Arc::new(shared) }
     }
 
-    /// What is known of a pod, now and from now on.
+    /// The observation of a pod, with its changes.
     pub(crate) fn watch(&self, uid: &str) -> watch::Receiver<Observation> {
         let listed = self.shared.inventory.borrow().is_some();
         let mut pods = self.shared.pods();
@@ -113,7 +112,7 @@ impl Observed {
         receiver
     }
 
-    /// Asks for a new look at this pod; whoever watches it is woken even when nothing is new.
+    /// Requests a relist of this pod; its watchers are woken even if nothing has changed.
     pub(crate) fn look_at(&self, uid: &str) {
         self.shared.wanted().pods.insert(uid.to_owned());
         self.shared.look_again.notify_one();
@@ -132,12 +131,12 @@ impl Observed {
         named.any(|pod| pod.is_unread)
     }
 
-    /// What is known of a pod at this moment.
+    /// The latest observation of a pod.
     pub(crate) fn latest(&self, uid: &str) -> Observation {
         self.shared.pods().get(uid).and_then(|sender| sender.borrow().clone())
     }
 
-    /// Everything at this moment.
+    /// The latest observations of all pods.
     pub(crate) fn all(&self) -> Vec<(String, Arc<ObservedPod>)> {
         let pods = self.shared.pods();
         let known = |(uid, sender): (&String, &watch::Sender<Observation>)| {

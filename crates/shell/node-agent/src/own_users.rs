@@ -1,9 +1,9 @@
-//! Ranges of users for pods that want their own.
+//! UID and GID ranges for pods with a user namespace.
 //!
-//! Rules: which range is decided in `node-policy`; here it stands in the pod's folder before the
-//! runtime hears of it, and what stood there when the agent began is taken over. A range is free
-//! again when the pod's folder is gone. Where the node has no usable pool, only the pods that ask
-//! for users of their own are refused, with the reason.
+//! Rules: `node-policy` chooses the range; it is on disk in the pod's directory before the runtime
+//! gets it, and the ranges of an earlier agent are adopted. A range is free again when the pod's
+//! directory is gone. If the node has no usable pool, only pods with a user namespace are refused,
+//! with the reason.
 
 use node_policy::user_ranges::{FILE_NAME, UserRanges};
 use pod_model::pod::Pod;
@@ -25,13 +25,13 @@ pub(crate) struct OwnUsers {
 }
 
 struct Ranges {
-    /// Whether it has what earlier agents gave.
+    /// Whether the ranges of earlier agents were read.
     is_read: bool,
     ranges: Result<UserRanges, String>,
 }
 
 impl OwnUsers {
-    /// `ranges` says why where there are none.
+    /// `ranges` holds the reason if there are none.
     pub(crate) fn new(
         folders: Arc<dyn PodFolders>,
         root: &str,
@@ -41,8 +41,8 @@ impl OwnUsers {
         Self { folders, root, ranges: Mutex::new(Ranges { is_read: false, ranges }) }
     }
 
-    /// The users of the pod; None where it has those of the node, or its handler cannot give it any
-    /// others (which is told where its namespaces are set up).
+    /// The pod's user namespace; None if it uses the host's, or if its handler does not support
+    /// user namespaces (which is reported where the pod's namespaces are set up).
     pub(crate) async fn of_pod(
         &self,
         pod: &Pod,
@@ -82,8 +82,8 @@ impl OwnUsers {
         Ok(first)
     }
 
-    /// What stands in the folders of pods that an earlier agent began. Where one of them cannot be
-    /// understood, nobody gets users that it may have.
+    /// Adopts the ranges in the directories of pods of an earlier agent. If one of them cannot be
+    /// parsed, no range is given out, as it may be in use.
     async fn take_over(&self, ranges: &mut UserRanges) -> Result<(), String> {
         for uid in self.pods().await? {
             let Some(text) = self.file(&uid).await? else { continue };

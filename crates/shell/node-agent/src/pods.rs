@@ -1,4 +1,4 @@
-//! Pods: who should run, one worker for each, and what all workers share.
+//! Desired pods, one worker for each, and what all workers share.
 
 pub(crate) mod context;
 mod facts;

@@ -1,10 +1,11 @@
-//! Probes of all pods: one timer wheel, no task that waits for its turn.
+//! Probes of all pods: one scheduler task with a timer wheel, no waiting task per probe.
 //!
-//! Rules: a probe's first try comes when its initial delay since the container's start is over,
-//! later ones every period, never two of the same probe at once. Those of containers that an earlier
-//! agent started begin somewhere in their first period: the whole node's must not fall due at once. Each try ends within its timeout.
-//! What a result means (thresholds, streaks) is the planner's business. Results that a worker does
-//! not take in time are lost; the next one comes.
+//! Rules: a probe's first attempt comes when its initial delay since the container's start is over,
+//! later ones every period, never two of the same probe at once. Probes of containers that an
+//! earlier agent started begin at different points of their first period, so that not all of the
+//! node's are due at once. Each attempt ends within its timeout. The planner decides what a result
+//! means (thresholds, streaks). A result that a busy worker does not receive is lost; the next one
+//! follows.
 
 mod attempt;
 mod counts;
@@ -24,7 +25,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// One try of one probe.
+/// One attempt of one probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProbeNews {
     pub(crate) container: String,
@@ -33,12 +34,12 @@ pub(crate) struct ProbeNews {
     pub(crate) result: ProbeResult,
 }
 
-/// Which probe: pod, container id, kind.
+/// Identifies a probe: pod, container id, kind.
 type Key = (String, String, ProbeKind);
 
 struct Scheduled {
     probing: Arc<Probing>,
-    /// The pod's address as `probing` has it.
+    /// The pod's address as in `probing`.
     pod_ip: Option<String>,
     period: Duration,
     news: NewsSender,
@@ -54,7 +55,7 @@ struct Wheel {
     counts: ProbeCounts,
 }
 
-/// Cheap to clone; all clones are one wheel.
+/// Cheap to clone; all clones share one wheel.
 #[derive(Clone)]
 pub(crate) struct Probes {
     runtime: Arc<dyn PodRuntime>,
@@ -64,7 +65,7 @@ pub(crate) struct Probes {
     beginning: Beginning,
 }
 
-/// When this agent began, by both clocks.
+/// The start of this agent, by both clocks.
 #[derive(Clone, Copy)]
 struct Beginning {
     at: ApiTime,
@@ -72,14 +73,14 @@ struct Beginning {
 }
 
 impl Beginning {
-    /// Whether a probe that is due now is one of many that are, because the agent has just begun.
+    /// Whether a probe that is due now is one of many because the agent has just started.
     /// upstream: pkg/kubelet/prober/worker.go
     fn is_crowded(&self, want: &ProbeWant, period: Duration) -> bool {
         want.can_wait && want.started_at < self.at && self.moment.elapsed() < period
     }
 }
 
-/// What a worker says about its probes.
+/// A pod's probes, from its worker.
 pub(crate) struct ProbeOrder<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) wants: &'a [ProbeWant],
@@ -89,7 +90,7 @@ pub(crate) struct ProbeOrder<'a> {
     pub(crate) is_ending: bool,
 }
 
-/// The probe of a kind that a container has.
+/// The probe of this kind in the container's specification.
 pub(crate) fn specification<'a>(
     pod: &'a Pod,
     container: &str,
@@ -119,8 +120,7 @@ impl Probes {
         self.wheel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The probes that a pod should have from now on; those that it has already go on as they are, by
-    /// the address that the pod has now.
+    /// Sets the probes of a pod; known ones go on, with the pod's current address.
     pub(crate) fn set(&self, order: &ProbeOrder<'_>) {
         let uid = order.pod.metadata.uid.to_string();
         let mut wanted: BTreeMap<Key, &ProbeWant> = BTreeMap::new();
@@ -150,19 +150,19 @@ impl Probes {
         }
     }
 
-    /// The pod has no probes any more.
+    /// Removes the pod's probes.
     pub(crate) fn clear(&self, uid: &str) {
         let mut wheel = self.wheel();
         wheel.keep(uid, |_| false);
         wheel.counts.keep(uid, |_| false);
     }
 
-    /// How all probes went up to now.
+    /// Results of all probes so far.
     pub(crate) fn families(&self) -> Vec<MetricFamily> {
         self.wheel().counts.families()
     }
 
-    /// Gives a turn to those that have none: they were being tried when the wheel fell over.
+    /// Schedules probes that were in flight when the scheduler task panicked.
     fn set_upright(&self) {
         let mut wheel = self.wheel();
         let Wheel { probes, turns, .. } = &mut *wheel;
@@ -173,7 +173,7 @@ impl Probes {
         self.wheel().turns.first().map(|(due, _)| *due)
     }
 
-    /// Takes out what is due now.
+    /// Takes out the probes that are due now.
     fn take_due(&self) -> Vec<(Key, Arc<Probing>)> {
         let now = Instant::now();
         let mut wheel = self.wheel();
@@ -191,7 +191,7 @@ impl Probes {
         let now = Instant::now();
         let mut wheel = self.wheel();
         let Some(scheduled) = wheel.probes.get_mut(&key) else { return };
-        // On the beat: a slow try moves nothing but its own turns.
+        // On a fixed schedule: a slow attempt delays only its own probe.
         while scheduled.due <= now {
             scheduled.due += scheduled.period;
         }
@@ -203,7 +203,7 @@ impl Probes {
             kind: key.2,
             result,
         };
-        // A full channel means a worker that is busy; the next result will do as well.
+        // A full channel means a busy worker; the next result will do as well.
         let _ = scheduled.news.try_send(Box::new(News::Probe(news)));
         wheel.turns.insert((due, key));
     }
@@ -218,8 +218,8 @@ impl Wheel {
 }
 
 impl Scheduled {
-    /// A machine may come by its address after its agent, and a worker that begins anew listens
-    /// elsewhere than the one before it.
+    /// A machine may get its address after its agent started, and a restarted worker has another
+    /// channel.
     fn follow(&mut self, order: &ProbeOrder<'_>, want: &ProbeWant) {
         if !self.news.same_channel(order.news) {
             self.news = order.news.clone();
@@ -237,7 +237,7 @@ fn seconds(number: i32) -> Duration {
     Duration::from_secs(u64::try_from(number.max(0)).unwrap_or(0))
 }
 
-/// What is to be tried, and the probe that says so.
+/// The attempt, and the probe that specifies it.
 fn probing<'a>(order: &ProbeOrder<'a>, want: &ProbeWant) -> Option<(Probing, &'a Probe)> {
     let (container, probe) = specification(order.pod, &want.container, want.kind)?;
     let limit = seconds(probe.timeout_seconds.max(1));
@@ -269,14 +269,14 @@ fn schedule(
     })
 }
 
-/// A part of the period that differs from probe to probe and is the same every time.
+/// A part of the period that differs between probes and is constant for each.
 fn spread(want: &ProbeWant, period: Duration) -> Duration {
     let kind = match want.kind {
         ProbeKind::Startup => "startup",
         ProbeKind::Liveness => "liveness",
         ProbeKind::Readiness => "readiness",
     };
-    // FNV-1a: also ids that differ in their last letter only are far from each other.
+    // FNV-1a: ids that differ only in their last character are far from each other too.
     let bytes = kind.bytes().chain(want.container_id.bytes());
     let sum = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -285,7 +285,7 @@ fn spread(want: &ProbeWant, period: Duration) -> Duration {
     Duration::from_millis(sum % millis)
 }
 
-/// Turns the wheel for ever.
+/// Runs due probes for ever.
 pub(crate) async fn turn_wheel(probes: Probes) {
     let mut tries: Branch<Key, (ProbeResult, Duration)> = Branch::default();
     probes.set_upright();

@@ -1,7 +1,7 @@
-//! How a probe or a hook reaches into a container: which address, port, path, command.
+//! Resolves a probe or a hook of a container: address, port, path, command.
 //!
-//! Rule: values from the specification and the pod's address only; nothing is tried here. What
-//! cannot be made sense of says why, with the field's value.
+//! Rule: values from the specification and the pod's address only; nothing is tried here. An error
+//! names the field's value.
 //!
 //! upstream: pkg/probe/http/request.go, pkg/probe/util.go
 
@@ -12,7 +12,7 @@ use pod_model::pod::handler::{Action, HttpGetAction, UriScheme};
 use pod_model::pod::values::PortReference;
 use ports::probing::NetworkTry;
 
-/// The address by which a hook reaches the pod. (Probes use the one that the status tells.)
+/// The address by which a hook reaches the pod. (Probes use the one in the pod's status.)
 /// upstream: pkg/kubelet/lifecycle/handlers.go
 pub(crate) fn pod_ip(observed: &ObservedPod, host_ips: &[String], pod: &Pod) -> Option<String> {
     if pod.spec.host_network {
@@ -22,7 +22,7 @@ pub(crate) fn pod_ip(observed: &ObservedPod, host_ips: &[String], pod: &Pod) -> 
     ready.ips.first().cloned()
 }
 
-/// Who asks, for the user agent.
+/// The requester, for the user agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asker {
     Probe,
@@ -38,7 +38,7 @@ impl Asker {
     }
 }
 
-/// What is to be done.
+/// The resolved action.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Reach {
     Exec(Vec<String>),
@@ -46,7 +46,7 @@ pub(crate) enum Reach {
     Sleep(i64),
 }
 
-/// The way of `action` into `container`, whose pod has this address.
+/// Resolves `action` of `container`, whose pod has this address.
 pub(crate) fn reach(
     action: Action<'_>,
     container: &Container,

@@ -1,8 +1,9 @@
-//! What is reserved for the system and the node's own services, set at their cgroups.
+//! Limits for the reserved resources of the system and the node's own services, set at their
+//! cgroups.
 //!
-//! Rules: only cgroups that are there already; whoever owns them makes them. Set once. The
-//! reference ends where this fails; here pods run all the same, it is told as an error each time,
-//! and tried again, since the owner may come later.
+//! Rules: only existing cgroups; their owners create them. Set once. The kubelet exits where this
+//! fails; here pods run all the same, each failure is reported as an error and retried, since the
+//! owner may create the cgroup later.
 //!
 //! upstream: pkg/kubelet/cm/node_container_manager_linux.go
 
@@ -15,10 +16,10 @@ use std::time::Duration;
 use tracing::{error, info};
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// As often as the reference tries the limits of pods again.
+/// As often as the kubelet retries the limits of pods.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
-/// Ends when all of them are set.
+/// Returns when all of them are set.
 pub(crate) async fn enforce(context: Arc<PodContext>, mut cgroups: Vec<ReservedCgroup>) {
     let host = &context.ports.cgroups;
     let tell = |kind: EventKind, reason: &str, message: &str| {
@@ -56,7 +57,7 @@ pub(crate) async fn enforce(context: Arc<PodContext>, mut cgroups: Vec<ReservedC
     }
 }
 
-/// Who a level is for, as the reference's messages say it.
+/// What a level is for, in the wording of the kubelet's messages.
 fn whose(level: &str) -> &'static str {
     if level.starts_with("system") { "System Reserved" } else { "Kube Reserved" }
 }

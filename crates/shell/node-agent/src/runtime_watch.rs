@@ -1,8 +1,8 @@
-//! Keeps asking the container runtime who it is and how it is, and publishes the answer.
+//! Polls the container runtime's version and status, and publishes the answer.
 //!
-//! Rule: level, not edge: each answer replaces the last. Only changes are logged. The pauses grow
-//! while nothing changes, shorter while the runtime does not answer, so an idle agent hardly wakes.
-//! Does not act on what it sees.
+//! Rule: level-triggered: each answer replaces the last. Only changes are logged. The delays grow
+//! while nothing changes, and stay shorter while the runtime does not answer, so an idle agent
+//! hardly wakes. Does not act on what it sees.
 
 use crate::back_off::BackOff;
 use ports::container_runtime::{RuntimeConditionKind, RuntimeStatus, RuntimeVersion};
@@ -18,7 +18,7 @@ const FIRST_PAUSE_ANSWERING: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE_ANSWERING: Duration = Duration::from_secs(60);
 const FIRST_PAUSE_SILENT: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE_SILENT: Duration = Duration::from_secs(30);
-/// While it answers but is not ready: a network often comes a moment after the runtime.
+/// While the runtime answers but is not ready: its network is often ready shortly after.
 const LONGEST_PAUSE_UNREADY: Duration = Duration::from_secs(5);
 
 /// What is known about the runtime.
@@ -36,7 +36,7 @@ pub(crate) enum RuntimeView {
 }
 
 impl RuntimeView {
-    /// One line for a person who looks at the service.
+    /// One line for the service's status.
     pub(crate) fn summary(&self) -> String {
         match self {
             RuntimeView::NotAskedYet => "container runtime not asked yet".to_owned(),
@@ -52,7 +52,7 @@ impl RuntimeView {
     }
 }
 
-/// Conditions that ought to be met and are not, with the runtime's reason.
+/// Conditions that should be met and are not, with the runtime's reason.
 fn unmet(status: &RuntimeStatus) -> Vec<String> {
     [RuntimeConditionKind::RuntimeReady, RuntimeConditionKind::NetworkReady]
         .iter()
@@ -67,7 +67,7 @@ fn unmet(status: &RuntimeStatus) -> Vec<String> {
         .collect()
 }
 
-/// Asks for ever.
+/// Polls for ever.
 pub(crate) async fn watch_runtime(
     runtime: Arc<dyn ContainerRuntime>,
     view: watch::Sender<RuntimeView>,
@@ -107,7 +107,7 @@ pub(crate) async fn watch_runtime(
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            // Somebody has heard of it (an event stream that is back).
+            // Another task noticed that the runtime is back (its event stream is connected).
             () = look_again.notified() => {}
         }
     }

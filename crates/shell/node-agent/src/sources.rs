@@ -1,12 +1,12 @@
-//! From tellings of sources to pods with UIDs.
+//! From snapshots of manifest sources to pods with UIDs.
 //!
-//! Rules: what is merged, kept and removed is decided in `pod-desired`; here records are written
-//! before what depends on them is published. A pod whose name never had a UID waits until the runtime
-//! was listed once and a pod of its name was read, for a pod that already runs may lend its UID; until
-//! then what bears its name is kept, and nothing else. Nothing is forgotten before every source has
-//! spoken, and of no pod before it is written down as one that ends: whoever kills the agent between
-//! costs no pod its grace and hooks, nor does whoever takes its manifest away while there is no agent.
-//! A record that cannot be written is told of and tried again, sooner or later by what was wrong.
+//! Rules: `pod-desired` decides what is merged, kept and removed; here records are written before
+//! anything that depends on them is published. A pod whose name never had a UID waits until the
+//! runtime was listed once and any pod of its name was read, because a running pod may lend its
+//! UID; until then pods of its name are kept, and no others. No pod is dropped before every source
+//! has been read and the pod is on disk as ending: an agent killed in between, or a manifest
+//! removed while no agent runs, costs no pod its grace period and hooks. A record that cannot be
+//! written is reported and retried, after a delay that depends on the error.
 
 use crate::board::{Board, PodOrigin, PodWithoutUid, SourcesState};
 use crate::branch::{Branch, Panicked};
@@ -32,32 +32,32 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 const LONGEST_WRITE: Duration = Duration::from_secs(30);
-/// After a record could not be written.
+/// Retry delay of a record.
 const WRITE_AGAIN: Duration = Duration::from_secs(5);
-/// After one was refused: somebody must change something first.
+/// After a refused write: the administrator must change something first.
 const WRITE_REFUSED_AGAIN: Duration = Duration::from_secs(300);
 
 /// The pods that this node should run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct WantedPods {
     pub(crate) pods: Vec<Identified>,
-    /// Wanted too, without a UID yet.
+    /// Desired too, without a UID yet.
     pub(crate) waiting: WaitingPods,
-    /// Every source has spoken: what is not here may go.
+    /// Every source has been read: pods that are not here may be removed.
     pub(crate) is_whole: bool,
 }
 
 impl WantedPods {
-    /// Whether a pod of this name, under a UID that nobody wants, may go.
+    /// Whether a pod of this name with an undesired UID may be removed.
     pub(crate) fn lets_go(&self, namespace: &str, name: &str) -> bool {
         self.is_whole && !self.waiting.may_adopt(namespace, name)
     }
 }
 
-/// A source behind a lock, so that its task can begin anew after a panic.
+/// A source behind a lock, so that its task can restart after a panic.
 pub(crate) type HeldSource = Arc<Mutex<Box<dyn ManifestSource>>>;
 
-/// Passes on what one source tells, for ever.
+/// Passes on the snapshots of one source, for ever.
 pub(crate) async fn listen(
     at: usize,
     source: HeldSource,
@@ -72,11 +72,11 @@ pub(crate) async fn listen(
     }
 }
 
-/// What the merging task works with.
+/// The inputs of the merging task.
 #[derive(Clone)]
 pub(crate) struct Merging {
     pub(crate) reading: Reading,
-    /// In the order of their numbers.
+    /// Ordered by source number.
     pub(crate) kinds: Vec<SourceKind>,
     pub(crate) records: Arc<dyn Records>,
     pub(crate) saved: SavedMemories,
@@ -133,27 +133,27 @@ struct Merge {
     identities: Identities,
     /// What was published, by full name.
     identified: BTreeMap<String, (Offer, Identified)>,
-    /// Pods of an earlier agent of which nobody has told yet, by full name.
+    /// Pods of an earlier agent that no source has listed yet, by full name.
     recalled: BTreeMap<String, Arc<Pod>>,
-    /// Records that follow from what was heard, not written yet.
+    /// Records of the last snapshots, not written yet.
     told: Vec<Record>,
-    /// Records that could not be written, by folder and name.
+    /// Records that could not be written, by directory and name.
     unwritten: BTreeMap<(&'static str, String), Unwritten>,
     write_again_at: Option<Instant>,
 }
 
 struct Unwritten {
     record: Record,
-    /// It will fail again until somebody changes something.
+    /// It will fail again until the administrator changes something.
     is_refused: bool,
 }
 
-/// What comes of all offers.
+/// The result of merging all offers.
 #[derive(Default)]
 struct Round {
     pods: Vec<Identified>,
     without_uid: Vec<PodWithoutUid>,
-    /// Pods that are wanted no more, or as another one, as they were.
+    /// Pods that are not desired any more, or under another UID, as they were.
     ended: Vec<Arc<Pod>>,
     records: Vec<Record>,
 }
@@ -192,7 +192,7 @@ impl Merge {
         self.told.extend(taken.records);
     }
 
-    /// Writes records; what cannot be written is told, and the pods go on.
+    /// Writes records; a failed write is reported, and the pods go on.
     async fn write(&mut self, records: Vec<Record>) {
         for record in records {
             let Record { folder, name, content } = record.clone();
@@ -233,7 +233,7 @@ impl Merge {
         self.write(records).await;
     }
 
-    /// Whether pods wait for a look at the runtime.
+    /// Whether pods wait for the runtime.
     async fn publish(&mut self, has_listed: bool) -> bool {
         let (offers, notices) = self.manifests.offers();
         say(notices);
@@ -269,7 +269,7 @@ impl Merge {
         is_waiting || !has_listed
     }
 
-    /// Finds out under which UID a pod is wanted, or that it must wait for one.
+    /// Finds the UID of an offered pod, or makes the pod wait for one.
     fn settle(&mut self, offer: Offer, has_listed: bool, round: &mut Round) {
         let full_name = offer.pod.full_name();
         let known = self.identified.get(&full_name);
@@ -298,7 +298,7 @@ impl Merge {
         round.pods.push(identified);
     }
 
-    /// Lets go of pods that no manifest has any more.
+    /// Drops pods that have no manifest any more.
     fn part_with(&mut self, present: &BTreeSet<String>, round: &mut Round) {
         self.identified.retain(|full_name, (_, identified)| {
             let stays = present.contains(full_name);
@@ -310,7 +310,7 @@ impl Merge {
         if self.recalled.is_empty() {
             return;
         }
-        // Of a source that was not heard yet a manifest may be there still.
+        // A source that has not been read yet may still have a manifest.
         let offered: BTreeSet<String> =
             self.manifests.all().map(|offer| offer.pod.full_name()).collect();
         self.recalled.retain(|full_name, pod| {
@@ -322,7 +322,7 @@ impl Merge {
         });
     }
 
-    /// What is known of these pods may be forgotten once this is done.
+    /// Saves pods that end; after that their specifications may be dropped.
     async fn write_down_ends(&self, ended: Vec<Arc<Pod>>) {
         let mut writes: Branch<String, ()> = Branch::default();
         for pod in ended {
@@ -374,7 +374,7 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-/// Of a pod whose like the runtime has and does not tell of.
+/// The reason of a pod that waits until a pod of its name can be read.
 fn waits_for_its_like() -> Waiting {
     Waiting {
         why: "the container runtime has a pod of this name that cannot be read; it may be this one"

@@ -1,6 +1,6 @@
-//! The tasks that run pods, put together.
+//! Starts the tasks that run pods.
 //!
-//! Rule: wiring of the shell's own parts; which adapter serves a port is said in the binary.
+//! Rule: wires the shell's own parts; the binary chooses the adapter of each port.
 
 use crate::admission::Admissions;
 use crate::board::{Board, LocalStatus};
@@ -34,33 +34,33 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tracing::error;
 
-/// Tellings that may wait to be merged.
+/// Snapshots that may wait to be merged.
 const TELLINGS: usize = 4;
 const SERVE_AGAIN: Duration = Duration::from_secs(5);
 
-/// What running pods is made of.
+/// The dependencies of running pods.
 pub struct PodParts {
     pub ports: PodPorts,
     pub settings: PodSettings,
     pub sources: Vec<Box<dyn ManifestSource>>,
-    /// None where the kernel's messages cannot be read: then the cgroups' own counts are told.
+    /// None if the kernel log cannot be read: then the cgroups' own counters are used.
     pub memory_kills: Option<Box<dyn MemoryKills>>,
-    /// Who else hears of events; None for nobody.
+    /// Another receiver of events, if any.
     pub events: Option<Arc<dyn EventSink>>,
-    /// Who else counts what people may want to know.
+    /// Further sources of metrics.
     pub metric_sources: Vec<Arc<dyn MetricSource>>,
-    /// None where nobody at this machine may ask.
+    /// None if there is no local API.
     pub local: Option<Arc<dyn LocalEndpoint>>,
     /// None for a standalone node.
     pub cluster: Option<ClusterParts>,
-    /// None where the node's port is not served.
+    /// None if the kubelet's port is not served.
     pub port: Option<Arc<dyn KubeletEndpoint>>,
     /// Once true, pods that end are killed instead of waiting for their grace periods.
     pub kill_now: watch::Receiver<bool>,
 }
 
-/// Starts every task that running pods takes.
-/// `look_again` is told when the runtime is heard of again.
+/// Starts every task that running pods takes. `look_again` is notified when the runtime answers
+/// again.
 pub(crate) fn start(
     tree: &mut TaskTree,
     parts: PodParts,
@@ -178,7 +178,7 @@ fn start_with_clock(
     start_endpoints(tree, &api, checks, local, port);
 }
 
-/// Starts the local socket and the authenticated port, where they are asked for.
+/// Starts the local socket and the authenticated port, if they are configured.
 fn start_endpoints(
     tree: &mut TaskTree,
     api: &Arc<LocalStatus>,
@@ -196,7 +196,7 @@ fn start_endpoints(
     }
 }
 
-/// What does not change as long as the agent runs.
+/// Sets the metrics that do not change while the agent runs.
 fn set_lasting_metrics(board: &Board, node_name: &str, cgroups: &dyn PodCgroups) {
     let metrics = board.metrics();
     metrics.set(&names::NODE_NAME, &[node_name], 1.0);
@@ -204,7 +204,7 @@ fn set_lasting_metrics(board: &Board, node_name: &str, cgroups: &dyn PodCgroups)
     metrics.set(&names::CGROUP_VERSION, &[], version);
 }
 
-/// What is kept in order beside the pods: cgroups above them, logs, what the machine itself is.
+/// Starts the tasks beside the pods: cgroups above them, logs, checks of the machine.
 fn start_upkeep(tree: &mut TaskTree, context: &Arc<PodContext>) {
     let checked = context.clone();
     tree.start("node-checks", move || node_checks::tell(checked.clone()));
@@ -225,7 +225,7 @@ fn start_upkeep(tree: &mut TaskTree, context: &Arc<PodContext>) {
     }
 }
 
-/// The kernel's log names who was killed for memory; without it the cgroups count them.
+/// The kernel log names the OOM-killed process; without it the cgroups count them.
 fn start_memory_kills(
     tree: &mut TaskTree,
     context: &Arc<PodContext>,
@@ -262,7 +262,7 @@ fn start_sources(
         let tell = tell.clone();
         tree.start(name, move || sources::listen(at, source.clone(), tell.clone()));
     }
-    // Without a source nobody would hold the sender, and nothing would ever be told: that is right.
+    // Without a source the sender is dropped and no snapshot ever comes, which is right.
     let merging = Merging {
         reading,
         kinds,

@@ -1,10 +1,10 @@
 //! Named tasks that live and end together.
 //!
-//! Rule: nothing in the shell is spawned but here. A task is made by a function that can make it
-//! again: when it panics, the panic is caught in that task, logged with the task's name, and the
-//! task begins anew after a growing pause. Ending the tree drops every task at its next await.
+//! Rule: all tasks of the shell are spawned here. A task is made by a function that can make it
+//! again: a panic is caught in that task and logged with the task's name, and the task restarts
+//! after a growing delay. Ending the tree drops every task at its next await.
 //!
-//! Does not: wait for a task's own clean-up beyond its drop, nor restart one that returned.
+//! Does not wait for a task's own clean-up beyond its drop, nor restart a task that returned.
 
 use crate::back_off::BackOff;
 use std::any::Any;
@@ -20,14 +20,14 @@ use tracing::error;
 
 const FIRST_RESTART: Duration = Duration::from_secs(1);
 const LONGEST_RESTART: Duration = Duration::from_secs(60);
-/// A task without a panic for this long counts as well again: its next panic is a first one.
+/// After this long without a panic, a task's next panic counts as the first one.
 const WELL_AGAIN: Duration = Duration::from_secs(300);
 
 tokio::task_local! {
     static TASK_NAME: Arc<str>;
 }
 
-/// The name of the task that runs on this thread, if one of a tree does. For panic messages.
+/// The name of the tree's task that runs on this thread, if any. For panic messages.
 pub fn current_task() -> Option<Arc<str>> {
     TASK_NAME.try_with(Clone::clone).ok()
 }
@@ -40,21 +40,21 @@ pub(crate) fn named<Task: Future>(
     TASK_NAME.scope(name, task)
 }
 
-/// Panics in a row of each task that has had any, and when the last one was.
+/// Consecutive panics of each task, and when the last one was.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TaskFailures {
     panics: Arc<Mutex<BTreeMap<&'static str, (u32, Instant)>>>,
 }
 
 impl TaskFailures {
-    /// The task with the most panics in a row lately, and how many.
+    /// The task with the most consecutive panics lately, and how many.
     pub(crate) fn worst(&self) -> Option<(&'static str, u32)> {
         let panics = self.lock();
         let lately = panics.iter().filter(|(_, (_, last))| last.elapsed() < WELL_AGAIN);
         lately.max_by_key(|(_, (count, _))| *count).map(|(task, (count, _))| (*task, *count))
     }
 
-    /// One more panic of `task`; how many there are now in a row.
+    /// Counts a panic of `task`; returns how many there are now in a row.
     fn count(&self, task: &'static str) -> u32 {
         let mut panics = self.lock();
         let (count, last) = panics.entry(task).or_insert((0, Instant::now()));
@@ -64,7 +64,7 @@ impl TaskFailures {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, (u32, Instant)>> {
-        // An entry is whole at any time, so a panic elsewhere leaves nothing broken behind.
+        // Entries are always consistent, so a panic elsewhere leaves nothing broken behind.
         self.panics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -120,7 +120,7 @@ where
     }
 }
 
-/// Runs one life of a task; a panic, also in its making or its drop, becomes its message.
+/// Runs a task once; a panic, also while it is made or dropped, becomes its message.
 async fn run_once<Task>(make: &mut impl FnMut() -> Task) -> Result<(), String>
 where
     Task: Future<Output = ()> + Send,
@@ -128,7 +128,7 @@ where
     let made = catch_unwind(AssertUnwindSafe(|| Box::pin(make())));
     let mut task: Pin<Box<Task>> = made.map_err(|payload| panic_message(&*payload))?;
     let outcome = poll_fn(|context| {
-        // Nothing of the task is used after a panic but its drop, so a broken inside stays inside.
+        // After a panic the task is only dropped, so its broken state is not used.
         match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context))) {
             Ok(poll) => poll.map(Ok),
             Err(payload) => std::task::Poll::Ready(Err(panic_message(&*payload))),
@@ -139,7 +139,7 @@ where
     outcome.and(dropped.map_err(|payload| panic_message(&*payload)))
 }
 
-/// What `panic!` was called with, if it was text.
+/// The argument of `panic!`, if it was text.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
     payload
         .downcast_ref::<&str>()

@@ -1,8 +1,8 @@
-//! What exited containers left behind: read once each, from their message file or their log.
+//! Termination messages of exited containers: read once each, from their message file or their log.
 //!
-//! Rule: the first reading of a container counts and is kept as long as the runtime has it, so that
-//! a log that is rotated or a file that is changed later says nothing new. Where and how much is
-//! decided in `container-setup`.
+//! Rule: the first reading of a container is kept as long as the runtime has it, so that a log that
+//! is rotated or a file that is changed later has no effect. `container-setup` decides which file
+//! is read and how much of it.
 
 use crate::memory_kills::memory_limit;
 use container_setup::termination::{FILE_CAP, LOG_TAIL, Readings, Sources, left_behind, sources};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 const LONGEST_READ: Duration = Duration::from_secs(10);
-/// Containers with a note; more than a node has.
+/// Containers with an OOM kill; more than a node has.
 const MOST_KILLS: usize = 4096;
 
 /// Cheap to clone; all clones share what was read.
@@ -31,7 +31,7 @@ impl TerminationMessages {
         Self { folders, known: Arc::default(), kills: Arc::default() }
     }
 
-    /// Puts what is known of the pod's exited containers into the observation.
+    /// Adds OOM kills and the termination messages of exited containers to the observation.
     pub(crate) async fn fill_in(&self, pod: &mut ObservedPod) {
         for container in pod.containers.iter_mut() {
             let id = container.record.id.clone();
@@ -52,8 +52,8 @@ impl TerminationMessages {
         }
     }
 
-    /// A process of this container was killed for memory. The container need not be known yet. Whether
-    /// it was noted: which are is decided in `pod-lifecycle`.
+    /// Notes an OOM kill in this container, which need not be known yet. Whether it was noted;
+    /// `pod-lifecycle` decides which kills are.
     pub(crate) fn note_kill(
         &self,
         container_id: &str,
@@ -61,7 +61,7 @@ impl TerminationMessages {
         with_another: bool,
     ) -> bool {
         let mut kills = self.lock(&self.kills);
-        // Cgroups of others have such names too; they are forgotten with the next listing.
+        // Cgroups of other services have such names too; they are removed with the next listing.
         if kills.len() >= MOST_KILLS && !kills.contains_key(container_id) {
             return false;
         }
@@ -73,7 +73,7 @@ impl TerminationMessages {
         notes.map_or_else(MemoryKillNotes::default, |notes| notes.limited_to(memory_limit(record)))
     }
 
-    /// Forgets containers that the runtime does not have any more.
+    /// Removes containers that the runtime does not have any more.
     pub(crate) fn keep_only(&self, ids: &BTreeSet<String>) {
         self.lock(&self.known).retain(|id, _| ids.contains(id));
         self.lock(&self.kills).retain(|id, _| ids.contains(id));

@@ -1,18 +1,19 @@
-//! Turns at the runtime: what costs processor time there is begun in turns.
+//! Limits parallel calls to the runtime that cost it processor time.
 //!
-//! Rule: a machine that starts a hundred containers at once starts each of them slowly and all of them
-//! later than one that starts a few at a time. One that is not answered soon gives up its turn and goes
-//! on, so that one that hangs delays only itself. Not for what may wait for somebody else, as a pod
-//! does for a network of its own: waiting costs nothing, and many can wait at once.
+//! Rule: a machine that starts a hundred containers at once starts each of them slowly and all of
+//! them later than one that starts a few at a time. A call that is not answered soon releases its
+//! permit and goes on, so that a hanging call delays only itself. Not for calls that mostly wait
+//! for something else, as a pod does for its network: waiting costs nothing, and many can wait at
+//! once.
 
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// For each processor of the machine: some of the work is waiting for disks.
+/// Per CPU: some of the work waits for disks.
 const FOR_EACH_PROCESSOR: usize = 4;
-/// How long a call keeps others waiting.
+/// After this long a call releases its permit.
 const KEEPS_ITS_TURN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Turns(Semaphore);
@@ -24,7 +25,7 @@ impl Turns {
         ))
     }
 
-    /// Waits for a turn, and then for the call.
+    /// Waits for a permit, and then for the call.
     pub(crate) async fn take<T>(&self, call: impl Future<Output = T>) -> T {
         let turn = self.0.acquire().await;
         let mut call = pin!(call);

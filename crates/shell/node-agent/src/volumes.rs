@@ -1,9 +1,8 @@
-//! A pod's volumes: from its specification to folders that containers can mount.
+//! A pod's volumes: from its specification to directories that containers can mount.
 //!
-//! Rules: each volume is set up on its own, a failed one is tried again with growing pauses and
-//! delays only its pod; a kind that this agent does not serve yet says so and is asked for again,
-//! for nothing else could be done. Which kinds there are is in `wanted`; how they are made is the
-//! driver's business.
+//! Rules: each volume is set up on its own; a failed one is retried with growing delays and delays
+//! only its pod. A volume type that is not supported yet is an error and is retried too, as nothing
+//! else could be done. `wanted` knows the types; the driver sets them up.
 
 use crate::back_off::BackOff;
 use crate::news::{News, NewsSender};
@@ -26,20 +25,20 @@ const LONGEST_SET_UP: Duration = Duration::from_secs(600);
 /// By name.
 pub(crate) type ReadyVolumes = BTreeMap<String, ReadyVolume>;
 
-/// A volume as the driver wants it, or why it cannot be had.
+/// A volume as the driver needs it, or why it cannot be set up.
 type Wanted = Result<(HostVolume, VolumeOwnership), String>;
 
-/// What is to be set up.
+/// The volumes to set up.
 pub(crate) struct WantedVolumes {
-    /// Of the pod's volumes; what is told carries it.
+    /// Version of the pod's volumes; updates carry it.
     pub(crate) version: u64,
     pub(crate) uid: String,
     pub(crate) volumes: Vec<(String, Wanted)>,
-    /// What is ready already.
+    /// The volumes that are ready already.
     pub(crate) ready: ReadyVolumes,
 }
 
-/// What the worker hears.
+/// The result of a setup, sent to the pod worker.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct VolumeNews {
     pub(crate) version: u64,
@@ -49,7 +48,7 @@ pub(crate) struct VolumeNews {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum VolumeState {
     Ready(ReadyVolumes),
-    /// Some are not there; tried again by itself.
+    /// Some are missing; retried without a new request.
     Failed {
         message: String,
         event: PodEvent,
@@ -81,7 +80,7 @@ fn wanted(pod: &Pod, volume: &Volume, node: &NodeFacts) -> Wanted {
         Some(VolumeSource::HostPath(host)) => {
             let kind = host.kind.as_ref().map(ToString::to_string).unwrap_or_default();
             let path = host.path.to_string();
-            // The host's own files keep their owner, whatever fsGroup says.
+            // The host's own files keep their owner, whatever fsGroup is.
             Ok((HostVolume::HostPath { name, path, kind }, VolumeOwnership::default()))
         }
         Some(other) => Err(format!(
@@ -100,7 +99,7 @@ fn ownership(pod: &Pod) -> VolumeOwnership {
     }
 }
 
-/// `HugePages-2Mi` names the size; `HugePages` alone means the only one that the pod asks for.
+/// `HugePages-2Mi` names the size; `HugePages` alone means the only one that the pod requests.
 fn huge_page_size(pod: &Pod, medium: &str) -> Result<String, String> {
     if let Some(size) = medium.strip_prefix("HugePages-") {
         return Ok(size.to_owned());
@@ -115,7 +114,7 @@ fn huge_page_size(pod: &Pod, medium: &str) -> Result<String, String> {
     }
 }
 
-/// Names of the volumes that the pod has.
+/// Names of the pod's volumes.
 pub(crate) fn names(pod: &Pod) -> Vec<String> {
     pod.spec.volumes.iter().map(|volume| volume.name.to_string()).collect()
 }
@@ -126,14 +125,14 @@ pub(crate) fn all(pod: &Pod, node: &NodeFacts) -> Vec<(String, Wanted)> {
     volumes.map(|volume| (volume.name.to_string(), wanted(pod, volume, node))).collect()
 }
 
-/// Names of the volumes that two versions of a pod have alike.
+/// Names of the volumes that are equal in two versions of a pod.
 pub(crate) fn same(one: &Pod, other: &Pod, node: &NodeFacts) -> BTreeSet<String> {
     let known: BTreeMap<String, Wanted> = all(one, node).into_iter().collect();
     let volumes = all(other, node).into_iter();
     volumes.filter(|(name, wanted)| known.get(name) == Some(wanted)).map(|(name, _)| name).collect()
 }
 
-/// Sets up every volume of the pod, however long it takes, and tells of it.
+/// Sets up every volume of the pod, however long it takes, and reports the result.
 pub(crate) async fn set_up(driver: Arc<dyn VolumeDriver>, wanted: WantedVolumes, news: NewsSender) {
     let WantedVolumes { version, uid, volumes, mut ready } = wanted;
     let tell = async |state| {

@@ -1,6 +1,6 @@
-//! Keeps the service manager's watchdog quiet while the agent is well.
+//! Pings the service manager's watchdog while the agent is healthy.
 //!
-//! Rule: a ping at half of the watchdog's time, and none while a check fails: then the service
+//! Rule: a ping at half of the watchdog's timeout, and none while a check fails: then the service
 //! manager ends this process and starts another, which is what a watchdog is for.
 
 use ports::{HealthChecks, ServiceState, ServiceSupervisor};

@@ -1,4 +1,4 @@
-//! What goes when a container's record or the whole pod goes.
+//! Removes what belongs to a container's record or to the whole pod.
 
 use super::ActionWorld;
 use super::sandbox::gone_is_fine;
@@ -27,7 +27,7 @@ pub(super) async fn remove_container(
     Ok(())
 }
 
-/// `forget`: nobody wishes the pod any more, so its folders go too.
+/// `forget`: the pod is not desired any more, so its directories are removed too.
 pub(super) async fn clean_up(world: &ActionWorld, forget: bool) -> Result<(), String> {
     let ports = &world.context.ports;
     let settings = &world.context.settings.cgroups;
@@ -44,7 +44,7 @@ pub(super) async fn clean_up(world: &ActionWorld, forget: bool) -> Result<(), St
     removed.map_err(|error| format!("cannot remove the pod's folder: {error}"))
 }
 
-/// Of a pod that nobody knows any more the class is not known either: wherever it may lie.
+/// The QoS class of a pod without a specification is not known: look below every class.
 async fn remove_cgroups(world: &ActionWorld) -> Result<(), ports::pod_host::HostError> {
     use pod_model::pod::QosClass;
     let settings = &world.context.settings.cgroups;

@@ -1,6 +1,7 @@
-//! Asks for the ConfigMaps and Secrets that a container's variables come from.
+//! Reads the ConfigMaps and Secrets that a container's environment variables refer to.
 //!
-//! Rule: all of them within one limit. What could not be had, and why, is told to `container-setup`.
+//! Rule: one timeout for all of them. `container-setup` gets the reason of each that could not be
+//! read.
 
 use super::ActionWorld;
 use container_setup::contents::{Contents, wanted};
@@ -9,7 +10,7 @@ use ports::{ContentError, ContentName};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// For all together. A start that fails for it is tried again.
+/// For all together. A start that fails because of it is retried.
 const LONGEST_READ: Duration = Duration::from_secs(30);
 
 pub(super) async fn read(world: &ActionWorld, spec: &Container) -> Contents {

@@ -1,4 +1,4 @@
-//! A pod's folders and cgroup.
+//! Creates a pod's directories and cgroup.
 
 use super::ActionWorld;
 use container_setup::inputs::PodFacts;

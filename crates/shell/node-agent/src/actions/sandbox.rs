@@ -1,4 +1,4 @@
-//! A pod's sandbox.
+//! Creates, stops and removes a pod's sandbox.
 
 use super::ActionWorld;
 use crate::metrics::names;
@@ -55,7 +55,7 @@ pub(super) async fn remove(world: &ActionWorld, id: &str) -> Result<(), String> 
     gone_is_fine(world.context.ports.runtime.remove_sandbox(id).await)
 }
 
-/// What is not there need not be stopped or removed.
+/// An object that does not exist need not be stopped or removed.
 pub(super) fn gone_is_fine(result: Result<(), ContainerRuntimeError>) -> Result<(), String> {
     match result {
         Ok(()) | Err(ContainerRuntimeError::NotFound { .. }) => Ok(()),

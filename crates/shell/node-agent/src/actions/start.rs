@@ -1,8 +1,8 @@
 //! Starting a container: set up, create, start, then its postStart hook.
 //!
-//! Rule: the program runs only once it is on disk that it does: its restart count and back-off must
-//! outlive the agent. The worker writes that down while the container is made; one that was made and
-//! not started is removed by the next agent, and has used up neither its number nor its turn.
+//! Rule: the program runs only after its start is on disk: restart count and back-off must outlive
+//! the agent. The worker saves them while the container is created. The next agent removes a
+//! container that was created and not started; it counts neither as a restart nor for the back-off.
 //!
 //! upstream: pkg/kubelet/kuberuntime/kuberuntime_container.go
 
@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing::warn;
 
-/// The fields of the action, as they are needed here.
+/// The fields of the action.
 struct Start<'a> {
     name: &'a str,
     attempt: u32,
@@ -51,7 +51,7 @@ pub(super) async fn start(world: &ActionWorld, action: &Action) -> Result<String
     started
 }
 
-/// Counts a start. Images are not waited for here, so that one that does not come is no error here.
+/// Counts a start. The image is present by now, so a missing image is no start error here.
 /// upstream: pkg/kubelet/kuberuntime/kuberuntime_manager.go (SyncPod)
 fn count(world: &ActionWorld, action: &Action, failure: Option<&StartFailure>) {
     let Action::StartContainer { name, .. } = action else { return };
@@ -107,13 +107,14 @@ async fn set_up_and_start(world: &ActionWorld, action: &Action) -> Result<String
     Ok(id)
 }
 
-/// Makes all that must be there before the runtime is asked, and says what to ask.
+/// Creates all that must exist before the container, and returns the runtime's request.
 async fn set_up(
     world: &ActionWorld,
     spec: &Container,
     start: &Start<'_>,
 ) -> Result<(ContainerConfig, SandboxConfig), StartFailure> {
-    // Side by side, as whoever crashed waits for it; of several failures the first here is told.
+    // In parallel, as a crashed container waits for it. If several fail, the first one in this
+    // order is reported.
     let (node, pod_facts, image, contents) = tokio::join!(
         world.node_facts(),
         world.pod_facts(),
@@ -157,8 +158,8 @@ async fn set_up(
     Ok((config.map_err(config_failure)?, sandbox))
 }
 
-/// What the runtime says of the image; it is asked only where it has not just said so. An image that
-/// went since then fails the creation, after which it is looked for again.
+/// The image's record, from the runtime unless it has just been read. If the image was removed
+/// since, the creation fails and the image is looked up again.
 async fn image(world: &ActionWorld, image_ref: &str) -> Result<ImageRecord, String> {
     if let Some(found) = world.found_image.as_ref().filter(|found| found.id == image_ref) {
         return Ok((**found).clone());
@@ -169,14 +170,14 @@ async fn image(world: &ActionWorld, image_ref: &str) -> Result<ImageRecord, Stri
     found.ok_or_else(|| format!("the runtime has no image {image_ref:?} any more"))
 }
 
-/// The log folder and the termination message file; its path on this machine.
+/// Creates the log directory and the termination message file; returns the file's path on the host.
 async fn make_folders(
     world: &ActionWorld,
     spec: &Container,
     node: &NodeFacts,
 ) -> Result<Option<String>, String> {
     let logs = log_paths::container_directory(&node.pod_logs_directory, &world.pod, &spec.name);
-    // A name of its own for every start: the file of an earlier instance may still be read.
+    // A new name for every start: the file of an earlier instance may still be read.
     let file = match termination::container_path(spec) {
         Some(_) => format!("{:08x}", world.context.clock.now().nanos() & 0xffff_ffff),
         None => String::new(),
@@ -211,7 +212,8 @@ async fn write_hosts(
     Ok(Some(path.display().to_string()))
 }
 
-/// The files that variables come from. What cannot be read is missing then, and said so.
+/// Reads the files that variables come from. A file that cannot be read is passed on as missing,
+/// with the reason.
 async fn read_env_files(
     world: &ActionWorld,
     spec: &Container,
@@ -267,10 +269,10 @@ async fn pin(
     Ok(path.display().to_string())
 }
 
-/// A folder of logs that hangs is not to hide that a container runs.
+/// A hanging log directory must not hide that a container runs.
 const LONGEST_LINK: Duration = Duration::from_secs(5);
 
-/// The link that log shippers read. Without it the container runs all the same.
+/// Creates the link that log shippers read. Without it the container runs all the same.
 pub(crate) async fn link_log(folders: &dyn PodFolders, name: &str, target: &str) {
     let why = match tokio::time::timeout(LONGEST_LINK, folders.link_log(name, target)).await {
         Ok(Ok(())) => return,
@@ -288,7 +290,7 @@ async fn post_start(
 ) -> Result<(), StartFailure> {
     let hook = spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_deref());
     let Some(hook) = hook else { return Ok(()) };
-    // It may take long, and that the container runs is seen before.
+    // The hook may take long, and the running container must be seen before it ends.
     drop(starting);
     world.context.observed.look_at(world.uid());
     let ports = &world.context.ports;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
-/// A container always has a moment to end by itself.
+/// Every container gets at least this long to exit by itself.
 const SHORTEST_GRACE: Duration = Duration::from_secs(2);
 
 pub(super) struct Stop<'a> {
@@ -28,7 +28,7 @@ pub(super) async fn stop(world: &ActionWorld, stop: &Stop<'_>) -> Outcome {
         && !stop.grace.is_zero()
         && !run_hook(world, stop.id, stop.name, stop.grace).await;
     let left = stop.grace.saturating_sub(began.elapsed());
-    // CRI counts whole seconds; a started one is given.
+    // CRI counts whole seconds; round up.
     let left = Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0));
     let grace = left.max(SHORTEST_GRACE);
     let stopped = world.context.ports.runtime.stop_container(stop.id, grace).await;
@@ -45,8 +45,8 @@ pub(super) async fn pre_stop_only(
     Outcome::ContainerStopped { hook_failed, result: Ok(()) }
 }
 
-/// Whether the hook went well; one that has not ended when the grace is over is left to itself,
-/// which is no failure.
+/// Whether the hook succeeded. A hook that is still running when the grace period is over is left
+/// running, which is no error.
 async fn run_hook(world: &ActionWorld, id: &str, name: &str, limit: Duration) -> bool {
     let mut all = world.pod.spec.all_containers().map(|(_, _, each)| each);
     let Some(spec) = all.find(|each| *each.name == *name) else { return true };

@@ -1,4 +1,4 @@
-//! Who is admitted when.
+//! Which pods are admitted when.
 
 use super::*;
 
@@ -113,7 +113,7 @@ fn what_has_ended_takes_no_room() {
     assert_eq!(*admissions.watch("c").borrow(), Admission::Admitted);
 }
 
-/// Three at most, of which pods wait for those that are ending.
+/// At most three pods; further ones wait for pods that are ending.
 fn three_where_pods_wait() -> Admissions {
     let room = NodeRoom { pods: 3, waits_for_ending: true, ..NodeRoom::default() };
     let admissions = Admissions::new(room, NodeAbilities::default(), Metrics::default());

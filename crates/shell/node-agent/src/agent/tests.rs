@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::mpsc;
 
-/// A runtime whose every answer is a panic.
+/// A runtime that panics on every call.
 #[derive(Default)]
 struct Exploding(AtomicU32);
 
@@ -81,7 +81,7 @@ async fn a_panicking_task_does_not_end_the_agent_and_a_signal_does() {
     let ended = agent.await.unwrap();
     assert_eq!(ended, Ended { reason: EndReason::Signal("SIGTERM"), at_once: false });
     let mut told = told.0.lock().unwrap().clone();
-    // Which of the first two comes first is the scheduler's choice.
+    // The scheduler decides which of the first two comes first.
     told[..2].sort_by_key(|state| *state == ServiceState::Watchdog);
     assert_eq!(
         told,

@@ -1,4 +1,4 @@
-//! The pauses, one after the other.
+//! The sequence of delays.
 
 use super::*;
 

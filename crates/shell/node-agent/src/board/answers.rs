@@ -1,7 +1,7 @@
-//! The board as answers for people at this machine.
+//! The local API's view of the store.
 //!
-//! Rule: reads only what is published. Stopping is refused for a manifest's pod, with the manifest's
-//! name: it would be started again at once.
+//! Rule: reads only what is published. A stop of a pod that has a manifest is refused with the
+//! manifest's name: the pod would be started again at once.
 
 use super::{CountedEvent, PodEntry, counted};
 use crate::pods::PodContext;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Answers for the agent.
+/// Implements the agent's local API.
 pub(crate) struct LocalStatus {
     pub(crate) context: Arc<PodContext>,
     pub(crate) runtime: watch::Receiver<RuntimeView>,
@@ -42,7 +42,7 @@ impl LocalApi for LocalStatus {
 
     fn pods(&self) -> LocalPods {
         let board = &self.context.board;
-        // Those without a UID first: one that gets it meanwhile is seen twice, and shown once.
+        // Pods without a UID first: one that gets its UID meanwhile is found twice and listed once.
         let without: Vec<(String, PodEntry)> =
             board.without_uid().iter().map(|(key, entry)| (key.clone(), entry.clone())).collect();
         let mut entries: Vec<(String, PodEntry)> =
@@ -132,7 +132,7 @@ impl LocalStatus {
         }
     }
 
-    /// Before its first plan a pod waits for the runtime, if for nothing else.
+    /// Before its first plan a pod waits at least for the runtime.
     fn waiting(&self, entry: &PodEntry) -> Option<LocalWaiting> {
         if let Some(waiting) = &entry.waiting {
             let (why, next_step) = (waiting.why.clone(), waiting.next_step.clone());
@@ -155,7 +155,7 @@ fn stage_word(stage: Option<Stage>) -> &'static str {
     }
 }
 
-/// The v1 Pod with the status that we give it.
+/// The v1 Pod with the status that the agent computed.
 fn object(entry: &PodEntry) -> Value {
     let mut object = serde_json::to_value(&*entry.pod).unwrap_or_default();
     let status = entry.status.as_ref().map(serde_json::to_value);

@@ -1,7 +1,7 @@
-//! What is counted when somebody asks: pods and containers as they are now.
+//! Gauges of pods and containers, computed at each scrape.
 //!
-//! Rule: gauges are read off what is known, not kept beside it, so that they cannot drift from it.
-//! Every pod of this agent is static: none comes from an API server.
+//! Rule: gauges are computed from the store, not kept beside it, so that they cannot drift from it.
+//! No pod comes from an API server yet, so `static` is always true.
 //!
 //! upstream: pkg/kubelet/kubelet_pods.go (HandlePodCleanups), pkg/kubelet/pleg/generic.go
 
@@ -13,7 +13,7 @@ use ports::MetricFamily;
 use ports::runtime_objects::ContainerState;
 use std::collections::BTreeMap;
 
-/// All that the agent itself counts.
+/// All metrics of the agent itself.
 pub(super) fn families(context: &PodContext) -> Vec<MetricFamily> {
     let metrics = context.board.metrics();
     let (running, containers) = in_runtime(context);
@@ -54,7 +54,7 @@ pub(super) fn families(context: &PodContext) -> Vec<MetricFamily> {
     metrics.families(names::ALL)
 }
 
-/// Whose wish a pod is, and whether it is static, as upstream pairs them.
+/// The values of `config` and `static`, paired as upstream pairs them.
 const CONFIGS: [(&str, &str); 5] =
     [("desired", "true"), ("desired", ""), ("orphan", "true"), ("orphan", ""), RUNTIME_ONLY];
 const RUNTIME_ONLY: (&str, &str) = ("runtime_only", "unknown");

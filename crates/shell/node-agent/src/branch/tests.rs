@@ -1,4 +1,4 @@
-//! Tasks of a branch: values, panics, aborts.
+//! Tasks of a set: values, panics, aborts.
 
 use super::*;
 use std::time::Duration;

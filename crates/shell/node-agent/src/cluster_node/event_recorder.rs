@@ -1,8 +1,8 @@
-//! Sends events to the API server, counted and combined.
+//! Sends events to the API server, counted and aggregated.
 //!
-//! Rule: who emits an event never waits. The queue is bounded, and what comes while it is full is
-//! dropped and counted in the log. An event that cannot be delivered is tried again with its own time
-//! until it is sent or refused; others wait behind it, so that they keep their order.
+//! Rule: emitting an event never waits. The queue is bounded; events that come while it is full are
+//! dropped and counted in the log. An event that cannot be delivered is retried with its original
+//! time until it is sent or refused; others wait behind it, so that they keep their order.
 //!
 //! upstream: client-go tools/record/event.go
 
@@ -22,10 +22,10 @@ const QUEUE: usize = 1000;
 const COMPONENT: &str = "kubelet";
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
-/// Events of one object at one moment.
+/// Attempts at another name: events of one object at one time share theirs.
 const MAX_RENAMES: u32 = 100;
 
-/// The events that wait to be sent.
+/// The queue of events to send.
 pub struct ClusterEvents {
     host: String,
     queue: mpsc::Sender<ClusterEvent>,
@@ -91,7 +91,7 @@ impl EventSink for ClusterEvents {
     }
 }
 
-/// Sends what waits, for ever.
+/// Sends queued events for ever.
 pub(super) async fn send(events: Arc<ClusterEvents>, api: Arc<dyn ClusterApi>, clock: Clock) {
     let mut waiting = events.waiting.lock().await;
     let mut correlator = EventCorrelator::default();
@@ -106,7 +106,7 @@ pub(super) async fn send(events: Arc<ClusterEvents>, api: Arc<dyn ClusterApi>, c
     }
 }
 
-/// An event that is on its way: what it is counted under, and what it repeats.
+/// An event in flight: its aggregation key, and the event that it repeats.
 struct Outgoing {
     key: EventKey,
     event: ClusterEvent,
@@ -133,7 +133,7 @@ async fn deliver(api: &dyn ClusterApi, correlator: &mut EventCorrelator, mut out
     loop {
         match attempt(api, &outgoing).await {
             Ok((stored, count)) => return correlator.stored(outgoing.key, stored, count),
-            // The server keeps events for an hour only: it is created anew.
+            // The server keeps events for an hour only: create it again.
             Err(ClusterApiError::NotFound { .. }) if outgoing.repeats.is_some() => {
                 correlator.expired(outgoing.key);
                 outgoing.repeats = None;
@@ -150,7 +150,7 @@ async fn deliver(api: &dyn ClusterApi, correlator: &mut EventCorrelator, mut out
                 error!(err = %error, "Unable to write event (retry after sleeping)");
                 tokio::time::sleep(back_off.pause()).await;
             }
-            // An event is named after its object and its time: another one has this very moment.
+            // An event is named after its object and its time, and another event has both.
             Err(ClusterApiError::AlreadyExists { .. }) if renamed < MAX_RENAMES => {
                 renamed += 1;
                 let at = outgoing.event.at.nanos().saturating_add(1);

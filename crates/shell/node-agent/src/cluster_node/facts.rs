@@ -1,7 +1,7 @@
-//! Gathers what the node's status is made from: the machine, the runtime, its images.
+//! Gathers the inputs of the node's status: the machine, the runtime, its images.
 //!
-//! Rule: reads only what others already know or what the kernel answers at once; images are listed
-//! again after half a minute. A part that cannot be had is absent, and the others are there.
+//! Rule: reads only what other tasks publish or what the kernel answers at once; images are listed
+//! again after half a minute. A part that cannot be read is absent, the others are present.
 
 use crate::pods::{NodeState, PodPorts};
 use crate::runtime_watch::RuntimeView;
@@ -33,7 +33,7 @@ pub(super) struct FactsReader {
 
 #[derive(Default)]
 struct Remembered {
-    /// When the runtime last answered, and what it said.
+    /// When the runtime last answered, and its answer.
     answered: Option<(Instant, RuntimeStatus, String, String)>,
     images: Option<(Instant, Vec<ImageFact>)>,
 }
@@ -48,7 +48,7 @@ impl FactsReader {
         Self { machine, ports, view, state, remembered: Mutex::default() }
     }
 
-    /// Changes when the runtime's own report does.
+    /// Both change when the runtime's own report does.
     pub(super) fn changes(&self) -> (watch::Receiver<RuntimeView>, watch::Receiver<NodeState>) {
         (self.view.clone(), self.state.clone())
     }
@@ -85,7 +85,7 @@ impl FactsReader {
                 .map(|strict| NodeFeatures { supplemental_groups_policy: strict }),
             pressure: Pressure::default(),
             errors: runtime_errors(&seen),
-            // No volume is attached or mounted for others yet.
+            // Volumes are not attached or mounted for other nodes yet.
             volumes_in_use: Some(Vec::new()),
             declared_features: settings.declared_features.clone(),
             machine: is_read.then(|| machine_of(found)),
@@ -93,7 +93,7 @@ impl FactsReader {
         }
     }
 
-    /// What the runtime said last, how long ago, and its version.
+    /// The runtime's last answer, its age, and the runtime's version.
     fn runtime(&self, view: &RuntimeView) -> (RuntimeSeen, Option<String>) {
         let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         if let RuntimeView::Answering { version, status } = view {
@@ -166,7 +166,7 @@ fn machine_of(found: MachineFacts) -> Machine {
     }
 }
 
-/// In one order, so that a runtime that answers in another one is no change.
+/// Sorted, so that the same handlers in another order are no change.
 fn sorted(handlers: &[HandlerFeatures]) -> Vec<RuntimeHandler> {
     let mut sorted: Vec<RuntimeHandler> = handlers
         .iter()

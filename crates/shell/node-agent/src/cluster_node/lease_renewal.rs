@@ -1,7 +1,7 @@
 //! Renews the node's Lease.
 //!
-//! Rule: on a task and requests of its own, so that neither a status that hangs nor a disk that does
-//! not answer makes a renewal late. A conflict is resolved by a fresh read.
+//! Rule: runs in its own task with its own requests, so that neither a hanging status update nor a
+//! hanging disk delays a renewal. A conflict is resolved by a fresh read.
 //!
 //! upstream: component-helpers/apimachinery/lease/controller.go
 
@@ -14,14 +14,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{error, info};
 
-/// Attempts at one renewal before the Lease is read anew.
+/// Attempts at one renewal before the Lease is read again.
 const ATTEMPTS: u32 = 5;
 
-/// For ever.
+/// Renews for ever.
 pub(super) async fn renew(node: Arc<ClusterNode>) {
     let duration = node.parts.settings.lease_duration;
     let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    // A Lease of that name may be another machine's as long as this one is not registered.
+    // While this node is not registered, a Lease of that name may be another machine's.
     node.until_known().await;
     let mut latest: Option<Lease> = None;
     let mut failed = 0;
@@ -40,7 +40,7 @@ pub(super) async fn renew(node: Arc<ClusterNode>) {
                 failed += 1;
                 let wait = retry_wait(failed);
                 error!(err = why, interval = wait, "Failed to ensure lease exists, will retry");
-                // An attempt that nothing answered has taken that long already.
+                // An attempt that timed out has already used up its time.
                 sleep_until(started, wait).await;
             }
         }

@@ -1,6 +1,7 @@
-//! Passes the range of pod addresses that the cluster gave the node on to the runtime.
+//! Passes the node's pod CIDRs from the cluster on to the runtime.
 //!
-//! Rule: again whenever the range changes or the runtime comes back, until the runtime has taken it.
+//! Rule: whenever the CIDRs change or the runtime comes back, retried until the runtime accepts
+//! them.
 
 use super::ClusterNode;
 use crate::back_off::BackOff;
@@ -12,7 +13,7 @@ use tracing::{info, warn};
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
-/// For ever.
+/// Runs for ever.
 pub(super) async fn pass_on(node: Arc<ClusterNode>) {
     let mut own = node.own.subscribe();
     let (mut view, _) = node.facts.changes();
@@ -27,7 +28,7 @@ pub(super) async fn pass_on(node: Arc<ClusterNode>) {
             .unwrap_or_default();
         let is_answering = matches!(*view.borrow_and_update(), RuntimeView::Answering { .. });
         if is_answering && !was_answering {
-            // One that was restarted has forgotten it.
+            // A restarted runtime has forgotten them.
             passed.clear();
         }
         was_answering = is_answering;

@@ -1,7 +1,7 @@
-//! Registers the node, or takes up the one that exists.
+//! Registers the node, or adopts the existing Node object.
 //!
-//! Rule: tries until it succeeds, with pauses that grow to seven seconds. A node of that name that
-//! belongs to another machine which is alive is reported and left alone.
+//! Rule: retries until it succeeds, with delays that grow to seven seconds. A Node of that name
+//! that belongs to another running machine is reported and left alone.
 //!
 //! upstream: pkg/kubelet/kubelet_node_status.go (registerWithAPIServer)
 
@@ -55,7 +55,7 @@ async fn attempt(node: &ClusterNode, initial: &NodeObject) -> Result<NodeObject,
     let body = create_body(initial).to_string().into_bytes();
     match within(LONGEST_REQUEST, node.parts.api.create(&path, body)).await {
         Ok(stored) => return decode(&stored),
-        // Creating may be forbidden although the node exists.
+        // Creating may be forbidden although the Node exists.
         Err(
             ClusterApiError::AlreadyExists { .. } | ClusterApiError::Refused { status: 403, .. },
         ) => {}

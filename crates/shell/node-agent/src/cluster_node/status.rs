@@ -1,8 +1,8 @@
-//! Keeps the Node's status: written when something changed, or when a report is due.
+//! Keeps the Node's status current: written when something changed, or when a report is due.
 //!
-//! Rule: the newest object wins, whether it came by the watch or as the answer to a patch. What the
-//! runtime reports is looked at when it changes; everything else every `nodeStatusUpdateFrequency`.
-//! An update that fails is tried again from a fresh read, and then at the next look.
+//! Rule: the newest object wins, whether from the watch or from the response to a patch. What the
+//! runtime reports is compared when it changes; everything else every `nodeStatusUpdateFrequency`.
+//! An update that fails is retried from a fresh read, and then at the next check.
 //!
 //! upstream: pkg/kubelet/kubelet_node_status.go (syncNodeStatus)
 
@@ -23,14 +23,14 @@ const ATTEMPTS: u32 = 5;
 struct StatusKeeper {
     node: Arc<ClusterNode>,
     known: Option<Arc<NodeObject>>,
-    /// Seen in a list that has not ended.
+    /// From a list that has not ended.
     listed: Option<NodeObject>,
     memory: UpdateMemory,
     schedule: ReportSchedule,
     started: Instant,
 }
 
-/// Registers, then keeps the status, for ever.
+/// Registers, then keeps the status current, for ever.
 pub(super) async fn keep(node: Arc<ClusterNode>) {
     let mut keeper = StatusKeeper::new(node.clone());
     if node.parts.settings.registers {
@@ -65,7 +65,7 @@ impl StatusKeeper {
         Self { node, known, listed: None, memory, schedule, started: Instant::now() }
     }
 
-    /// Whether the status has to be looked at again.
+    /// Whether the status must be compared again.
     fn on_feed_event(&mut self, event: FeedEvent<NodeObject>) -> bool {
         match event {
             FeedEvent::ListBegan => self.listed = None,

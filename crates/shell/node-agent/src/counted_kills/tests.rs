@@ -1,4 +1,4 @@
-//! Whose group it is.
+//! Which container a cgroup belongs to.
 
 use super::is_of;
 

@@ -1,12 +1,11 @@
-//! Logins that the node itself has for an image, from the files of docker's client and from
-//! credential provider programs, in this order.
+//! The node's own logins for an image, from docker config files and from credential provider
+//! plugins, in this order.
 //!
-//! Rules: of the files the first that is there and can be read counts, the new form before the old
-//! one. Read when an image is pulled, so that a changed file needs no restart. Nothing of a login is
-//! told.
+//! Rules: the first file that exists and can be read counts, the new format before the old one.
+//! Read at each pull, so that a changed file needs no restart. No part of a login is logged.
 //!
-//! upstream: pkg/credentialprovider/config.go (its places below HOME and the working folder are not
-//! looked at: a service has neither)
+//! upstream: pkg/credentialprovider/config.go (its paths below HOME and the working directory are
+//! not read: a service has neither)
 
 use super::providers::ProviderLogins;
 use crate::metrics::Metrics;
@@ -23,16 +22,16 @@ const OLD_NAME: &str = ".dockercfg";
 #[derive(Clone)]
 pub(crate) struct NodeLogins {
     texts: Arc<dyn HostTexts>,
-    /// Files in the order in which they are tried, and whether they are of the old form.
+    /// Files in the order in which they are tried, and whether they are in the old format.
     files: Arc<Vec<(String, bool)>>,
     providers: ProviderLogins,
 }
 
-/// What the node can show to an image's registry.
+/// The node's logins for an image's registry.
 pub(super) struct NodeAnswers {
-    /// To be tried in order; none: nothing is shown.
+    /// To be tried in order; if empty, the pull is anonymous.
     pub(super) logins: Vec<RegistryLogin>,
-    /// Why there may be too few of them, a sentence each.
+    /// Why some may be missing, a sentence each.
     pub(super) troubles: Vec<String>,
 }
 

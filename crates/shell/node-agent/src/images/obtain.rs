@@ -1,7 +1,7 @@
-//! One container's way to its image: policy, presence, pull, back-off; with the reference's events.
+//! Ensures one container's image: policy, presence, pull, back-off; with the kubelet's events.
 //!
-//! Rule: it ends when the image is there; until then it tells every state and tries again by
-//! itself. Back-off is 10 s doubling to 300 s per pod and image, and forgotten after 600 s.
+//! Rule: runs until the image is present; until then it reports every state and retries by itself.
+//! Back-off is 10 s doubling to 300 s per pod and image, and reset after 600 s.
 //!
 //! upstream: pkg/kubelet/images/image_manager.go
 
@@ -27,19 +27,20 @@ mod tests;
 const FIRST_BACK_OFF: Duration = Duration::from_secs(10);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(300);
 const FORGOTTEN: Duration = Duration::from_secs(600);
-/// How long a failure is shown as such before it is shown as a back-off.
+/// How long an error is shown as such before it is shown as a back-off.
 const FAILURE_SHOWN: Duration = Duration::from_secs(2);
-/// For failures that are not a registry's: no image and policy Never, a runtime that cannot tell.
+/// For errors that are not the registry's: an absent image with policy Never, an image status that
+/// failed.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// The one reason of which the planner does not tell `Error: <reason>` itself.
+/// The one reason for which the planner does not emit `Error: <reason>` itself.
 const INSPECT_ERROR: &str = "ImageInspectError";
 
 /// A container that needs its image.
 #[derive(Debug, Clone)]
 pub(crate) struct ImageRequest {
     pub(crate) pod: Arc<Pod>,
-    /// Of the sandbox that the container is for.
+    /// Attempt number of the container's sandbox.
     pub(crate) sandbox_attempt: u32,
     pub(crate) container: String,
     /// Such as `spec.containers{web}`.
@@ -52,19 +53,19 @@ pub(crate) struct ImageRequest {
     pub(crate) attempt: u32,
 }
 
-/// What the worker hears.
+/// The state of an image, sent to the pod worker.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ImageNews {
     pub(crate) container: String,
     pub(crate) attempt: u32,
     pub(crate) state: Option<ImageState>,
-    /// Of an image that was found here: what the runtime said of it, so that it is not asked again
-    /// for the start. None of one that was pulled.
+    /// The runtime's record of an image that was present, so that the start need not read it again.
+    /// None if it was pulled.
     pub(crate) found: Option<Arc<ImageRecord>>,
     pub(crate) events: Vec<PodEvent>,
 }
 
-/// Failures in a row of one pod and image.
+/// Consecutive failed pulls of one pod and image.
 #[derive(Debug, Clone)]
 pub(super) struct Failures {
     pause: Duration,
@@ -72,7 +73,7 @@ pub(super) struct Failures {
     message: String,
 }
 
-/// Why there is no image yet.
+/// Why the image is not available.
 struct Failure {
     reason: &'static str,
     message: String,
@@ -81,7 +82,7 @@ struct Failure {
     backs_off: bool,
 }
 
-/// Obtains the image, however long it takes.
+/// Runs until the image is available.
 pub(crate) async fn obtain(images: Images, request: ImageRequest, news: NewsSender) {
     let teller = Teller { request: &request, news: &news };
     loop {
@@ -115,7 +116,7 @@ pub(crate) async fn obtain(images: Images, request: ImageRequest, news: NewsSend
     }
 }
 
-/// One try. Ok: the image is there and the worker knows.
+/// One attempt. Ok: the image is available and the worker has been notified.
 async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
     let request = teller.request;
     let named = &request.image;
@@ -155,7 +156,7 @@ async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
         teller.tell_found(record, event).await;
         return Ok(());
     }
-    // An image that is here and not this pod's to use is not told from one that is not here.
+    // An image that this pod may not use is treated as absent.
     if request.policy == PullPolicy::Never {
         images.count_request(request, is_present, (is_present == Some(true)).then_some(true));
         let message = format!("Container image {named:?} is not present with pull policy of Never");
@@ -173,13 +174,13 @@ async fn attempt(images: &Images, teller: &Teller<'_>) -> Result<(), Failure> {
     pull(images, &spec, teller).await
 }
 
-/// Whether this pod may have an image that is here without proving itself to the registry.
+/// Whether this pod may use a present image without checking its login at the registry.
 async fn may_use(images: &Images, request: &ImageRequest, found: &ImageRecord) -> bool {
     let owners: Vec<LoginOwner> = request.own_logins.iter().map(|own| own.owner.clone()).collect();
     images.pulled.may_use(&request.image, found, &owners).await
 }
 
-/// What the runtime says of the image, if it has it.
+/// The runtime's record of the image, if it has the image.
 async fn present(
     images: &Images,
     spec: &ImageSpec,
@@ -228,9 +229,9 @@ async fn pull(images: &Images, spec: &ImageSpec, teller: &Teller<'_>) -> Result<
     }
 }
 
-/// Reason and message of a pull that failed, as the runtime's words tell.
+/// Reason and message of a failed pull, from the runtime's error.
 fn judged(image: &str, why: &str) -> (&'static str, String) {
-    // The words of CRI stand at the beginning of the runtime's own message.
+    // CRI's error names stand at the beginning of the runtime's message.
     let known = [
         ("RegistryUnavailable", "because the registry is unavailable"),
         ("SignatureValidationFailed", "because the signature validation failed"),
@@ -243,14 +244,14 @@ fn judged(image: &str, why: &str) -> (&'static str, String) {
     ("ErrImagePull", why.to_owned())
 }
 
-/// As Go prints a duration that was cut to milliseconds.
+/// In the format in which Go prints a duration truncated to milliseconds.
 fn shown(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     GoDuration::from_millis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
 }
 
 impl Images {
-    /// Counts what a container's asking for its image came to; None where that is not known.
+    /// Counts the outcome of a container's image request; None for what is not known.
     fn count_request(&self, request: &ImageRequest, present: Option<bool>, pull: Option<bool>) {
         let word = |known: Option<bool>| match known {
             Some(true) => "true",
@@ -267,7 +268,7 @@ impl Images {
         self.metrics.count(&names::ENSURE_IMAGE_REQUESTS, &labels);
     }
 
-    /// A container that was restarted soon after a failed pull goes on waiting.
+    /// The remaining back-off after a failed pull, also for a container that was restarted since.
     fn in_back_off(&self, request: &ImageRequest) -> Option<Failure> {
         let mut all = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, failures| failures.last.elapsed() < FORGOTTEN);
@@ -283,7 +284,7 @@ impl Images {
         })
     }
 
-    /// Notes a failed pull; how long to wait before the next.
+    /// Records a failed pull; returns how long to wait before the next.
     fn failed(&self, request: &ImageRequest, message: String) -> Duration {
         let mut all = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (request.pod.metadata.uid.to_string(), request.image.clone());
@@ -335,7 +336,7 @@ impl Teller<'_> {
             found,
             events,
         };
-        // A worker that is gone ends this task anyway.
+        // An error means that the worker is gone, which ends this task anyway.
         let _ = self.news.send(Box::new(News::Image(news))).await;
     }
 }

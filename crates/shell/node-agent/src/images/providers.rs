@@ -1,10 +1,10 @@
-//! Logins from credential provider programs: asked when an image needs one, once for all who wait.
+//! Logins from credential provider plugins: run when an image needs a login, once for all waiters.
 //!
-//! Rules: what was answered lately is not asked again; of those who want to know the same of a
-//! program one asks and all get the answer, also that there is none; no program runs more than a
-//! few times at once, and one that is slow holds up only the images that it is asked about. A
-//! program that fails is told by name and image; the pull goes on without it. Which program is asked
-//! and what an answer means is decided in `node-policy`.
+//! Rules: a recent response is reused. Of several requests for the same plugin and image one runs
+//! it and all get the response, also if it is empty. A plugin runs at most a few times in parallel,
+//! and a slow one delays only the images that it is run for. A plugin error is reported with plugin
+//! and image; the pull goes on without it. `node-policy` decides which plugin is run and what a
+//! response means.
 
 use crate::metrics::{Metrics, names};
 use node_policy::credential_providers::{AnswerCache, CredentialProvider};
@@ -18,9 +18,9 @@ use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::Instant;
 use tracing::{error, info};
 
-/// How often one program may run at the same time.
+/// How often one plugin may run in parallel.
 const AT_ONCE: usize = 4;
-/// A program has a limit of its own; this is for waiting until it is our turn as well.
+/// A plugin has its own timeout; this one includes waiting for a free slot.
 const LONGEST_WAIT: Duration = Duration::from_secs(180);
 
 type Outcome = Result<RegistryLogins, String>;
@@ -39,15 +39,15 @@ pub(super) struct ProviderLogins {
 struct Provider {
     about: CredentialProvider,
     turns: Semaphore,
-    /// What is being asked, by image.
+    /// Requests in flight, by image.
     questions: Mutex<Questions>,
 }
 
-/// What the programs know of an image.
+/// The plugins' logins for an image.
 #[derive(Default)]
 pub(super) struct ProviderAnswers {
     pub(super) logins: Vec<RegistryLogin>,
-    /// One sentence per program that should have known and did not say.
+    /// One sentence per plugin that matched the image and failed.
     pub(super) troubles: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ impl ProviderLogins {
             return Ok(known);
         }
         let question = provider.questions().entry(image.to_owned()).or_default().clone();
-        // Whoever asked first may be gone before the answer: then the next one asks.
+        // If the first requester is dropped before the response, the next one runs the plugin.
         let outcome = question.get_or_init(|| self.ask(provider, image)).await.clone();
         let mut questions = provider.questions();
         if questions.get(image).is_some_and(|there| Arc::ptr_eq(there, &question)) {
@@ -115,7 +115,7 @@ impl ProviderLogins {
         let run = async {
             let turn = provider.turns.acquire().await;
             let _turn = turn.map_err(|_| "the agent is ending".to_owned())?;
-            // Another image's answer may hold for this one too.
+            // The response for another image may apply to this one too.
             if let Some(known) = self.known(provider, image) {
                 return Ok(known);
             }

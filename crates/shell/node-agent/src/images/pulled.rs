@@ -1,11 +1,11 @@
-//! What is remembered of pulls on disk: that one has begun, and with whose login it succeeded.
+//! On-disk records of pulls: that one has begun, and with whose login it succeeded.
 //!
-//! Rules: a pull begins only once it is written down that it does, so that an image which arrives
-//! while the agent is away is not taken for one that was always here. A pull of an earlier agent that
-//! has brought nothing for as long as a pull may take is over: an image that is imported later is
-//! everybody's. A record that cannot be read grants nothing. Records of images that are gone go: at the start, and when there have been many
-//! new ones. The runtime is never asked while the records are locked: pulls begin and end however
-//! long it takes to answer. Who may use an image is judged in `node-policy`.
+//! Rules: a pull begins only after its intent is on disk, so that an image which arrives while the
+//! agent is down is not taken for a preloaded one. A pull of an earlier agent that has brought
+//! nothing within the longest time of a pull is over: an image that is imported later is for every
+//! pod. A record that cannot be read grants nothing. Records of images that are gone are removed at
+//! the start and after many new ones. The runtime is never called with the records locked: pulls
+//! begin and end however slowly it answers. `node-policy` decides which pod may use an image.
 //!
 //! upstream: pkg/kubelet/images/pullmanager/image_pull_manager.go
 
@@ -22,15 +22,15 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-/// New records after which those of images that are gone are looked for.
+/// New records after which those of removed images are looked for.
 const MANY: usize = 64;
-/// After it could not be found out what became of pulls that an earlier agent had begun.
+/// Retry delay if the result of an earlier agent's pulls could not be determined.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
-/// A runtime may go on with a pull whose client is gone. What it has not brought by then, counted from
-/// the first look, it will not bring.
+/// A runtime may continue a pull whose client is gone. An image that it has not brought by then,
+/// counted from the first check, will not come.
 const LONGEST_PULL: Duration = Duration::from_secs(600);
 
-/// Cheap to clone. Without a policy (the feature gate is off) nothing is asked or written.
+/// Cheap to clone. Without a policy (the feature gate is off) nothing is checked or written.
 #[derive(Clone)]
 pub(crate) struct PulledImages(Option<Arc<Inner>>);
 
@@ -39,27 +39,27 @@ struct Inner {
     files: Arc<dyn PullRecords>,
     runtime: Arc<dyn PodRuntime>,
     clock: Clock,
-    /// Held over changes of what is on disk.
+    /// Held over changes of the records on disk.
     state: Mutex<State>,
     leftovers: watch::Sender<Leftovers>,
 }
 
-/// What is known of what earlier agents left.
+/// What is known of the pulls of earlier agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Leftovers {
-    /// Nobody has wanted to know.
+    /// Not requested yet.
     Unasked,
     Asked,
-    /// It could not be found out so far.
+    /// Could not be determined so far.
     Unclear,
-    /// Known, but for pulls that may still bring their images.
+    /// Known, except for pulls that may still bring their images.
     Known,
     Settled,
 }
 
 #[derive(Default)]
 struct State {
-    /// Pulls under way, by the image's name.
+    /// Pulls in flight, by the image's name.
     pulls: HashMap<String, usize>,
     new_records: usize,
 }
@@ -82,12 +82,12 @@ impl PulledImages {
         Self(policy.map(|policy| Arc::new(inner(policy))))
     }
 
-    /// Whether access is looked at at all.
+    /// Whether access is checked at all.
     pub(super) fn is_kept(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether a pod that brings logins of these owners may use an image that is here.
+    /// Whether a pod with logins of these owners may use a present image.
     pub(super) async fn may_use(
         &self,
         image: &str,
@@ -108,12 +108,12 @@ impl PulledImages {
         }
     }
 
-    /// Looks at what earlier agents left, once somebody is interested and until it succeeds. The rest
-    /// waits for ever.
+    /// Checks what earlier agents left, from the first request until it succeeds; then waits for
+    /// ever.
     pub(super) async fn settle(&self) {
         let Some(inner) = &self.0 else { return std::future::pending().await };
         let mut leftovers = inner.leftovers.subscribe();
-        // The sender is ours, so there is no error to hear of.
+        // Cannot fail: `self` holds the sender.
         drop(leftovers.wait_for(|known| *known > Leftovers::Unasked).await);
         let mut first_look = None;
         while *leftovers.borrow() != Leftovers::Settled {
@@ -124,7 +124,7 @@ impl PulledImages {
                 Leftovers::Settled => {}
                 Leftovers::Known => tokio::time::sleep(LOOK_AGAIN).await,
                 _ => {
-                    // What could not be looked at was not missing.
+                    // What could not be checked counts as not missing.
                     first_look = None;
                     tokio::time::sleep(LOOK_AGAIN).await;
                 }
@@ -133,7 +133,7 @@ impl PulledImages {
         std::future::pending::<()>().await;
     }
 
-    /// Before a pull; each is followed by one of the other two.
+    /// Call before a pull; each must be followed by one of the other two.
     pub(super) async fn begin(&self, image: &str) -> Result<(), String> {
         let Some(inner) = &self.0 else { return Ok(()) };
         inner.ask_for_leftovers();
@@ -156,7 +156,7 @@ impl PulledImages {
                 state.new_records += usize::from(is_new);
                 inner.end_of(&mut state, image).await;
             }
-            // The intent stays: so it is still known that the image was not always here.
+            // The intent stays, which still shows that the image was not preloaded.
             Err(why) => error!(image, image_ref, err = why, "Failed to write image pulled record"),
         }
         if state.new_records >= MANY {
@@ -182,8 +182,8 @@ impl Inner {
     ) -> Result<bool, String> {
         self.ask_for_leftovers();
         let image_ref = found.id.as_str();
-        // Not granted before: an image that an earlier agent pulled is not one that was always
-        // here. Where the first look fails nobody waits for the next.
+        // Not granted before: an image that an earlier agent pulled is not a preloaded one. If the
+        // first check fails, callers do not wait for the next.
         let mut leftovers = self.leftovers.subscribe();
         drop(leftovers.wait_for(|known| *known > Leftovers::Asked).await);
         let record = self.record(image_ref).await?;
@@ -222,7 +222,7 @@ impl Inner {
         Ok(intended == image)
     }
 
-    /// Whether it is a record of something new. To be called with the state locked.
+    /// Whether it is a record of a new image. Call with the state locked.
     async fn note(
         &self,
         image_ref: &str,
@@ -243,7 +243,7 @@ impl Inner {
         Ok(before.is_none())
     }
 
-    /// The last pull of a name takes the intent with it.
+    /// The last pull of a name removes the intent.
     async fn end_of(&self, state: &mut State, image: &str) {
         let left = state.pulls.get(image).copied().unwrap_or(0).saturating_sub(1);
         if left > 0 {
@@ -266,10 +266,9 @@ impl Inner {
         });
     }
 
-    /// Pulls that an earlier agent did not see the end of: an image that is here now and that a pull
-    /// has brought was pulled with a login that is not known. Where it could not be found out the
-    /// intents stay and are looked at again; so do those of images that are not here, until it
-    /// `is_too_late` for them.
+    /// Pulls that an earlier agent began: a present image that such a pull has brought was pulled
+    /// with an unknown login. If that cannot be determined the intents stay and are checked again;
+    /// so do those of absent images, until it `is_too_late` for them.
     async fn settle(&self, is_too_late: bool) -> Leftovers {
         let intents = match self.files.all(PullRecordKind::Intent).await {
             Ok(loaded) => loaded,
@@ -297,7 +296,7 @@ impl Inner {
             };
             let state = self.state.lock().await;
             for image in &begun {
-                // One that is pulled now, or was meanwhile, has its own end.
+                // A pull of this agent, running or ended, has its own end.
                 let is_left = matches!(self.has_begun(image).await, Ok(true));
                 if is_left && !state.pulls.contains_key(image) {
                     is_settled &= self.settle_one(image, &images, is_too_late).await;
@@ -308,7 +307,7 @@ impl Inner {
         if is_settled { Leftovers::Settled } else { Leftovers::Known }
     }
 
-    /// Whether the pull is over; to be called with the state locked.
+    /// Whether the pull is over; call with the state locked.
     async fn settle_one(&self, image: &str, images: &[ImageRecord], is_too_late: bool) -> bool {
         let names = |record: &ImageRecord| -> bool {
             let names = record.repo_tags.iter().chain(&record.repo_digests);
@@ -351,7 +350,7 @@ impl Inner {
         let gone = image_access::forgotten(&records, &here, asked_at);
         let _state = self.state.lock().await;
         for image_ref in gone {
-            // It may have been pulled again since the runtime was asked.
+            // It may have been pulled again since the runtime was listed.
             let Ok(Some(record)) = self.record(&image_ref).await else { continue };
             if image_access::forgotten(&[record], &here, asked_at).is_empty() {
                 continue;

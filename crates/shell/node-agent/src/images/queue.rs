@@ -1,4 +1,4 @@
-//! The owner task of pulls.
+//! The owner task of image pulls.
 
 use super::rate::Rate;
 use super::{PullKey, PullLimits, PullOrder, PullOrders, Pulled, PulledImages};
@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 
-/// The adapter ends a pull that takes too long as a whole, the runtime one that gets no more bytes. This
-/// is for a call that does not end.
+/// The adapter ends a pull that takes too long, the runtime one that receives nothing. This timeout
+/// is for a call that does not return.
 const LONGEST_PULL: Duration = Duration::from_secs(6 * 3600);
 
 #[cfg(test)]
@@ -22,7 +22,7 @@ mod tests;
 
 type Answer = oneshot::Sender<Result<Pulled, String>>;
 
-/// A pull, and what is written down about it.
+/// A pull, and its on-disk records.
 struct Pull {
     request: PullRequest,
     named: String,
@@ -32,14 +32,14 @@ struct Pull {
 struct Queue {
     limits: PullLimits,
     rate: Rate,
-    /// In the order in which they were first asked for.
+    /// In order of the first request.
     order: VecDeque<PullKey>,
-    /// Everybody who still waits, in the order in which they asked.
+    /// All waiting requests, in order.
     waiting: HashMap<PullKey, Vec<PullOrder>>,
     running: HashMap<PullKey, Vec<Answer>>,
 }
 
-/// Pulls for ever. The orders are behind a lock so that the task can begin anew after a panic.
+/// Pulls for ever. The orders are behind a lock so that the task can restart after a panic.
 pub(crate) async fn run_pulls(
     (runtime, pulled): (Arc<dyn PodRuntime>, PulledImages),
     orders: Arc<Mutex<PullOrders>>,
@@ -55,7 +55,7 @@ pub(crate) async fn run_pulls(
         running: HashMap::new(),
     };
     let mut pulls: Branch<PullKey, Result<Pulled, String>> = Branch::default();
-    // Beside the pulls, which go on however long the runtime takes to say what it has.
+    // Beside the pulls, which go on however slowly the runtime lists its images.
     let mut settling = std::pin::pin!(pulled.settle());
     loop {
         while let Some((key, next)) = queue.next_to_begin(pulls.len()) {
@@ -89,7 +89,7 @@ impl Queue {
         self.waiting.insert(order.key.clone(), vec![order]);
     }
 
-    /// Those who were withdrawn wait for nothing, and a pull for which nobody waits is not made.
+    /// Drops cancelled requests, and pulls without a request.
     fn forget_the_gone(&mut self) {
         self.waiting.retain(|_, orders| {
             orders.retain(|order| !order.answer.is_closed());
@@ -102,7 +102,7 @@ impl Queue {
         self.limits.side_by_side.is_none_or(|most| running < most.max(1))
     }
 
-    /// When the next pull may begin; None while none waits or there is no room.
+    /// When the next pull may begin; None if none waits or all slots are in use.
     fn turn(&self, running: usize, now: Instant) -> Option<Instant> {
         let waits = !self.order.is_empty() && self.has_room(running);
         waits.then(|| self.rate.ready_at(now))
@@ -126,13 +126,13 @@ impl Queue {
     fn answer(&mut self, key: &PullKey, outcome: Result<Result<Pulled, String>, Panicked>) {
         let outcome = outcome.unwrap_or_else(|Panicked(why)| Err(format!("a panic: {why}")));
         for answer in self.running.remove(key).into_iter().flatten() {
-            // Whoever asked may be gone.
+            // The requester may be gone.
             let _ = answer.send(outcome.clone());
         }
     }
 }
 
-/// The pull of the first who still waits: what it says of its pod is true.
+/// The pull of the first remaining request, with that pod's sandbox configuration.
 fn begin(order: PullOrder) -> (Pull, Answer) {
     let PullOrder { key, named, owner, annotations, sandbox, answer } = order;
     let image = ImageSpec {
@@ -145,7 +145,7 @@ fn begin(order: PullOrder) -> (Pull, Answer) {
     (Pull { request, named, owner }, answer)
 }
 
-/// Everybody who pulls the same has the same name for it but for the default tag.
+/// Requests of one pull name the image alike except for the default tag.
 async fn pull_and_record(
     runtime: Arc<dyn PodRuntime>,
     pulled: PulledImages,
@@ -160,8 +160,8 @@ async fn pull_and_record(
     outcome
 }
 
-/// What a runtime says without a code of its own stands for itself, so that the words of CRI are at
-/// its beginning. upstream: cri-client pkg/remote_image.go
+/// A status without a gRPC code is reduced to its message, so that CRI's error names stand at its
+/// beginning. upstream: cri-client pkg/remote_image.go
 fn in_reference_words(error: ContainerRuntimeError) -> String {
     match error {
         ContainerRuntimeError::Refused { code, message, .. } if code == "Unknown" => message,

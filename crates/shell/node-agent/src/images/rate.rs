@@ -1,6 +1,6 @@
-//! How many things per second: a bucket of tokens, as a value.
+//! A token bucket, as a value.
 //!
-//! Rule: knows no clock; told the time, it says how long to wait for the next token.
+//! Rule: knows no clock; given the time, it returns how long to wait for the next token.
 
 use std::time::Duration;
 use tokio::time::Instant;
@@ -10,7 +10,7 @@ pub(super) struct Rate {
     /// None: no limit.
     pause: Option<Duration>,
     burst: u32,
-    /// When the bucket would have been empty; each token moves it on.
+    /// When the bucket would have been empty; each token advances it.
     emptied: Instant,
 }
 

@@ -1,7 +1,7 @@
-//! What the runtime is told of the pod that a pull is for.
+//! The sandbox configuration that the runtime gets with a pull.
 //!
-//! Rule: made for each order and gone with it; whoever waits for hours keeps none. CRI-O takes the
-//! namespace's signature policy and the cgroup of the pull from it.
+//! Rule: made for each order and dropped with it, so that waiting requests keep none. CRI-O takes
+//! the namespace's signature policy and the cgroup of the pull from it.
 
 use crate::pods::PodSettings;
 use container_setup::sandbox;
@@ -23,8 +23,8 @@ impl PullSandboxes {
         Self { settings, cgroups }
     }
 
-    /// Without its cgroup where nobody can tell that: no sandbox comes to be then, and that is told
-    /// there; the image may be here by the time it does.
+    /// Without the cgroup if its parent is not known: then the sandbox cannot be created either,
+    /// and that error is reported there; the image may be present by the time it can.
     pub(super) async fn of_pod(&self, pod: &Pod, attempt: u32) -> Box<SandboxConfig> {
         let parent = self.settings.cgroups.parent_of(pod, &*self.cgroups).await;
         let parent = parent.unwrap_or_else(|why| {

@@ -1,4 +1,4 @@
-//! Whose kill it was.
+//! Which container a kill belongs to.
 
 use super::ids;
 
@@ -11,7 +11,7 @@ fn containers_are_found_in_the_names_that_runtimes_give_cgroups() {
         (format!("/kubepods.slice/kubepods-pod1_2.slice/cri-containerd-{one}.scope"), &[&one]),
         (format!("/kubepods/pod1/{one}/docker/{other}"), &[&one, &other]),
         (format!("/kubepods/pod1/{one}/system.slice/docker-{other}.scope"), &[&one, &other]),
-        // A static pod's UID is as long as an id, behind another word.
+        // A static pod's UID is as long as an id, after a prefix.
         (format!("/kubepods/besteffort/pod{}/{one}", &other[..32]), &[&one]),
         (format!("/kubepods/pod1/{one}x"), &[]),
         ("/system.slice/ssh.service".to_owned(), &[]),

@@ -1,12 +1,12 @@
 //! Every metric that the agent counts, with its labels and bounds.
 //!
 //! Rule: names, labels and bounds are upstream's; the help is in our own words. [`ALL`] is what is
-//! served; a metric that is not in it is counted for nobody, and a test fails.
+//! served; a test fails for a metric that is counted and not in it.
 
 use super::Metric;
 use ports::metrics::MetricKind::{Counter, Gauge, Histogram};
 
-/// What most histograms of time have.
+/// The bounds of most duration histograms.
 pub(crate) const USUAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const OF_PULLS: &[f64] = &[
     1.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 480.0, 600.0, 900.0,
@@ -119,12 +119,12 @@ metrics! {
         "Pods that are being worked on, by what becomes of them and whether anybody wants them.";
 }
 
-/// The label of an image's size; `N/A` where it is not known.
+/// The label for an image's size; `N/A` if it is not known.
 /// upstream: pkg/kubelet/metrics/metrics.go (GetImageSizeBucket)
 pub(crate) fn image_size(bytes: u64) -> &'static str {
     const MEGA: u64 = 1 << 20;
     const GIGA: u64 = 1 << 30;
-    // Each holds up to its bound, the bound itself included.
+    // Upper bounds, inclusive.
     const SIZES: [(u64, &str); 11] = [
         (10 * MEGA, "0-10MB"),
         (100 * MEGA, "10MB-100MB"),
@@ -144,7 +144,8 @@ pub(crate) fn image_size(bytes: u64) -> &'static str {
     SIZES.iter().find(|(most, _)| bytes <= *most).map_or("GT100GB", |(_, label)| label)
 }
 
-/// The label of a refusal: what comes from outside must not make new ones for ever.
+/// The label for a rejection reason: reasons from outside must not create new label values without
+/// end.
 /// upstream: pkg/kubelet/kubelet.go (recordAdmissionRejection)
 pub(crate) fn rejection(reason: &str) -> &str {
     const KNOWN: [&str; 21] = [

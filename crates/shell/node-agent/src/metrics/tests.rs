@@ -1,4 +1,4 @@
-//! What is told of what was counted, and the labels that upstream has.
+//! How counts are rendered, and the labels that upstream has.
 
 use super::names::*;
 use super::*;

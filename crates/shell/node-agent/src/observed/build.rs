@@ -1,6 +1,6 @@
-//! From a runtime's answer to what is observed of each pod.
+//! Builds the observation of each pod from the runtime's answer.
 //!
-//! Rule: nothing is dropped but what belongs to no pod; sandboxes come newest first.
+//! Rule: drops only what belongs to no pod; sandboxes are sorted newest first.
 
 use super::RuntimePodName;
 use pod_lifecycle::{ObservedContainer, ObservedPod};
@@ -12,7 +12,7 @@ const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
 const POD_NAME_LABEL: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE_LABEL: &str = "io.kubernetes.pod.namespace";
 
-/// Sorts an answer by pod.
+/// Groups an answer by pod.
 pub(super) fn by_pod(answer: RuntimePods, as_of: ApiTime) -> BTreeMap<String, ObservedPod> {
     let mut pods: BTreeMap<String, ObservedPod> = BTreeMap::new();
     let empty = || ObservedPod { as_of, ..ObservedPod::default() };
@@ -30,7 +30,7 @@ pub(super) fn by_pod(answer: RuntimePods, as_of: ApiTime) -> BTreeMap<String, Ob
     }
     for pod in pods.values_mut() {
         pod.sandboxes.sort_by(newest_first);
-        // Kept for as long as the pod is as it is.
+        // Kept until the pod changes.
         pod.sandboxes.shrink_to_fit();
         pod.containers.shrink_to_fit();
     }
@@ -41,7 +41,7 @@ fn newest_first(one: &SandboxRecord, other: &SandboxRecord) -> std::cmp::Orderin
     (other.attempt, other.created_at, &other.id).cmp(&(one.attempt, one.created_at, &one.id))
 }
 
-/// Who the pod is, as its sandboxes or containers tell.
+/// The pod's name, from its sandboxes or containers.
 pub(super) fn name_of(pod: &ObservedPod) -> RuntimePodName {
     let mut labels = pod.sandboxes.iter().map(|each| &each.labels);
     let mut of_containers = pod.containers.iter().map(|each| &each.record.labels);
@@ -65,7 +65,7 @@ pub(super) fn is_nothing(pod: &ObservedPod) -> bool {
     pod.sandboxes.is_empty() && pod.containers.is_empty()
 }
 
-/// Whether two looks saw the same, whenever they were.
+/// Whether two observations are equal except for their time.
 pub(super) fn saw_the_same(one: &ObservedPod, other: &ObservedPod) -> bool {
     one.sandboxes == other.sandboxes && one.containers == other.containers
 }

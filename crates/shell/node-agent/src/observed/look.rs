@@ -1,4 +1,4 @@
-//! One look at the runtime: a call with a deadline, then what exited containers left behind.
+//! One relist: a call with a deadline, then the termination messages of exited containers.
 
 use super::Shared;
 use super::build::by_pod;
@@ -13,20 +13,20 @@ use std::time::Duration;
 /// The adapter's own deadlines are shorter; this one holds for whatever implements the port.
 const LONGEST_LOOK: Duration = Duration::from_secs(150);
 
-/// What is looked at.
+/// What is relisted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     All,
-    /// What the runtime lists, without asking how each thing is.
+    /// The runtime's lists alone, without the status of each object.
     Listing,
     Pod(String),
 }
 
-/// Why nothing was seen.
+/// Why a relist failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LookFailure {
     pub(super) why: String,
-    /// What was asked of the runtime, as CRI names it; empty where that is not known.
+    /// The CRI call that failed; empty if it is not known.
     pub(super) call: &'static str,
 }
 
@@ -46,21 +46,21 @@ impl From<ContainerRuntimeError> for LookFailure {
     }
 }
 
-/// What was seen.
+/// The result of a relist.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) as_of: ApiTime,
     pub(super) pods: BTreeMap<String, ObservedPod>,
-    /// Pods that are there but could not be read.
+    /// Pods that exist but could not be read.
     pub(super) unread: BTreeMap<String, UnreadPod>,
-    /// What a listing alone told.
+    /// The result of a listing.
     pub(super) listed: ListedPods,
-    /// Nothing was asked: the runtime told it by itself.
+    /// From an event; no call was made.
     pub(super) is_told: bool,
 }
 
-/// What is known of a pod, and that a container in it has ended. It says nothing of the rest: it is
-/// only just later than what was known.
+/// The known observation with this container's exit. It shows nothing new of the other containers,
+/// so its time is only just after that of the known one.
 pub(super) async fn ended(
     shared: Arc<Shared>,
     uid: String,
@@ -104,7 +104,8 @@ pub(super) async fn look(shared: Arc<Shared>, target: Target) -> Result<Seen, Lo
     let unread = answer.unread.iter().map(|each| (each.uid.clone(), each.clone())).collect();
     let mut pods = by_pod(answer, as_of);
     if let Target::Pod(uid) = &target {
-        // An answer about one pod says nothing about others, and an empty one says "nothing".
+        // An answer about one pod shows nothing of others, and an empty one means that the pod is
+        // gone.
         pods.retain(|seen, _| seen == uid);
         let nothing = ObservedPod { as_of, ..ObservedPod::default() };
         pods.entry(uid.clone()).or_insert(nothing);

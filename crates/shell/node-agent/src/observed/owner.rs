@@ -1,10 +1,9 @@
-//! The task that owns the cache: it hears the runtime's events and decides what to look at when.
+//! The task that owns the cache: it receives the runtime's events and decides what to relist when.
 //!
-//! Rules: one look per pod at a time, and only so many at once; one that is not answered soon gives
-//! up its place to others and goes on apart. A runtime that was away is looked at whole once, when its
-//! events are heard again. Where there is no event stream, listings alone tell
-//! which pods to look at. A clock that is set back makes every stamp of before worthless: looks begin
-//! anew, and whoever watches a pod is told.
+//! Rules: one relist per pod at a time, and a limited number in parallel; a slow one releases its
+//! slot to others and continues. A runtime that was away is listed in full once its events arrive
+//! again. Without an event stream, listings alone show which pods to relist. A clock that is set
+//! back makes all earlier stamps worthless: relists start over, and watchers of pods are notified.
 
 use super::build::{is_nothing, name_of, saw_the_same};
 use super::look::{LookFailure, Seen, Target, ended, look};
@@ -28,23 +27,23 @@ use tracing::{error, info, warn};
 
 /// The safety net under the event stream.
 const SLOW_LISTING: Duration = Duration::from_secs(300);
-/// In place of a stream that the runtime does not have.
+/// Instead of an event stream that the runtime does not have.
 const QUICK_LISTING: Duration = Duration::from_secs(1);
-/// While the runtime gives no stream and answers calls all the same.
+/// While the runtime gives no stream but answers calls.
 const LOST_LISTING: Duration = Duration::from_secs(5);
-/// While nobody is known to answer: in case somebody does and it is not noticed otherwise.
+/// While the runtime is not known to answer, in case it does and nothing else shows it.
 const UNHEARD_LISTING: Duration = Duration::from_secs(30);
-/// Looks at single pods that may run side by side.
+/// Relists of single pods in parallel.
 const MOST_LOOKS: usize = 8;
-/// How long a look that is not answered keeps others waiting.
+/// After this long a relist releases its slot.
 const KEEPS_ITS_PLACE: Duration = Duration::from_secs(2);
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY: Duration = Duration::from_secs(10);
 
-/// Keeps the cache for ever.
+/// Keeps the cache up to date for ever.
 pub(crate) async fn watch_pods(observed: Observed, beats: LoopBeats) {
     let shared = observed.shared;
-    // Whoever waited for a look of an owner that panicked waits still.
+    // After a panic of this task, watchers still wait for their relists.
     let known: Vec<String> = shared.pods().keys().cloned().collect();
     *shared.wanted() = Wanted { pods: known.into_iter().collect(), all: true };
     let mut jumps = shared.clock.jumps();
@@ -76,7 +75,7 @@ pub(crate) async fn watch_pods(observed: Observed, beats: LoopBeats) {
     }
 }
 
-/// What wakes the owner.
+/// What wakes the loop.
 enum Heard {
     Signal(RuntimeSignal),
     Asked,
@@ -87,29 +86,28 @@ enum Heard {
 struct Owner {
     shared: Arc<Shared>,
     looks: Branch<Target, Result<Seen, LookFailure>>,
-    /// When each look that runs began, on the monotonic clock and on the wall's.
+    /// Start of each relist in flight, by the monotonic and by the wall clock.
     begun: BTreeMap<Target, (Instant, ApiTime)>,
-    /// Wanted by somebody; to be looked at as soon as there is room.
+    /// Requested; started as soon as there is a slot.
     waiting: Wanted,
-    /// Pods that a worker wants looked at; it is woken even when nothing is new.
+    /// Pods that a worker wants relisted; it is woken even if nothing has changed.
     awaited: BTreeSet<String>,
-    /// Of those, the ones whose look has begun: an earlier look is no answer.
+    /// Those of them whose relist has begun: an earlier one does not count.
     answering: BTreeSet<String>,
     listing_pause: Duration,
     next_listing: Instant,
-    /// When the last look at everything began.
+    /// When the last full listing began.
     last_listing: Option<Instant>,
     listing_retry: BackOff,
-    /// Pods whose last look failed: when to try again.
+    /// Pods whose last relist failed: when to retry.
     retries: BTreeMap<String, (Instant, BackOff)>,
-    /// Pods that the runtime listed and that were never read: they are there all the same.
+    /// Pods that the runtime listed and that were never read: they exist all the same.
     unread: BTreeMap<String, RuntimePodName>,
-    /// In place of the event stream that the runtime does not have: what was last listed, and when
-    /// the next listing is due.
+    /// For a runtime without an event stream: the last listing, and when the next one is due.
     quick: Option<(ListedPods, Instant)>,
-    /// The runtime was away: another may have come that has a stream.
+    /// The runtime was away: its successor may have an event stream.
     asks_for_events: bool,
-    /// Nobody is heard, nor known to answer.
+    /// No event stream, and the runtime is not known to answer.
     is_lost: bool,
     knows_jumps: u64,
 }
@@ -137,7 +135,7 @@ impl Owner {
         }
     }
 
-    /// Every stamp of before lies ahead of those to come, and would keep them out.
+    /// Earlier stamps are in the future now and would keep new observations out.
     fn clock_was_set_back(&mut self, jumps: u64) {
         self.knows_jumps = jumps;
         for target in std::mem::take(&mut self.begun).into_keys() {
@@ -167,8 +165,9 @@ impl Owner {
             self.metrics().took(&names::EVENTED_LATENCY, &[], took);
         }
         match signal {
-            // Whoever makes something starts it next, and hears of that; made by us, the action's end
-            // is looked at besides. In a burst these looks would be every third call.
+            // A created container is started next, which has its own event; and after an action of
+            // this agent the pod is relisted anyway. In a burst these would be a third of all
+            // calls.
             RuntimeSignal::Event(event) if event.kind == RuntimeEventKind::Created => {}
             RuntimeSignal::Event(event) => match self.pod_of(&event) {
                 Some(uid) if self.is_seen_to(&uid, &event) => {}
@@ -215,7 +214,8 @@ impl Owner {
         self.next_listing = self.next_listing.min(Instant::now() + self.listing_pause);
     }
 
-    /// Whose event it is. A runtime may not tell, of a sandbox that is going, say.
+    /// The pod of an event. The runtime may leave it out, for example for a sandbox that is being
+    /// removed.
     fn pod_of(&self, event: &RuntimeEvent) -> Option<String> {
         if !event.pod_uid.is_empty() {
             return Some(event.pod_uid.clone());
@@ -231,9 +231,9 @@ impl Owner {
         found.map(|(uid, _)| uid.clone())
     }
 
-    /// Whether what happened is known, or is looked at without a wish for it. That something started
-    /// is our own doing, and looked at when that is over: its stamp may say that it has been. An end
-    /// comes when it comes, and a clock that is a second off must not hide it.
+    /// Whether the event is known, or a relist that covers it will follow anyway. Starts are made
+    /// by this agent and are followed by a relist, so the event's stamp decides. Exits come at any
+    /// time, and a clock that is a second off must not hide one.
     fn is_seen_to(&self, uid: &str, event: &RuntimeEvent) -> bool {
         match event.kind {
             RuntimeEventKind::Started => {
@@ -259,9 +259,9 @@ impl Owner {
         self.shared.pods().get(uid).and_then(|sender| sender.borrow().clone())
     }
 
-    /// Takes a container's end from the event where the pod is known and nothing else is to be seen
-    /// of it; otherwise the pod is looked at. A look that began before and ends later would bring
-    /// back what was.
+    /// Applies a container's exit from the event if the pod is known and no relist is pending or
+    /// running; otherwise relists the pod. A relist that began before and ends later would undo the
+    /// exit.
     fn take_end_or_look(&mut self, uid: String, end: Option<Box<ContainerRecord>>) {
         let target = Target::Pod(uid.clone());
         let is_due = self.waiting.all || self.waiting.pods.contains(&uid);
@@ -285,7 +285,7 @@ impl Owner {
         }
     }
 
-    /// Nobody answers for now, and whoever comes back is looked at whole then: not once more before.
+    /// The runtime does not answer now and is listed in full when it does: not once more before.
     fn list_once_heard_of(&mut self) {
         self.waiting.all = false;
         self.next_listing = Instant::now() + self.listing_pause;
@@ -307,7 +307,7 @@ impl Owner {
         let due = self.retries.iter().filter(|(_, (at, _))| *at <= now);
         let due: Vec<String> = due.map(|(uid, _)| uid.clone()).collect();
         for uid in due {
-            // Kept with its back-off; the time moves on when the look is over.
+            // Kept with its back-off; the time is set again when the relist ends.
             if let Some((at, _)) = self.retries.get_mut(&uid) {
                 *at = now + LONGEST_RETRY;
             }
@@ -318,21 +318,21 @@ impl Owner {
     fn next_due(&self) -> Instant {
         let retry = self.retries.values().map(|(at, _)| *at).min();
         let quick = self.quick.as_ref().map(|(_, at)| *at);
-        // Whoever waits is looked at as soon as a look that is not answered gives up its place.
+        // A waiting pod is relisted as soon as a slow relist releases its slot.
         let oldest = self.holding_places().min().filter(|_| !self.waiting.pods.is_empty());
         let place = oldest.map(|began| began + KEEPS_ITS_PLACE);
         let others = [retry, quick, place].into_iter().flatten();
         others.fold(self.next_listing, Instant::min)
     }
 
-    /// When those looks began that keep others waiting.
+    /// Start times of the relists that hold slots.
     fn holding_places(&self) -> impl Iterator<Item = Instant> {
         let now = Instant::now();
         let begun = self.begun.values().map(|(began, _)| *began);
         begun.filter(move |began| now.duration_since(*began) < KEEPS_ITS_PLACE)
     }
 
-    /// Begins what is wanted, as far as there is room; one look per pod at a time.
+    /// Starts requested relists while there are slots; one per pod at a time.
     fn start_looks(&mut self) {
         let asked = std::mem::take(&mut *self.shared.wanted());
         self.waiting.all |= asked.all;
@@ -368,7 +368,7 @@ impl Owner {
     }
 
     fn looked(&mut self, target: Target, outcome: Result<Result<Seen, LookFailure>, Panicked>) {
-        // One that is not known any more was begun before the clock was set back.
+        // An unknown one was started before the clock was set back.
         let Some((began, _)) = self.begun.remove(&target) else { return };
         let panicked = |Panicked(why)| Err(LookFailure::new(format!("a panic: {why}")));
         let outcome = outcome.unwrap_or_else(panicked);
@@ -399,7 +399,7 @@ impl Owner {
                 match (unread.get(&uid), pods.remove(&uid)) {
                     (Some(unread), _) => self.retry(&uid, &LookFailure::new(&unread.why)),
                     (None, Some(pod)) => {
-                        // What the runtime told by itself says nothing of what it answers.
+                        // An event shows nothing of whether the runtime answers.
                         if !is_told {
                             self.retries.remove(&uid);
                             self.unread.remove(&uid);
@@ -419,8 +419,8 @@ impl Owner {
         self.shared.board.metrics()
     }
 
-    /// `took`: of a look that was answered. Those are what is counted: how often everything had to be
-    /// looked at is how often it was seen.
+    /// `took`: of an answered relist; only those are counted, so that the interval is between two
+    /// listings that have shown the runtime's state.
     fn count_look(&self, target: &Target, took: Option<Duration>) {
         let Some(took) = took else { return };
         match target {
@@ -436,7 +436,7 @@ impl Owner {
         }
     }
 
-    /// Looks at the pods of which something came, went or changed since the last listing.
+    /// Requests relists of the pods that came, went or changed since the last listing.
     fn take_listing(&mut self, listed: ListedPods) {
         let Some((known, _)) = &mut self.quick else { return };
         let before = std::mem::replace(known, listed);
@@ -461,8 +461,8 @@ impl Owner {
         self.tell_unseen(uid, failure, pause);
     }
 
-    /// Tells the pod's event, as often as it is worth: while the runtime cannot be listed either, it
-    /// is no matter of the pod.
+    /// Emits the pod's event at selected retries. While the runtime cannot be listed either, it is
+    /// no matter of the pod.
     fn tell_unseen(&self, uid: &str, failure: &LookFailure, pause: Duration) {
         let known = self.known(uid);
         let turn = match pause {
@@ -488,7 +488,7 @@ impl Owner {
             let name = RuntimePodName { namespace, name, of_kubelet, is_unread: true };
             self.unread.insert(uid.clone(), name);
         }
-        // What is watched and was not listed is not there.
+        // A watched pod that was not listed does not exist.
         let watched: Vec<String> = self.shared.pods().keys().cloned().collect();
         for uid in watched.into_iter().filter(|uid| !unread.contains_key(uid)) {
             let nothing = ObservedPod { as_of, ..ObservedPod::default() };
@@ -508,20 +508,21 @@ impl Owner {
         self.forget_unwatched();
     }
 
-    /// Makes the observation known unless a later one is; whoever awaits it is woken in any case.
+    /// Publishes the observation unless a later one is known; an awaiting worker is woken in any
+    /// case.
     fn publish(&mut self, uid: &str, mut pod: ObservedPod, is_awaited: bool) {
         let mut pods = self.shared.pods();
         let sender = pods.entry(uid.to_owned()).or_insert_with(|| watch::Sender::new(None));
         let known = sender.borrow().clone();
         if known.as_ref().is_some_and(|known| known.as_of >= pod.as_of) {
-            // A later one is there, and answers just as well.
+            // A later one is known and answers the request just as well.
             sender.send_if_modified(|_| is_awaited);
             return;
         }
         let same = known.filter(|known| saw_the_same(known, &pod));
         let news = same.is_none();
         if let Some(known) = same {
-            // The pod's worker is not told and keeps the earlier one: both hold one copy.
+            // The pod's worker is not woken and keeps the earlier one: both share one copy.
             pod.sandboxes = known.sandboxes.clone();
             pod.containers = known.containers.clone();
         }
@@ -548,7 +549,7 @@ impl Owner {
                 *known = Arc::new(inventory);
                 true
             }
-            // Before the first listing nobody may believe that it is whole.
+            // Before the first listing the inventory must not appear complete.
             _ => false,
         });
     }

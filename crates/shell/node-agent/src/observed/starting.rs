@@ -1,20 +1,20 @@
-//! Who starts something in a pod has the pod looked at when that is over.
+//! Marks a pod in which a container is being started; a relist follows when that is over.
 //!
-//! Rule: until then the runtime's word that it has started is no reason for a look of its own. In a
-//! burst of new pods those would be every second look.
+//! Rule: until then the runtime's started event causes no relist of its own. In a burst of new pods
+//! those would be half of all relists.
 
 use super::{Observed, Shared};
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, PoisonError};
 
-/// Somebody starts something in this pod for as long as this is held.
+/// A container of this pod is being started for as long as this is held.
 pub(crate) struct Starting {
     shared: Arc<Shared>,
     uid: String,
 }
 
 impl Observed {
-    /// Whoever holds this asks for a look afterwards.
+    /// The holder must request a relist afterwards.
     pub(crate) fn starting(&self, uid: &str) -> Starting {
         let shared = self.shared.clone();
         let mut starting = shared.starting.lock().unwrap_or_else(PoisonError::into_inner);

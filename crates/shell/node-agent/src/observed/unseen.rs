@@ -1,7 +1,7 @@
-//! The event of a pod that the runtime lists and does not tell of.
+//! The event of a pod that the runtime lists and that cannot be read.
 //!
-//! Rules: a sandbox that was just made and cannot be asked is told at once; any other failure when it
-//! lasts (a second try failed too), and now and then as long as it does.
+//! Rules: a failed status of a new sandbox is reported at once; any other error when it lasts (a
+//! second attempt failed too), and now and then as long as it does.
 //!
 //! upstream: pkg/kubelet/pod_workers.go (FailedSync), kuberuntime/kuberuntime_manager.go
 //! (FailedPodSandBoxStatus)
@@ -12,21 +12,21 @@ use pod_lifecycle::{EventKind, ObservedPod, PodEvent};
 #[cfg(test)]
 mod tests;
 
-/// Where in a row of failures this one stands.
+/// Position in a row of failed attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     First,
     Second,
-    /// One of the next, which follow each other quickly.
+    /// One of the next attempts, which follow each other quickly.
     Early,
-    /// It is tried as seldom as it ever will be.
+    /// Attempts at the longest interval.
     Slow,
 }
 
-/// The CRI call that tells how a sandbox is.
+/// The CRI call for the status of a sandbox.
 const SANDBOX_STATUS: &str = "PodSandboxStatus";
 
-/// None where nothing is to be told this time. `known`: what was seen of the pod before.
+/// None if nothing is to be reported this time. `known`: the pod's last observation.
 pub(super) fn event(
     failure: &LookFailure,
     known: Option<&ObservedPod>,

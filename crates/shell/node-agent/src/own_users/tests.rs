@@ -1,4 +1,4 @@
-//! Users of pods over a disk that outlives the agent.
+//! User namespaces of pods over a disk that outlives the agent.
 
 use super::*;
 use node_policy::user_ranges::{USUAL_LENGTH, UserPool};

@@ -30,7 +30,7 @@ use ports::{
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The seams to the world that pods need.
+/// The ports that pods need.
 #[derive(Clone)]
 pub struct PodPorts {
     pub runtime: Arc<dyn PodRuntime>,
@@ -48,50 +48,50 @@ pub struct PodPorts {
     pub rounds: Arc<dyn Rounds>,
 }
 
-/// What the configuration says about pods.
+/// The configuration for pods.
 #[derive(Debug, Clone)]
 pub struct PodSettings {
     pub reading: Reading,
-    /// For the planner. The runtime's name and what it can do are asked of the runtime.
+    /// For the planner. The runtime's name and features are read from the runtime.
     pub lifecycle: Settings,
-    /// For the setup of containers. What `resolv.conf` says, and which addresses the machine has, is
-    /// asked when it is needed.
+    /// For the setup of containers. `resolv.conf` and the machine's addresses are read when they
+    /// are needed.
     pub setup: NodeFacts,
     /// The file of `resolvConf`; empty for none.
     pub resolv_conf: String,
     pub room: NodeRoom,
-    /// What the runtime can do is asked of the runtime.
+    /// The runtime's abilities are read from the runtime.
     pub abilities: NodeAbilities,
-    /// Users for pods that want their own, or why there are none.
+    /// Ranges for pods with a user namespace, or why there are none.
     pub user_ranges: Result<UserRanges, String>,
     pub cgroups: CgroupSettings,
     pub pulls: PullLimits,
-    /// Programs that know logins of registries, in the order in which they are asked.
+    /// Credential provider plugins, in the order in which they are run.
     pub credential_providers: Vec<CredentialProvider>,
-    /// Whose pod may use an image that is here; None where nobody looks.
+    /// Which pods may use a present image; None if that is not checked.
     pub image_verification: Option<Verification>,
-    /// The root directory, where logins of registries may lie.
+    /// The kubelet's root directory, which may hold registry logins.
     pub root: String,
     pub dead: DeadLimits,
-    /// None where logs grow without end.
+    /// None if logs are not rotated.
     pub logs: Option<LogRotation>,
 }
 
-/// How pods' cgroups are laid out.
+/// The layout of pods' cgroups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CgroupSettings {
     /// `cgroupsPerQOS`; without it pods have no cgroups of their own.
     pub per_qos: bool,
     /// `cgroupRoot` as a list of names, before `kubepods`.
     pub root: Vec<String>,
-    /// What is set at `kubepods`; None where nobody enforces the allocatable.
+    /// The limits at `kubepods`; None if the allocatable is not enforced.
     pub enforced: Option<CgroupLimits>,
-    /// Cgroups of others whose limits the configuration sets.
+    /// Cgroups of other services whose limits the configuration sets.
     pub reserved: Vec<ReservedCgroup>,
 }
 
 impl CgroupSettings {
-    /// A pod's cgroup in the runtime's words; nothing where pods have none of their own.
+    /// A pod's cgroup parent in the runtime's notation; empty if pods have no cgroups of their own.
     pub(crate) async fn parent_of(
         &self,
         pod: &Pod,
@@ -105,22 +105,22 @@ impl CgroupSettings {
     }
 }
 
-/// A cgroup in which something is reserved for the system or the node's own services.
+/// A cgroup with resources reserved for the system or the node's own services.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReservedCgroup {
-    /// The word in `enforceNodeAllocatable`.
+    /// The value in `enforceNodeAllocatable`.
     pub level: String,
     /// As the configuration names it.
     pub path: String,
     pub limits: CgroupLimits,
 }
 
-/// What is known of node and runtime at the moment.
+/// The current state of node and runtime.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NodeState {
     pub(crate) network_ready: Result<(), String>,
     pub(crate) runtime_ready: Result<(), String>,
-    /// Whether the runtime knows strict supplemental groups; None until it was heard of.
+    /// Whether the runtime supports strict supplemental groups; None until it has answered.
     pub(crate) strict_groups: Option<bool>,
     pub(crate) lifecycle: Arc<Settings>,
     pub(crate) handlers: Arc<Vec<HandlerFeatures>>,
@@ -144,7 +144,7 @@ pub(crate) struct PodContext {
 }
 
 impl PodContext {
-    /// The machine's addresses now, as texts.
+    /// The machine's current addresses.
     pub(crate) fn host_ips(&self) -> Vec<String> {
         self.ports.addresses.now().iter().map(ToString::to_string).collect()
     }

@@ -1,6 +1,6 @@
-//! The facts of one pod, put together from what services tell its worker.
+//! The facts of one pod, assembled from the updates of services.
 //!
-//! Rule: a fact says what was told last; nothing is guessed.
+//! Rule: a fact is the last update; nothing is guessed.
 
 use super::{NodeState, PodContext};
 use crate::images::ImageNews;
@@ -16,9 +16,9 @@ use std::sync::Arc;
 pub(super) struct PodFactBook {
     pub(super) facts: Facts,
     pub(super) volumes: ReadyVolumes,
-    /// By container: what the runtime said of the image that was found for its next start.
+    /// By container: the record of the image that was present for its next start.
     found_images: BTreeMap<String, Arc<ImageRecord>>,
-    /// Counts versions of the pod with other volumes: what is told of an earlier one is not news.
+    /// Incremented when the pod's volumes change: updates for an earlier version are dropped.
     version: u64,
 }
 
@@ -56,11 +56,11 @@ impl PodFactBook {
         news.events
     }
 
-    /// For one start: the next asks for its image anew.
+    /// For one start: the next one reads its image again.
     pub(super) fn take_found_image(&mut self, container: &str) -> Option<Arc<ImageRecord>> {
         let found = self.found_images.remove(container);
         if self.found_images.is_empty() {
-            // An empty map would keep the room it had, for as long as the pod runs.
+            // An empty map would keep its capacity for as long as the pod runs.
             self.found_images = BTreeMap::new();
         }
         found
@@ -93,7 +93,7 @@ impl PodFactBook {
         }
     }
 
-    /// The pod is another version of itself: what is as it was stays ready, the rest is to be set up.
+    /// After a change of the pod: unchanged volumes stay ready, the others are to be set up.
     /// Whether anything is different.
     pub(super) fn follow_volumes(&mut self, before: &Pod, now: &Pod, node: &NodeFacts) -> bool {
         let same = crate::volumes::same(before, now, node);
@@ -126,7 +126,7 @@ async fn highest_logs(context: &PodContext, pod: &Pod) -> BTreeMap<String, u32> 
     let logs = &context.settings.setup.pod_logs_directory;
     for (_, _, container) in pod.spec.all_containers() {
         let folder = log_paths::container_directory(logs, pod, &container.name);
-        // What cannot be read counts as nothing: the worst is a log that is written on.
+        // If it cannot be read it counts as zero: at worst an existing log is appended to.
         if let Ok(Some(number)) = context.ports.folders.highest_log_number(&folder).await {
             highest.insert(container.name.to_string(), number);
         }

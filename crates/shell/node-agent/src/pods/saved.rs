@@ -1,9 +1,9 @@
 //! The memories of pods on disk, one record each, and a copy of the last ones for workers that
-//! begin anew. Of a pod that ends, the pod itself: its manifest is gone, and the next agent must know
-//! how it is to end.
+//! restart. Of a pod that ends also the pod itself: its manifest is gone, and the next agent must
+//! know how to end it.
 //!
-//! Rule: a write is over when the record is durable. A write that fails is told loudly and does not
-//! stop the pod: it is tried again with the next change, and meanwhile the copy here serves.
+//! Rule: a write is complete when the record is durable. A failed write is reported as an error and
+//! does not stop the pod: it is retried with the next change, and meanwhile the copy here serves.
 
 use crate::board::Board;
 use document::problem::Origin;
@@ -27,22 +27,22 @@ pub(crate) struct SavedMemories {
     records: Arc<dyn Records>,
     board: Board,
     copies: Arc<Mutex<HashMap<String, Remembered>>>,
-    /// Pods that end, as they were when they were last wanted.
+    /// Pods that end, as they were when last desired.
     ending: Arc<Mutex<HashMap<String, EndingPod>>>,
-    /// By pod: the ended containers of which all that must be remembered is on disk.
+    /// By pod: the ended containers whose memory is on disk.
     recorded: Arc<Mutex<HashMap<String, BTreeSet<String>>>>,
 }
 
 /// The newest memory of a pod.
 struct Remembered {
     content: Vec<u8>,
-    /// Whether the record on disk says the same.
+    /// Whether the record on disk is the same.
     is_durable: bool,
 }
 
 struct EndingPod {
     pod: Arc<Pod>,
-    /// Whether the record on disk says the same.
+    /// Whether the record on disk is the same.
     is_durable: bool,
 }
 
@@ -61,7 +61,7 @@ impl SavedMemories {
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These ended containers of a pod, and no others, may be removed: nothing is lost with them.
+    /// Sets the ended containers of a pod that may be removed without losing their exits.
     pub(crate) fn set_recorded<'a>(&self, uid: &str, ids: impl Iterator<Item = &'a str>) {
         let ids: BTreeSet<String> = ids.map(str::to_owned).collect();
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,13 +72,13 @@ impl SavedMemories {
         }
     }
 
-    /// Whether how this container ended is on disk.
+    /// Whether this container's exit is on disk.
     pub(crate) fn is_recorded(&self, uid: &str, id: &str) -> bool {
         let recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         recorded.get(uid).is_some_and(|ids| ids.contains(id))
     }
 
-    /// Reads what earlier agents wrote.
+    /// Reads the records of earlier agents.
     pub(crate) async fn load(&self) {
         match self.records.load(FOLDER).await {
             Ok(loaded) => {
@@ -125,11 +125,10 @@ impl SavedMemories {
         self.ending().get(uid).map(|ending| ending.pod.clone())
     }
 
-    /// Writes down a pod that begins to end; without the record it would end in a hurry if the agent
-    /// ended now.
+    /// Saves a pod that begins to end; without the record the next agent would end it as an orphan.
     pub(crate) async fn keep_ending(&self, pod: &Arc<Pod>) {
         let uid = pod.metadata.uid.to_string();
-        // One that was to end before, and was wanted again, may be another by now.
+        // A pod that was to end before and was desired again may have changed since.
         let is_written = |known: &EndingPod| known.is_durable && known.pod == *pod;
         if self.ending().get(&uid).is_some_and(is_written) {
             return;
@@ -155,7 +154,7 @@ impl SavedMemories {
         self.copies().get(uid).map(|copy| copy.content.clone())
     }
 
-    /// What was remembered counts no more; the next write takes its place on disk.
+    /// Discards the memory; the next write replaces it on disk.
     pub(crate) fn set_aside(&self, uid: &str) {
         self.copies().remove(uid);
     }
@@ -166,7 +165,7 @@ impl SavedMemories {
             Some(copy) if copy.is_durable && copy.content == content => return true,
             copy => copy.is_none_or(|copy| copy.is_durable),
         };
-        // Until it is written the copy serves a worker that begins anew.
+        // Until it is written the copy serves a worker that restarts.
         let copy = Remembered { content: content.clone(), is_durable: false };
         self.copies().insert(uid.to_owned(), copy);
         let write = self.records.save(FOLDER, uid, content);
@@ -183,7 +182,7 @@ impl SavedMemories {
             Err(_) => format!("not written within {LONGEST_WRITE:?}"),
         };
         self.board.record_failed(FOLDER, uid, &why);
-        // Once: it is tried again and again.
+        // Logged once: it is retried again and again.
         if was_durable {
             error!(
                 pod_uid = uid,
@@ -204,7 +203,7 @@ impl SavedMemories {
         self.drop_ending(uid).await;
     }
 
-    /// Of a pod that nobody asks to end, or nothing is left of.
+    /// Call for a pod that is not to end, or that is completely removed.
     pub(crate) async fn drop_ending(&self, uid: &str) {
         let was_ending = self.ending().remove(uid).is_some();
         if was_ending && let Err(error) = self.records.remove(ENDING_FOLDER, uid).await {
@@ -212,7 +211,7 @@ impl SavedMemories {
         }
     }
 
-    /// Of pods that are here no more: those whose records nobody needs.
+    /// UIDs with records that are not among `uids`.
     pub(crate) fn others_than(&self, uids: &BTreeSet<String>) -> Vec<String> {
         let ending: Vec<String> = self.ending().keys().cloned().collect();
         let all: BTreeSet<String> = self.copies().keys().cloned().chain(ending).collect();
@@ -220,7 +219,7 @@ impl SavedMemories {
     }
 }
 
-/// As a manifest: whoever reads it needs nothing else.
+/// As a manifest, which can be read without anything else.
 fn written_pod(pod: &Pod) -> Vec<u8> {
     let mut object = serde_json::to_value(pod).unwrap_or_default();
     if let Some(fields) = object.as_object_mut() {

@@ -1,10 +1,10 @@
-//! Workers of pods: begun for what is wanted, told when it is wanted no more, begun anew when they
-//! panic.
+//! Pod workers: started for desired pods, asked to end pods that are not desired any more,
+//! restarted after a panic.
 //!
 //! Rules: one worker per UID. Two pods of the same full name never run at once: the later one waits
-//! until nothing is left of the earlier, in the order in which they came. Nothing ends before every
-//! source has spoken, nor what a pod that waits for its UID may adopt; what runs without anybody
-//! wanting it ends then too. Decides nothing else.
+//! until nothing is left of the earlier, in order of arrival. Nothing ends before every source has
+//! been read, nor anything that a pod without a UID may adopt; after that, pods in the runtime that
+//! are not desired end too. Decides nothing else.
 
 use super::worker::{self, WorkerEnd};
 use super::{PodContext, SavedMemories};
@@ -30,14 +30,14 @@ use tracing::{error, info, warn};
 
 const FIRST_RESTART: Duration = Duration::from_secs(1);
 const LONGEST_RESTART: Duration = Duration::from_secs(60);
-/// What nobody wants has no specification to tell its grace.
+/// An orphan has no specification with a grace period.
 const ORPHAN_GRACE_SECONDS: i64 = 1;
 
-/// The pods that are here, for whoever cleans up after the others.
+/// The pods that are here; garbage collection removes what belongs to others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ActivePods {
     pub(crate) uids: BTreeSet<String>,
-    /// Every source has spoken, and the runtime was listed.
+    /// Every source has been read, and the runtime was listed.
     pub(crate) is_whole: bool,
 }
 
@@ -45,13 +45,13 @@ struct Held {
     desired: watch::Sender<DesiredPod>,
     full_name: String,
     restart: BackOff,
-    /// When to begin again after a panic.
+    /// When to restart after a panic.
     restart_at: Option<Instant>,
     /// Waits for an earlier pod of the same name.
     is_queued: bool,
     /// It had a worker already.
     has_begun: bool,
-    /// It ends, and its UID is wanted again.
+    /// It ends, and its UID is desired again.
     is_wanted_again: bool,
 }
 
@@ -59,12 +59,12 @@ struct Supervisor {
     context: Arc<PodContext>,
     workers: Branch<String, WorkerEnd>,
     held: BTreeMap<String, Held>,
-    /// By full name: first the one that runs.
+    /// By full name: the running pod comes first.
     queues: BTreeMap<String, VecDeque<String>>,
     active: watch::Sender<ActivePods>,
 }
 
-/// Supervises for ever.
+/// Runs for ever.
 pub(crate) async fn supervise(
     context: Arc<PodContext>,
     mut wanted: watch::Receiver<WantedPods>,
@@ -111,10 +111,10 @@ pub(crate) async fn supervise(
 }
 
 impl Supervisor {
-    /// Brings workers in line with what is wanted and what runs.
+    /// Reconciles workers with the desired pods and the runtime's inventory.
     fn follow(&mut self, wanted: &WantedPods, listed: Option<&Inventory>) {
         let uids: BTreeSet<&str> = wanted.pods.iter().map(|each| &*each.pod.metadata.uid).collect();
-        // Before anything of a new pod is made: what lies about and is nobody's is removed.
+        // Before a new pod is started: garbage collection must not remove what it creates.
         self.tell_active(&uids, wanted.is_whole && listed.is_some());
         let is_gone = |(uid, held): &(&String, &Held)| {
             let meta = &held.desired.borrow().pod.metadata;
@@ -125,7 +125,7 @@ impl Supervisor {
         for uid in gone {
             self.unwant(&uid);
         }
-        // Before the runtime was listed nobody knows what must end first.
+        // Before the runtime was listed it is not known what must end first.
         if let Some(listed) = listed {
             let unknown: Vec<(&String, &RuntimePodName)> = listed
                 .iter()
@@ -170,7 +170,7 @@ impl Supervisor {
         let uid = pod.metadata.uid.to_string();
         let desired = DesiredPod { pod: pod.clone(), wish: Wish::Run };
         if let Some(held) = self.held.get_mut(&uid) {
-            // A pod that ends never comes back under the same UID; a stated UID that is wanted again
+            // A pod that ends is never revived under its UID; a stated UID that is desired again
             // gets a worker once nothing is left of the first.
             let ends = matches!(held.desired.borrow().wish, Wish::End(_));
             if !ends && *held.desired.borrow() != desired {
@@ -182,7 +182,7 @@ impl Supervisor {
         }
         let desired = self.unfinished_end(pod).unwrap_or(desired);
         self.context.board.put(&desired.pod, &origin(identified));
-        // Whether a new pod may run depends on what the runtime can do.
+        // Whether a new pod may run depends on the runtime's abilities.
         let is_heard_of = self.context.node.borrow().strict_groups.is_some();
         if !is_heard_of && self.context.saved.get(&uid).is_none() {
             self.wait_for_runtime(&uid);
@@ -204,8 +204,8 @@ impl Supervisor {
         }
     }
 
-    /// Of a pod that is wanted: the end by removal that an earlier agent began and did not finish. It
-    /// goes on as it was then, so that what is wanted now begins with nothing of it left.
+    /// For a desired pod whose removal an earlier agent began and did not finish: that removal goes
+    /// on with the pod as it was then, so that the new one starts from nothing.
     fn unfinished_end(&self, pod: &Arc<Pod>) -> Option<DesiredPod> {
         let uid = &*pod.metadata.uid;
         let memory = self.context.saved.get(uid)?;
@@ -215,13 +215,13 @@ impl Supervisor {
         }
         let name = pod.full_name();
         info!(pod = name, pod_uid = uid, "A pod goes on ending before it begins again");
-        // How much of its grace is left is in its memory.
+        // The rest of its grace period is in its memory.
         let (cause, asked_at) = (EndCause::ManifestRemoved, self.context.clock.now());
         let end = EndWish { cause, grace_seconds: self.grace_seconds(), asked_at };
         Some(DesiredPod { pod: removed.unwrap_or_else(|| pod.clone()), wish: Wish::End(end) })
     }
 
-    /// Counts once that a pod is wanted while it ends.
+    /// Counts once that a pod is desired while it ends.
     fn note_wanted_again(&mut self, uid: &str) {
         let Some(held) = self.held.get_mut(uid) else { return };
         let is_over = held.desired.borrow().is_wished_away();
@@ -230,7 +230,7 @@ impl Supervisor {
         }
     }
 
-    /// Says that a pod waits until more is known of the runtime.
+    /// Sets the pod's status to waiting for the runtime.
     fn wait_for_runtime(&self, uid: &str) {
         let why = match &self.context.node.borrow().runtime_ready {
             Err(why) => format!("the container runtime cannot be used: {why}"),
@@ -273,7 +273,7 @@ impl Supervisor {
         held.is_queued = false;
         held.restart_at = None;
         let is_first = !std::mem::replace(&mut held.has_begun, true);
-        // upstream: pod_workers.go: pods that are taken in, not those that only have to end.
+        // upstream: pod_workers.go: pods that are admitted, not those that only have to end.
         if is_first && held.desired.borrow().wish == Wish::Run {
             let containers = held.desired.borrow().pod.spec.containers.iter().map(|_| 1.0).sum();
             let metrics = self.context.board.metrics();
@@ -299,7 +299,7 @@ impl Supervisor {
         self.workers.start(uid.to_owned(), format!("pod {}", pod.full_name()), task);
     }
 
-    /// What an earlier agent had against a pod is judged anew.
+    /// A pod that an earlier agent rejected is judged again.
     ///
     /// upstream: kubelet.go (HandlePodAdditions): only the status manager knows a rejected static pod
     fn forget_rejection(&self, uid: &str) {
@@ -310,7 +310,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends a pod so that another one finds room. It stays here as failed.
+    /// Ends a pod to free resources for another one. It stays here as failed.
     fn preempt(&self, victim: &str, pod: &Pod) {
         let Some(held) = self.held.get(victim) else { return };
         let name = &held.full_name;
@@ -337,7 +337,7 @@ impl Supervisor {
         });
     }
 
-    /// Those who end for others take too long.
+    /// Stops waiting for preempted pods after their deadline.
     fn give_up(&self) {
         for name in self.context.admissions.give_up(Instant::now()) {
             warn!(pod = name, "The pods that end for this one take too long; it goes on");
@@ -366,12 +366,12 @@ impl Supervisor {
         });
     }
 
-    /// In place of the grace periods of pods that end.
+    /// Overrides the grace periods of pods that end.
     fn grace_seconds(&self) -> Option<i64> {
         self.context.kill_now.borrow().then_some(0)
     }
 
-    /// Takes what is left of their grace periods from pods that end.
+    /// Cuts the remaining grace periods of pods that end.
     fn kill_ending(&self) {
         for held in self.held.values() {
             held.desired.send_if_modified(|desired| match &mut desired.wish {
@@ -391,7 +391,7 @@ impl Supervisor {
         if let Some(pod) = self.context.saved.ending_pod(uid) {
             info!(pod = name, namespace, pod_uid = uid, "A pod goes on ending");
             self.context.board.put(&pod, &origin);
-            // How much of its grace is left is in its memory.
+            // The rest of its grace period is in its memory.
             let cause = EndCause::ManifestRemoved;
             let end = EndWish { cause, grace_seconds: self.grace_seconds(), asked_at };
             self.hold(uid, DesiredPod { pod, wish: Wish::End(end) });
@@ -432,7 +432,7 @@ impl Supervisor {
         }
     }
 
-    /// Nothing is left of the pod; the next one of its name may begin.
+    /// Nothing is left of the pod; the next one of its name may start.
     fn let_go(&mut self, uid: &str) {
         let Some(held) = self.held.remove(uid) else { return };
         self.context.admissions.release(uid);

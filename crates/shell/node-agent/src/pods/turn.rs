@@ -1,24 +1,24 @@
-//! How long it takes to bring a pod in line, each time that something happens to it.
+//! Measures each sync of a pod.
 //!
-//! Rule: a turn begins when the worker has something to look at and ends when nothing is in flight
-//! any more, so that it holds the actions as upstream's does. It is counted under what it began with;
-//! a changed wish that comes while it lasts counts more than what it began with.
+//! Rule: a sync begins when the worker wakes up and ends when no action is in flight any more, so
+//! that it includes the actions as upstream's does. It is counted under the weightiest of the
+//! causes that came while it lasted.
 //!
 //! upstream: pkg/kubelet/pod_workers.go (podWorkerLoop), pkg/kubelet/types/pod_update.go
 
 use crate::metrics::{Metrics, names};
 use tokio::time::Instant;
 
-/// What a pod is worked on for, in upstream's words.
+/// The cause of a sync, in upstream's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
-    /// Something happened.
+    /// An input arrived.
     Sync,
-    /// It is new here.
+    /// The pod is new here.
     Create,
-    /// Another version of it is wanted.
+    /// Another version of it is desired.
     Update,
-    /// It is not wanted any more.
+    /// It is not desired any more.
     Kill,
 }
 
@@ -43,20 +43,20 @@ impl Turn {
         Self { metrics, now: None }
     }
 
-    /// There is something to do; it may be one thing more.
+    /// Begins a sync, or adds a cause to the current one.
     pub(super) fn begins(&mut self, cause: Cause) {
         let (_, known) = self.now.get_or_insert_with(|| (Instant::now(), cause));
         *known = cause.max(*known);
     }
 
-    /// Nothing is in flight.
+    /// Ends the sync: no action is in flight.
     pub(super) fn ends(&mut self) {
         if let Some((began, cause)) = self.now.take() {
             self.metrics.took(&names::POD_WORKER_DURATION, &[cause.name()], began.elapsed());
         }
     }
 
-    /// Nothing is left of the pod.
+    /// Ends the last sync: nothing is left of the pod.
     pub(super) fn is_last(&mut self) {
         if let Some((began, _)) = self.now.take() {
             self.metrics.took(&names::POD_WORKER_DURATION, &["terminated"], began.elapsed());

@@ -1,10 +1,10 @@
-//! The worker of one pod: plan, begin what the plan says, absorb what happens, and again.
+//! The worker of one pod: plan, start the planned actions, absorb inputs, repeat.
 //!
-//! Rules: it alone owns the pod's memory. Actions run as tasks of its own, at most one per key; one
-//! that replaces another ends it first. After every action the pod is looked at again. What the
-//! memory says must be on disk before going on, is; meanwhile a container may be made, not started. A
-//! worker that is dropped or panics loses nothing but time: the next one recovers. Decides nothing
-//! itself.
+//! Rules: it alone owns the pod's memory. Actions run as its own tasks, at most one per key; an
+//! action that replaces another aborts it first. After every action the pod is relisted. What the
+//! memory requires to be on disk is saved before the worker goes on; meanwhile a container may be
+//! created, but not started. A worker that is dropped or panics loses only time: the next one
+//! recovers. Decides nothing itself.
 
 mod services;
 
@@ -43,11 +43,11 @@ const SAVE_SOON: Duration = Duration::from_millis(500);
 pub(super) enum WorkerEnd {
     /// Nothing is left of the pod.
     Finished,
-    /// The clock went back: begin anew from what is saved.
+    /// The clock went back: restart from what is saved.
     BeginAnew,
 }
 
-/// Where a worker hears of things.
+/// Channels a pod worker selects on.
 struct Ears {
     observed: watch::Receiver<Observation>,
     desired: watch::Receiver<DesiredPod>,
@@ -79,7 +79,7 @@ pub(super) async fn run(
             return WorkerEnd::Finished;
         }
         let wake = worker.wake(&plan);
-        // Most pods wait here for days, and the board has what is told of the plan.
+        // Most pods wait here for days, and the store has what others read of the plan.
         drop(plan);
         tokio::select! {
             () = until(wake) => {}
@@ -97,7 +97,7 @@ pub(super) async fn run(
     }
 }
 
-/// Recovers what is known of the pod, once the runtime was looked at.
+/// Recovers the pod's state once the runtime was listed.
 async fn open(
     context: Arc<PodContext>,
     uid: String,
@@ -137,9 +137,9 @@ async fn open(
     Some((worker, ears))
 }
 
-/// An observation to begin with. What a worker before this one had begun may have come true since:
-/// then only a look from now on will do. One with a stamp that lies ahead is of before the clock was
-/// set back.
+/// The first observation. Actions of a worker before this one may have taken effect since: then
+/// only a relist from now on will do. An observation stamped in the future is from before the clock
+/// was set back.
 async fn first_look(
     context: &PodContext,
     uid: &str,
@@ -164,7 +164,7 @@ async fn first_look(
     }
 }
 
-/// The next value; never where nobody gives one any more.
+/// The next value; pending for ever once the sender is gone.
 async fn newer<T: Clone>(values: &mut watch::Receiver<T>) -> T {
     if values.changed().await.is_err() {
         return std::future::pending().await;
@@ -188,13 +188,13 @@ struct Worker {
     book: PodFactBook,
     actions: Branch<ActionKey, Outcome>,
     chores: Branch<Chore, ()>,
-    /// The wants that chores were begun for.
+    /// The wants for which service tasks were started.
     image_wants: BTreeMap<String, Box<ImageWant>>,
     news: NewsSender,
     save_at: Option<Instant>,
-    /// Whether a probe said something that is not on disk.
+    /// Whether a probe result is not on disk.
     has_unsaved_verdict: bool,
-    /// The condition of readiness that was told last.
+    /// The Ready condition that was last published.
     shown_ready: Option<PodCondition>,
     turn: Turn,
 }
@@ -204,7 +204,7 @@ impl Worker {
         &self.desired.pod
     }
 
-    /// The first turn. A pod that an earlier agent has worked on was seen long ago.
+    /// Counts the first sync. A pod that an earlier agent has worked on is not a new one.
     fn count_start(&mut self, is_first: bool) {
         let is_wanted = self.desired.wish == Wish::Run;
         self.turn.begins(match (is_wanted, is_first) {
@@ -225,8 +225,9 @@ impl Worker {
         self.absorb(&Happening::Observed(&observed)).await;
     }
 
-    /// Lets the memory know, and does what it says about it.
-    /// Whether all that must be on disk before going on is.
+    /// Applies an input to the pod's memory and saves the memory where it must be durable before
+    /// the worker goes on. Returns false only if that save failed; a save that may wait is
+    /// scheduled.
     async fn absorb(&mut self, happening: &Happening<'_>) -> bool {
         match self.take_in(happening) {
             Save::BeforeGoingOn => self.save_now().await,
@@ -234,8 +235,8 @@ impl Worker {
         }
     }
 
-    /// Lets the memory know and tells of it; whether it must be saved before going on is the
-    /// caller's to heed.
+    /// Applies an input to the pod's memory and publishes its marks and events. Schedules a save
+    /// that may wait (`Save::Soon`); for `Save::BeforeGoingOn` the caller saves.
     fn take_in(&mut self, happening: &Happening<'_>) -> Save {
         let now = self.context.clock.now();
         let Told { events, marks, save } = self.memory.absorb(&self.desired, happening, now);
@@ -266,7 +267,7 @@ impl Worker {
         }
     }
 
-    /// Plans and begins what is planned.
+    /// Plans, and starts the planned actions.
     async fn follow_plan(&mut self) -> PodPlan {
         self.book.facts.host_ips = self.context.host_ips();
         let view = View {
@@ -278,7 +279,7 @@ impl Worker {
         };
         let plan = plan(&view);
         if plan.stage != Stage::Running && !self.desired.is_wished_away() {
-            // It ends for good; a manifest that went and came back meanwhile has no part in it.
+            // It ends for good; a manifest that went and came back meanwhile does not matter.
             self.context.saved.drop_ending(&self.uid).await;
         }
         self.absorb(&Happening::Planned(&plan)).await;
@@ -293,9 +294,9 @@ impl Worker {
         if plan.stage >= Stage::Ended {
             self.context.admissions.ended(&self.uid);
         }
-        // A readiness that was told and is forgotten by a killed agent would flap. Only not one that
-        // was lost with what the runtime shows: the next agent sees that too, and a container that
-        // has just ended does not wait for it.
+        // A published readiness that a killed agent has not saved would flap. A readiness that was
+        // lost with a container's exit is not saved here: the next agent sees the exit too, and the
+        // restart does not wait for a write.
         let ready = plan.status.condition("Ready").cloned();
         let is_ready = ready.as_ref().is_some_and(|it| it.status == ConditionStatus::True);
         let could_flap = is_ready || self.has_unsaved_verdict;
@@ -312,7 +313,7 @@ impl Worker {
         plan
     }
 
-    /// Tells whoever cleans up which containers may go: those whose ends are on disk.
+    /// Publishes which containers garbage collection may remove: those whose exits are on disk.
     fn tell_recorded(&self) {
         if self.save_at.is_none() {
             let all = self.observed.containers.iter().map(|each| &each.record);
@@ -337,7 +338,7 @@ impl Worker {
             self.context.observed.look_at(&self.uid);
         }
         if matches!(action, Action::StartContainer { .. }) {
-            // It is written down while the container is made; the program runs only after that.
+            // Saved while the container is created; the program runs only after that.
             let save = self.take_in(&Happening::Began(action));
             let recorded = self.carry_out(action);
             if save == Save::BeforeGoingOn {
@@ -348,7 +349,7 @@ impl Worker {
         }
         let is_saved = self.absorb(&Happening::Began(action)).await;
         if !is_saved && matches!(action, Action::RemoveContainer { .. }) {
-            // How it ended would be known to nobody.
+            // Its exit would be lost.
             let why = "what is remembered of the pod cannot be written down".to_owned();
             let outcome = Outcome::Done(Err(why));
             self.absorb(&Happening::Ended { key, outcome }).await;
@@ -358,7 +359,7 @@ impl Worker {
         self.carry_out(action).send_replace(true);
     }
 
-    /// Starts the action's task, which is to hear when the action was written down.
+    /// Starts the action's task; the sender reports that the action is saved.
     fn carry_out(&mut self, action: &Action) -> watch::Sender<bool> {
         let words = describe(action);
         debug!(pod_uid = self.uid, action = words, "Begins");
@@ -392,7 +393,7 @@ impl Worker {
         let words = action.as_ref().map(describe).unwrap_or_default();
         let outcome = outcome.unwrap_or_else(|Panicked(why)| {
             warn!(pod_uid = self.uid, action = words, panic = why, "An action panicked");
-            // As any failure: it is told, and tried again after a pause.
+            // Like any error: reported, and retried after a delay.
             let why = format!("{words}: the agent's own task panicked: {why}");
             action.as_ref().map_or(Outcome::Aborted, |action| failed(action, why))
         });
@@ -401,7 +402,7 @@ impl Worker {
             self.forget_image(name);
         }
         self.absorb(&Happening::Ended { key, outcome }).await;
-        // Whatever came of it: nothing is decided on what was seen before.
+        // Whatever the outcome: nothing is decided on the previous observation.
         self.context.observed.look_at(&self.uid);
     }
 

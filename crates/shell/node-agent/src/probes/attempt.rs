@@ -1,4 +1,4 @@
-//! One try of a probe, by exec in the container or over the network.
+//! One attempt of a probe, by exec in the container or over the network.
 //!
 //! upstream: pkg/kubelet/prober/prober.go, pkg/probe/exec/exec.go
 
@@ -13,14 +13,14 @@ use ports::probing::{NetworkProber, NetworkTry, TryAnswer};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A try that went wrong in itself (no answer from the runtime) is made again so often.
+/// Attempts if the probe cannot be run at all (no answer from the runtime).
 const TRIES: u32 = 3;
-/// What a message may show of a command's output.
+/// How much of a command's output a message may contain.
 const LONGEST_OUTPUT: usize = 10 * 1024;
 /// Beyond the probe's own timeout: for a runtime or a prober that does not keep it.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// All that a try needs.
+/// The inputs of an attempt.
 #[derive(Debug, Clone)]
 pub(super) struct Probing {
     container_name: String,
@@ -30,7 +30,7 @@ pub(super) struct Probing {
 }
 
 impl Probing {
-    /// Last: the container's id, and how long a try may take.
+    /// Last: the container's id, and the timeout of an attempt.
     pub(super) fn new(
         container: &Container,
         probe: &Probe,
@@ -113,7 +113,7 @@ impl Probing {
     }
 }
 
-/// The command with the container's plain variables in it.
+/// The command with the container's plain variables expanded.
 fn expanded(container: &Container, command: &[String]) -> Vec<String> {
     let plain = container.env.iter().filter(|each| each.value_from.is_none());
     let variables: BTreeMap<&str, &str> = plain.map(|each| (&*each.name, &*each.value)).collect();

@@ -1,8 +1,8 @@
-//! How probes went, under upstream's names: by container and kind, over all lives of a container.
+//! Probe results under upstream's metric names: by container and kind, over all its instances.
 //!
-//! Rules: what a probe counts goes with its pod; liveness and startup probes stop for good when their
-//! pod ends, and are told no more. A try that went wrong in itself is thrown away, as upstream does,
-//! and how long a failure took is not told. Counting takes no memory.
+//! Rules: a probe's counts are removed with its pod; liveness and startup probes stop for good when
+//! their pod ends, and their counts are removed then. An attempt that could not be run is not
+//! counted, nor the duration of a failure, as upstream does. Counting does not allocate.
 //!
 //! upstream: pkg/kubelet/prober/prober_manager.go, pkg/kubelet/prober/worker.go
 
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Which probe: pod, name of the container, kind.
+/// Identifies a probe: pod, name of the container, kind.
 type Whose = (String, String, ProbeKind);
 
 /// The counts of all probes.
 #[derive(Debug, Default)]
 pub(super) struct ProbeCounts(BTreeMap<Whose, Arc<ProbeCount>>);
 
-/// The counts of one.
+/// The counts of one probe.
 #[derive(Debug)]
 pub(super) struct ProbeCount {
     namespace: String,
@@ -51,7 +51,7 @@ impl ProbeCount {
 }
 
 impl ProbeCounts {
-    /// What this probe has counted so far; nothing where it is new.
+    /// The counts of this probe; new ones if it has none.
     pub(super) fn of(&mut self, pod: &Pod, container: &str, kind: ProbeKind) -> Arc<ProbeCount> {
         let meta = &pod.metadata;
         let new = || {
@@ -66,13 +66,13 @@ impl ProbeCounts {
         self.0.entry(whose).or_insert_with(new).clone()
     }
 
-    /// Of a pod, only the counts of these kinds stay.
+    /// Keeps only the counts of these kinds for a pod.
     pub(super) fn keep(&mut self, uid: &str, stays: impl Fn(ProbeKind) -> bool) {
         self.0.retain(|(of, _, kind), _| of != uid || stays(*kind));
     }
 
     pub(super) fn families(&self) -> Vec<MetricFamily> {
-        // Times do not tell one pod from the next of its name: theirs are one line.
+        // Durations have no UID label: pods of the same name share a series.
         let (mut tries, mut times) = (Vec::new(), BTreeMap::<_, Histogram>::new());
         for ((uid, container, kind), count) in &self.0 {
             let counted = count.counted.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The wheel itself; what probes do to pods is shown with a whole agent.
+//! The wheel itself; the tests with a whole agent show what probes do to pods.
 
 use super::*;
 use pod_model::pod::Container;

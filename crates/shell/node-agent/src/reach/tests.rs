@@ -1,4 +1,4 @@
-//! Ways into containers.
+//! Resolving probes and hooks of containers.
 
 use super::*;
 use pod_model::pod::container::ContainerPort;

@@ -1,4 +1,4 @@
-//! When a scripted runtime is asked, on paused time.
+//! When a scripted runtime is polled, on paused time.
 
 use super::*;
 use crate::task_tree::TaskTree;
@@ -7,7 +7,7 @@ use ports::container_runtime::{ContainerRuntimeError, RuntimeCondition};
 use std::sync::Mutex;
 use tokio::time::Instant;
 
-/// Answers as the script says, then with its last word for ever; notes when it was asked.
+/// Answers as scripted, then repeats its last answer for ever; records when it was called.
 struct Scripted {
     script: Mutex<Vec<Option<bool>>>,
     asked: Mutex<Vec<Instant>>,

@@ -65,7 +65,7 @@ async fn a_task_that_did_well_for_long_is_forgiven() {
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(failures.worst(), Some(("moody", 3)));
     tokio::time::sleep(WELL_AGAIN).await;
-    // The fourth life was long, so its panic is a first one and the next start is soon.
+    // The fourth run was long, so its panic is a first one and the next start is soon.
     assert_eq!(failures.worst(), Some(("moody", 1)));
     assert_eq!(lives.load(Ordering::SeqCst), 5);
     tokio::time::sleep(WELL_AGAIN).await;

@@ -1,11 +1,11 @@
-//! In virtual time: how many go on at once, and who lets others in.
+//! In virtual time: how many calls run at once, and when a slow one lets others in.
 
 use super::*;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// So many calls that take so long, all at once: when each of them was over, in milliseconds.
+/// `calls` calls of `each` duration, started at once: when each of them was over, in milliseconds.
 async fn ends(calls: usize, each: Duration) -> Vec<u128> {
     let turns = Arc::new(Turns::new(1));
     let begun = Instant::now();

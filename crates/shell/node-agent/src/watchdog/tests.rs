@@ -1,4 +1,4 @@
-//! When the service manager hears of us, on paused time.
+//! When the service manager is pinged, on paused time.
 
 use super::*;
 use crate::task_tree::TaskTree;

@@ -1,4 +1,4 @@
-//! What a runtime's words about a pull mean.
+//! How a runtime's pull error is classified.
 
 use super::*;
 

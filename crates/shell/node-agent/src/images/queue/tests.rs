@@ -1,4 +1,4 @@
-//! Orders on a clock that moves between two looks at it, as real ones do.
+//! Orders on a clock that advances between two readings, as real ones do.
 
 use super::*;
 use ports::runtime_objects::SandboxConfig;

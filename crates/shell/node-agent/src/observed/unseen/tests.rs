@@ -1,4 +1,4 @@
-//! Which failure tells what, and when.
+//! Which error is reported as what, and when.
 
 use super::*;
 use ports::runtime_objects::SandboxRecord;
@@ -14,7 +14,7 @@ fn told(call: &'static str, sandbox: Option<bool>, turn: Turn) -> Option<String>
     Some(format!("{}: {}", event.reason, event.message))
 }
 
-/// The call that failed, whether a sandbox was known and ready, and what is told at each turn.
+/// The call that failed, whether a sandbox was known and ready, and the event at each stage.
 type Row<'a> = (&'static str, Option<bool>, [Option<&'a str>; 4]);
 
 #[test]
@@ -22,10 +22,10 @@ fn a_new_sandbox_is_told_at_once_and_the_rest_when_it_lasts() {
     let status = Some("FailedPodSandBoxStatus: Unable to get pod sandbox status: why");
     let sync = Some("FailedSync: error determining status: why");
     let rows: [Row<'_>; 6] = [
-        // The pod had no sandbox that runs: this one is new.
+        // No ready sandbox was known: this one is new.
         ("PodSandboxStatus", None, [status, None, None, status]),
         ("PodSandboxStatus", Some(false), [status, None, None, status]),
-        // It had one: the pod is as it was, and cannot be seen.
+        // A ready sandbox was known: the pod is as it was, and cannot be read.
         ("PodSandboxStatus", Some(true), [None, sync, None, sync]),
         ("ContainerStatus", None, [None, sync, None, sync]),
         ("ContainerStatus", Some(true), [None, sync, None, sync]),

@@ -1,4 +1,4 @@
-//! Records of pods that end, on a disk that does not take them at first.
+//! Records of pods that end, on a disk where the first writes fail.
 
 use super::SavedMemories;
 use crate::board::Board;

@@ -1,4 +1,4 @@
-//! What turns are counted as.
+//! How syncs are counted.
 
 use super::*;
 use ports::metrics::text;

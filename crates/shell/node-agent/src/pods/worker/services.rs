@@ -1,8 +1,8 @@
-//! What a worker asks of the services for its pod: images, volumes, probes, links to logs.
+//! A worker's requests to the services for its pod: images, volumes, probes, log links.
 //!
-//! Rules: what is wanted is begun once and goes on until another want takes its place or the pod
-//! ends. A task that panicked is told of and begun again after a pause. After a start that failed its
-//! image is asked for anew: it may be what is missing.
+//! Rules: a task is started once per want and runs until another want replaces it or the pod ends.
+//! A task that panicked is reported and restarted after a delay. After a failed start the image is
+//! looked up again: it may be what is missing.
 
 use super::Worker;
 use crate::actions::link_log;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
-/// Before a task that panicked is begun again.
+/// Delay before a task that panicked is restarted.
 const AFTER_PANIC: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +60,7 @@ impl Worker {
         }
     }
 
-    /// What runs already has a link to its log, unless whoever started it died before it made one.
+    /// Links the logs of running containers: an earlier agent may have died before it did.
     pub(super) fn link_logs(&mut self, pause: Duration) {
         let all = self.observed.containers.iter().map(|each| &each.record);
         let running = all.filter(|record| record.state == ContainerState::Running);
@@ -96,7 +96,7 @@ impl Worker {
         }
     }
 
-    /// The pod ends: no image is needed any more, and volumes only until they are let go.
+    /// The pod ends: no image is needed any more, and volumes only until their last use.
     pub(super) fn give_up_wants(&mut self, plan: &PodPlan) {
         for container in std::mem::take(&mut self.image_wants).into_keys() {
             self.chores.abort(&Chore::Image(container));
@@ -107,7 +107,7 @@ impl Worker {
         self.serve_probes(plan);
     }
 
-    /// Hands the wants to the services.
+    /// Starts what the plan requires of the services.
     pub(super) fn serve(&mut self, plan: &PodPlan) {
         let wants: &Wants = &plan.wants;
         self.serve_images(&wants.images);
@@ -120,8 +120,8 @@ impl Worker {
         self.serve_probes(plan);
     }
 
-    /// Another version of the pod may have other volumes. What it has no more stays on disk until the
-    /// pod ends: an older container may still use it.
+    /// Another version of the pod may have other volumes. Dropped volumes stay on disk until the
+    /// pod ends: an older container may still use them.
     pub(super) fn follow_volumes(&mut self, before: &Pod) {
         let node = &self.context.settings.setup;
         if self.book.follow_volumes(before, &self.desired.pod, node) {
@@ -137,7 +137,7 @@ impl Worker {
         self.chores.start(Chore::Volumes, name, after(pause, task));
     }
 
-    /// upstream: pkg/kubelet/prober/prober.go: the address is the one that the status tells.
+    /// upstream: pkg/kubelet/prober/prober.go: the address is the one in the pod's status.
     fn serve_probes(&self, plan: &PodPlan) {
         self.context.probes.set(&ProbeOrder {
             pod: self.pod(),
@@ -150,8 +150,8 @@ impl Worker {
     }
 
     fn serve_images(&mut self, wants: &[ImageWant]) {
-        // A want that is not said for a moment (a look at the runtime is due) is not given up: what
-        // was begun for it goes on, until another takes its place or the pod ends.
+        // A want that is missing from one plan (while a relist is due) is not cancelled: its task
+        // goes on until another want replaces it or the pod ends.
         for want in wants {
             if self.image_wants.get(&want.container).is_some_and(|known| **known == *want) {
                 continue;
@@ -169,8 +169,8 @@ impl Worker {
         self.chores.start(Chore::Image(want.container.clone()), name, after(pause, task));
     }
 
-    /// A start failed. Somebody may have removed the image since it was found: the next start asks for
-    /// it again, as the reference does at each.
+    /// After a failed start. The image may have been removed since it was looked up: the next start
+    /// looks it up again, as the kubelet does for every start.
     pub(super) fn forget_image(&mut self, container: &str) {
         self.image_wants.remove(container);
         self.chores.abort(&Chore::Image(container.to_owned()));
@@ -189,7 +189,7 @@ fn image_request(pod: &Arc<Pod>, sandbox_attempt: u32, want: &ImageWant) -> Imag
         image: want.image.clone(),
         policy: want.policy.clone(),
         handler: String::new(),
-        // A static pod may name no secret; nobody else is here yet.
+        // A static pod may refer to no secret, and there are no other pods yet.
         own_logins: Vec::new(),
         attempt: want.attempt,
     }

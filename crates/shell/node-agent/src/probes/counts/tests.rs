@@ -1,4 +1,4 @@
-//! What is told of probes, and for how long.
+//! Which counts of probes are served, and for how long.
 
 use super::*;
 use ports::metrics::text;
@@ -21,7 +21,7 @@ fn tries_are_counted_as_upstream_counts_them() {
         ProbeResult::Failure("no".to_owned()),
         ProbeResult::Unknown("nobody answers".to_owned()),
     ] {
-        // Each life of a container finds what the one before has counted.
+        // Each instance of a container continues the counts of the one before.
         counts.of(&pod("u"), "main", ProbeKind::Liveness).add(&result, took);
     }
     counts

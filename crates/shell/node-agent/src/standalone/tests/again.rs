@@ -1,4 +1,4 @@
-//! What is asked for again: images that went, volumes that an edit brought, tasks that panicked.
+//! What is requested again: removed images, volumes that an edit added, tasks that panicked.
 
 use super::bench::{Bench, pod};
 use runtime_fake::{Behaviour, Fault};
@@ -9,8 +9,8 @@ fn waiting(bench: &Bench) -> String {
     format!("{} {}", status["reason"], status["message"])
 }
 
-/// It was there when somebody looked, and is not when the container starts: before its first start,
-/// or between one that failed and the next.
+/// The image was present when it was looked up and is not when the container starts: before its
+/// first start, or between a failed start and the next.
 #[tokio::test(start_paused = true)]
 async fn an_image_that_goes_before_the_start_is_brought_again() {
     for call in ["run_sandbox", "create_container"] {
@@ -81,7 +81,7 @@ fn with_volumes(mounts: &str, volumes: &str) -> String {
         .replace("{name: a}", "{name: a, uid: stated-uid}")
 }
 
-/// A stated UID makes an edit another version of the same pod.
+/// An edit of a pod with a stated UID is another version of the same pod.
 #[tokio::test(start_paused = true)]
 async fn an_edit_brings_the_volumes_that_it_adds() {
     let one = with_volumes("{name: one, mountPath: /one}", "{name: one, emptyDir: {}}");
@@ -99,7 +99,7 @@ async fn an_edit_brings_the_volumes_that_it_adds() {
     for (text, starts, mounted) in
         [(&two, 2, vec!["/one", "/two"]), (&other, 3, vec!["/two"]), (&pod_without(), 4, vec![])]
     {
-        // Another image is what makes the container another.
+        // Another image makes it another container.
         let image = format!("i:{starts}");
         bench.runtime.add_image(&image);
         bench.script.tell(&[("/m/a", &text.replace("i:1", &image))]);
@@ -125,7 +125,7 @@ fn pod_without() -> String {
     pod("a", "").replace("{name: a}", "{name: a, uid: stated-uid}")
 }
 
-/// A pod of each agent, a place for one, and a container that takes its time to end.
+/// A pod of each agent, room for one, and a container that takes its time to exit.
 async fn full_and_ending(waits_for_ending: bool) -> Bench {
     let mut bench = Bench::new();
     bench.max_pods = 1;
@@ -150,13 +150,13 @@ async fn a_pod_of_keelson_run_waits_for_the_room_of_pods_that_are_ending() {
     assert!(took < Duration::from_secs(15), "{took:?}");
 }
 
-/// As the reference has it for manifests on a node: what was rejected stays so while this agent runs.
+/// As the kubelet does for static pods: a rejected one stays rejected while this agent runs.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_a_kubelet_rejected_is_judged_anew_by_the_next() {
     let mut bench = full_and_ending(false).await;
     bench.until("it is rejected", |bench| bench.phase_of("b-n") == "Failed").await;
     bench.until("room", |bench| bench.pods().len() == 1).await;
-    // Neither a touch nor a comment makes another pod of it.
+    // Neither a touch nor a comment changes the pod.
     let text = pod("b", "").replace("main", "other");
     bench.script.tell(&[("/m/b", &format!("# again\n{text}"))]);
     tokio::time::sleep(Duration::from_secs(120)).await;

@@ -1,4 +1,4 @@
-//! An agent on fakes that can be ended and begun again over the same runtime and disk.
+//! An agent on fakes that can be stopped and restarted over the same runtime and disk.
 
 use super::super::{PodParts, start_with_clock};
 use super::cluster::Joined;
@@ -29,7 +29,7 @@ use tokio::time::Instant;
 
 pub(super) const START: i64 = 1_700_000_000_000_000_000;
 
-/// Hands the agent's answers to the test.
+/// Hands the agent's local API to the test.
 #[derive(Clone, Default)]
 struct Window(Arc<Mutex<Option<Arc<dyn LocalApi>>>>);
 
@@ -56,7 +56,7 @@ pub(super) struct Bench {
     pub(super) verification: Option<Verification>,
     pub(super) gates: PodGates,
     pub(super) max_pods: i64,
-    /// As `keelson run` has it, not a kubelet.
+    /// As in `keelson run`, not as in a kubelet.
     pub(super) waits_for_ending: bool,
     pub(super) dead: DeadLimits,
     pub(super) logs: Option<LogRotation>,
@@ -106,7 +106,7 @@ impl Bench {
         }
     }
 
-    /// An agent with the manifests that the script tells.
+    /// Starts an agent with the script's manifests.
     pub(super) fn begin(&mut self) {
         let host = Arc::new(self.host.clone());
         let runtime = Arc::new(self.runtime.clone());
@@ -185,7 +185,7 @@ impl Bench {
         self.tree = Some(tree);
     }
 
-    /// Ends the agent as a kill does: nothing is waited for.
+    /// Ends the agent as a kill does: it waits for nothing.
     pub(super) async fn kill(&mut self) {
         if let Some(tree) = self.tree.take() {
             tree.end().await;
@@ -202,7 +202,7 @@ impl Bench {
         self.window.0.lock().unwrap().clone().unwrap()
     }
 
-    /// The only pod that there is.
+    /// The only pod.
     pub(super) fn pod(&self) -> Option<LocalPod> {
         let pods = self.pods();
         assert!(pods.len() < 2, "{pods:?}");
@@ -218,7 +218,7 @@ impl Bench {
         self.detail().events.into_iter().map(|event| event.reason).collect()
     }
 
-    /// Waits on the paused clock until something holds; how long that took.
+    /// Waits on the paused clock until `holds`; returns how long that took.
     pub(super) async fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) -> Duration {
         let began = Instant::now();
         while !holds(self) {
@@ -242,7 +242,7 @@ impl Bench {
         pod.object.pointer("/status/phase")?.as_str().map(str::to_owned)
     }
 
-    /// Of the pod of that name; nothing where there is none.
+    /// Of the pod of that name; empty if there is none.
     pub(super) fn phase_of(&self, name: &str) -> String {
         let pods = self.pods();
         let found = pods.iter().find(|pod| pod.name == name);
@@ -262,7 +262,8 @@ impl Bench {
         events.map(|event| format!("{} {}: {}", event.kind, event.reason, event.message)).collect()
     }
 
-    /// The value of a line of the metrics, by all that stands before it; None where it is not told.
+    /// The value of a line of the metrics, by all that stands before it; None if there is no such
+    /// line.
     pub(super) fn metric(&self, line: &str) -> Option<f64> {
         let text = self.api().metrics();
         let value = text.lines().find_map(|told| told.strip_prefix(line)?.strip_prefix(' '));

@@ -1,4 +1,4 @@
-//! The agent as a node of a cluster: registration, status, Lease, pod range, events.
+//! The agent as a node of a cluster: registration, status, Lease, pod CIDR, events.
 
 use super::bench::{Bench, START};
 use crate::cluster_node::{ClusterEvents, ClusterParts, ClusterSettings};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const NODE: &str = "n";
 
-/// A machine that is what the test says.
+/// A machine with given facts.
 struct FixedMachine(MachineFacts);
 
 impl MachineInfo for FixedMachine {
@@ -21,7 +21,7 @@ impl MachineInfo for FixedMachine {
     }
 }
 
-/// A cluster, this node's clients of it, and what its configuration says.
+/// A cluster, this node's clients of it, and its configuration.
 pub(super) struct Joined {
     pub(super) cluster: FakeCluster,
     api: FakeClient,
@@ -99,7 +99,7 @@ impl Joined {
         Some(age / 1_000_000_000)
     }
 
-    /// Requests that were no renewals of the Lease.
+    /// Requests other than renewals of the Lease.
     fn requests(&self) -> Vec<(Verb, String)> {
         let log = self.cluster.log();
         let others = log.into_iter().filter(|entry| entry.path.resource != Resource::LEASES);
@@ -162,7 +162,7 @@ async fn a_node_registers_becomes_ready_and_is_quiet_but_for_its_lease() {
         assert!(joined.lease_age().is_some_and(|age| age <= 11), "{:?}", joined.lease_age());
     }
     assert_eq!(joined.requests().len(), before, "{:?}", joined.requests());
-    // A report is due by now whatever it was moved by.
+    // A report is due by now whatever its offset.
     seconds(450).await;
     let patches = joined.requests()[before..].to_vec();
     assert!((1..=3).contains(&patches.len()), "{patches:?}");

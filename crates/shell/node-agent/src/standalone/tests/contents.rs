@@ -1,4 +1,4 @@
-//! ConfigMaps and Secrets that variables come from, by the port for them.
+//! ConfigMaps and Secrets that variables refer to, through their port.
 
 use super::bench::{Bench, pod};
 use ports::ContentError;
@@ -8,14 +8,14 @@ fn waiting(bench: &Bench, word: &str) -> String {
     bench.status("/containerStatuses/0/state/waiting")[word].as_str().unwrap_or_default().to_owned()
 }
 
-/// With its gate on no manifest may refer to such objects.
+/// With its gate on, manifests may not refer to such objects.
 fn open_gate() -> Bench {
     let mut bench = Bench::new();
     bench.gates.prevent_static_pod_api_references = false;
     bench
 }
 
-/// A variable that a mount uses, so that its value can be seen.
+/// A variable that is used in a mount, so that its value can be seen.
 fn using(optional: bool) -> String {
     let key = format!("{{name: settings, key: place, optional: {optional}}}");
     let env = format!("env: [{{name: PLACE, valueFrom: {{configMapKeyRef: {key}}}}}]");

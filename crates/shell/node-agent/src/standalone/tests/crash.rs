@@ -1,14 +1,14 @@
-//! What stands between the end of a container and its next life, and what a kill in between leaves.
+//! What happens between a container's exit and its restart, and what a kill in between leaves.
 
 use super::bench::{Bench, pod};
 use ports::runtime_objects::ContainerState;
 use runtime_fake::Fault;
 use std::time::Duration;
 
-/// At first sight, and after its folders, its sandbox and its container were made.
+/// Relists of a start: the first one, and after directories, sandbox and container were created.
 const LOOKS_OF_A_START: usize = 4;
 
-/// A pod that has run for a while; nothing is under way.
+/// A pod that has run for a while; nothing is in flight.
 async fn settled() -> Bench {
     let mut bench = Bench::new();
     bench.script.tell(&[("/m/a", &pod("a", ""))]);
@@ -32,14 +32,15 @@ fn has_back_off_on_disk(bench: &Bench) -> bool {
     String::from_utf8_lossy(&record).contains("backOff")
 }
 
-/// Each call here costs every crash of every container its time: whoever adds one thinks twice.
+/// Each call here costs every crash of every container its time: think twice before adding one.
 #[tokio::test(start_paused = true)]
 async fn a_first_crash_costs_these_calls_and_one_write_and_no_more() {
     for tells_ends in [true, false] {
         let bench = settled().await;
         bench.runtime.tell_ends(tells_ends);
         bench.host.keep_order();
-        // So slow that the write after the restart, of the pod that is ready again, is not over here.
+        // So slow that the write after the restart, of the pod that is ready again, is not over
+        // here.
         bench.host.save_slowly(Duration::from_millis(100));
         let before = bench.runtime.asked().len();
         bench.runtime.crash("main", 3);
@@ -51,12 +52,12 @@ async fn a_first_crash_costs_these_calls_and_one_write_and_no_more() {
         let look = ["observe_pod"].iter().filter(|_| !tells_ends);
         let calls = ["image", "create_container", "start_container"].iter();
         assert_eq!(asked, look.chain(calls).copied().collect::<Vec<_>>());
-        // That it is started again, before it is.
+        // The restart is saved before the container starts.
         assert_eq!(bench.host.order_of_records(), ["save pods"]);
     }
 }
 
-/// One look after each action and none for what the runtime says of it meanwhile.
+/// One relist after each action and none for the runtime's events about it.
 #[tokio::test(start_paused = true)]
 async fn a_start_is_looked_at_once_for_each_action() {
     let mut bench = Bench::new();
@@ -68,7 +69,7 @@ async fn a_start_is_looked_at_once_for_each_action() {
     assert_eq!(bench.runtime.looks("observe_pod"), LOOKS_OF_A_START);
 }
 
-/// Word of what an action did comes when its look has begun: there is nothing more to see.
+/// The event of an action that arrives after its relist has begun causes no other one.
 #[tokio::test(start_paused = true)]
 async fn word_of_what_was_seen_since_is_no_reason_to_look() {
     for late in [Duration::from_millis(5), Duration::from_millis(300)] {
@@ -101,7 +102,7 @@ async fn an_end_that_seems_to_be_of_before_is_seen() {
     }
 }
 
-/// What ends while the pod is looked at is not taken back by a look that began before.
+/// An exit during a relist is not undone by a relist that began before.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_comes_while_the_pod_is_looked_at_is_seen() {
     let bench = settled().await;
@@ -118,7 +119,7 @@ async fn an_end_that_comes_while_the_pod_is_looked_at_is_seen() {
     assert_eq!(waits_for, "CrashLoopBackOff");
 }
 
-/// An image that was pulled is asked about, as nobody has said yet which user it has.
+/// A pulled image is looked up once more, as its user is not known yet.
 #[tokio::test(start_paused = true)]
 async fn only_an_image_that_was_pulled_is_asked_about_for_the_start() {
     for (policy, asks) in [("IfNotPresent", 1), ("Always", 2)] {
@@ -146,7 +147,7 @@ async fn a_container_is_made_while_its_restart_is_written_down_and_runs_only_the
     assert!(has_back_off_on_disk(&bench));
 }
 
-/// A disk that takes nothing does not keep a pod from running.
+/// A disk that takes no writes does not keep a pod from running.
 #[tokio::test(start_paused = true)]
 async fn a_restart_that_cannot_be_written_down_goes_on_all_the_same() {
     let bench = settled().await;
@@ -156,8 +157,9 @@ async fn a_restart_that_cannot_be_written_down_goes_on_all_the_same() {
     assert!(took < Duration::from_millis(200), "{took:?}");
 }
 
-/// Killed when the container is made and nothing is on disk: no program ran, so that neither its
-/// number nor its turn is used up. Killed when it runs: both are, and the next end has to wait.
+/// Killed when the container is created and nothing is on disk: no program ran, so neither the
+/// restart count nor the back-off has changed. Killed when it runs: both have, and the next restart
+/// has to wait.
 #[tokio::test(start_paused = true)]
 async fn a_kill_while_a_restart_is_written_down_loses_and_repeats_nothing() {
     let mut bench = settled().await;

@@ -31,7 +31,7 @@ async fn a_runtime_without_a_stream_is_listed_every_second() {
     let took = bench.until("a restart", |bench| bench.calls_of("start_container").len() == 2).await;
     assert!(took <= Duration::from_millis(1200), "{took:?}");
 
-    // Nothing happens: it is listed, and nobody asks how each pod is.
+    // Nothing happens: listings go on, and no pod's status is read.
     bench.until("it runs again", |bench| bench.phase().as_deref() == Some("Running")).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let looks = |call: &str| bench.runtime.looks(call);
@@ -40,7 +40,7 @@ async fn a_runtime_without_a_stream_is_listed_every_second() {
     assert_eq!((looks("observe_pod"), looks("observe_all")), (before.0, before.1));
     assert!((90..=110).contains(&(looks("list_pods") - before.2)), "every second");
 
-    // A newer runtime takes its place: its stream is heard, and nobody lists any more.
+    // A newer runtime replaces it: its event stream is used, and the listings stop.
     bench.runtime.be_away(true);
     bench.runtime.have_stream(true);
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -64,7 +64,7 @@ async fn a_folder_of_logs_that_hangs_does_not_hide_who_runs() {
     assert_eq!(bench.calls_of("start_container").len(), 1);
 }
 
-/// As those that lie where `podLogsDir` was before.
+/// Such as logs from before `podLogsDir` was changed.
 #[tokio::test(start_paused = true)]
 async fn a_log_that_stays_for_ever_holds_up_no_end() {
     let mut bench = Bench::new();
@@ -81,8 +81,8 @@ async fn a_log_that_stays_for_ever_holds_up_no_end() {
     bench.until("nothing is left", |bench| bench.pods().is_empty()).await;
 }
 
-/// More pods than may be looked at at a time do not answer at all: others wait a moment, not until
-/// the hanging calls end.
+/// More pods than slots do not answer at all: others wait a little, not until the hanging calls
+/// end.
 #[tokio::test(start_paused = true)]
 async fn pods_that_cannot_be_looked_at_do_not_keep_others_waiting() {
     let mut bench = Bench::new();
@@ -116,7 +116,7 @@ async fn a_clock_that_is_set_back_stops_no_pod() {
     bench.script.tell(&[("/m/a", &pod("a", ""))]);
     bench.begin();
     bench.until_running().await;
-    // A crash loop, so that times of before are remembered.
+    // A crash loop, so that the memory holds earlier times.
     bench.runtime.crash("main", 1);
     bench.until("a restart", |bench| bench.calls_of("start_container").len() == 2).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
@@ -128,7 +128,7 @@ async fn a_clock_that_is_set_back_stops_no_pod() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(bench.calls_of("start_container").len(), 3, "and one is enough");
     assert_eq!(bench.calls_of("run_sandbox").len(), 1);
-    // A sandbox that is lost now is younger by the clock than the one that takes its place.
+    // By its creation time the lost sandbox is younger than its replacement.
     bench.runtime.lose_sandboxes();
     bench.until("a new sandbox", |bench| bench.calls_of("run_sandbox").len() == 2).await;
     bench.clock.set_back(Duration::from_secs(7200));
@@ -258,7 +258,7 @@ async fn no_pod_starts_before_the_runtime_has_told_its_cgroup_driver() {
     bench.until_running().await;
     assert_eq!(bench.host.drivers().first(), Some(&Some(CgroupDriver::Cgroupfs)));
 
-    // One that says that it cannot tell leaves it to the configuration.
+    // A runtime without that call leaves it to the configuration.
     let mut bench = Bench::new();
     bench.runtime.spoil("cgroup_driver", Fault::Lacks);
     bench.script.tell(&[("/m/a", &pod("a", ""))]);
@@ -311,7 +311,7 @@ async fn no_container_goes_before_its_end_is_on_disk() {
 #[tokio::test(start_paused = true)]
 async fn a_memory_that_cannot_be_written_stops_a_removal() {
     let mut bench = Bench::new();
-    // Nobody else removes what is old.
+    // No limit on dead containers, so that garbage collection does not remove the old one.
     bench.dead = DeadLimits { per_container: None, ..DeadLimits::default() };
     bench.runtime.behave("first", Behaviour::Exits { after: Duration::from_secs(5), code: 1 });
     let with_init = format!("{}  initContainers: [{{name: first, image: 'i:1'}}]\n", pod("a", ""));
@@ -387,7 +387,7 @@ async fn a_worker_that_panics_begins_anew_and_others_do_not_notice() {
     bench.begin();
     bench.until("both run", |bench| bench.calls_of("start_container").len() == 2).await;
     let calls = bench.runtime.calls();
-    // The worker itself asks for this folder when it begins: the panic is in its own task.
+    // The worker itself reads this directory when it starts: the panic is in its own task.
     bench.host.panic_about("a-n", 2);
     bench.kill().await;
     bench.script.tell(&[("/m/a", &a), ("/m/b", &b)]);
@@ -418,7 +418,7 @@ async fn a_stop_that_hangs_on_one_container_delays_that_one_alone() {
     };
     let took = bench.until("all but one have ended", stopped).await;
     assert!(took < Duration::from_secs(1), "{took:?}");
-    // The call has a limit; then it is made again.
+    // The call has a timeout; then it is repeated.
     let took = bench.until("nothing is left", |bench| bench.pods().is_empty()).await;
     assert!(took < Duration::from_secs(3000), "{took:?}");
     assert!(bench.runtime.containers().is_empty() && bench.runtime.sandboxes().is_empty());
@@ -476,7 +476,7 @@ async fn a_pod_of_higher_priority_takes_the_place_of_another() {
     assert_eq!(told.message, "Preempted in order to admit critical pod");
     assert_eq!(bench.metric("kubelet_preemptions{preemption_signal=\"pods\"}"), Some(1.0));
 
-    // A new agent leaves it so; without its manifest it goes.
+    // A new agent leaves it as it is; without its manifest it is removed.
     bench.kill().await;
     bench.script.tell(&[("/m/low", &low), ("/m/high", &high), ("/m/late", &late)]);
     bench.begin();
@@ -524,7 +524,7 @@ async fn a_record_that_is_refused_is_not_tried_all_the_time() {
         bench.host.order_of_records().iter().filter(|each| *each == what).count()
     };
     assert_eq!(done(&bench, "refuse manifests"), 1, "{:?}", bench.host.order_of_records());
-    // Somebody changes something.
+    // Writes are accepted again.
     bench.host.refuse_records(false);
     let took = bench.until("it is written", |bench| done(bench, "save manifests") == 1).await;
     assert!(took < Duration::from_secs(301), "{took:?}");

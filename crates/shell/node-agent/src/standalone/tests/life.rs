@@ -155,7 +155,7 @@ async fn kill_now_takes_the_rest_of_the_grace_period_from_pods_that_end_and_from
     assert!(took < Duration::from_secs(4), "{took:?}");
     assert_eq!(bench.calls_of("stop_container")[1..], ["stop_container main 2"]);
     assert_eq!(bench.phase_of("b-n"), "Running");
-    // One that is no longer wanted after that has no grace period either.
+    // A pod that is not desired any more after that has no grace period either.
     bench.script.tell(&[]);
     bench.until("none is left", |bench| bench.pods().is_empty()).await;
     assert_eq!(bench.calls_of("stop_container")[2..], ["stop_container other 2"]);

@@ -1,4 +1,4 @@
-//! Where probes look for a pod.
+//! Which address probes use for a pod.
 
 use super::bench::{Bench, pod};
 use ports::probing::{NetworkTry, TryAnswer};
@@ -32,7 +32,7 @@ async fn a_machine_that_comes_by_its_address_after_its_agent_is_probed() {
         .await;
     assert!(took <= Duration::from_secs(21), "{took:?}");
     assert_eq!(probed_hosts(&bench)[0], "192.0.2.9");
-    // And another one, as machines get from time to time.
+    // Another address, as machines get from time to time.
     bench.host.set_addresses(&[IpAddr::from([192, 0, 2, 10])]);
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(probed_hosts(&bench).last().unwrap(), "192.0.2.10");
@@ -81,7 +81,7 @@ async fn the_probes_of_a_node_are_spread_when_an_agent_begins() {
     assert!(most <= 8, "{most} of 40 in one second");
 }
 
-/// Its worker begins anew and listens elsewhere; the probes of before go on.
+/// Its worker restarts with another channel; its earlier probes go on.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_back_makes_no_probe_deaf() {
     let mut bench = Bench::new();

@@ -1,4 +1,5 @@
-//! Logins from programs, what is written down about pulls, and who may use what is here.
+//! Logins from credential provider plugins, records of pulls, and which pods may use present
+//! images.
 
 use super::bench::{Bench, pod};
 use node_policy::credential_providers::{AccountToken, CredentialProvider};
@@ -71,7 +72,7 @@ async fn an_answer_serves_all_whom_it_holds_for() {
         ("Global", "", 2..=4),
         ("Registry", "", 2..=4),
         ("Image", "", 6..=6),
-        // Not to be kept: those who wait for one image still share it.
+        // Not cached: containers that wait for one image still share the response.
         ("Global", r#","cacheDuration":"0s""#, 6..=6),
     ] {
         let mut bench = Bench::new();
@@ -132,7 +133,7 @@ fn record(bench: &Bench, image_ref: &str) -> PulledRecord {
     read_record(&content).unwrap()
 }
 
-/// An image that is here, and what is written down about it.
+/// A present image and its record.
 fn with_record(bench: &Bench, image: &str, owner: LoginOwner) {
     bench.runtime.add_image(image);
     let name = image.rsplit_once(':').map_or(image, |(name, _)| name).to_owned();
@@ -188,7 +189,7 @@ async fn what_was_here_before_is_everybodys_unless_a_pull_of_it_had_begun() {
         (Some(("pulling", "r.example/i:1")), begun.clone(), true, 1),
         // No pull has brought it.
         (Some(("pulling", "r.example/i:1")), begun, false, 0),
-        // Short for the same.
+        // Short for the same name.
         (
             Some(("pulling", "r.example/i:1@sha256:0")),
             intent_text("r.example/i:1@sha256:0"),
@@ -230,7 +231,7 @@ async fn an_agent_that_died_in_a_pull_leaves_a_mark() {
     assert!(record(&bench, "sha256:r.example/i:1").credentials["r.example/i"].is_for_all);
 }
 
-/// An agent that was killed in a pull, and the next one, which has no network.
+/// An agent that was killed during a pull, and the next one, which has no network.
 async fn killed_in_a_pull() -> Bench {
     let mut bench = pulling("r.example/i:1");
     bench.runtime.spoil("pull_image", Fault::Hangs);
@@ -388,7 +389,7 @@ async fn pods_of_one_namespace_share_a_pull_and_no_others() {
         bench.runtime.spoil("pull_image", Fault::AnswersLate(Duration::from_secs(1)));
     }
     let pods = [("a", "shop"), ("b", "shop"), ("c", "bank"), ("d", "bank")];
-    // `Always`, so that nobody finds what another has pulled.
+    // `Always`, so that no pod uses an image that another one has pulled.
     let always = |text: String| text.replace("IfNotPresent", "Always");
     let texts = pods.map(|(name, namespace)| {
         (format!("/m/{name}"), always(in_namespace(name, namespace, "r.example/i:1")))

@@ -1,4 +1,4 @@
-//! A killed agent is a non-event.
+//! Killing the agent is a non-event.
 
 use super::bench::{Bench, pod};
 use runtime_fake::Behaviour;
@@ -29,7 +29,7 @@ async fn the_next_agent_adopts_what_runs() {
     assert!(changes.is_empty(), "{changes:?}");
 }
 
-/// What a probe said is on disk before it is told: the runtime shows nothing of it.
+/// A probe result is on disk before it is published: the runtime shows nothing of it.
 #[tokio::test(start_paused = true)]
 async fn a_readiness_that_a_probe_took_does_not_come_back_with_the_next_agent() {
     let mut bench = Bench::new();
@@ -128,7 +128,8 @@ async fn a_pod_that_ends_keeps_its_grace_and_its_hook() {
     bench.until("it is forgotten", |bench| bench.host.record_names("ending").is_empty()).await;
 }
 
-/// However its manifest went while nobody looked: a pod ends as it asked to, not as an orphan.
+/// However its manifest was removed while no agent ran: the pod ends with its own grace period, not
+/// as an orphan.
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_manifest_went_or_changed_without_an_agent_ends_as_it_asked_to() {
     let hook = ", lifecycle: {preStop: {exec: {command: [bye]}}}";

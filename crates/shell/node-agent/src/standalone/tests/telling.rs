@@ -1,4 +1,4 @@
-//! What is told of pods and of the node: events, counts, pods before anything is known of them.
+//! What is reported of pods and of the node: events, counts, pods before anything is known of them.
 
 use super::bench::{Bench, pod};
 use crate::pods::ReservedCgroup;
@@ -29,7 +29,7 @@ async fn a_new_pod_is_listed_before_the_runtime_has_ever_answered() {
     assert!(matches!(refused, Err(LocalRefusal::OfManifest { .. })), "{refused:?}");
     assert_eq!(bench.metric("kubelet_desired_pods{static=\"true\"}"), Some(1.0));
 
-    // Gone with its manifest, though nothing was ever known of it.
+    // Removed with its manifest, though nothing was ever known of it.
     bench.script.tell(&[]);
     bench.until("it is not wanted any more", |bench| bench.pod().is_none()).await;
     bench.script.tell(&[("/m/a", &pod("a", ""))]);
@@ -183,7 +183,7 @@ async fn what_happens_is_counted_under_upstreams_names() {
     assert_eq!(bench.metric("kubelet_desired_pods{static=\"true\"}"), Some(0.0));
 }
 
-/// What a test on a real runtime reads, too.
+/// A test on a real runtime reads the same.
 #[tokio::test(start_paused = true)]
 async fn full_listings_are_countable_and_few() {
     let listings =
@@ -207,7 +207,7 @@ async fn full_listings_are_countable_and_few() {
         bench.runtime.be_away(false);
         let starts = 30 * (usize::from(round) + 1);
         bench.until("all were started again", |bench| started(bench) == starts).await;
-        // Longer than back-off and short of the next safety net.
+        // Longer than the back-off and shorter than the next safety net.
         tokio::time::sleep(Duration::from_secs(200)).await;
         assert_eq!(listings(&bench) - before, f64::from(round), "one for each time");
     }
@@ -249,7 +249,7 @@ async fn a_kill_for_memory_that_nobody_names_is_told() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(told(&bench).len(), 2);
 
-    // The next agent tells what was counted without one, and nothing twice.
+    // The next agent reports the kills that were counted without one, and none twice.
     bench.kill().await;
     bench.script.tell(&[("/m/a", &pod("a", ""))]);
     bench.begin();
@@ -289,7 +289,8 @@ async fn a_kill_for_memory_that_the_log_names_is_told_by_one_agent() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     for round in 0..3 {
         bench.kill().await;
-        // What happens while there is no agent is told by the next; all else was told.
+        // Kills while there is no agent are reported by the next one; all others have been
+        // reported.
         log.tell(&group, "late", 20 + round);
         bench.script.tell(&[("/m/a", &pod("a", ""))]);
         bench.begin();
@@ -301,8 +302,8 @@ async fn a_kill_for_memory_that_the_log_names_is_told_by_one_agent() {
     }
 }
 
-/// Several are killed in the time of one look, by an agent that is there and while there is none, and
-/// the container's next life has kills of its own.
+/// Several are killed during one relist, by an agent that is there and while there is none, and the
+/// container's next instance has its own kills.
 #[tokio::test(start_paused = true)]
 async fn kills_for_memory_at_the_same_time_are_all_told() {
     let mut bench = Bench::new();
@@ -347,7 +348,7 @@ async fn kills_for_memory_at_the_same_time_are_all_told() {
     assert!(!message.contains("memory"), "{message}");
 }
 
-/// All of a group are killed, and each is in the log: what is told is who took too much.
+/// A whole cgroup is killed, and each process is in the log: the one that triggered it is reported.
 #[tokio::test(start_paused = true)]
 async fn of_a_group_that_is_killed_whole_the_one_that_took_too_much_is_told() {
     let mut bench = Bench::new();
@@ -392,7 +393,7 @@ async fn main_loops_come_round_however_little_happens() {
     assert!(silent > Duration::from_secs(300), "nothing beats when nothing runs");
 }
 
-/// What the runtime says of an end, and then what the container left behind: each once.
+/// The runtime's reason of an exit, and then the termination message: each once.
 #[tokio::test(start_paused = true)]
 async fn the_message_of_an_end_tells_everything_once() {
     for (left, expected) in [("", "it could not start"), ("bye", "it could not start: bye")] {

@@ -1,4 +1,4 @@
-//! A pod of which the runtime does not tell delays what depends on it, and nothing else on the node.
+//! A pod that the runtime lists but cannot read delays what depends on it, and nothing else.
 
 use super::bench::{Bench, pod};
 use ports::runtime_objects::{ContainerState, SandboxRecord};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// With a container of its own name, so that calls can be told apart.
+/// With a container of its own name, so that its calls can be distinguished.
 fn named(name: &str) -> String {
     pod(name, "").replace("name: main", &format!("name: of-{name}"))
 }
@@ -44,7 +44,7 @@ async fn bench_that_hangs() -> (Bench, String) {
     (bench, uid)
 }
 
-/// An earlier agent remembered a pod that is gone altogether.
+/// The memory of a pod that is gone altogether, from an earlier agent.
 fn leave_a_trace(bench: &Bench) {
     bench.host.put_record("pods", "gone", b"{}");
 }
@@ -73,7 +73,8 @@ async fn an_edit_of_a_pod_that_cannot_be_read_keeps_no_other_pod_from_ending() {
         assert!(took < SOON, "{before_the_agent}: {took:?}");
         let took = bench.until("it is cleaned up", |bench| !has_trace(bench)).await;
         assert!(took < Duration::from_secs(70), "{before_the_agent}: {took:?}");
-        // Two pods of one name never run at once, and the edited one says for which it waits.
+        // Two pods of one name never run at once, and the edited one names the pod that it waits
+        // for.
         assert!(runs(&bench, "of-held") && bench.calls_of("start_container of-held").len() == 1);
         assert_ne!(uid_of(&bench, "held-n"), "");
         assert!(why(&bench, "held-n").contains(&uid), "{:?}", why(&bench, "held-n"));
@@ -81,17 +82,17 @@ async fn an_edit_of_a_pod_that_cannot_be_read_keeps_no_other_pod_from_ending() {
         bench.runtime.leave_unanswered([]);
         let started = |bench: &Bench| bench.calls_of("start_container of-held").len() == 2;
         bench.until("the edited one runs", started).await;
-        // As it asked to: an orphan would have had one second.
+        // With its own grace period: an orphan would have had one second.
         assert_eq!(bench.calls_of("stop_container of-held"), ["stop_container of-held 30"]);
         assert!(bench.runtime.sandboxes().iter().all(|sandbox| sandbox.uid != uid));
     }
 }
 
-/// The reference kubelet left pods, and one of them cannot be read.
+/// The kubelet left pods, and one of them cannot be read.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_cannot_be_read_at_a_take_over_keeps_no_other_pod_from_ending() {
     let (mut bench, uid) = bench_that_hangs().await;
-    // Nothing is remembered; another sandbox bears the name of the pod that cannot be read.
+    // No memory is left; another sandbox has the name of the pod that cannot be read.
     bench.host = FakeHost::default();
     leave_a_trace(&bench);
     let sandboxes = bench.runtime.sandboxes();
@@ -113,7 +114,7 @@ async fn a_pod_that_cannot_be_read_at_a_take_over_keeps_no_other_pod_from_ending
     let took = bench.until("it is cleaned up", |bench| !has_trace(bench)).await;
     assert!(took < Duration::from_secs(70), "{took:?}");
 
-    // Whatever the one that waits might adopt is there still.
+    // Everything that the waiting pod might adopt is still there.
     tokio::time::sleep(Duration::from_secs(400)).await;
     assert!(runs(&bench, "of-held"));
     assert!(bench.calls_of("stop_container of-held").is_empty(), "{:?}", bench.runtime.calls());
@@ -123,7 +124,7 @@ async fn a_pod_that_cannot_be_read_at_a_take_over_keeps_no_other_pod_from_ending
 
     bench.runtime.leave_unanswered([]);
     let took = bench.until("it is adopted at last", |bench| uid_of(bench, "held-n") == uid).await;
-    // A look that hangs is given up after two and a half minutes.
+    // A relist that hangs times out after two and a half minutes.
     assert!(took < Duration::from_secs(170), "{took:?}");
     bench.until("it runs", |bench| bench.phase_of("held-n") == "Running").await;
     bench.until("its like goes", |bench| !has_like(bench)).await;

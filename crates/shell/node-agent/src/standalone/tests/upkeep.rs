@@ -1,4 +1,4 @@
-//! What the agent does beside pods: logs kept small, reserved cgroups, what it refuses to run.
+//! The agent's work beside pods: log rotation, reserved cgroups, rejected pods.
 
 use super::bench::{Bench, pod};
 use crate::log_rotation::LogRotation;
@@ -25,7 +25,7 @@ async fn bench_with_a_log() -> (Bench, String) {
 fn contents(bench: &Bench) -> Vec<(String, String)> {
     let short = |(path, content): (String, String)| {
         let name = path.rsplit('/').next().unwrap_or_default().to_owned();
-        // The time in the name is the clock's; its end tells packed from plain.
+        // The time in the name is the clock's; its end distinguishes compressed from plain files.
         let name = match name.split_once(".2") {
             Some((log, stamp)) if stamp.ends_with(".gz") => format!("{log}.*.gz"),
             Some((log, _)) => format!("{log}.*"),
@@ -174,7 +174,7 @@ async fn a_pod_that_comes_while_others_are_cleaned_up_loses_nothing() {
     bench.host.list_slowly(Duration::from_secs(20));
     bench.script.tell(&[]);
     bench.until("it is gone", |bench| bench.pods().is_empty()).await;
-    // The round that follows has begun, and finds what the new pod makes meanwhile.
+    // The round that follows has begun, and finds what the new pod creates meanwhile.
     tokio::time::sleep(Duration::from_secs(5)).await;
     bench.script.tell(&[("/m/new", &new)]);
     bench.until_running().await;
@@ -187,12 +187,12 @@ async fn a_pod_that_comes_while_others_are_cleaned_up_loses_nothing() {
     assert!(cgroups.iter().any(|name| name.ends_with(&cgroup)), "{cgroup} in {cgroups:?}");
 }
 
-/// Whoever gives back what a round needed hears of each: of logs, of garbage, of the runtime.
+/// The end of each round is reported, so that its memory can be returned: logs, garbage, runtime.
 #[tokio::test(start_paused = true)]
 async fn every_regular_look_around_says_when_it_is_over() {
     let (bench, log) = bench_with_a_log().await;
     bench.host.put_file(&log, b"short");
-    // Until the runtime is asked as seldom as it ever is.
+    // Until the runtime is polled at the longest interval.
     tokio::time::sleep(Duration::from_mins(10)).await;
     let before = bench.rounds.count();
     tokio::time::sleep(Duration::from_mins(10)).await;

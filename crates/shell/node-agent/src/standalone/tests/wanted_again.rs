@@ -1,5 +1,5 @@
-//! A pod whose manifest comes back under the same UID before the end of the first is over, also where
-//! the agent is killed in between. What has ended for good stays so.
+//! A pod whose manifest comes back under the same UID before its removal is over, also if the agent
+//! is killed in between. A pod that has ended for good stays ended.
 
 use super::bench::{Bench, pod};
 use ports::runtime_objects::ContainerState;
@@ -12,22 +12,22 @@ fn stated(rest: &str) -> String {
     format!("{}{rest}", pod("a", "")).replace("{name: a}", "{name: a, uid: stated-uid}")
 }
 
-/// How far the end of the first has come when the agent is killed.
+/// How far the removal has come when the agent is killed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cut {
-    /// Nobody was told to stop yet.
+    /// Nothing was stopped yet.
     WrittenDown,
-    /// Its containers have some of their grace left.
+    /// Its containers have some of their grace period left.
     Stopping,
-    /// What it was is still in the runtime.
+    /// Its containers are still in the runtime.
     Stopped,
-    /// Nothing is left of it but what is remembered.
+    /// Only its memory is left.
     Removed,
 }
 
 const CUTS: [Cut; 4] = [Cut::WrittenDown, Cut::Stopping, Cut::Stopped, Cut::Removed];
 
-/// A pod that ran and whose manifest went; the agent is dead.
+/// A pod that ran and whose manifest was removed; the agent is dead.
 async fn cut_short(manifest: &str, cut: Cut) -> Bench {
     let mut bench = Bench::new();
     bench.runtime.behave("main", Behaviour::IgnoresStop);
@@ -75,7 +75,7 @@ async fn a_pod_that_is_wanted_again_after_a_kill_in_its_end_ends_and_then_runs()
             let stops = bench.calls_of("stop_container").len();
             bench.script.tell(&[("/m/a", &manifest)]);
             bench.begin();
-            // Before its end has begun there is nothing to go on with: it runs on.
+            // Before its removal has begun there is nothing to continue: it runs on.
             let starts = if cut == Cut::WrittenDown { 1 } else { 2 };
             let runs = |bench: &Bench| {
                 assert!(running(bench) < 2, "{cut:?}: never two at once");
@@ -94,7 +94,7 @@ async fn a_pod_that_is_wanted_again_after_a_kill_in_its_end_ends_and_then_runs()
             assert!(runs(&bench), "{cut:?}: and goes on");
             assert_eq!(bench.pod().unwrap().waiting_on, None, "{cut:?}");
             let counted = bench.metric("kubelet_restarted_pods_total{static=\"true\"}");
-            // One without a stated UID of which nothing runs any more is another pod.
+            // A pod without a stated UID of which nothing runs any more is another pod.
             let is_same = first == [bench.pod().unwrap().uid];
             assert!(is_same || manifest == pod("a", ""), "{cut:?}");
             let again = (starts == 2 && is_same).then_some(1.0);
@@ -108,7 +108,7 @@ async fn a_pod_that_is_wanted_again_after_a_kill_in_its_end_ends_and_then_runs()
     }
 }
 
-/// What it was ends as it was; what it became is what runs then.
+/// The earlier version ends as it was; then the new one runs.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_comes_back_changed_ends_as_it_was_and_runs_as_it_is() {
     let first = stated("  terminationGracePeriodSeconds: 60\n");
@@ -127,7 +127,7 @@ async fn a_pod_that_comes_back_changed_ends_as_it_was_and_runs_as_it_is() {
     assert!(matches!(images.as_slice(), [one] if one.contains("i:2")), "{images:?}");
 }
 
-/// Killed again and again: the pod runs all the same in the end.
+/// Killed again and again: the pod still runs in the end.
 #[tokio::test(start_paused = true)]
 async fn a_second_kill_does_not_lose_that_it_is_wanted_again() {
     let manifest = stated("");
@@ -146,7 +146,7 @@ async fn a_second_kill_does_not_lose_that_it_is_wanted_again() {
     bench.until_running().await;
 }
 
-/// Its manifest is there all the time: how it ended is for good, whatever was written down before.
+/// Its manifest is there all the time: its end is final, whatever was saved before.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_has_ended_for_good_stays_so_with_the_next_agent() {
     let never = stated("  restartPolicy: Never\n");
@@ -176,7 +176,7 @@ async fn a_pod_that_has_ended_for_good_stays_so_with_the_next_agent() {
                 assert_eq!(shown, (phase.to_owned(), 1), "{was_to_end} {manifest}");
                 assert_eq!(bench.host.record_names("ending"), [""; 0], "{was_to_end} {manifest}");
             }
-            // Only when its manifest goes and comes back does it run again.
+            // It runs again only when its manifest goes and comes back.
             bench.script.tell(&[]);
             bench.until("nothing is left", |bench| bench.pods().is_empty()).await;
             bench.script.tell(&[("/m/a", manifest)]);
