@@ -1,7 +1,7 @@
-//! Puts the pods' supervisor into the program, where the build was given one.
+//! Embeds the pod supervisor into the binary, if the build was given one.
 //!
 //! Rule: only `cargo xtask release` gives one (it builds it first, static and small); without it
-//! nothing is carried and the program looks beside itself. Builds nothing on its own.
+//! nothing is embedded and the binary looks beside itself. Builds nothing on its own.
 
 use std::path::PathBuf;
 use std::{env, fs};

@@ -1,7 +1,8 @@
-//! `keelson check-config`: what a kubelet's command line and files come to, without running it.
+//! `keelson check-config`: the configuration that a kubelet's command line and files result in,
+//! without running it.
 //!
-//! Rule: the configuration goes to standard output, findings to standard error; the exit code
-//! alone says whether it is usable. Secrets are masked in every form. Nothing is changed.
+//! Rule: the configuration goes to standard output, findings to standard error; the exit code alone
+//! shows whether it is usable. Secrets are masked in every form. Nothing is changed.
 
 mod report;
 

@@ -1,8 +1,9 @@
 //! Reads the files that `--config`, `--config-dir` and `--image-credential-provider-config` name.
 //!
-//! Rule: bytes only; what they mean is node-config's business. A file is read up to its limit and
-//! no further, so that a device or an endless file cannot fill the memory. The walk of the drop-in
-//! folder is upstream's (filepath.WalkDir): folders within folders, links to folders not followed.
+//! Rule: bytes only; node-config interprets them. A file is read up to its limit and no further, so
+//! that a device or an endless file cannot fill the memory. The walk of the drop-in directory is
+//! upstream's (filepath.WalkDir): subdirectories are entered, links to directories are not
+//! followed.
 
 use node_config::assemble::{ConfigFiles, SourceFile, drop_in_order};
 use node_config::credential_provider::file_order;
@@ -18,18 +19,18 @@ pub(crate) use provider_programs::missing as missing_provider_programs;
 
 const PROVIDERS_FLAG: &str = "--image-credential-provider-config";
 
-/// Folders within folders within the drop-in folder: more than anybody has.
+/// Maximum depth below the drop-in directory.
 const DEEPEST: usize = 32;
-/// Files in a folder: more than anybody has.
+/// Maximum number of files in a directory.
 const MOST_FILES: usize = 10_000;
 
 /// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) files: ConfigFiles,
-    /// Files in the drop-in folder whose names do not end in `.conf`.
+    /// Files in the drop-in directory whose names do not end in `.conf`.
     pub(crate) skipped: Vec<String>,
-    /// One line per file or folder that could not be read.
+    /// One line per file or directory that could not be read.
     pub(crate) errors: Vec<String>,
 }
 
@@ -53,8 +54,8 @@ pub(crate) fn read(flags: &FlagSettings, working_directory: &Path) -> Found {
     found
 }
 
-/// One file whatever its name, or those of a folder that are named like it; folders within the
-/// folder are passed over. upstream: pkg/credentialprovider/plugin/config.go
+/// One file whatever its name, or the files of a directory with a configuration's extension;
+/// subdirectories are skipped. upstream: pkg/credentialprovider/plugin/config.go
 fn read_providers(path: &Path, found: &mut Found) {
     let paths = match provider_files(path) {
         Ok(paths) => paths,
@@ -88,7 +89,7 @@ fn provider_files(path: &Path) -> Result<Vec<PathBuf>, String> {
     let mut names = Vec::new();
     for entry in path.read_dir().map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        // A link to a folder is no folder here, as upstream; reading it then fails.
+        // A link to a directory is no directory here, as upstream; reading it then fails.
         if entry.file_type().map_err(failed)?.is_dir() {
             continue;
         }
@@ -119,7 +120,7 @@ fn read_drop_ins(folder: &Path, found: &mut Found) {
     }
 }
 
-/// Collects the names, relative to the first folder, of everything that is no folder.
+/// Collects the names, relative to the first directory, of everything that is no directory.
 fn walk(folder: &Path, within: &str, depth: usize, names: &mut Vec<String>) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot list {}: {error}", folder.display());
     if depth > DEEPEST {
@@ -165,7 +166,7 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    // A pipe or a device has no length to check beforehand.
+    // A pipe or a device has no length to check in advance.
     file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() > MAX_BYTES { Err(too_large()) } else { Ok(bytes) }
 }

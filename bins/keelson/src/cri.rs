@@ -1,7 +1,8 @@
 //! The verbs `cri` (serve the embedded runtime on a socket) and `image` (bring images into it).
 //!
-//! Rule: the server's end touches no container; SIGTERM and SIGINT end it, and the next one takes
-//! over. Options are checked before anything is opened. Does not decide anything about pods.
+//! Rule: the server's exit touches no container; SIGTERM and SIGINT end it, and the next server
+//! adopts the containers. Options are checked before anything is opened. Decides nothing about
+//! pods.
 
 mod import;
 mod serve;
@@ -61,7 +62,7 @@ pub(crate) struct ImageCommand {
 
 #[derive(Debug, Subcommand)]
 enum ImageAct {
-    /// Import docker archives, OCI archives, OCI layouts or plain folders
+    /// Import docker archives, OCI archives, OCI layouts or plain directories
     Import(import::ImportCommand),
 }
 
@@ -82,7 +83,7 @@ impl ImageCommand {
     }
 }
 
-/// What a runtime is started with: its folders, what the file says, and who supervises its pods.
+/// The settings of a runtime: its directories, the settings of the file, and its pod supervisor.
 pub(crate) fn settings(root: &Path, state: &Path, file: Option<&Path>) -> Result<Settings> {
     let mut settings = Settings::new(root.to_owned(), state.to_owned());
     if let Some(path) = file {

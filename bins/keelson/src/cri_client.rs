@@ -1,4 +1,4 @@
-//! The verb `cri-client`: asks a CRI runtime and shows what it says.
+//! The verb `cri-client`: calls a CRI runtime and shows its answer.
 //!
 //! Rule: one call of the runtime per subcommand, shown as it was answered; every failure is one
 //! line that names the next step. Does not watch, retry or keep anything: it is for people and

@@ -1,7 +1,7 @@
 //! The process's environment, read once and passed on as a value.
 //!
-//! Rule: nothing else of ours reads an environment variable. (Libraries read two for themselves:
-//! TZ for local time, RUST_BACKTRACE for stacks.)
+//! Rule: no other code of this workspace reads an environment variable. (Libraries read two for
+//! themselves: TZ for local time, RUST_BACKTRACE for stacks.)
 
 use host_process::service_notification::ServiceEnvironment;
 use std::ffi::OsString;
@@ -12,12 +12,12 @@ pub(crate) struct Environment {
     pub(crate) service: ServiceEnvironment,
     /// Host and port of the API server, as a pod finds them.
     pub(crate) cluster_service: Option<(String, String)>,
-    /// Where a test wants this process to die; without effect in a release build.
+    /// The crash point at which a test lets this process die; without effect in a release build.
     pub(crate) crash_at: Option<String>,
 }
 
 impl Environment {
-    /// Chooses the point at which an agent with its runtime in this process will die.
+    /// Arms the crash point of an agent with the runtime in this process.
     pub(crate) fn arm_crash_points(&self) {
         if let Some(point) = &self.crash_at {
             container_runtime::crash_points::arm(point);

@@ -2,8 +2,8 @@
 //! agent.
 //!
 //! Rule: the order is fixed: flags, files, one validated configuration, log, locks, limits, tasks.
-//! Everything that is wrong with flags and files is printed, not only the first; then the exit
-//! code is 1. What can be served with less is served, with a warning.
+//! Every error in flags and files is printed, not only the first; then the exit code is 1. Optional
+//! parts that cannot be served are left out, with a warning.
 
 mod cluster;
 mod compose;
@@ -124,7 +124,7 @@ fn errors(unreadable: &[String], problems: &[Problem]) -> Vec<String> {
     unreadable.iter().cloned().chain(judged).collect()
 }
 
-/// Says everything that is wrong, in the default form of the log: the wanted one is not known.
+/// Reports every error, in the log's default format: the configured one is not known.
 fn refuse(warnings: &[String], errors: &[String]) -> ExitCode {
     logging::start(&log_settings::before_configuration());
     for warning in warnings {

@@ -1,7 +1,7 @@
 //! The agent's log: `tracing` events as klog text lines or as JSON lines.
 //!
-//! Rule: one event, one write, at once, by a thread of its own; what waits there is written before
-//! the process ends, as long as somebody reads. The settings `flushFrequency` and `infoBufferSize`
+//! Rule: one event, one write, at once, by its own thread; queued lines are written before the
+//! process ends, as long as the stream is read. The settings `flushFrequency` and `infoBufferSize`
 //! have nothing to act on (they are accepted and ignored). A stream that is closed, broken or not
 //! read costs lines, never the agent's time. What looks like a secret by its name or form is masked
 //! before any format sees it.
@@ -56,7 +56,7 @@ pub(crate) struct LogSettings {
     pub(crate) split_stream: bool,
 }
 
-/// What a line needs besides the event: who writes, when, and in which time zone.
+/// The context of a line: process id, clock, and time zone.
 pub(crate) struct LogContext {
     pub(crate) process: u32,
     pub(crate) clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
@@ -76,8 +76,8 @@ impl LogContext {
 /// The rules of a zone take a few thousand bytes.
 const LARGEST_ZONE: u64 = 1 << 20;
 
-/// The machine's zone. Where nobody names one, its file is read by itself: a search by name would
-/// keep a list of all the world's zones in memory.
+/// The machine's zone. If TZ is not set, its file is read directly: a search by name would keep a
+/// list of all the world's zones in memory.
 fn local_time_zone() -> jiff::tz::TimeZone {
     let named = std::env::var_os("TZ").is_some();
     let zone = if named { None } else { zone_of_file(Path::new("/etc/localtime")) };
@@ -93,7 +93,7 @@ fn zone_of_file(path: &Path) -> Option<jiff::tz::TimeZone> {
 /// Process-wide like the subscriber and the panic hook, which write to them.
 static STREAMS: OnceLock<ProcessStreams> = OnceLock::new();
 
-/// How long the end of the process waits for a reader.
+/// How long the exit of the process waits for a reader.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
 
 /// Makes `settings` the log of this process, panics included. Later calls change nothing.
@@ -111,15 +111,15 @@ pub(crate) fn start(settings: &LogSettings) {
     }
 }
 
-/// Lets the last lines out. To be called once, when nothing more is to be said.
+/// Flushes the last lines. Call once, after the last event.
 pub(crate) fn finish() {
     flush(LONGEST_FAREWELL);
 }
 
-/// Whether lines get out. One that does not is no reason to end the agent: it costs lines only.
+/// Whether lines are written. A log that is not is no reason to end the agent: it costs lines only.
 pub(crate) struct LogCheck;
 
-/// As long as the reference waits for its log.
+/// As long as the kubelet waits for its log.
 const LONGEST_STANDSTILL: Duration = Duration::from_secs(120);
 
 impl HealthCheck for LogCheck {

@@ -1,6 +1,6 @@
-//! The one binary: verbs for people, and the kubelet when it is called by that name.
+//! The one binary: its verbs, and the kubelet when it is called by that name.
 //!
-//! Rule: composes adapters and shell; decides nothing about pods. Every verb's failure is one line
+//! Rule: composes adapters and shell; decides nothing about pods. Every verb's error is one line
 //! that names the next step. Arguments, environment and working directory are read here, once.
 
 mod check_config;
@@ -47,7 +47,7 @@ Examples:
 
 A link named `kubelet` to this binary takes a kubelet's command line.";
 
-/// The argument under which this program does one step of volume work and ends.
+/// The argument under which this program does one step of volume work and exits.
 pub(crate) const HOST_VOLUME_STEP: &str = "host-volume-step";
 
 /// A Kubernetes node agent
@@ -143,7 +143,7 @@ fn run() -> ExitCode {
         Some("check-config") => {
             return check_config::run(arguments.split_off(2), &working_directory);
         }
-        // Not a verb for people: the node agent runs itself so for work on foreign file systems.
+        // Internal: the node agent runs itself this way for work on foreign file systems.
         Some(HOST_VOLUME_STEP) => {
             let answered = host_volumes::answer_step(std::io::stdin(), std::io::stdout());
             return if answered.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
@@ -196,7 +196,7 @@ fn run_verb(
     }
 }
 
-/// Runs a verb that waits for somebody's answer.
+/// Runs a verb that waits for a server.
 fn run_async(verb: impl Future<Output = anyhow::Result<ExitCode>>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(verb));
@@ -210,8 +210,8 @@ fn called_kubelet(program: Option<&OsString>) -> bool {
     program.and_then(|program| Path::new(program).file_name()).is_some_and(|name| name == "kubelet")
 }
 
-/// Help goes out whole, the version as its verb has it; an error is cut to its first line and the
-/// next step.
+/// Help is printed in full, the version as its verb has it; an error is cut to its first line and
+/// the next step.
 fn show_parse_error(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp => {

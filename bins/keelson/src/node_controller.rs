@@ -1,7 +1,7 @@
 //! `keelson node-controller …`: from the command line to a running controller, and `explain NODE`.
 //!
-//! Rule: the order is fixed: flags, file, one validated configuration, log, tasks. Everything that
-//! is wrong with flags and file is printed, not only the first; then the exit code is 1.
+//! Rule: the order is fixed: flags, file, one validated configuration, log, tasks. Every error in
+//! flags and file is printed, not only the first; then the exit code is 1.
 
 mod access;
 mod compose;
@@ -107,7 +107,7 @@ fn log_settings(config: &NodeControllerConfig) -> LogSettings {
     }
 }
 
-/// Says everything that is wrong, in the default form of the log: the wanted one is not known.
+/// Reports every error, in the log's default format: the configured one is not known.
 fn refuse(warnings: &[String], errors: &[String]) -> ExitCode {
     let verbosity = Verbosity::default();
     logging::start(&LogSettings { format: LogFormat::Text, verbosity, split_stream: false });

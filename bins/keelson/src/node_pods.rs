@@ -1,8 +1,8 @@
-//! The verbs that ask the agent on this machine about its pods: ps, logs, explain, timeline,
+//! The verbs that query the agent on this machine about its pods: ps, logs, explain, timeline,
 //! stop, top, images.
 //!
-//! Rule: one question over the local socket, one answer shown; every failure is one line that names
-//! the next step. Nothing is decided here: why a pod waits is the agent's word.
+//! Rule: one request over the local socket, one answer shown; every error is one line that names
+//! the next step. Nothing is decided here: the agent explains why a pod waits.
 
 mod ask;
 mod explain;
@@ -26,7 +26,7 @@ pub(crate) use images::ImagesCommand;
 pub(crate) use logs::LogsCommand;
 pub(crate) use top::TopCommand;
 
-/// Where the agent listens for people at this machine.
+/// The agent's local API socket.
 pub(crate) const SOCKET: &str = "/run/keelson/agent.sock";
 
 #[derive(Debug, Args)]
@@ -167,12 +167,12 @@ impl StopCommand {
     }
 }
 
-/// After an agent did not tell of changes: it ends, or too many wait for them.
+/// Delay after a failed request for changes: the agent ends, or too many clients wait.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
-/// Answers that may break off one after another.
+/// Consecutive connections that may break off.
 const BROKEN_ANSWERS: u32 = 3;
 
-/// Returns when the agent has the pod no more, or is gone itself: it ends with its last pod.
+/// Returns when the agent no longer has the pod, or is gone itself: it exits with its last pod.
 async fn until_gone(agent: &Agent, uid: &str) -> Result<()> {
     let (mut version, mut broken) = (0, 0);
     loop {
@@ -180,7 +180,7 @@ async fn until_gone(agent: &Agent, uid: &str) -> Result<()> {
             Ok(pods) if pods.pods.iter().all(|pod| pod.uid != uid) => return Ok(()),
             Ok(_) => broken = 0,
             Err(error) if error.is::<NoAgent>() => return Ok(()),
-            // An agent that ends lets go of whoever is asking; the next question finds nobody.
+            // An agent that exits drops its waiting clients; the next request finds no agent.
             Err(error) if broken == BROKEN_ANSWERS => return Err(error),
             Err(_) => broken += 1,
         }

@@ -1,11 +1,11 @@
 //! `keelson cp`: files into and out of a container.
 //!
-//! Rule: the container's own file tree is opened from outside, through its first process, and every
-//! name below is resolved by the kernel with that root for the only one (openat2): no symlink of the
-//! container leads out, no matter when it is made, and an image needs no tool of its own. Files out of
-//! a container lose set-user-ID bits, and symlinks, devices and pipes are not brought out.
+//! Rule: the container's file tree is opened from outside, through its first process, and the
+//! kernel resolves every name below with that directory as the root (openat2): no symlink of the
+//! container leads out, no matter when it is made, and an image needs no tool of its own. Files out
+//! of a container lose set-user-ID bits; symlinks, devices and pipes are not copied out.
 //!
-//! Not done: a container that does not run has no tree to be opened.
+//! Not supported: a container that does not run, as it has no tree to be opened.
 
 mod container_root;
 mod id_map;
@@ -70,8 +70,8 @@ impl CpCommand {
     }
 }
 
-/// The tree of a container that runs before and after it was opened: the number of its process may
-/// belong to somebody else once it has ended.
+/// Checks that the container runs before and after its tree is opened: once it has ended, its PID
+/// may be another process's.
 async fn open_root(agent: &Agent, container: &str) -> Result<ContainerRoot> {
     let process = agent.process(container).await?;
     let root = ContainerRoot::open(process.pid)?;

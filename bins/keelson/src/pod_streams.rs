@@ -1,9 +1,8 @@
 //! The verbs that open streams into pods: exec, attach, port-forward.
 //!
-//! Rule: the bytes go straight between this program and the runtime: on the connection to the agent
-//! where the runtime is in its process and takes it over, and otherwise at an address that works
-//! once. A command's exit code becomes this program's. Every failure is one line that names the next
-//! step.
+//! Rule: the bytes go directly between this program and the runtime: on the connection to the agent
+//! if the runtime is in its process and accepts it, otherwise at an address that works once. A
+//! command's exit code becomes this program's. Every error is one line that names the next step.
 
 mod choose;
 mod command;

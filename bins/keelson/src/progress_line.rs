@@ -1,7 +1,7 @@
-//! How far an import or a pull is, on one line of a terminal.
+//! Progress of an import or a pull, on one line of a terminal.
 //!
-//! Rule: only where standard error is a terminal, at most ten times a second, and the line is gone
-//! when the work is: what is piped or logged sees nothing of it. Text is pure; one place writes.
+//! Rule: only if standard error is a terminal, at most ten times a second, and the line is cleared
+//! when the work is done: pipes and logs see nothing of it. Text is pure; one place writes.
 
 use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_millis(100);
 /// A narrow terminal, so that the line never wraps.
 const WIDTH: usize = 78;
 
-/// Bytes as people read them.
+/// Bytes in human-readable form.
 fn bytes(number: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "shown with one digit behind the point")]
     let value = number as f64;
@@ -28,7 +28,7 @@ fn bytes(number: u64) -> String {
     }
 }
 
-/// What stands on the line; the name gives way where there is no room.
+/// The text of the line; the name is shortened if there is no room.
 fn text(progress: &PullProgress) -> String {
     let mut tail = String::new();
     if progress.total_bytes > progress.bytes {
@@ -51,7 +51,7 @@ fn text(progress: &PullProgress) -> String {
 
 fn write(line: &str) {
     let mut output = std::io::stderr().lock();
-    // Back to the line's beginning, and what stood there is gone.
+    // Back to the line's beginning, and clear it.
     let _ = output.write_all(format!("\r\u{1b}[K{line}").as_bytes());
     let _ = output.flush();
 }

@@ -1,7 +1,7 @@
-//! A process at rest holds little: when nothing has changed for a while, the pages of its program
-//! that only work needed are given back.
+//! Reduces the memory of a process at rest: when nothing has changed for a while, pages of the
+//! program that only work needed are released.
 //!
-//! Rule: follows changes and what looks around anyway; wakes for nothing else.
+//! Rule: follows changes and periodic rounds; wakes for nothing else.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -14,16 +14,16 @@ use ports::Rounds;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-/// So long after the last change the work counts as done.
+/// Quiet time after the last change.
 const QUIET: Duration = Duration::from_secs(20);
 
-/// What is followed.
+/// A source of changes.
 pub(crate) trait Changes: Send {
-    /// Waits until more has changed than this number says, and tells the new one.
+    /// Waits for a version newer than `seen`, and returns it.
     fn beyond(&mut self, seen: u64) -> impl Future<Output = u64> + Send;
 }
 
-/// Whether the process is at rest; clones are the same.
+/// Whether the process is at rest; clones share the state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rest(Arc<AtomicBool>);
 
@@ -44,7 +44,7 @@ impl Rest {
         }
     }
 
-    /// Something looked around and found nothing to do: the pages that it needed go again.
+    /// A periodic round found nothing to do: the pages that it needed are released again.
     pub(crate) fn looked_around(&self) {
         if self.0.load(Ordering::Relaxed) {
             give_back();

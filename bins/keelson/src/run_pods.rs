@@ -1,10 +1,10 @@
 //! `keelson run FILE…`: runs pods on this machine with the embedded runtime, until they have ended
-//! or are no longer wanted.
+//! or are stopped.
 //!
 //! Rule: the agent and the runtime are the same as those of `keelson kubelet` and `keelson cri`;
-//! here they live in one process, and the manifests come from the command line. In the foreground
-//! what the containers write goes to the terminal, Ctrl-C ends the pods within their grace periods, a
-//! second one kills them; in the background one agent for each root goes on until its last pod has ended.
+//! here they run in one process, and the manifests come from the command line. In the foreground
+//! the containers' output goes to the terminal, Ctrl-C ends the pods within their grace periods, a
+//! second one kills them; in the background one agent per root runs until its last pod has ended.
 
 mod attend;
 mod background;
@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 pub(crate) use background::RunAgentCommand;
 
-/// What an agent answers that takes nobody any more.
+/// The response of an agent that accepts no more pods.
 const ENDING: &str = "the background agent is ending with its last pod; ask again";
 
 const EXAMPLES: &str = "\
@@ -93,7 +93,7 @@ pub(crate) struct RunCommand {
     #[arg(short, long, requires = "image")]
     tty: bool,
 
-    /// Images to bring in first: archives, OCI layouts, or NAME=FOLDER
+    /// Images to import first: archives, OCI layouts, or NAME=DIR
     #[arg(long, value_name = "IMAGE")]
     import: Vec<String>,
 
@@ -144,7 +144,7 @@ impl RunCommand {
 
     fn go(&self, pods: &[PodManifest]) -> Result<ExitCode> {
         let places = Places::new(&self.root, &self.state, self.runtime_config.as_deref())?;
-        // A wrong file is told before anything is done.
+        // An invalid file is reported before anything is done.
         places.settings()?;
         if !self.detach {
             let wanted = pods.iter().map(|pod| WantedPod::of(pod, pod.place.clone())).collect();

@@ -1,13 +1,13 @@
-//! Which program supervises pods.
+//! Chooses the program that supervises pods.
 //!
-//! Rule: what the administrator names; otherwise the one that this program carries (a release);
-//! otherwise the one that is installed beside it (a development build); otherwise this program
-//! itself. Each server runs it from a sealed memory file, so neither an upgrade of this program nor
-//! a container can change what supervises a pod that runs.
+//! Rule: the configured one; otherwise the one embedded in this binary (a release); otherwise the
+//! one that is installed beside it (a development build); otherwise this program itself. Each
+//! server runs it from a sealed memfd, so neither an upgrade of this program nor a container can
+//! change the supervisor of a running pod.
 
 use container_runtime::Settings;
 
-/// The supervisor as a program of its own, where it is installed beside this one.
+/// The file name of a supervisor that is installed beside this program.
 const BESIDE: &str = "keelson-pod";
 
 #[cfg(carries_supervisor)]

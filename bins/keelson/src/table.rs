@@ -42,7 +42,7 @@ pub(crate) fn short_id(id: &str) -> String {
     id.strip_prefix("sha256:").unwrap_or(id).chars().take(13).collect()
 }
 
-/// How long ago, in the largest unit that says something; both times in nanoseconds since 1970.
+/// How long ago, in the largest fitting unit; both times in nanoseconds since 1970.
 pub(crate) fn age(now: i64, then: i64) -> String {
     let seconds = now.saturating_sub(then).max(0) / 1_000_000_000;
     match seconds {

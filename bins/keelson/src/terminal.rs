@@ -1,8 +1,8 @@
-//! What verbs print for people: colours, and lines that survive a closed pipe.
+//! Output of the verbs: colours, and lines that survive a closed pipe.
 //!
 //! Rule: colours only on a terminal and never with NO_COLOR; a reader that goes away ends the
-//! printing, not with a crash. An answer that could not be written (a full disk) is a failure of
-//! the verb, whatever the answer was.
+//! output without a panic. Output that could not be written (a full disk) is a failure of the verb,
+//! whatever its result was.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
@@ -46,8 +46,8 @@ fn allowed(no_color: Option<&std::ffi::OsStr>, terminal: bool) -> bool {
     terminal && no_color.is_none_or(std::ffi::OsStr::is_empty)
 }
 
-/// Prints to standard output. A reader that went away is nobody's error; any other failure is said
-/// on standard error and ends the program with 1, so that no verb can report success after it.
+/// Prints to standard output. A closed pipe is no error; any other error is reported on standard
+/// error and exits with 1, so that no verb can report success after it.
 pub(crate) fn print(text: &str) {
     let mut output = std::io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {

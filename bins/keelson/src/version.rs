@@ -1,6 +1,6 @@
-//! What this binary says about itself.
+//! The version output of this binary.
 //!
-//! Rule: to scripts that ask a kubelet for its version it answers in a kubelet's form, with the
+//! Rule: to scripts that ask a kubelet for its version it answers in a kubelet's format, with the
 //! release of Kubernetes whose behaviour it has.
 
 use node_config::flags::{KUBERNETES_VERSION, VersionRequest};

@@ -26,7 +26,7 @@ fn a_second_agent_on_the_same_root_is_refused_and_the_first_goes_on() {
     assert_eq!(first.exit_code_within(Duration::from_millis(200)), None);
     first.signal(rustix::process::Signal::TERM);
     assert_eq!(first.exit_code(), Some(0));
-    // The lock died with its holder, whatever the file says.
+    // The lock is released when its holder dies, whatever the file contains.
     let mut third = bed.start(&[]);
     third.wait_for("READY=1");
 }
@@ -53,7 +53,7 @@ fn a_hangup_ends_it_as_it_ends_a_go_program() {
     agent.wait_for("READY=1");
     agent.signal(rustix::process::Signal::HUP);
     if hangups_are_ignored() {
-        // Whoever started these tests did it as nohup does, and the agent inherits that, as Go does.
+        // The tests were started under nohup, and the agent inherits the ignored SIGHUP, as in Go.
         assert_eq!(agent.exit_code_within(Duration::from_millis(500)), None);
     } else {
         assert_eq!(agent.status().signal(), Some(1));
@@ -104,7 +104,7 @@ fn a_contended_lock_file_makes_the_holder_give_way_if_it_was_told_to() {
     let mut second = bed.start(&flags);
     assert_eq!(first.exit_code(), Some(0), "{}", first.log());
     second.wait_for("READY=1");
-    // Anybody who opens the file counts.
+    // Any process that opens the file counts.
     drop(File::open(&lock).unwrap());
     assert_eq!(second.exit_code(), Some(0), "{}", second.log());
     assert!(second.log().contains("lock file"), "{}", second.log());
@@ -151,7 +151,7 @@ fn health_is_answered_on_the_port_and_a_taken_port_is_only_an_error_in_the_log()
     agent.wait_for("READY=1");
     agent.wait_for_log("Failed to serve health checks");
     drop(taken);
-    // Tried again after five seconds.
+    // Retried after five seconds.
     assert_eq!(bed.health("/healthz"), Some("ok".to_owned()));
     assert_eq!(agent.exit_code_within(Duration::ZERO), None);
 }
@@ -311,8 +311,9 @@ fn an_idle_agent_sleeps() {
     let bed = Bed::new("");
     let mut agent = bed.start(&[]);
     agent.wait_for("READY=1");
-    // The silent runtime is asked ever more seldom; between two asks there is only sleep, of which a
-    // process that looks at anything all the time has none. Switches by others' work do not count.
+    // An unreachable runtime is polled at growing intervals; in between the agent only sleeps,
+    // which a process that polls something all the time does not. Switches caused by other
+    // processes do not count.
     let mut windows = Vec::new();
     while windows.len() < 100 && !windows.ends_with(&[0, 0]) {
         let before = agent.voluntary_switches();
@@ -322,7 +323,7 @@ fn an_idle_agent_sleeps() {
     assert!(windows.ends_with(&[0, 0]), "woken so often in each 300 ms: {windows:?}");
 }
 
-/// Whether this process was told to ignore SIGHUP, which its children inherit.
+/// Whether this process ignores SIGHUP, which its children inherit.
 fn hangups_are_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

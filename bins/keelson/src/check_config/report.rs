@@ -1,4 +1,4 @@
-//! The outcome of a check in its three forms.
+//! The result of a check in its three output formats.
 
 use super::Output;
 use node_config::credential_provider::CredentialProviderConfig;
@@ -15,7 +15,7 @@ pub(super) struct Report {
     pub(super) skipped: Vec<String>,
 }
 
-/// What only flags can say, as it was given.
+/// The settings that exist only as flags, as they were given.
 pub(super) fn flag_rows(command_line: &CommandLine) -> Vec<(String, String)> {
     let in_configuration = |flag: &str| command_line.edits.iter().any(|edit| edit.flag == flag);
     command_line

@@ -1,7 +1,7 @@
-//! Whether the programs that a configuration of credential providers names are there.
+//! Whether the credential provider plugins that a configuration names exist.
 //!
-//! Rule: what the reference refuses at its start is refused: a folder of programs that does not
-//! exist, and a program that is no file or may not be run. Nothing is run.
+//! Rule: what the kubelet refuses at its start is refused: a plugin directory that does not exist,
+//! and a plugin that is no file or not executable. Nothing is run.
 //!
 //! upstream: pkg/credentialprovider/plugin/plugin.go
 
@@ -10,7 +10,7 @@ use node_config::flags::FlagSettings;
 use rustix::fs::{Access, access};
 use std::path::Path;
 
-/// One line per thing that is not there; relative paths begin at `working_directory`.
+/// One line per missing file; relative paths begin at `working_directory`.
 pub(crate) fn missing(
     flags: &FlagSettings,
     providers: Option<&CredentialProviderConfig>,

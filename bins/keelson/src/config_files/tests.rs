@@ -1,4 +1,4 @@
-//! Reading real temporary folders.
+//! Reading real temporary directories.
 
 use super::*;
 use std::fs;
@@ -96,7 +96,7 @@ fn providers_are_one_file_or_some_files_of_a_folder() {
     let found = read(&provider_flags("p", ""), folder.path());
     assert_eq!(provider_names(&found), ["a.yml", "b.yaml", "c.json", "d.yaml"]);
     assert!(found.errors.is_empty(), "{:?}", found.errors);
-    // A file that is named itself may be named anyhow.
+    // A file that is given by its own path may have any name.
     let found = read(&provider_flags("one.conf", ""), folder.path());
     assert_eq!(found.files.credential_providers.unwrap()[0].bytes, b"one.conf");
 }

@@ -1,7 +1,7 @@
 //! `keelson image import`: files into the image store of a running server.
 //!
-//! Rule: the server is asked where its store is, and the store is opened beside it: several
-//! processes may use one. Nothing is copied through the socket.
+//! Rule: the server returns the path of its store, and the store is opened directly: several
+//! processes may use it. Nothing is copied through the socket.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub(super) struct ImportCommand {
     #[arg(long, value_name = "ENDPOINT", default_value = DEFAULT_SOCKET)]
     address: Endpoint,
 
-    /// What to call the image; needed for a plain folder
+    /// What to call the image; needed for a plain directory
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
@@ -29,7 +29,7 @@ pub(super) struct ImportCommand {
     #[arg(long)]
     pinned: bool,
 
-    /// Archives, OCI layouts or folders
+    /// Archives, OCI layouts or directories
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -63,7 +63,7 @@ impl ImportCommand {
     }
 }
 
-/// Where a server keeps what lasts, as it says itself.
+/// The server's root directory, as the server reports it.
 async fn root_of(address: &Endpoint) -> Result<PathBuf> {
     let client = CriClient::connect(address, None, CallLimits::default());
     let status = client

@@ -30,7 +30,7 @@ pub(super) fn run(command: CriCommand) -> Result<()> {
     runtime.block_on(serve(command))
 }
 
-/// Calls that did more than look.
+/// Counts the calls that changed something.
 struct Work(watch::Receiver<u64>);
 
 impl Changes for Work {
@@ -38,7 +38,7 @@ impl Changes for Work {
         let count = self.0.wait_for(|count| *count > seen).await.map(|count| *count);
         match count {
             Ok(count) => count,
-            // The server has ended, and with it the process.
+            // The server has ended, and the process ends with it.
             Err(_) => std::future::pending().await,
         }
     }

@@ -36,8 +36,7 @@ pub(super) fn from_text<M: Message + Name + Default>(text: &str) -> Result<M> {
         .with_context(|| format!("cannot read a {}", M::NAME))
 }
 
-/// The answer to a verbose question, with the runtime's own texts in `info` opened up where they
-/// are JSON themselves.
+/// The response to a verbose request, with texts in `info` that are JSON themselves parsed.
 pub(super) fn with_opened_info<M: Message + Name>(message: &M) -> Result<Value> {
     let mut value = to_value(message)?;
     if let Some(Value::Object(info)) = value.get_mut("info") {

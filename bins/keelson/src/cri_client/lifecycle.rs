@@ -217,7 +217,7 @@ async fn exec(
     Ok(exit_code(answer.exit_code))
 }
 
-/// A process can only end with a byte; what does not fit is a failure all the same.
+/// A process can only exit with a byte; a code that does not fit is still a failure.
 pub(super) fn exit_code(code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
 }

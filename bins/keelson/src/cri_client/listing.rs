@@ -191,7 +191,7 @@ pub(super) async fn inspect_image(client: &CriClient, name: String) -> Result<()
     let image = Some(v1::ImageSpec { image: name.clone(), ..Default::default() });
     let request = v1::ImageStatusRequest { image, verbose: true };
     let answer = client.image_status(request).await.map_err(explain)?;
-    // A runtime answers for an image that it does not have, with nothing in the answer.
+    // For an image that it does not have, a runtime returns an empty response.
     answer
         .image
         .as_ref()

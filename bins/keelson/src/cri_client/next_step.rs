@@ -1,6 +1,6 @@
 //! Turns a failed call into one line that says what to do.
 //!
-//! Rule: what happened, then the next step. Does not hide what the runtime itself said.
+//! Rule: first what happened, then the next step. Does not hide the runtime's own message.
 
 use anyhow::{Error, anyhow};
 use ports::container_runtime::{ContainerRuntimeError, UnavailableCause};

@@ -1,7 +1,7 @@
-//! What the kernel says about this machine, read and not judged.
+//! What the kernel shows about this machine, read and not judged.
 //!
-//! Rule: everything is read beneath `root`, so that a folder of files stands for a machine in
-//! tests; what cannot be read is absent, never invented. What is tried, not read, is in `trials`.
+//! Rule: everything is read beneath `root`, so that a directory of files stands for a machine in
+//! tests; what cannot be read is absent, never invented. What has to be tried is in `trials`.
 
 use super::trials::Trials;
 use mount_table::MountTable;
@@ -30,7 +30,7 @@ pub(crate) struct MachineFacts {
     pub(crate) inotify_instances: Option<u64>,
     pub(crate) inotify_watches: Option<u64>,
     pub(crate) runtime_sockets: Vec<String>,
-    /// How many files a process may have open when it has asked for more; none for no limit.
+    /// Limit of open files that a process can raise itself to; None for no limit.
     pub(crate) open_files: Option<Limit>,
     pub(crate) process_ids: Option<u64>,
     /// Configurations of network plugins.
@@ -39,10 +39,10 @@ pub(crate) struct MachineFacts {
     pub(crate) tried: Trials,
 }
 
-/// What judges programs beside the rights of files; a kernel has one of them on, or none.
+/// The active mandatory access control; a kernel has at most one of them on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Confinement {
-    /// With the program that loads a profile, or without.
+    /// Whether the program that loads profiles is installed.
     AppArmor {
         parser: bool,
     },
@@ -65,7 +65,8 @@ pub(crate) struct Cgroups {
     pub(crate) controllers: BTreeSet<String>,
 }
 
-/// What decides whether the agent may start, and nothing else: no filter is loaded for it.
+/// The facts that decide whether the agent may start, and nothing else: no seccomp filter is loaded
+/// for it.
 pub(crate) fn for_start(root: &Path) -> node_policy::MachineFacts {
     node_policy::MachineFacts {
         unified_cgroups: cgroups(root).map(|cgroups| cgroups.unified),
@@ -140,7 +141,7 @@ fn confinement(root: &Path) -> Confinement {
         return Confinement::Selinux { enforcing: mode.trim() == "1" };
     }
     let on = text("sys/module/apparmor/parameters/enabled").is_some_and(|on| on.starts_with('Y'));
-    // Inside another container the kernel has it, but its policy is not ours to see.
+    // Inside another container the kernel has it, but its policy is not visible.
     if on && root.join("sys/kernel/security/apparmor/profiles").exists() {
         let places = ["sbin/apparmor_parser", "usr/sbin/apparmor_parser"];
         let parser = places.iter().any(|place| root.join(place).exists());
@@ -170,7 +171,8 @@ fn cgroups(root: &Path) -> Option<Cgroups> {
         let controllers = list.split_whitespace().map(str::to_owned).collect();
         return Some(Cgroups { unified, controllers });
     }
-    // The options of a v1 mount mix controllers with words such as `rw`; only known ones count.
+    // The options of a v1 mount mix controllers with options such as `rw`; only known controllers
+    // count.
     let known = std::fs::read_to_string(root.join("proc/cgroups")).unwrap_or_default();
     let known: BTreeSet<&str> = known
         .lines()

@@ -1,6 +1,6 @@
-//! What the facts mean for somebody who wants to run pods here.
+//! Judges whether pods can run on a machine with these facts.
 //!
-//! Rule: pure. Every finding says what was found and, where it is not good, the next step to take.
+//! Rule: pure. Every finding names what was found and, if it is not good, the next step.
 
 use super::facts::{Cgroups, Confinement, Limit, MachineFacts};
 use serde::Serialize;
@@ -10,9 +10,9 @@ use serde::Serialize;
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
     Good,
-    /// Pods run, but something is less than it could be, or has to be asked for.
+    /// Pods run, but a feature is reduced or must be requested.
     Limited,
-    /// Pods cannot run, or not as their makers mean it.
+    /// Pods cannot run, or not as specified.
     Missing,
 }
 
@@ -33,7 +33,7 @@ const ENOUGH_WATCHES: u64 = 8192;
 /// A few for each container of a full node, twice over.
 const ENOUGH_FILES: u64 = 65_536;
 const ENOUGH_PROCESSES: u64 = 32_768;
-/// The first with mount_setattr(2), by which containers of the embedded runtime get their mounts.
+/// The first kernel with mount_setattr(2), which the embedded runtime needs for containers' mounts.
 const EMBEDDED_SINCE: (u32, u32) = (5, 12);
 const OLDEST: (u32, u32) = (4, 19);
 
@@ -202,7 +202,8 @@ fn seccomp(facts: &MachineFacts) -> Finding {
     }
 }
 
-/// Pods that ask for what is not there: a profile of AppArmor is refused, a label of SELinux left out.
+/// For pods that request what is not there: an AppArmor profile is refused, an SELinux label left
+/// out.
 fn confinement(facts: &MachineFacts) -> Finding {
     let name = "confinement";
     match facts.confinement {
@@ -307,7 +308,7 @@ fn process_ids(facts: &MachineFacts) -> Finding {
     }
 }
 
-/// Pods on a network of their own; those on the host's need nothing.
+/// For pods with their own network; pods on the host network need nothing.
 fn pod_network(facts: &MachineFacts) -> Finding {
     let name = "pod network";
     match (&facts.tried.pod_network, facts.network_configurations) {
@@ -322,7 +323,7 @@ fn pod_network(facts: &MachineFacts) -> Finding {
     }
 }
 
-/// What the embedded runtime cannot do without and this machine has not.
+/// What the embedded runtime requires and this machine lacks.
 fn embedded_lacks(facts: &MachineFacts) -> Vec<&'static str> {
     let release = facts.kernel_release.as_deref().unwrap_or_default();
     let mask = facts.effective_capabilities.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Whether the kernel's nftables answers, by asking it.
+//! Whether the kernel's nftables works, by a request to it.
 //!
 //! Rule: one harmless request (the generation number of the rule set) over netlink; nothing is
 //! changed. An answer that does not come within a second counts as none.
@@ -15,7 +15,7 @@ const REQUEST: u16 = 1;
 const ERROR: u16 = 2;
 const HEADER_LENGTH: usize = 16;
 
-/// Asks; an error says what came instead of an answer.
+/// Sends the request; an error names what came instead of a response.
 pub(crate) fn answers() -> Result<(), String> {
     let failed = |errno: rustix::io::Errno| errno.to_string();
     let socket = socket_with(

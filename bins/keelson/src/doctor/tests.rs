@@ -1,4 +1,4 @@
-//! Folders that stand for machines.
+//! Directories that stand for machines.
 
 use super::facts::{Cgroups, MachineFacts, gather};
 use super::judgement::{Verdict, judge};
@@ -36,7 +36,7 @@ const UNIFIED: &[(&str, &str)] = &[
     ("sbin/apparmor_parser", ""),
 ];
 
-/// What is tried on the real machine is not these tests' business.
+/// These tests do not cover what is tried on the real machine.
 fn all_works() -> Trials {
     let works = || Ok(());
     Trials {
@@ -154,7 +154,7 @@ fn each_part_is_judged_by_its_own_fact() {
     }
 }
 
-/// A bare machine has a runtime: ours.
+/// A bare machine has a runtime: the embedded one.
 #[test]
 fn the_embedded_runtime_counts_where_it_can_run() {
     let (root, facts) = machine(UNIFIED);
@@ -193,7 +193,7 @@ fn what_was_tried_limits_what_needs_it() {
         assert!(judged == Verdict::Limited && found.contains("refused"), "{name}: {found}");
         assert!(judge(&facts).iter().all(|other| other.verdict != Verdict::Missing), "{name}");
     }
-    // Plugins need no bridge of ours.
+    // CNI plugins do not need the embedded runtime's bridge.
     write(root.path(), &[("etc/cni/net.d/10-pods.conflist", "{}")]);
     let plugins = with(&|tried| tried.pod_network = refused());
     assert_eq!(verdict(&plugins, "pod network").0, Verdict::Good);

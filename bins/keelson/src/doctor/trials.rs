@@ -1,5 +1,5 @@
-//! What only trying shows: a seccomp filter, nftables, mounts and user namespaces as containers need
-//! them, and a pod's network.
+//! Facts that only a trial shows: a seccomp filter, nftables, mounts and user namespaces as
+//! containers need them, and a pod's network.
 //!
 //! Rule: each trial takes the steps that a pod would take, in a process, thread or namespace that
 //! ends with it. They always concern the real machine.
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Where images lie by default: mounts are tried on the same file system.
 const IMAGES: &str = "/var/lib/keelson";
 
-/// Each works, or this is why it does not.
+/// Ok, or why it does not work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trials {
     pub(crate) seccomp: Result<(), String>,
@@ -47,7 +47,7 @@ fn abilities() -> Result<Abilities, String> {
     Ok(Abilities::find_out(&program, &folder.0))
 }
 
-/// A folder that goes when it is dropped.
+/// A directory that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -64,7 +64,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Left behind it would be empty folders.
+        // On an error only empty directories are left.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

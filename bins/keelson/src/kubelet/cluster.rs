@@ -1,8 +1,8 @@
-//! What makes the agent a node of a cluster: access to the API server, and what the configuration
-//! says of the Node.
+//! Makes the agent a node of a cluster: access to the API server, and the settings of the Node
+//! object.
 //!
 //! Rule: wiring only. Without `--kubeconfig` there is no cluster. Status, Lease and events have
-//! clients of their own, as upstream has: what one of them waits for delays no other.
+//! their own clients, as upstream has: a client that waits delays no other.
 
 use super::machine::{self, MachineSize};
 use super::machine_info::ThisMachine;
@@ -20,12 +20,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name that stands in the API server's records of who changed what.
+/// The field manager in the API server's records.
 const MANAGER: &str = "kubelet";
-/// The file in which devices that plugins offered outlive the agent.
+/// Checkpoint of the devices that plugins have registered.
 const DEVICE_CHECKPOINT: &str = "device-plugins/kubelet_internal_checkpoint";
 
-/// None for a standalone node. To be called within tokio.
+/// None for a standalone node. Call within tokio.
 pub(super) fn cluster_parts(
     config: &NodeConfig,
     node_name: &str,

@@ -1,8 +1,8 @@
 //! The one place where adapters meet the agent.
 //!
-//! Rule: wiring only. Locks are taken before anything is touched and let go last, the root
-//! directory's and the claim before the shared lock file's, so that an agent that waits for the file
-//! finds both free.
+//! Rule: wiring only. Locks are taken before anything is touched and released last, the root
+//! directory's and the claim before the shared lock file's, so that an agent that waits for the
+//! file finds both free.
 
 use super::pod_parts::pod_parts;
 use super::rest::RestingEndpoint;
@@ -80,7 +80,7 @@ pub(super) fn run(config: &NodeConfig, environment: &Environment) -> Result<Ende
     ended
 }
 
-/// Refuses where the administrator asked for it, with every reason at once.
+/// Refuses to start if the administrator asked for it, with every reason at once.
 fn may_start(settings: &KubeletConfiguration) -> Result<()> {
     let wishes = StartWishes {
         fail_cgroup_v1: settings.fail_cgroup_v1,
@@ -103,8 +103,8 @@ fn shared_lock(path: &str) -> Result<Option<LockFile>> {
     Ok(Some(LockFile::acquire(Path::new(path))?))
 }
 
-/// Claims where this agent removes what belongs to none of its pods: no other agent's pods may be
-/// there. A machine without room for claims runs its pods all the same.
+/// Claims the cgroups and names in which this agent removes what belongs to none of its pods: no
+/// other agent's pods may be there. A machine without room for claims still runs its pods.
 fn claim_names(config: &NodeConfig, process: u32) -> Result<Option<Held>> {
     let settings = config.settings();
     let cgroup = format!("{}/kubepods", settings.cgroup_root.trim_end_matches('/'));
@@ -135,7 +135,7 @@ fn set_limits(settings: &KubeletConfiguration) {
     }
 }
 
-/// Sets what a node relies on in the kernel, or refuses where the administrator protects it.
+/// Sets the kernel settings that a node relies on, or refuses if the administrator protects them.
 fn set_tunables(settings: &KubeletConfiguration) -> Result<()> {
     let protect = settings.protect_kernel_defaults;
     let (set, wrong) = kernel_tunables::set_up(Path::new("/proc/sys"), protect);
@@ -156,7 +156,7 @@ fn set_tunables(settings: &KubeletConfiguration) -> Result<()> {
     Ok(())
 }
 
-/// Without it containers with mounts of their own for others run, and are not seen by them.
+/// Makes the root directory a shared mount, which mount propagation from containers needs.
 fn share_root(root: &Path) {
     match shared_mount::make_shared(root) {
         Ok(true) => info!(v = 2, path = %root.display(), "Root directory made a shared mount"),
@@ -167,7 +167,7 @@ fn share_root(root: &Path) {
     }
 }
 
-/// All parts but the watchdog's time. Needs a running tokio reactor.
+/// All dependencies except the watchdog timeout. Needs a running tokio reactor.
 async fn agent_parts(
     config: &NodeConfig,
     environment: &Environment,
@@ -203,8 +203,8 @@ async fn agent_parts(
     })
 }
 
-/// The path of the local socket: the well-known one, or, where another agent answers there, one
-/// below this agent's root. A former agent of this root may take a moment to be gone.
+/// The path of the local socket: the well-known one, or, if another agent answers there, one below
+/// this agent's root. Waits briefly for a former agent of this root to be gone.
 async fn local_socket_path(root: &Path) -> PathBuf {
     for _ in 0..SOCKET_TRIES {
         if UnixStream::connect(LOCAL_SOCKET).await.is_err() {
@@ -240,7 +240,7 @@ fn endpoint(field: &str, text: &str) -> Result<Endpoint> {
     Ok(endpoint)
 }
 
-/// None where the port is 0, or where the address means nothing here.
+/// None if the port is 0, or if the address is not usable.
 fn health_endpoint(settings: &KubeletConfiguration) -> Option<Arc<dyn HealthEndpoint>> {
     let port = u16::try_from(settings.healthz_port).ok().filter(|port| *port > 0)?;
     match health_address(&settings.healthz_bind_address, port) {
@@ -253,8 +253,8 @@ fn health_endpoint(settings: &KubeletConfiguration) -> Option<Arc<dyn HealthEndp
     }
 }
 
-/// No address means all of them, as it does in Go. Of names only `localhost` is known: upstream's
-/// flag takes addresses only, and looking up a name from a file could hold up the start for long.
+/// No address means all of them, as in Go. The only name that is known is `localhost`: upstream's
+/// flag takes addresses only, and looking up a name from a file could delay the start for long.
 fn health_address(host: &str, port: u16) -> Result<SocketAddr, String> {
     let address = match host {
         "" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

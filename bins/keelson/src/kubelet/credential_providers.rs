@@ -1,6 +1,6 @@
-//! The programs of a `CredentialProviderConfig`, as the agent decides by them and as they are run.
+//! The plugins of a `CredentialProviderConfig`, as the agent's decisions and the runner need them.
 //!
-//! Rule: words only; that the programs are there was looked at when the configuration was read.
+//! Rule: conversion only; the plugins' existence was checked when the configuration was read.
 
 use credential_programs::{Invocation, ProgramFolder};
 use node_config::NodeConfig;

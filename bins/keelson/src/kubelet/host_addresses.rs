@@ -1,7 +1,7 @@
-//! This machine's addresses, as the configuration says or as its routes are.
+//! This machine's addresses, from the configuration or from its routes.
 //!
-//! Rule: what the configuration says holds; otherwise the kernel is asked, at most every few seconds,
-//! and each time while there is none.
+//! Rule: configured addresses hold; otherwise the kernel is asked, at most every few seconds, and
+//! each time while there is none.
 
 use super::machine;
 use ports::HostAddresses;
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Pods that start together ask together.
+/// Pods that start together share one lookup.
 const STAYS: Duration = Duration::from_secs(5);
 
 pub(super) struct MachineAddresses {
@@ -18,7 +18,7 @@ pub(super) struct MachineAddresses {
 }
 
 impl MachineAddresses {
-    /// `said`: those that the configuration gives; empty for the machine's own.
+    /// `said`: the configured addresses; empty for the machine's own.
     pub(super) fn new(said: Vec<IpAddr>) -> Self {
         Self { said, found: Mutex::new(None) }
     }

@@ -1,7 +1,7 @@
 //! Small text files of this machine, read whole and within limits.
 //!
-//! Rule: on threads of their own: every start of a pod reads `resolv.conf`, so what keeps the
-//! runtime's few threads for blocking calls busy must not keep pods from starting.
+//! Rule: on its own threads: every pod start reads `resolv.conf`, so a full pool of tokio's few
+//! blocking threads must not keep pods from starting.
 
 use host_paths::{Apart, ApartError};
 use ports::HostTexts;

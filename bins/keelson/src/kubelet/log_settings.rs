@@ -3,14 +3,14 @@
 use crate::logging::{FilePattern, LogFormat, LogSettings, Verbosity};
 use node_config::NodeConfig;
 
-/// What the log is before there is a configuration.
+/// The log settings before the configuration is read.
 pub(super) fn before_configuration() -> LogSettings {
     LogSettings { format: LogFormat::Text, verbosity: Verbosity::default(), split_stream: false }
 }
 
 pub(super) fn from(config: &NodeConfig) -> LogSettings {
     let logging = &config.settings().logging;
-    // Validation knows exactly these two.
+    // Validation accepts exactly these two.
     let format = if logging.format == "json" { LogFormat::Json } else { LogFormat::Text };
     let routing = match format {
         LogFormat::Json => &logging.options.json,

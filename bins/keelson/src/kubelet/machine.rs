@@ -1,7 +1,8 @@
-//! What this machine is, as far as running pods needs it.
+//! The properties of this machine that running pods needs.
 //!
-//! Rule: read beneath `root`, so that a folder of files stands for a machine in tests; what cannot
-//! be read is absent or zero, never invented. The node's addresses are asked of the kernel's routes.
+//! Rule: read beneath `root`, so that a directory of files stands for a machine in tests; what
+//! cannot be read is absent or zero, never invented. The node's addresses come from the kernel's
+//! routes.
 
 use node_policy::admission::kernel_version;
 use pod_model::{CpuSet, Quantity, QuantityFormat};
@@ -14,7 +15,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct MachineSize {
     pub(super) processors: i64,
-    /// The numbers of the processors that are on; empty where the kernel does not tell.
+    /// The numbers of the CPUs that are online; empty if the kernel does not show them.
     pub(super) online: CpuSet,
     pub(super) memory_bytes: i64,
     pub(super) swap_bytes: i64,
@@ -23,9 +24,9 @@ pub(super) struct MachineSize {
     pub(super) huge_page_sizes: Vec<String>,
     /// Bytes of a page and of all pages of that size.
     pub(super) huge_pages: Vec<(i64, i64)>,
-    /// Of the filesystem that holds the root directory; None where it cannot be asked.
+    /// Of the filesystem with the root directory; None if it cannot be read.
     pub(super) storage_bytes: Option<i64>,
-    /// What `getsubids` says of the user `kubelet`; None where there is no such user or program.
+    /// The output of `getsubids` for the user `kubelet`; None if there is no such user or program.
     pub(super) subordinate_users: Option<Result<String, String>>,
     pub(super) thermal_throttle_paths: Vec<String>,
     pub(super) is_selinux_on: bool,
@@ -64,7 +65,7 @@ pub(super) fn read(root: &Path) -> MachineSize {
     }
 }
 
-/// Kubernetes' word for the processor.
+/// Kubernetes' name for the CPU architecture.
 pub(super) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -103,7 +104,7 @@ fn page_bytes(vector: &[u8]) -> i64 {
     size.unwrap_or(USUAL)
 }
 
-/// Names in a folder, in order.
+/// Names in a directory, in order.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> =
@@ -127,7 +128,7 @@ fn huge_page_sizes(root: &Path) -> Vec<String> {
     written.collect()
 }
 
-/// Each size that the kernel has, also where it holds no page of it.
+/// Each size that the kernel supports, also without a page of it.
 fn huge_pages(root: &Path) -> Vec<(i64, i64)> {
     let folder = root.join("sys/kernel/mm/hugepages");
     let of = |name: &String| {
@@ -139,15 +140,15 @@ fn huge_pages(root: &Path) -> Vec<(i64, i64)> {
     names(&folder).iter().filter_map(of).collect()
 }
 
-/// How large the filesystem of a folder is; of the nearest one above where it is not there yet.
+/// The size of a directory's filesystem; of its nearest existing ancestor if it does not exist yet.
 pub(super) fn storage_bytes(folder: &Path) -> Option<i64> {
     let there = folder.ancestors().find(|folder| folder.exists())?;
     let size = rustix::fs::statvfs(there).ok()?;
     i64::try_from(size.f_blocks.checked_mul(size.f_frsize)?).ok()
 }
 
-/// What is set aside for pods of the user `kubelet`: the same users and groups, or an error. Asking
-/// may reach for a directory service, so it has a limit.
+/// The subordinate ids of the user `kubelet`: the same users and groups, or an error. The program
+/// may use a directory service, so it has a timeout.
 pub(super) async fn subordinate_users(root: &Path) -> Option<Result<String, String>> {
     const LONGEST: Duration = Duration::from_secs(20);
     let users = std::fs::read_to_string(root.join("etc/passwd")).unwrap_or_default();
@@ -200,7 +201,7 @@ pub(super) fn addresses() -> Vec<IpAddr> {
     own.filter(|ip| !ip.is_unspecified() && !ip.is_loopback()).collect()
 }
 
-/// The node's name: what was said, or the machine's, in small letters.
+/// The node's name: `said`, or the machine's, in lower case.
 pub(crate) fn node_name(said: &str) -> String {
     let name = match said.trim() {
         "" => rustix::system::uname().nodename().to_string_lossy().trim().to_owned(),

@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const LONGEST_READ: Duration = Duration::from_secs(5);
-/// Names are looked up again after this time: a look-up may ask servers elsewhere.
+/// Names are looked up again after this time: a lookup may use servers elsewhere.
 const NAMES_STAY: Duration = Duration::from_secs(60);
 
 /// This machine.

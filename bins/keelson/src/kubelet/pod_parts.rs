@@ -1,6 +1,6 @@
-//! Which adapter serves which of the ports that running pods needs.
+//! The adapters of the ports that running pods needs.
 //!
-//! Rule: wiring only. A source that can say nothing says so itself, and the others serve.
+//! Rule: wiring only. A source that is not usable reports that itself, and the others serve.
 
 use super::cluster::cluster_parts;
 use super::credential_providers;
@@ -33,7 +33,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// Where log shippers look.
+/// The directory that log shippers read.
 const LOG_LINKS: &str = "/var/log/containers";
 const DEFAULT_CHECK: Duration = Duration::from_secs(20);
 
@@ -93,12 +93,12 @@ fn step_program() -> StepProgram {
     }
 }
 
-/// The driver that counts where the runtime cannot tell its own.
+/// The cgroup driver for a runtime that does not report its own.
 fn configured_driver(settings: &KubeletConfiguration) -> Driver {
     if settings.cgroup_driver == "systemd" { Driver::Systemd } else { Driver::CgroupFs }
 }
 
-/// Without the kernel's messages a pod still knows that it was killed for memory, not who was.
+/// Without the kernel log, OOM kills are still counted per container, without the killed process.
 fn memory_kills() -> Option<Box<dyn MemoryKills>> {
     match KernelLog::open(Since::TheOldest) {
         Ok(log) => Some(Box::new(log)),

@@ -1,6 +1,6 @@
-//! What the configuration says about pods, as the agent wants it.
+//! The configuration for pods, in the agent's types.
 //!
-//! Rule: words only; what the machine is comes in as a value.
+//! Rule: conversion only; the machine's properties come in as a value.
 
 use super::credential_providers;
 use super::machine::{self, MachineSize};
@@ -32,11 +32,11 @@ use std::time::Duration;
 
 const LOG_LOOK: Duration = Duration::from_secs(10);
 
-/// The node as it is here.
+/// The node with its machine.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) name: String,
-    /// First the main one.
+    /// The primary one first.
     pub(super) ips: Vec<IpAddr>,
     pub(super) machine: MachineSize,
     pub(super) cgroup_v2: bool,
@@ -46,12 +46,12 @@ pub(super) fn pod_settings(config: &NodeConfig, node: &Node) -> Result<PodSettin
     let settings = config.settings();
     let capacity = capacity(&node.machine);
     let reservations = reservations(config, &node.machine)?;
-    // Less than nothing would be left, and no limit at all be set: upstream does not start either.
+    // The allocatable would be negative, and no limit be set: upstream does not start either.
     allocatable::check(&capacity, &reservations).map_err(anyhow::Error::msg)?;
     let allocatable = told(&capacity, &reservations);
     let setup = setup(config, node, &allocatable);
     let is_enforced = settings.enforce_node_allocatable.iter().any(|word| word == "pods");
-    // upstream: cm.internalCapacity: tasks are kept to, and told to nobody.
+    // upstream: cm.internalCapacity: the limit of tasks is enforced, but not reported.
     let mut whole = capacity;
     if let Some(tasks) = node.machine.most_tasks {
         whole.insert(PIDS, Quantity::from_units(tasks, QuantityFormat::DecimalSi));
@@ -100,14 +100,14 @@ fn abilities(config: &NodeConfig, node: &Node) -> Result<NodeAbilities> {
     Ok(NodeAbilities {
         sysctls: sysctls.map_err(anyhow::Error::msg).context("allowedUnsafeSysctls")?,
         app_armor: node.machine.is_app_armor_on,
-        // Asked of the runtime.
+        // Read from the runtime.
         strict_groups: false,
         pod_level_resources: enabled(config, Gate::PodLevelResources),
         declared: declared(config),
     })
 }
 
-/// None where the feature gate is off: then nobody looks and nothing is written down.
+/// None if the feature gate is off: then nothing is checked or recorded.
 fn image_verification(config: &NodeConfig) -> Result<Option<Verification>> {
     if !enabled(config, Gate::KubeletEnsureSecretPulledImages) {
         return Ok(None);
@@ -118,8 +118,8 @@ fn image_verification(config: &NodeConfig) -> Result<Option<Verification>> {
     Verification::from_words(policy, patterns).map(Some).map_err(anyhow::Error::msg)
 }
 
-/// The runtime is not asked whether it maps users on the host's network: that gate is off, and a
-/// manifest that wants it is refused before.
+/// The runtime is not asked whether it supports user namespaces on the host's network: that gate is
+/// off, and a manifest that needs it is refused before.
 fn declared(config: &NodeConfig) -> DeclaredFeatures {
     let on = |gate| enabled(config, gate);
     let gates = FeatureGates {
@@ -133,7 +133,7 @@ fn declared(config: &NodeConfig) -> DeclaredFeatures {
     DeclaredFeatures::new(&gates, false)
 }
 
-/// What was set aside for the user `kubelet`, or else all of the machine's users.
+/// The subordinate ids of the user `kubelet`, or else all of the machine's users.
 fn user_ranges(
     settings: &KubeletConfiguration,
     machine: &MachineSize,
@@ -148,7 +148,7 @@ fn user_ranges(
     UserRanges::new(pool, max_pods(settings, machine))
 }
 
-/// None where the size is negative: logs grow without end.
+/// None if the size is negative: logs are not rotated.
 fn log_rotation(settings: &KubeletConfiguration) -> Option<LogRotation> {
     let Ok(LogSizeLimit::Bytes(size)) = LogSizeLimit::parse(&settings.container_log_max_size)
     else {
@@ -162,7 +162,8 @@ fn log_rotation(settings: &KubeletConfiguration) -> Option<LogRotation> {
     })
 }
 
-/// The cgroups of others that `enforceNodeAllocatable` names, with what is reserved in them.
+/// The cgroups of other services that `enforceNodeAllocatable` names, with what is reserved in
+/// them.
 fn reserved(
     settings: &KubeletConfiguration,
     reservations: &Reservations,
@@ -303,14 +304,14 @@ fn capacity(machine: &MachineSize) -> ResourceList {
     capacity
 }
 
-/// Amounts were judged when the configuration was read.
+/// Amounts were validated when the configuration was read.
 fn amounts(said: &BTreeMap<String, String>) -> ResourceList {
     let parsed = said.iter().filter_map(|(name, text)| Some((name, Quantity::parse(text).ok()?)));
     parsed.collect()
 }
 
-/// What is kept from pods. Processors that are reserved by number count as the system's, and as
-/// nobody else's. upstream: cmd/kubelet/app/server.go
+/// What is reserved from pods. CPUs that are reserved by number count as the system's alone.
+/// upstream: cmd/kubelet/app/server.go
 fn reservations(config: &NodeConfig, machine: &MachineSize) -> Result<Reservations> {
     let settings = config.settings();
     let counts_eviction = !config.flags().experimental_allocatable_ignore_eviction;
@@ -346,7 +347,7 @@ fn max_pods(settings: &KubeletConfiguration, machine: &MachineSize) -> i64 {
     }
 }
 
-/// What is kept from pods, by resource.
+/// What is reserved from pods, by resource.
 pub(super) fn reservation(config: &NodeConfig, machine: &MachineSize) -> Result<ResourceMap> {
     let (capacity, reservations) = (capacity(machine), reservations(config, machine)?);
     let reserved = allocatable::reserved(&capacity, &reservations);

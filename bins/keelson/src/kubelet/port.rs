@@ -1,4 +1,4 @@
-//! The kubelet's port: what the configuration says of it.
+//! The configuration of the kubelet's port.
 //!
 //! Rule: wiring only. upstream: cmd/kubelet/app/server.go InitializeTLS, auth.go
 
@@ -19,7 +19,8 @@ use tracing::warn;
 /// Certificate and key in one file, once the cluster has signed them.
 const SIGNED_PAIR: &str = "kubelet-server-current.pem";
 
-/// None where `enableServer` is off. `api`: reviews callers; none on a node of no cluster.
+/// None if `enableServer` is off. `api`: authenticates and authorizes callers; None on a node
+/// without a cluster.
 pub(super) fn kubelet_port(
     config: &NodeConfig,
     node_name: &str,

@@ -1,4 +1,4 @@
-//! The agent at rest: it follows the same changes that people at the machine are told.
+//! Detects that the agent is at rest: from the same changes that the local API reports.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use ports::local_api::{LocalApi, LocalEndpoint};
 
 use crate::rest::{Changes, Rest};
 
-/// What people at this machine are told.
+/// The changes of the local API.
 struct Told(Arc<dyn LocalApi>);
 
 impl Changes for Told {
@@ -16,7 +16,7 @@ impl Changes for Told {
     }
 }
 
-/// Serves the agent to people at this machine, and notices when there is nothing to tell them.
+/// Serves the local API, and notices when there is nothing to report.
 pub(super) struct RestingEndpoint {
     pub(super) local: Arc<dyn LocalEndpoint>,
     pub(super) rest: Rest,

@@ -38,8 +38,8 @@ fn milliseconds(now: SystemTime) -> f64 {
     since.as_nanos() as f64 / 1_000_000.0
 }
 
-/// `crates/shell/node-agent/src/health.rs` is `node-agent/health.rs`: folder and file like zap's
-/// short caller, with the crate as the folder since every file's own folder would be `src`.
+/// `crates/shell/node-agent/src/health.rs` is `node-agent/health.rs`: directory and file like zap's
+/// short caller, with the crate as the directory since every file's own directory would be `src`.
 fn caller(file: &str) -> String {
     let name = file.rsplit('/').next().unwrap_or(file);
     let package = file.rsplit_once("/src/").and_then(|(before, _)| before.rsplit('/').next());

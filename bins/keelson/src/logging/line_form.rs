@@ -1,7 +1,7 @@
-//! From a record to a line, in the form that was asked for.
+//! From a record to a line, in the configured format.
 //!
-//! Rule: the clock is read when the line is made. One form for the whole process: events, panics
-//! and the log's own remarks look alike.
+//! Rule: the clock is read when the line is made. One format for the whole process: events, panics
+//! and the log's own notices look alike.
 
 use super::record::{Record, Severity, Value};
 use super::{LogContext, LogFormat, json_lines, klog_text};
@@ -21,7 +21,7 @@ impl LineForm {
         match self.format {
             LogFormat::Json => json_lines::render(record, now),
             LogFormat::Text => {
-                // A clock outside the calendar shows as its beginning; better than no line.
+                // A clock outside the calendar shows as the epoch; better than no line.
                 let moment = jiff::Timestamp::try_from(now).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
                 let local = moment.to_zoned(self.context.time_zone.clone());
                 klog_text::render(record, &local, self.context.process)
@@ -29,7 +29,7 @@ impl LineForm {
         }
     }
 
-    /// The line in the place of those that nobody read in time.
+    /// The line that replaces those that were not read in time.
     pub(crate) fn notice_of_drops(&self, dropped: u64) -> String {
         self.render(&Record {
             severity: Severity::Warning,

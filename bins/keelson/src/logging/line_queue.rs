@@ -37,7 +37,7 @@ struct State {
     bytes: usize,
     /// Lines dropped since the last one that was taken.
     dropped: u64,
-    /// The thread has a line in hand.
+    /// The thread is writing a line.
     writing: bool,
     /// While there is something to write: since when nothing was written.
     stands_since: Option<Instant>,
@@ -48,7 +48,7 @@ impl LineQueue {
     /// Starts the thread that writes to `target`.
     ///
     /// # Errors
-    /// When no thread is to be had.
+    /// When no thread can be started.
     pub(crate) fn start(
         name: &str,
         target: impl Write + Send + 'static,
@@ -91,7 +91,7 @@ impl LineQueue {
     /// Waits until everything is written, at most this long.
     pub(crate) fn flush(&self, longest: Duration) {
         let state = self.shared.lock();
-        // Whether the time was enough changes nothing for the caller.
+        // The caller does not need to know whether the timeout was reached.
         drop(self.shared.settled.wait_timeout_while(state, longest, |state| state.is_busy()));
     }
 }
@@ -122,7 +122,7 @@ impl Shared {
         loop {
             let line = state.take().or_else(|| state.notice_of_drops(&self.notice));
             state.writing = line.is_some();
-            // Whatever was in hand is written.
+            // The previous line has been written.
             state.stands_since = line.is_some().then(Instant::now);
             if line.is_some() {
                 return line;
@@ -137,7 +137,7 @@ impl Shared {
 }
 
 impl State {
-    /// A line that is larger than the whole queue has its turn when nothing else waits.
+    /// A line that is larger than the whole queue is accepted when nothing else waits.
     fn has_room(&self, line: &str) -> bool {
         self.lines.is_empty() || self.bytes + line.len() <= MOST_BYTES
     }

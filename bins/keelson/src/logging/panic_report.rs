@@ -1,8 +1,8 @@
 //! Panics as log lines: what, where, in which task.
 //!
 //! Rule: a panic is reported in the log's own format and nowhere else; whether it ends anything is
-//! decided where it is caught (the task tree), not here. With `RUST_BACKTRACE` set, the stack
-//! comes along. The report waits a moment to be written: the process may end with the panic.
+//! decided where it is caught (the task tree), not here. With `RUST_BACKTRACE` set, the stack is
+//! included. The report waits briefly to be written: the process may end with the panic.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;

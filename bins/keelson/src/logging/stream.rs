@@ -1,9 +1,9 @@
-//! Where lines go: standard error, or standard output for what is no error.
+//! The log's streams: standard error, or standard output for what is no error.
 //!
-//! Rule: whoever logs never waits for a reader. Each stream has a queue of its own, so that a stuck
-//! standard output costs no error on standard error. A stream's failure is nobody's: a closed pipe
-//! or a full disk must not end the agent (SIGPIPE is ignored in Rust programs, so a closed pipe is
-//! only an error here).
+//! Rule: logging never waits for a reader. Each stream has its own queue, so that a stuck standard
+//! output costs no error on standard error. A stream's error is ignored: a closed pipe or a full
+//! disk must not end the agent (SIGPIPE is ignored in Rust programs, so a closed pipe is only an
+//! error here).
 
 use super::line_queue::{DropNotice, LineQueue};
 use super::record::Severity;
@@ -21,13 +21,13 @@ pub(crate) trait LogStream: Send + Sync {
 /// The two streams of this process.
 pub(crate) struct ProcessStreams {
     errors: OneStream,
-    /// Set where what is no error goes apart.
+    /// Set if information goes to standard output.
     information: Option<OneStream>,
 }
 
 enum OneStream {
     Queued(LineQueue),
-    /// No thread or descriptor was to be had: a log that may wait is better than none.
+    /// No thread or descriptor was available: a log that may block is better than none.
     Direct(fn(&[u8])),
 }
 
@@ -47,7 +47,7 @@ impl ProcessStreams {
         ProcessStreams { errors, information }
     }
 
-    /// How long the more stuck of the two has not taken a line that waits for it.
+    /// How long the slower of the two has not taken a line that waits for it.
     pub(crate) fn standstill(&self) -> Duration {
         let streams = std::iter::once(&self.errors).chain(&self.information);
         let standstill = streams.map(|stream| match stream {
@@ -75,7 +75,7 @@ impl OneStream {
         notice: &DropNotice,
         direct: fn(&[u8]),
     ) -> OneStream {
-        // A descriptor of its own: no lock of the standard library is held while the reader sleeps.
+        // Its own descriptor: no lock of the standard library is held while the write blocks.
         let queue = stream.try_clone_to_owned().and_then(|descriptor| {
             LineQueue::start(name, PatientFile(File::from(descriptor)), notice.clone())
         });
@@ -97,8 +97,8 @@ impl LogStream for &'static ProcessStreams {
     }
 }
 
-/// Waits where others made the file non-blocking: its flags are shared with whoever else has it, so
-/// they are not ours to set.
+/// Waits on EAGAIN if other processes made the file non-blocking: its flags are shared with all of
+/// them, so they must not be changed here.
 struct PatientFile(File);
 
 impl Write for PatientFile {

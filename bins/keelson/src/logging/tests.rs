@@ -23,7 +23,7 @@ fn verbosity(level: u64, files: &[(&str, u64)]) -> Verbosity {
     Verbosity { level, files: files.collect() }
 }
 
-/// What `events` write. The moment is 2023-11-15 22:53:01.123456 UTC, two hours later here.
+/// What `events` write. The time is 2023-11-15 22:53:01.123456 UTC, two hours later here.
 fn captured(format: LogFormat, verbosity: Verbosity, events: impl FnOnce()) -> String {
     let captured = Captured::default();
     let context = LogContext {

@@ -1,4 +1,4 @@
-//! Which API server to talk to, and as whom: kubeconfig, `--master`, or a pod's surroundings.
+//! The API server and the credentials: kubeconfig, `--master`, or the pod's service account.
 //!
 //! Rule: as client-go: a kubeconfig counts, the address of `--master` wins over its own; without
 //! both, the service account of the pod that this process runs in.
@@ -11,7 +11,7 @@ use apiserver_client::{ApiClient, ClientOptions, ClusterAccess, RateLimit, parse
 use std::path::Path;
 use std::time::Duration;
 
-/// Where a pod finds its token and authority.
+/// The directory in which a pod finds its token and CA.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The access that a kubeconfig file describes.
@@ -63,11 +63,11 @@ pub(super) fn main(
     }
 }
 
-/// No change of a node or its lease is noticed later than this after it came.
+/// The longest delay until a change of a node or its lease is read.
 const LONGEST_STRIDE: Duration = Duration::from_millis(100);
 
-/// A client with so many requests per second and at once; none for no limit.
-/// Heartbeats are read together in a small part of the time that a node may be silent.
+/// A client with this rate and burst; None for no limit. Heartbeats are read in batches, in a small
+/// part of the grace period of a node.
 pub(super) fn client(
     access: ClusterAccess,
     rate: Option<(f32, u32)>,

@@ -1,7 +1,7 @@
 //! The one place where adapters meet the node controller.
 //!
-//! Rule: wiring only. A port or socket that cannot be had is told and done without where nobody
-//! asked for it by name; the controllers themselves always run.
+//! Rule: wiring only. A port or socket that cannot be opened is reported and left out unless it was
+//! configured explicitly; the controllers themselves always run.
 
 use super::access;
 use super::pages::{LocalPages, PublicPages};
@@ -30,7 +30,7 @@ const MOST_BLOCKING_THREADS: usize = 4;
 /// Reviews are asked for as often as in upstream's delegated authentication.
 const REVIEW_RATE: (f32, u32) = (200.0, 400);
 
-/// Runs until a signal; says which. `port_by_name`: somebody asked for the very port.
+/// Runs until a signal; returns its name. `port_by_name`: the port was configured explicitly.
 pub(super) fn run(
     config: &NodeControllerConfig,
     port_by_name: bool,
@@ -40,8 +40,8 @@ pub(super) fn run(
     if let Some(point) = &environment.crash_at {
         node_controller::crash_points::arm(point);
     }
-    // One thread: a heartbeat is a few microseconds of work that passes through three tasks, and
-    // handing it from thread to thread would cost more than all of them.
+    // One thread: a heartbeat is a few microseconds of work in three tasks, and passing it between
+    // threads would cost more than that.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(MOST_BLOCKING_THREADS)
         .thread_name("keelson")
@@ -83,7 +83,7 @@ async fn serve(
     let local_pages = Arc::new(LocalPages(controller.clone()));
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let run = controller.run(async {
-        // A sender that is dropped asks for the same.
+        // A dropped sender is a request too.
         let _ = ended.await;
     });
     let serve_port = async {
@@ -113,9 +113,9 @@ async fn serve(
     Ok(reason.to_string())
 }
 
-/// Connections and credentials are shared; the rates are not, as with upstream's client of its own
-/// for the election. Each gives up before the controller does, so that a connection which answers
-/// nobody any more is left in time: for the lease, by whoever asks about that.
+/// Connections and credentials are shared; the rates are not, as with upstream's separate client
+/// for the election. Each request times out before the controller's own deadline, so that a dead
+/// connection is left in time: for the lease, by the election's own deadline.
 fn clients(client: &ApiClient, config: &ControllerConfig) -> Clients {
     let work = client.answering_within(config.writes.deadline);
     let looks = work.with_own_rate();
@@ -126,8 +126,8 @@ fn clients(client: &ApiClient, config: &ControllerConfig) -> Clients {
     Clients { work: Arc::new(work), looks: Arc::new(looks), election: Arc::new(election) }
 }
 
-/// A port that nobody asked for by name may belong to somebody else: kube-controller-manager beside
-/// us has the same default. Everything else that is wrong with serving stays an error.
+/// A default port may be in use by another process: kube-controller-manager beside this one has the
+/// same default. Every other error of serving stays an error.
 fn may_be_taken(
     port: Result<ListeningPort>,
     address: SocketAddr,
@@ -150,7 +150,7 @@ fn may_be_taken(
     Ok(None)
 }
 
-/// As the shell has it.
+/// The configuration in the shell's types.
 fn controller_config(config: &NodeControllerConfig) -> Result<ControllerConfig> {
     let (on, life) = (config.controllers, config.lifecycle);
     let leader = match &config.leader {
@@ -208,8 +208,8 @@ fn controller_config(config: &NodeControllerConfig) -> Result<ControllerConfig> 
     })
 }
 
-/// What the rate allows in half a second, and never more than half of what may come at once: other
-/// writes share the rate.
+/// What the rate allows in half a second, and at most half of the burst: other writes share the
+/// rate.
 fn events_at_once(rate: Option<(f32, u32)>) -> usize {
     const MOST: u32 = 64;
     let Some((each_second, burst)) = rate else { return MOST as usize };
@@ -217,7 +217,7 @@ fn events_at_once(rate: Option<(f32, u32)>) -> usize {
     (f64::from(each_second) / 2.0).clamp(1.0, f64::from(most)) as usize
 }
 
-/// Host name and a random part, as client-go has it: no two processes have the same.
+/// Host name and a random part, as in client-go: no two processes have the same.
 fn identity() -> Result<String> {
     let mut random = [0_u8; 16];
     rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())
@@ -297,7 +297,7 @@ async fn secure_port(
     Ok(listening)
 }
 
-/// A convenience, so that its failure costs only itself.
+/// Optional: its failure affects nothing else.
 async fn local_socket(path: Option<&str>) -> Option<LocalSocket> {
     match LocalSocket::listen(Path::new(path?)).await {
         Ok(socket) => Some(socket),

@@ -1,7 +1,7 @@
 //! `keelson node-controller explain NODE`: why is this node tainted, when will its pods go, what
 //! holds it back.
 //!
-//! Rule: asks the controller that runs on this machine over its socket; knows nothing itself.
+//! Rule: queries the controller that runs on this machine over its socket; knows nothing itself.
 
 use crate::terminal;
 use clap::Parser;

@@ -1,6 +1,6 @@
 //! The controller's pages: health, metrics, explanations.
 //!
-//! Rule: routes only. What stands on them is the controller's; who may read them is the listener's.
+//! Rule: routes only. The controller provides the content, the listener the authorization.
 //! Explanations are for the local socket; the secure port does not have them.
 
 use node_api::{Page, PageRequest, Pages};
@@ -14,7 +14,7 @@ pub(super) struct PublicPages(pub(super) NodeController);
 /// What the local socket shows.
 pub(super) struct LocalPages(pub(super) NodeController);
 
-/// One check as it was when it was asked for.
+/// One check as it was when it was read.
 struct Checked {
     name: String,
     outcome: Result<(), String>,

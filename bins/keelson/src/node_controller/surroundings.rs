@@ -1,4 +1,4 @@
-//! The machine that the node controller runs on: its clocks, and numbers that nobody can foresee.
+//! The environment of the node controller: its clocks, and random numbers.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,7 +1,7 @@
-//! Asks the agent over its local socket.
+//! Client of the agent's local socket.
 //!
-//! Rule: one request per connection, a deadline on all of it and a cap on the answer. An agent that
-//! is not there, or may not be asked, is said in one line with the next step.
+//! Rule: one request per connection, with a deadline and a cap on the response. If the agent is not
+//! running or refuses the caller, the error is one line with the next step.
 
 use crate::pod_streams::Stream;
 use anyhow::{Context, Result, anyhow, bail};
@@ -26,12 +26,12 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 
 const DEADLINE: Duration = Duration::from_secs(10);
-/// What the agent asks its runtime for takes as long as a runtime takes.
+/// For requests that the agent passes on to its runtime.
 const RUNTIME_DEADLINE: Duration = Duration::from_secs(60);
 /// A thousand pods of 30 KB each.
 const MOST_BYTES: usize = 32 << 20;
 
-/// Nobody listens at the socket: another answer than an agent that refuses.
+/// No agent listens at the socket, as opposed to an agent that refuses.
 #[derive(Debug, thiserror::Error)]
 #[error("no agent answers at {}; is `keelson kubelet` or `keelson run` running? (--socket names another)", .0.display())]
 pub(crate) struct NoAgent(PathBuf);
@@ -54,7 +54,7 @@ impl Agent {
         self.get(&format!("/v1/pods/{uid}")).await
     }
 
-    /// Waits until something is newer than that version.
+    /// Waits for a version newer than `since`.
     pub(crate) async fn changed(&self, since: u64) -> Result<u64> {
         let path = format!("/v1/changes/{since}");
         let answer: LocalVersion = self.exchange(Method::GET, &path, Bytes::new()).await?;
@@ -135,7 +135,7 @@ impl Agent {
         }
     }
 
-    /// Offers the connection for it; an agent that declines gives an address.
+    /// Offers this connection for the stream; an agent that declines returns an address.
     async fn stream(&self, path: &str, body: &impl Serialize) -> Result<Stream> {
         let body = Bytes::from(serde_json::to_vec(body)?);
         let request =
@@ -174,10 +174,10 @@ impl Agent {
     }
 }
 
-/// What came of a request.
+/// The result of a request.
 enum Answered {
     Said(StatusCode, Bytes),
-    /// The connection is no HTTP any more.
+    /// The connection no longer speaks HTTP.
     Upgraded(Upgraded),
 }
 

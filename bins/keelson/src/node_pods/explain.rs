@@ -1,4 +1,4 @@
-//! Why a pod is not where it should be: one sentence, the next step, and what led there.
+//! Why a pod is not in its desired state: one sentence, the next step, and what led there.
 
 use crate::table::age;
 use anyhow::Result;

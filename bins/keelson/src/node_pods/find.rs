@@ -1,8 +1,8 @@
-//! Which pod a person means.
+//! Finds the pod that an argument means.
 //!
-//! Rule: a whole name wins over a part of one; what could be two pods is refused with both names.
-//! A static pod may be named as its manifest names it, without the node's name at the end. Where there
-//! is no such pod, what is wrong with manifests that may be meant is said.
+//! Rule: a full name is preferred over a part of one; an ambiguous name is refused with the
+//! matching names. A static pod may be named as in its manifest, without the node's name at the
+//! end. If there is no such pod, errors in manifests that may be meant are shown.
 
 use anyhow::{Result, bail};
 use ports::local_api::{LocalPod, LocalPods};
@@ -44,8 +44,8 @@ pub(crate) fn pod<'a>(pods: &'a LocalPods, wanted: &str) -> Result<&'a LocalPod>
     bail!("no pod named {wanted} here; there are {}{troubles}", names.join(", "))
 }
 
-/// A line for each manifest that may be meant and is not run; a manifest that cannot be read at all
-/// may be any, and is pointed to.
+/// A line for each manifest that may be meant and is not run. A manifest that cannot be read at all
+/// may be any pod's and is counted.
 fn troubles(pods: &LocalPods, name: &str) -> String {
     const SHOWN: usize = 5;
     let all = &pods.node.troubles;

@@ -45,7 +45,7 @@ impl ImagesCommand {
     }
 }
 
-/// One line for each name; an image without names has one by its id.
+/// One line per name; an image without names has one line with its id.
 pub(super) fn table(images: &LocalImages) -> String {
     let mut table = Table::new(&["IMAGE", "ID", "SIZE", "PINNED"]);
     let mut rows: Vec<[String; 4]> = Vec::new();

@@ -1,4 +1,4 @@
-//! The table of pods, as kubectl's users know it, and the whole objects as JSON or YAML.
+//! The table of pods, as in kubectl, and the whole objects as JSON or YAML.
 
 use crate::table::{Table, age};
 use anyhow::Result;
@@ -50,8 +50,7 @@ fn text(value: &Value) -> Option<&str> {
     value.as_str().filter(|text| !text.is_empty())
 }
 
-/// How many containers are ready, how many there are, how often they were restarted. Sidecars
-/// count, other init containers do not.
+/// Ready containers, all containers, restarts. Sidecars count, other init containers do not.
 fn containers(status: &Value, spec: &Value) -> (usize, usize, i64) {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let sidecars: Vec<Value> = list(&spec["initContainers"])
@@ -67,7 +66,7 @@ fn containers(status: &Value, spec: &Value) -> (usize, usize, i64) {
     (ready, list(&spec["containers"]).len() + sidecars.len(), restarts)
 }
 
-/// One word for where the pod is: the first trouble of a container, else the phase.
+/// The STATUS column: the first container's waiting or error reason, else the phase.
 fn word(pod: &LocalPod) -> String {
     let status = &pod.object["status"];
     if matches!(pod.stage.as_str(), "Ending" | "Ended") {

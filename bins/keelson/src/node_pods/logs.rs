@@ -1,7 +1,7 @@
 //! `keelson logs POD`: what a container wrote, also before a rotation, and as it goes on writing.
 //!
-//! Rule: the agent says where the log is and whether its container has ended; the file is read here.
-//! Output and errors of the container come out on the same two streams.
+//! Rule: the agent returns the log's path and whether its container has ended; the file is read
+//! here. The container's stdout and stderr are printed to the same two streams.
 
 use super::ask::Agent;
 use super::{Address, find};
@@ -72,7 +72,7 @@ impl LogsCommand {
     }
 }
 
-/// The container whose log is meant.
+/// Chooses the container whose log is shown.
 fn choose<'a>(pod: &'a LocalPod, name: Option<&str>, previous: bool) -> Result<&'a LocalContainer> {
     let mut names: Vec<&str> = pod.object["spec"]["containers"]
         .as_array()
@@ -91,8 +91,8 @@ fn choose<'a>(pod: &'a LocalPod, name: Option<&str>, previous: bool) -> Result<&
             bail!("{} has several containers; say -c with one of {}", pod.name, names.join(", "))
         }
     };
-    // Newest first for each name. While the status knows no container yet the newest one is meant;
-    // what was there before is only what the status calls so: in a crash loop that is the newest.
+    // Newest first for each name. While the status has no container yet the newest one is meant;
+    // `--previous` means what the status shows as the last one: in a crash loop that is the newest.
     let mut lives = pod.containers.iter().filter(|container| container.name == name);
     let life = match told_id(&pod.object, name, previous) {
         Some(id) => lives.find(|life| life.id == id),
@@ -110,7 +110,7 @@ fn choose<'a>(pod: &'a LocalPod, name: Option<&str>, previous: bool) -> Result<&
     }
 }
 
-/// The container that the pod's status means by this name; as the reference's log endpoint picks it.
+/// The container that the pod's status shows under this name, as in the kubelet's log endpoint.
 pub(super) fn told_id<'a>(
     pod: &'a serde_json::Value,
     name: &str,
@@ -136,7 +136,7 @@ pub(super) fn told_id<'a>(
 
 struct Output {
     timestamps: bool,
-    /// Whether a line has been begun, of output and of errors.
+    /// Whether a line has been begun, for stdout and stderr.
     is_in_line: [bool; 2],
 }
 
@@ -157,13 +157,13 @@ impl Output {
             LogStream::Stdout => std::io::stdout().lock().write_all(&bytes),
             LogStream::Stderr => std::io::stderr().lock().write_all(&bytes),
         };
-        // A reader that went away has seen enough.
+        // A reader that closed the pipe is no error.
         if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
-/// Returns when the container has ended. While the agent cannot be asked the log is followed on: it
-/// may only be restarting.
+/// Returns when the container has ended. While the agent does not answer, the log is followed
+/// further: the agent may only be restarting.
 async fn has_ended(agent: &Agent, uid: &str, container: &str) {
     let mut version = 0;
     loop {

@@ -1,4 +1,4 @@
-//! What people see, from answers of an agent made up here.
+//! Output of the verbs, from a fake agent's answers.
 
 use super::*;
 use ports::local_api::{

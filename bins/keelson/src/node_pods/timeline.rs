@@ -34,7 +34,7 @@ fn milliseconds(nanos: i64) -> String {
     format!("{}.{:01} ms", micros / 1_000, micros % 1_000 / 100)
 }
 
-/// `sandboxRan` as people say it: `sandbox ran`.
+/// `sandboxRan` for people: `sandbox ran`.
 fn words(name: &str) -> String {
     let mut words = String::new();
     for letter in name.chars() {

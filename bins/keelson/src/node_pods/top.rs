@@ -1,8 +1,8 @@
 //! `keelson top`: what each container uses of processors and memory.
 //!
-//! Rule: a share of a processor is the difference of two readings over the time between them, each
-//! as the runtime stamped it. On a terminal the table is drawn anew until Ctrl-C; elsewhere it is
-//! printed once. What the runtime does not tell is shown as `-`.
+//! Rule: CPU use is the difference of two readings over the time between them, each as the runtime
+//! stamped it. On a terminal the table is redrawn until Ctrl-C; elsewhere it is printed once.
+//! Values that the runtime does not return are shown as `-`.
 
 use super::{Address, Agent};
 use crate::table::{Table, size};
@@ -47,7 +47,7 @@ impl TopCommand {
                 terminal::print(&text);
                 return Ok(ExitCode::SUCCESS);
             }
-            // Home, the table, and away with what stood below.
+            // Cursor home, the table, and clear what was below.
             let lines = text.replace('\n', "\u{1b}[K\n");
             terminal::print(&format!("\u{1b}[H{lines}\u{1b}[J"));
             before = now;
@@ -82,7 +82,7 @@ pub(super) fn table(before: &LocalUsages, now: &LocalUsages, pod: Option<&str>) 
     if rows.is_empty() { "no containers run\n".to_owned() } else { table.render() }
 }
 
-/// Thousandths of a processor between two readings; None where there is nothing to compare.
+/// Millicores between two readings; None if there is nothing to compare.
 fn thousandths(old: &LocalUsage, new: &LocalUsage) -> Option<u64> {
     let passed = u64::try_from(new.at.checked_sub(old.at)?).ok().filter(|passed| *passed > 0)?;
     let used = new.cpu_nanos?.checked_sub(old.cpu_nanos?)?;

@@ -1,7 +1,7 @@
 //! JSON values as YAML for people.
 //!
-//! Rule: what is written reads back as the same value. Texts that could be taken for something else
-//! are quoted as JSON, which YAML reads too.
+//! Rule: the output parses to the same value. Texts that could be parsed as another type are quoted
+//! as JSON, which is YAML too.
 
 use serde_json::Value;
 

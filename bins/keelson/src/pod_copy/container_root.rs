@@ -1,8 +1,8 @@
 //! The file tree of a running container, opened from outside.
 //!
 //! Rule: `/proc/PID/root` is the one magic link that is followed; from there the kernel resolves
-//! every name with that folder as the root (RESOLVE_IN_ROOT), so that absolute symlinks and `..` mean
-//! what they mean inside, and magic links lead nowhere.
+//! every name with that directory as the root (RESOLVE_IN_ROOT), so that absolute symlinks and `..`
+//! mean what they mean inside, and magic links lead nowhere.
 
 use super::id_map::root_outside;
 use super::tree::Target;
@@ -18,12 +18,12 @@ use std::os::fd::OwnedFd;
 #[cfg(test)]
 use std::path::Path;
 
-/// A rename elsewhere in the tree makes openat2 ask for another try; this many are honest.
+/// A concurrent rename makes openat2 return EAGAIN; more retries than this are an attack.
 const TRIES: usize = 64;
 
 pub(super) struct ContainerRoot {
     root: OwnedFd,
-    /// Its root user and group, as this machine counts them.
+    /// The host ids of its root user and group.
     user: u32,
     group: u32,
 }
@@ -52,7 +52,8 @@ impl ContainerRoot {
         Ok(Self { root, user: 0, group: 0 })
     }
 
-    /// What is made from now on belongs to the container's root. This thread keeps its rights.
+    /// Files created from now on belong to the container's root. This thread keeps its
+    /// capabilities.
     pub(super) fn take_its_ids(&self) -> Result<()> {
         if (self.user, self.group) == (0, 0) {
             return Ok(());
@@ -63,7 +64,7 @@ impl ContainerRoot {
         taken.with_context(|| format!("write as user {}, the container's root", self.user))
     }
 
-    /// What a path stands for, symlinks within the container followed; None for nothing.
+    /// The file at a path, symlinks within the container followed; None if there is none.
     pub(super) fn find(&self, path: &str) -> Result<Option<OwnedFd>> {
         match self.resolve(path, OFlags::PATH) {
             Ok(found) => Ok(Some(found)),
@@ -72,8 +73,8 @@ impl ContainerRoot {
         }
     }
 
-    /// Where a copy goes: into the folder that the path is, else under the path's own name in the
-    /// folder above.
+    /// Where a copy goes: into the directory at the path, else to the path's own name in its parent
+    /// directory.
     pub(super) fn target(&self, path: &str, own: Option<&OsStr>) -> Result<Target> {
         if let Some(found) = self.find(path)? {
             let stat = fstat(&found).with_context(|| path.to_owned())?;

@@ -1,6 +1,6 @@
-//! Which user of this machine is root in a container. Pure.
+//! The host user that is root in a container. Pure.
 
-/// The number outside for 0 inside, by the text of `/proc/PID/uid_map`; None where there is none.
+/// The host id of container id 0, from the text of `/proc/PID/uid_map`; None if it is not mapped.
 pub(super) fn root_outside(text: &str) -> Option<u32> {
     text.lines().find_map(|line| {
         let mut numbers = line.split_whitespace().map(str::parse::<u32>);

@@ -1,4 +1,4 @@
-//! `POD:PATH` and paths of this machine, as people write them. Pure.
+//! `POD:PATH` and local paths, as arguments of `cp`. Pure.
 
 use anyhow::{Result, bail};
 use std::ffi::OsStr;
@@ -40,7 +40,7 @@ pub(super) fn direction(from: &str, to: &str) -> Result<Direction> {
     }
 }
 
-/// None for a path of this machine: one without a colon, or one that begins like a path.
+/// None for a local path: one without a colon, or one that begins like a path.
 fn remote(text: &str) -> Option<Result<Place>> {
     if text.starts_with(['/', '.']) {
         return None;
@@ -57,7 +57,7 @@ fn remote(text: &str) -> Option<Result<Place>> {
     Some(place)
 }
 
-/// What a path is called: its last part that is a name.
+/// The name at the end of a path.
 pub(super) fn last_name(path: &str) -> Option<&OsStr> {
     let last = path.rsplit('/').find(|part| !part.is_empty() && *part != ".")?;
     (last != "..").then(|| OsStr::new(last))

@@ -1,4 +1,4 @@
-//! What people write, and trees that are made to lead a copy astray.
+//! Arguments of `cp`, and trees that are made to lead a copy outside.
 
 use super::container_root::ContainerRoot;
 use super::id_map::root_outside;
@@ -146,7 +146,7 @@ fn a_copy_takes_the_place_of_nothing_but_files_and_folders() {
     ground.put_in(&site, "/data/other").unwrap();
     assert_eq!(fs::read_to_string(root.join("data/other/page")).unwrap(), "2");
 
-    // Symlinks where a file and a folder should stand, planted between two copies.
+    // Symlinks in place of a file and a directory, planted between two copies.
     for (from, planted) in [("/data/site", "site/page"), ("/data", "data/deep")] {
         let place = host.join("planted").join(planted);
         fs::create_dir_all(place.parent().unwrap()).unwrap();

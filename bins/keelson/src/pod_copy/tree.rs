@@ -1,9 +1,9 @@
-//! Copies a file or a folder from one held place to another.
+//! Copies a file or a directory between two opened places.
 //!
-//! Rule: below the two ends no symlink is ever followed: every step is one name in a folder that is
-//! held open, so that neither side can be moved from under the other. What a thing is, is looked at
-//! before it is opened: a pipe does not block and a device does nothing. An existing file is written
-//! over in place, an existing symlink is refused.
+//! Rule: below the two ends no symlink is ever followed: every step is one name in an open
+//! directory, so that neither side can be moved meanwhile. The file type is checked before the file
+//! is opened: a pipe does not block and a device does nothing. An existing file is overwritten in
+//! place, an existing symlink is refused.
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{
@@ -17,11 +17,11 @@ use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-/// Deeper trees than this are somebody's trap.
+/// Deeper trees than this are an attack.
 const DEEPEST: usize = 256;
 const PERMISSIONS: u32 = 0o777;
 
-/// A name in a folder: where a copy will stand.
+/// A name in a directory: the target of a copy.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) folder: OwnedFd,
@@ -31,22 +31,22 @@ pub(super) struct Target {
 /// One run of copying.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
-    /// Out of a container: symlinks stay behind.
+    /// Out of a container: symlinks are skipped.
     pub(super) is_outward: bool,
     pub(super) files: u64,
     pub(super) folders: u64,
-    /// What was left out, each with why.
+    /// What was skipped, and why.
     pub(super) skipped: Vec<String>,
     pub(super) depth: usize,
 }
 
-/// A path of this machine, its own symlinks followed.
+/// A local path, its own symlinks followed.
 pub(super) fn local_source(path: &Path) -> Result<OwnedFd> {
     open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .with_context(|| format!("open {}", path.display()))
 }
 
-/// Where a copy goes on this machine: into the folder that the path is, else under its own name.
+/// The local target of a copy: into the directory at the path, else under its own name.
 pub(super) fn local_target(path: &Path, own: Option<&OsStr>) -> Result<Target> {
     let held = |folder: &Path| {
         open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -63,7 +63,7 @@ pub(super) fn local_target(path: &Path, own: Option<&OsStr>) -> Result<Target> {
 }
 
 impl Walk {
-    /// Copies what `source` (a path descriptor) stands for; `shown` names it in messages.
+    /// Copies `source` (an `O_PATH` descriptor); `shown` names it in messages.
     pub(super) fn copy(&mut self, source: &OwnedFd, target: &Target, shown: &str) -> Result<()> {
         let stat = fstat(source).with_context(|| shown.to_owned())?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -108,7 +108,7 @@ impl Walk {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let child = match openat(&listed, &name, flags, Mode::empty()) {
                 Ok(child) => child,
-                // It went away meanwhile.
+                // It was removed meanwhile.
                 Err(Errno::NOENT) => continue,
                 Err(errno) => bail!("{shown}/{}: {errno}", name.display()),
             };
@@ -150,21 +150,21 @@ fn names(folder: &OwnedFd) -> Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Opens what a path descriptor stands for: this very inode, whatever has become of its name.
+/// Opens the inode of an `O_PATH` descriptor, even if its name has changed.
 fn reopen(found: &OwnedFd, flags: OFlags) -> Result<File> {
     let link = format!("/proc/self/fd/{}", found.as_raw_fd());
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(File::from(open(link, flags, Mode::empty())?))
 }
 
-/// A new file, or the one that is there, emptied.
+/// Creates the file, or truncates the existing one.
 fn create(target: &Target, stat: &Stat) -> Result<File> {
     one_name(&target.name)?;
     let mode = Mode::from_raw_mode(stat.st_mode & PERMISSIONS);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(&target.folder, &target.name, flags, Mode::RUSR | Mode::WUSR) {
         Ok(made) => {
-            // Whole from the start, whatever the mask says.
+            // The full mode from the start, whatever the umask is.
             fchmod(&made, mode)?;
             return Ok(File::from(made));
         }

@@ -1,7 +1,6 @@
-//! Which container of a pod is meant, and what its manifest gives it.
+//! The container of a pod that is meant, and its streams in the manifest.
 //!
-//! Rule: a name that is said wins, then the annotation that kubectl knows, then the only container
-//! there is. Pure.
+//! Rule: an explicit name wins, then kubectl's annotation, then the only container. Pure.
 
 use anyhow::{Result, bail};
 use ports::local_api::{LocalContainer, LocalPod};
@@ -10,14 +9,14 @@ use serde_json::Value;
 // upstream: kubectl's podcmd.DefaultContainerAnnotationName
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// What a container's manifest says of its streams.
+/// A container's stream settings in its manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Wish {
     pub(crate) stdin: bool,
     pub(crate) tty: bool,
 }
 
-/// The running container of that name, or of the name that needs no saying.
+/// The running container of that name, or the default one.
 pub(crate) fn running<'a>(pod: &'a LocalPod, name: Option<&str>) -> Result<&'a LocalContainer> {
     let names: Vec<&str> =
         specs(pod, "containers").filter_map(|one| one["name"].as_str()).collect();

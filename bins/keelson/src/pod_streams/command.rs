@@ -1,8 +1,9 @@
-//! A remote command or a joined container on a link, with this program's own streams at this end.
+//! A remote command or an attached container on a link, with this program's own streams at this
+//! end.
 //!
-//! Rule: nothing piles up: each direction waits for its slower side. The end of our input closes
-//! the command's input and nothing else. A terminal at this end is raw as long as the session lasts
-//! and comes back however it ends; its size follows.
+//! Rule: nothing is buffered without limit: each direction waits for its slower side. The end of
+//! this program's input closes the command's input and nothing else. A terminal at this end is raw
+//! during the session and restored however it ends; its size is passed on.
 
 use super::ending::Ending;
 use super::local_io::{self, Channel, Input};
@@ -22,9 +23,9 @@ const STDIN: u32 = 3;
 const STDOUT: u32 = 5;
 const STDERR: u32 = 7;
 const RESIZE: u32 = 9;
-/// No status is longer.
+/// Upper limit of a status.
 const LONGEST_STATUS: usize = 64 * 1024;
-/// After the status: what the runtime still has to say comes at once.
+/// After the status: the runtime sends its remaining output at once.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Which streams the command has.
@@ -37,7 +38,7 @@ pub(crate) struct Has {
 }
 
 impl Has {
-    /// What the agent is asked for; no words to join a container.
+    /// The request to the agent; no arguments to attach to a container.
     pub(crate) fn command(self, words: Vec<String>) -> LocalCommand {
         let Self { stdin, stdout, stderr, tty } = self;
         LocalCommand { command: words, stdin, stdout, stderr, tty }
@@ -48,11 +49,11 @@ impl Has {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Joined {
     pub(crate) ending: Ending,
-    /// Whether anything came.
+    /// Whether any output came.
     pub(crate) had_output: bool,
 }
 
-/// Carries the session to its end.
+/// Runs the session to its end.
 pub(crate) async fn join(stream: Stream, has: Has) -> Result<Joined> {
     let (reader, mut writer) = spdy_link::connect(stream, COMMAND_PROTOCOL).await?;
     open(&mut writer, has).await?;
@@ -71,7 +72,7 @@ pub(crate) async fn join(stream: Stream, has: Has) -> Result<Joined> {
         why = told_to_end() => Ending::Failed(why?),
     };
     drop(output);
-    // The writing thread ends early where nobody reads; then there is nothing to wait for.
+    // If standard output is closed the writing thread ends early, and there is nothing to wait for.
     let written = all_written.await.is_ok();
     drop(raw);
     let ending = if written { ending } else { Ending::NobodyReads };
@@ -92,7 +93,7 @@ async fn open(writer: &mut Writer, has: Has) -> Result<()> {
     Ok(())
 }
 
-/// Passes output on until the end is told.
+/// Passes output on until the status comes.
 async fn read(
     mut reader: Reader,
     (output, had_output): (&mpsc::Sender<(Channel, Vec<u8>)>, &mut bool),
@@ -136,7 +137,7 @@ async fn read(
     }
 }
 
-/// Passes input on; the end is the reading side's to tell.
+/// Passes input on; the reading side detects the end.
 async fn write(
     mut writer: Writer,
     mut input: mpsc::Receiver<Input>,
@@ -161,7 +162,7 @@ async fn write(
     }
 }
 
-/// Tells the size of our terminal, now and whenever it changes.
+/// Sends the size of this terminal, now and whenever it changes.
 async fn follow_size(has_terminal: bool, sizes: &mpsc::Sender<Input>) -> std::convert::Infallible {
     let changes = has_terminal.then(|| signal(SignalKind::window_change()));
     let Some(Ok(mut changes)) = changes else { return std::future::pending().await };

@@ -1,7 +1,7 @@
 //! How a remote command ended, and which exit code that is.
 //!
-//! Rule: a command's own code is passed on; what kept it from running is 126, as other runtimes'
-//! tools have it. Pure but for the report.
+//! Rule: a command's own code is passed on; 126 if it could not be run, as in other runtimes'
+//! tools. Pure except for the report.
 //!
 //! upstream: streaming remotecommand: the error stream's v1 Status; NonZeroExitCode
 
@@ -9,9 +9,9 @@ use crate::terminal;
 use serde_json::Value;
 use std::process::ExitCode;
 
-/// What could not be run at all.
+/// The command could not be run at all.
 const NOT_RUN: u8 = 126;
-/// As a shell tells a writer that nobody reads: 128 + SIGPIPE.
+/// As a shell reports a writer with a closed pipe: 128 + SIGPIPE.
 const NOBODY_READS: u8 = 141;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,12 +19,12 @@ pub(crate) enum Ending {
     Success,
     Code(i32),
     Failed(String),
-    /// Our own output was closed.
+    /// This program's output was closed.
     NobodyReads,
 }
 
 impl Ending {
-    /// What the error stream says; nothing at all is success in the older protocols.
+    /// From the error stream's content; in the older protocols an empty one is success.
     pub(super) fn of_status(bytes: &[u8]) -> Self {
         if bytes.is_empty() {
             return Self::Success;
@@ -47,14 +47,14 @@ impl Ending {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Success => 0,
-            // What does not fit is a failure all the same.
+            // A code that does not fit is still a failure.
             Self::Code(code) => u8::try_from(*code).unwrap_or(u8::MAX),
             Self::Failed(_) => NOT_RUN,
             Self::NobodyReads => NOBODY_READS,
         }
     }
 
-    /// Says what a code does not.
+    /// Prints what the exit code does not show.
     pub(crate) fn report(&self) -> ExitCode {
         if let Self::Failed(why) = self {
             terminal::print_error(&format!("error: {why}"));

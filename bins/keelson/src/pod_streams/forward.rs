@@ -1,8 +1,8 @@
 //! `port-forward`: local connections into a pod's network.
 //!
-//! Rule: each connection has a stream of its own, so that a slow or broken one
-//! hurts no other and an agent that was started anew is found again. Either side may end its
-//! direction and go on with the other.
+//! Rule: each connection has its own stream, so that a slow or broken one affects no other and an
+//! agent that was restarted is found again. Either side may close its direction and continue with
+//! the other.
 
 use super::port_pair::PortPair;
 use super::spdy_link::{self, FORWARD_PROTOCOL};

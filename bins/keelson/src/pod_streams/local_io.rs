@@ -1,13 +1,13 @@
 //! This program's own streams as channels.
 //!
-//! Rule: each is a thread of its own, because reading from a terminal or writing to a slow pipe
-//! blocks; channels are short, so that a slow side slows the other and nothing piles up. The reading
-//! thread ends with the program: nothing can call it back from a terminal.
+//! Rule: each is a thread, because reading from a terminal or writing to a slow pipe blocks;
+//! channels are short, so that a slow side slows the other and nothing is buffered without limit.
+//! The reading thread ends with the program: a read from a terminal cannot be cancelled.
 
 use std::io::{self, Read, Write};
 use tokio::sync::{mpsc, oneshot};
 
-/// Parts that may wait on either way.
+/// Chunks that may wait in each direction.
 const QUEUE: usize = 16;
 const PART: usize = 32 * 1024;
 
@@ -17,7 +17,7 @@ pub(super) enum Channel {
     Errors,
 }
 
-/// What goes to the other side.
+/// Input for the other side.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Input {
     Bytes(Vec<u8>),

@@ -1,10 +1,10 @@
-//! `LOCAL:REMOTE` as people write it. Pure.
+//! Parses `LOCAL:REMOTE`. Pure.
 
 use std::str::FromStr;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PortPair {
-    /// 0 for any that is free.
+    /// 0 for any free port.
     pub(crate) local: u16,
     pub(crate) remote: u16,
 }

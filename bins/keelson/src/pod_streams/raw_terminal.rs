@@ -1,6 +1,6 @@
-//! This program's terminal: its size, and the mode in which every key goes to the other side.
+//! This program's terminal: its size, and raw mode.
 //!
-//! Rule: the mode from before comes back whenever this value goes, also after an error. What is not
+//! Rule: the previous mode is restored when this value is dropped, also after an error. What is not
 //! a terminal is left as it is.
 
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
@@ -11,7 +11,7 @@ pub(super) struct RawTerminal {
 }
 
 impl RawTerminal {
-    /// None where standard input is no terminal.
+    /// None if standard input is no terminal.
     pub(super) fn enter() -> Option<Self> {
         let input = stdin();
         if !isatty(&input) {
@@ -31,7 +31,7 @@ impl Drop for RawTerminal {
     }
 }
 
-/// Columns and rows; None where there is no terminal.
+/// Columns and rows; None if there is no terminal.
 pub(super) fn size() -> Option<(u16, u16)> {
     let size = tcgetwinsize(stdout()).or_else(|_| tcgetwinsize(stdin())).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))

@@ -1,10 +1,10 @@
 //! A link that speaks SPDY/3.1: a connection to a stream's address, upgraded, or one that speaks it
 //! already.
 //!
-//! Rule: connecting and the handshake have a deadline; what the server says instead of agreeing is
-//! in the error, with the runtime's name. SPDY because every CRI runtime serves it, with streams that
-//! can be closed one by one in each direction; WebSocket's version 5, which can too, is younger than
-//! the runtimes that are out there.
+//! Rule: connecting and the handshake have a deadline; a response other than the upgrade is shown
+//! in the error, with the runtime's name. SPDY because every CRI runtime serves it, with streams
+//! that can be closed one by one in each direction; WebSocket's version 5, which can too, is newer
+//! than the runtimes in use.
 
 use super::stream::{Duplex, Stream};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 
 const DEADLINE: Duration = Duration::from_secs(30);
-/// Of an answer that is no agreement.
+/// Of a response that refuses the upgrade.
 const LONGEST_REFUSAL: usize = 64 * 1024;
 
 pub(super) const COMMAND_PROTOCOL: &str = "v4.channel.k8s.io";

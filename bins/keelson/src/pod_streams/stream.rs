@@ -1,6 +1,6 @@
-//! A stream into a pod, as it is to be had: at an address, or on a connection that is there already.
+//! A stream into a pod: at an address, or on a connection that is open already.
 //!
-//! Rule: SPDY/3.1 either way; whoever uses it sees no difference but in how it begins.
+//! Rule: SPDY/3.1 either way; users see no difference except in how it begins.
 
 use anyhow::{Context as _, Result};
 use ports::local_runtime::{LocalStream, StreamOffer};
@@ -20,7 +20,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// What a runtime in this very process offers. Must be called inside a tokio runtime.
+    /// From a runtime in this process. Must be called inside a tokio runtime.
     pub(crate) fn of(offer: StreamOffer) -> Result<Self> {
         match offer {
             StreamOffer::Address(address) => Ok(Self::Address(address)),
@@ -29,7 +29,7 @@ impl Stream {
                     std::os::unix::net::UnixStream::pair().context("a socket pair")?;
                 near.set_nonblocking(true).context("a socket pair")?;
                 let near = UnixStream::from_std(near).context("a socket pair")?;
-                // Ends with our end of the pair.
+                // Ends with this end of the pair.
                 tokio::spawn(carry(far.into(), Vec::new()));
                 Ok(Self::Open(Box::new(near)))
             }

@@ -1,4 +1,4 @@
-//! Tables of what people write and what ends mean.
+//! Tables of arguments and of exit codes.
 
 use super::choose::{Wish, running, wish};
 use super::ending::Ending;

@@ -1,8 +1,8 @@
-//! Attends to the pods while they run: passes on what they write, notices their end, and answers
-//! those who ask over the local socket.
+//! Serves the pods while they run: prints their output, detects their end, and serves the local
+//! API.
 //!
-//! Rule: looks again when the agent says that something changed, never by the clock. What belongs
-//! to containers goes to standard output; what is said about them goes to standard error.
+//! Rule: pods are read again when the agent reports a change, never by a timer. Containers' output
+//! goes to standard output, messages about them to standard error.
 
 use super::desk::Desk;
 use super::ending::Endings;
@@ -24,13 +24,13 @@ use tracing::{error, info};
 /// How the pods ended: the exit code of this program.
 pub(super) type End = watch::Sender<Option<u8>>;
 
-/// A background agent that nobody hands a pod ends.
+/// A background agent that gets no pod within this time ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct Attendant {
     pub(super) household: Household,
     pub(super) ended: End,
-    /// The agent may start its tasks anew; what has been shown stays shown.
+    /// The agent may restart its tasks; what has been shown stays shown.
     pub(super) shown: Mutex<Shown>,
     /// For `keelson ps` and the like.
     pub(super) socket: LocalSocket,
@@ -45,9 +45,9 @@ pub(super) struct Attendant {
 #[derive(Default)]
 pub(super) struct Shown {
     followed: BTreeSet<String>,
-    /// What will be answered when all pods have ended by themselves.
+    /// The exit code if all pods have ended by themselves.
     code: Option<u8>,
-    /// And when they were stopped.
+    /// The exit codes if they were stopped.
     endings: Endings,
 }
 
@@ -74,7 +74,7 @@ impl LocalEndpoint for Attendant {
                 () = others => {}
                 () = self.attend(api.clone()) => {}
             }
-            // Ended: whoever waits for it ends this task too.
+            // The task ends with the agent.
             std::future::pending().await
         })
     }
@@ -111,7 +111,7 @@ impl Attendant {
         }
     }
 
-    /// Passes on what newly started containers write.
+    /// Prints the output of newly started containers.
     fn follow(
         &self,
         api: &Arc<dyn LocalApi>,
@@ -137,7 +137,7 @@ impl Attendant {
         }
     }
 
-    /// All have ended by themselves: nobody wants them any more.
+    /// All have ended by themselves: they are not desired any more.
     async fn let_go(&self, pods: &LocalPods) {
         let _alone = self.changing.lock().await;
         let wanted = self.household.borrow().clone();
@@ -158,7 +158,7 @@ impl Attendant {
         self.household.send_modify(|wish| wish.pods.clear());
     }
 
-    /// Whether there is nothing more to wait for; then nobody is taken any more.
+    /// Whether there is nothing more to wait for; then no more pods are accepted.
     fn close(&self, is_patient: bool) -> bool {
         let waits = |wish: &Wish| self.kept.is_some() && is_patient && !wish.had_any;
         let mut is_over = false;

@@ -1,8 +1,8 @@
 //! The agent of `run --detach`: the pods of one root, until the last has ended.
 //!
-//! Rule: it has no terminal and needs none; what it says goes to its log. Whoever started it hears
-//! on standard input's socket that it can be asked, or why not. SIGTERM and SIGINT end it alone: its
-//! pods go on, and the next one takes them up.
+//! Rule: it has no terminal; its messages go to its log. The process that started it reads on the
+//! socket at standard input that it is ready, or the error. SIGTERM and SIGINT end it alone: its
+//! pods go on, and the next agent adopts them.
 
 use super::compose::{self, KillNow, Manner, Places};
 use super::foreground::{lock, start_log};
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
-/// What the one who started it reads when it can be asked.
+/// Sent to the parent when the agent is ready.
 pub(super) const READY: &str = "ready\n";
 
 /// The background agent of `run --detach`; not for people
@@ -43,8 +43,8 @@ impl RunAgentCommand {
     }
 
     fn serve(&self) -> Result<ExitCode> {
-        // A session of its own: the end of the terminal that it was started from is not its end.
-        // One that has a session already (a service) goes on in it.
+        // Its own session: closing the terminal that it was started from does not end it. A process
+        // that leads a session already (a service) stays in it.
         let _ = rustix::process::setsid();
         start_log();
         let mut places = Places::new(&self.root, &self.state, self.runtime_config.as_deref())?;
@@ -68,7 +68,7 @@ impl RunAgentCommand {
     }
 }
 
-/// Says something to whoever started it; nobody may be there any more.
+/// Sends a text to the process that started it, which may be gone.
 fn tell(words: &str) {
     let _ = rustix::net::send(
         std::io::stdin(),

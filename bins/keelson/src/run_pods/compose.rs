@@ -1,7 +1,7 @@
-//! The agent and the embedded runtime in one process, for pods that people hand it.
+//! The agent and the embedded runtime in one process, for pods from the command line.
 //!
-//! Rule: wiring only. The client of the runtime speaks to the server type itself: no socket lies
-//! between. Everything of ours is under `--root` and `--state`; pods have a cgroup of this root's own.
+//! Rule: wiring only. The runtime's client calls the server type directly, without a socket. All
+//! files are under `--root` and `--state`; pods have a cgroup of this root's own.
 
 use super::attend::{Attendant, Shown};
 use super::household::{Household, Wish};
@@ -29,10 +29,10 @@ const WORKERS: usize = 2;
 /// Disk and kernel work that may run at once.
 const BLOCKING: usize = 64;
 
-/// Set to true, it takes the rest of their grace periods from pods that end.
+/// When true, pods that end are killed instead of waiting for their grace periods.
 pub(super) type KillNow = watch::Sender<bool>;
 
-/// Where everything of one `keelson run` is.
+/// The directories and files of one `keelson run`.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     pub(super) root: PathBuf,
@@ -42,7 +42,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Whatever the working directory is later.
+    /// Makes the paths absolute.
     pub(super) fn new(root: &Path, state: &Path, runtime_config: Option<&Path>) -> Result<Self> {
         let absolute = |path: &Path| {
             std::path::absolute(path).with_context(|| format!("the path {}", path.display()))
@@ -54,7 +54,7 @@ impl Places {
         })
     }
 
-    /// What the runtime is started with, or what is wrong with its file.
+    /// The runtime's settings, or what is wrong with its file.
     pub(super) fn settings(&self) -> Result<Settings> {
         crate::cri::settings(&self.root, &self.state, self.runtime_config.as_deref())
     }
@@ -73,13 +73,13 @@ impl Places {
     }
 }
 
-/// How this agent differs from others.
+/// How this agent runs: in the foreground or in the background.
 pub(super) struct Manner {
     pub(super) show: Show,
     /// None in the foreground.
     pub(super) kept: Option<KeptPods>,
     pub(super) agent_log: String,
-    /// Called when people can ask.
+    /// Called when the local API is served.
     pub(super) ready: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -92,7 +92,7 @@ pub(super) fn tasks() -> Result<tokio::runtime::Runtime> {
         .context("start the task runtime")
 }
 
-/// Brings in the images of the command line.
+/// Imports the images of the command line.
 pub(super) fn import(root: &Path, images: &[String]) -> Result<()> {
     if images.is_empty() {
         return Ok(());
@@ -110,8 +110,8 @@ pub(super) fn import(root: &Path, images: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// As a kubelet would have it, with everything of it under the root. No pod here brings a login of its
-/// own, so no image is kept from any: an unfinished pull must not stand in the way of an import.
+/// As for a kubelet, with all files under the root. No pod here brings its own login, so image
+/// access is not checked: an unfinished pull must not block an import.
 fn configuration(places: &Places, cgroup_root: &str) -> Result<NodeConfig> {
     let text = format!(
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
@@ -132,7 +132,7 @@ fn configuration(places: &Places, cgroup_root: &str) -> Result<NodeConfig> {
     loaded.config.with_context(|| problems.join("; "))
 }
 
-/// Runs the agent until its last pod has ended, or `leave` has; answers with the exit code.
+/// Runs the agent until its last pod has ended, or `leave` has; returns the exit code.
 pub(super) async fn attend(
     places: &Places,
     wish: Wish,
@@ -169,7 +169,7 @@ pub(super) async fn attend(
         changing: Arc::default(),
     };
     let mut base = pod_parts(&config, &client, &Rest::default()).await?;
-    // Of pods that people hand over nobody makes another one.
+    // Pods from the command line are not recreated by a controller.
     base.settings.room.waits_for_ending = true;
     let parts = PodParts {
         sources: vec![Box::new(HouseholdSource::new(household.subscribe()))],
@@ -194,7 +194,7 @@ pub(super) async fn attend(
         _ = agent => {}
         left = leave(household, kill_now) => return left,
     }
-    // The agent's own round of cleaning up comes later than the end of its last pod.
+    // The agent's own garbage collection comes later than the end of its last pod.
     if let Err(error) = folders.remove_dead_links(BTreeSet::new()).await {
         tracing::warn!(err = %error, "Links to logs of pods that are gone stay");
     }
@@ -203,7 +203,8 @@ pub(super) async fn attend(
     Ok(code)
 }
 
-/// The agent ends when its pods have. There is no second request.
+/// Ends the agent when its last pod has ended. Never asks a second time, so the agent waits for its
+/// tasks.
 struct WhenEnded(Option<watch::Receiver<Option<u8>>>);
 
 impl EndRequests for WhenEnded {

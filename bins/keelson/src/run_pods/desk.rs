@@ -1,8 +1,7 @@
-//! The agent of `keelson run` as people ask it: what it answers itself, and what its household
-//! changes.
+//! The local API of `keelson run`: answers some requests itself and passes the others to the agent.
 //!
-//! Rule: everything else is the agent's own word. A pod is stopped by no longer being wanted; more
-//! are taken in the background only, and only when they are on disk.
+//! Rule: everything else is the agent's answer. A pod is stopped by removing it from the desired
+//! pods; pods are added in the background only, and only once they are on disk.
 
 use super::ending;
 use super::household::{Household, Taken, WantedPod};
@@ -20,10 +19,10 @@ use tokio::sync::Mutex;
 pub(super) struct Desk {
     pub(super) api: Arc<dyn LocalApi>,
     pub(super) household: Household,
-    /// None in the foreground: then nobody is taken.
+    /// None in the foreground: then no pods are added.
     pub(super) kept: Option<KeptPods>,
     pub(super) agent_log: String,
-    /// One change at a time: each is a write to disk and then the wish.
+    /// Serializes changes: each is written to disk, then applied to the desired pods.
     pub(super) changing: Arc<Mutex<()>>,
 }
 
@@ -90,7 +89,7 @@ impl LocalApi for Desk {
                 let read = manifest::pods(&given.place, given.text.as_bytes());
                 let read = read.map_err(|errors| not_now(errors.join("; ")))?;
                 pods.extend(read.iter().map(|pod| {
-                    // Two pipes are both called standard input: the pod's name tells them apart.
+                    // Two pipes are both called standard input: the pod's name distinguishes them.
                     let shown = format!("{} ({}/{})", given.place, pod.namespace, pod.name);
                     WantedPod::of(pod, shown)
                 }));
@@ -100,12 +99,12 @@ impl LocalApi for Desk {
     }
 }
 
-/// The client that asked has a deadline too.
+/// The client has a deadline too.
 const LONGEST_CLEAN_UP: Duration = Duration::from_secs(8);
 
 impl Desk {
-    /// Wants a pod that has ended once more, when nothing is left of it. Its record stays: an agent
-    /// that is killed meanwhile runs it.
+    /// Runs a pod that has ended once more, after its removal. Its record stays: if the agent is
+    /// killed meanwhile, the next one runs it.
     async fn begin_again(&self, pod: &WantedPod, uid: &str) -> Result<(), LocalRefusal> {
         let mut was_last = false;
         self.household.send_if_modified(|wish| {
@@ -167,8 +166,7 @@ impl Desk {
             });
             let before = self.api.pods().pods.into_iter().find(|one| one.manifest == pod.manifest);
             if outcome == Taken::Same {
-                // One that has ended, or was rejected, stays with the others until it is asked for
-                // again.
+                // A pod that has ended or was rejected stays until it is requested again.
                 if let Some(ended) = before.filter(|one| ending::of_itself(one).is_some()) {
                     self.begin_again(&pod, &ended.uid).await?;
                     if let Some(told) = taken.pods.last_mut() {
@@ -179,7 +177,7 @@ impl Desk {
             }
             pod.instead_of = before.map(|before| before.uid);
             kept.save(&pod).await.map_err(not_now)?;
-            // The agent closes its household between two looks; never within one.
+            // The set may be closed between two iterations; never within one.
             let mut was_closed = false;
             self.household.send_modify(|wish| {
                 was_closed = wish.is_closed;

@@ -1,9 +1,9 @@
-//! `keelson run --detach`: hands pods to the background agent of a root, starting it first where
+//! `keelson run --detach`: hands pods to the background agent of a root, which it starts first if
 //! there is none.
 //!
-//! Rule: two that start it at once start one. An agent that is on its way out is waited for, and the
-//! next one takes the pods. A start that fails is told with the agent's own words and its log's
-//! path; so is a runtime's configuration that an agent which runs already cannot take.
+//! Rule: two concurrent starts start one agent. An agent that is ending is waited for, and the next
+//! one takes the pods. A start that fails is reported with the agent's own message and its log's
+//! path; so is a runtime configuration that a running agent cannot use.
 
 use super::ENDING;
 use super::background::READY;
@@ -26,11 +26,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// An agent takes up its pods before it answers.
+/// An agent adopts its pods before it answers.
 const LONGEST_START: Duration = Duration::from_secs(60);
 const LONGEST_END: Duration = Duration::from_secs(30);
 const ATTEMPTS: usize = 4;
-/// A log that is longer when an agent starts is put aside.
+/// A longer log is moved aside when an agent starts.
 const LONGEST_LOG: u64 = 8 << 20;
 const LONGEST_WORDS: u64 = 16 * 1024;
 
@@ -56,7 +56,7 @@ pub(super) async fn run(places: &Places, pods: &[PodManifest]) -> Result<()> {
     Ok(())
 }
 
-/// Of an agent that is no more. What ends while an agent runs is not left.
+/// Pods left by an agent that is gone. Pods that end while an agent runs do not count.
 async fn left_pods(places: &Places, pods: &[PodManifest]) -> Result<BTreeSet<String>> {
     let asked = Agent::at(&places.socket()).pods().await;
     if !asked.is_err_and(|error| error.is::<NoAgent>()) {
@@ -67,7 +67,7 @@ async fn left_pods(places: &Places, pods: &[PodManifest]) -> Result<BTreeSet<Str
     left::below(&places.agent_root(), wanted, &kept).await
 }
 
-/// A pod of a file is called by the file's whole path: the agent lives elsewhere.
+/// A pod's manifest is named by its absolute path: the agent has another working directory.
 fn manifest(pod: &PodManifest) -> LocalManifest {
     let (file, line) = pod.place.rsplit_once(':').unwrap_or((&pod.place, ""));
     let place = match std::path::absolute(file) {
@@ -95,15 +95,14 @@ async fn hand_over(places: &Places, manifests: &LocalManifests) -> Result<LocalT
             Err(refused) => refused,
         };
         if refused.is::<NoAgent>() {
-            // Held until the agent answers: whoever else wants to start one waits here and then
-            // finds it.
+            // Held until the agent answers: other starters wait here and then find it.
             let _alone = only_starter(&places.root)?;
             if agent.pods().await.is_err_and(|error| error.is::<NoAgent>()) {
                 start(places)?;
                 started = true;
             }
         } else if refused.to_string() == ENDING {
-            // The question is never answered; its end is the agent's.
+            // This request is never answered; it ends with the agent.
             let gone = agent.changed(u64::MAX - 1);
             let _ = tokio::time::timeout(LONGEST_END, gone).await;
         } else {
@@ -122,7 +121,7 @@ fn only_starter(root: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Starts the agent and waits until it can be asked.
+/// Starts the agent and waits until it is ready.
 fn start(places: &Places) -> Result<()> {
     let log = open_log(&places.log())?;
     let (ours, theirs) = UnixStream::pair().context("a socket to hear the agent by")?;
@@ -139,7 +138,7 @@ fn start(places: &Places) -> Result<()> {
         .stderr(log)
         .spawn()
         .context("start the background agent")?;
-    // It is nobody's child for long: this program ends.
+    // Not waited for: this program exits first.
     drop(child);
     ours.set_read_timeout(Some(LONGEST_START)).context("wait for the agent")?;
     let said = heard(&ours);
@@ -150,7 +149,7 @@ fn start(places: &Places) -> Result<()> {
     bail!("the background agent did not start: {why}; its log is {}", places.log().display())
 }
 
-/// What the agent says first: that it is ready, or all that it says before its end.
+/// The agent's first message: that it is ready, or everything it writes before its exit.
 fn heard(socket: &UnixStream) -> String {
     let mut said = Vec::new();
     let mut part = [0; 1024];

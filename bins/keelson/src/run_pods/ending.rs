@@ -1,34 +1,37 @@
 //! How pods ended, as an exit code. Pure.
 //!
-//! Rule: a pod that ended by itself is told by its phase; one that was stopped, by what its
-//! containers ended with within its grace: 137 for one that had to be killed. The first code other
+//! Rule: for a pod that ended by itself the phase decides; for one that was stopped, its
+//! containers' exit codes within its grace period: 137 for one that had to be killed. The first
+//! code other than 0 stays, whatever other pods do. A container without a known exit does not
+//! count.
 //! than 0 stays, whatever other pods do. A container that was never seen to end says nothing.
 
 use ports::local_api::LocalPod;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What the agent writes where it never saw a container's end.
+/// The agent's reason for a container whose exit it never saw.
 const UNKNOWN_END: &str = "ContainerStatusUnknown";
 
 /// The code of a pod that has ended by itself.
 pub(super) fn of_itself(pod: &LocalPod) -> Option<u8> {
     match pod.object["status"]["phase"].as_str() {
         Some("Succeeded") => Some(0),
-        // 1 where no container failed: the pod did, by its deadline or by being evicted.
+        // 1 if no container failed: the pod did, by its deadline or by an eviction.
         Some("Failed") => Some(failure(pod).unwrap_or(1)),
         _ => None,
     }
 }
 
-/// The code of the first container that failed. A sidecar fails the pod only where no other did:
-/// it ends last, and mostly by a signal.
+/// The code of the first container that failed. A sidecar counts only if no other did: it ends
+/// last, and mostly by a signal.
 fn failure(pod: &LocalPod) -> Option<u8> {
     let mut codes = codes(pod, "containerStatuses").chain(codes(pod, "initContainerStatuses"));
     codes.find(|code| *code != 0)
 }
 
-/// The code of a pod that was stopped: of its containers, or before they began of what prepared it.
+/// The code of a pod that was stopped: of its containers, or of its init containers before they
+/// began.
 fn stopped(pod: &LocalPod) -> u8 {
     let mut regular = codes(pod, "containerStatuses").peekable();
     match regular.peek() {
@@ -49,12 +52,12 @@ fn codes<'a>(pod: &'a LocalPod, kind: &str) -> impl Iterator<Item = u8> + 'a {
     })
 }
 
-/// A code that a process cannot answer with is a failure all the same.
+/// A code that a process cannot exit with is still a failure.
 fn code(ended: &Value) -> Option<u8> {
     ended["exitCode"].as_i64().map(|code| u8::try_from(code).unwrap_or(1))
 }
 
-/// The ends of all pods that there were, as they were last seen.
+/// The exit codes of all pods so far, as they were last seen.
 #[derive(Debug, Default)]
 pub(super) struct Endings {
     present: BTreeMap<String, u8>,
@@ -62,7 +65,7 @@ pub(super) struct Endings {
 }
 
 impl Endings {
-    /// Looks at the pods that there are; those of the last look that are gone have ended.
+    /// Compares with the last pods: those that are missing now have ended.
     pub(super) fn look(&mut self, pods: &[LocalPod]) {
         let now: BTreeMap<String, u8> = pods
             .iter()
@@ -74,7 +77,7 @@ impl Endings {
         self.first_failure = self.first_failure.or(failed);
     }
 
-    /// The exit code, when no pod is left.
+    /// The exit code once no pod is left.
     pub(super) fn code(&self) -> u8 {
         self.first_failure.unwrap_or(0)
     }

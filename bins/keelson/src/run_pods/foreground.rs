@@ -1,9 +1,9 @@
 //! `keelson run` at a terminal: the pods live as long as it does.
 //!
-//! Rule: the first Ctrl-C ends the pods within their grace periods, the second kills what still runs,
-//! and nothing is left of either; only the third leaves at once. A terminal that is closed ends the
-//! pods too, unless SIGHUP is ignored (`nohup`). A root that a background agent has, or has left pods
-//! in, is not touched; pods that an earlier run in the foreground left are ended.
+//! Rule: the first Ctrl-C ends the pods within their grace periods, the second kills what still
+//! runs, and both leave nothing behind; only the third exits at once. A terminal that is closed
+//! ends the pods too, unless SIGHUP is ignored (`nohup`). A root that a background agent uses, or
+//! has left pods in, is not touched; pods that an earlier run in the foreground left are ended.
 
 use super::compose::{self, KillNow, Manner, Places};
 use super::household::{Household, WantedPod, Wish};
@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Within this time the agent has written down that pods are killed, so that an agent that ends what
-/// is left does so at once.
+/// Within this time the agent has recorded that pods are killed, so that the next agent, which ends
+/// what is left, kills them too.
 const WRITTEN_DOWN: Duration = Duration::from_secs(1);
 
 pub(super) fn run(
@@ -68,7 +68,7 @@ pub(super) fn start_log() {
     });
 }
 
-/// One agent for each root; who has it is told with what can be done.
+/// One agent per root; if it is in use, the error names the next step.
 pub(super) fn lock(places: &Places) -> Result<RootLock> {
     let agent_root = places.agent_root();
     std::fs::create_dir_all(&agent_root).with_context(|| agent_root.display().to_string())?;
@@ -128,7 +128,7 @@ async fn leave(root: &Path, household: Household, kill_now: KillNow) -> Result<u
     )
 }
 
-/// What is said after the first signal.
+/// The message after the first signal.
 fn stopping(pods: &[WantedPod]) -> String {
     let longest = pods.iter().map(|pod| manifest::grace_seconds(&pod.text)).max().unwrap_or(0);
     match pods.len() {
@@ -138,8 +138,8 @@ fn stopping(pods: &[WantedPod]) -> String {
     }
 }
 
-/// Whether SIGHUP does anything, by what the kernel says of this process: listening for it would undo
-/// that it is ignored.
+/// Whether SIGHUP is not ignored, from this process's status: a handler would undo that it is
+/// ignored.
 fn minds_hang_ups(status: &str) -> bool {
     const HANG_UP: u64 = 1;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

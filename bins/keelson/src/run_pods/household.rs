@@ -1,9 +1,8 @@
-//! The pods that are wanted, and what becomes of the wish: more are taken, one is stopped, all have
-//! ended. Pure but for the lock that holds it.
+//! The desired pods and their changes: pods are added, one is stopped, all have ended. Pure except
+//! for the lock that holds it.
 //!
-//! Rule: a pod is known by namespace and name; the same pod again changes nothing, however its manifest
-//! is written. A household
-//! that was closed takes nobody: its agent is on its way out.
+//! Rule: a pod is identified by namespace and name; the same pod again changes nothing, however its
+//! manifest is written. A closed set accepts no pods: its agent is ending.
 
 use super::ending;
 use super::manifest::{self, PodManifest};
@@ -16,10 +15,10 @@ use tokio::sync::watch;
 pub(super) struct WantedPod {
     pub(super) namespace: String,
     pub(super) name: String,
-    /// What messages call its manifest; no two pods have the same.
+    /// The manifest's name in messages; unique per pod.
     pub(super) manifest: String,
     pub(super) text: Arc<str>,
-    /// The pod of the manifest before this one: its end is not this one's.
+    /// UID of the previous pod of this manifest: its end does not count for this one.
     pub(super) instead_of: Option<String>,
 }
 
@@ -45,7 +44,7 @@ pub(super) struct Wish {
     pub(super) pods: Vec<WantedPod>,
     /// Whether there ever was a pod.
     pub(super) had_any: bool,
-    /// Nobody is taken any more.
+    /// No more pods are accepted.
     pub(super) is_closed: bool,
 }
 
@@ -54,7 +53,7 @@ impl Wish {
         Self { had_any: !pods.is_empty(), pods, is_closed: false }
     }
 
-    /// What taking this pod would mean.
+    /// How this pod compares with the desired ones.
     pub(super) fn judge(&self, pod: &WantedPod) -> Taken {
         match self.pods.iter().find(|known| is_same_pod(known, pod)) {
             None => Taken::New,
@@ -70,7 +69,7 @@ impl Wish {
         self.had_any = true;
     }
 
-    /// What tells one set of files from another, without a copy of them.
+    /// Distinguishes one set of files from another, without a copy of their content.
     pub(super) fn version(&self) -> Vec<(String, Arc<str>)> {
         let mut version: Vec<(String, Arc<str>)> =
             self.pods.iter().map(|pod| (pod.manifest.clone(), pod.text.clone())).collect();
@@ -88,7 +87,7 @@ impl Wish {
         files
     }
 
-    /// When every wanted pod has ended by itself: the exit code that tells how.
+    /// The exit code once every desired pod has ended by itself.
     pub(super) fn verdict(&self, pods: &[LocalPod]) -> Option<u8> {
         let mut code = None;
         for wanted in &self.pods {
@@ -106,11 +105,11 @@ fn is_same_pod(one: &WantedPod, other: &WantedPod) -> bool {
     (&one.namespace, &one.name) == (&other.namespace, &other.name)
 }
 
-/// The wish, shared by whoever changes it and whoever acts on it.
+/// The desired pods, shared by all tasks that change or follow them.
 pub(super) type Household = watch::Sender<Wish>;
 
 impl WantedPod {
-    /// `manifest` is what messages will call it.
+    /// `manifest` is its name in messages.
     pub(super) fn of(pod: &PodManifest, manifest: String) -> Self {
         Self {
             namespace: pod.namespace.clone(),

@@ -1,19 +1,19 @@
 //! The manifest of `run --image`: one container that runs once.
 //!
-//! Rule: pure; what cannot be a pod is told with the argument that says it. The words behind `--` are
-//! the container's arguments, as they are for `kubectl run`: an image's entry point stays in force.
+//! Rule: pure; an error names the argument that causes it. The words behind `--` are the
+//! container's arguments, as for `kubectl run`: an image's entry point stays in force.
 
 use serde_json::{Value, json};
 use std::str::FromStr;
 
-/// Of a pod of a shell, which ignores signals as the first process.
+/// Short: a shell ignores signals as the first process.
 const GRACE_SECONDS: u32 = 10;
 const LONGEST_NAME: usize = 50;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct FromImage {
     pub(super) image: String,
-    /// Made from the image's name where it is None.
+    /// If None, derived from the image's name.
     pub(super) name: Option<String>,
     pub(super) ports: Vec<Published>,
     pub(super) environment: Vec<Variable>,

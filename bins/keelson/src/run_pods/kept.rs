@@ -1,8 +1,8 @@
-//! What a background agent must find again after it was killed: the manifests of its pods, and the
-//! settings of the runtime that they run in.
+//! What a background agent needs after it was killed: the manifests of its pods, and the settings
+//! of the runtime that they run in.
 //!
-//! Rule: on disk before a pod is started, gone from disk before one is ended on request; so that an
-//! agent that is started again runs what was wanted, no more and no less, and on the same network.
+//! Rule: on disk before a pod is started, removed from disk before a pod is ended on request, so
+//! that a restarted agent runs exactly the desired pods, on the same network.
 
 use super::household::WantedPod;
 use anyhow::{Context, Result, bail};
@@ -39,8 +39,8 @@ impl KeptPods {
         }
     }
 
-    /// The file that the runtime is to be started with. One that is asked for is kept; without one,
-    /// pods that were left are taken up with what they were started with.
+    /// The settings file of the runtime. A given one is kept; without one, pods that were left are
+    /// adopted with the settings that they were started with.
     pub(super) fn runtime_config(
         &self,
         asked: Option<&Path>,
@@ -50,7 +50,7 @@ impl KeptPods {
         let shown = || format!("keep the runtime's configuration as {}", kept.display());
         match asked {
             Some(file) => {
-                // Whole or not at all; a copy that is left is written over.
+                // Written atomically; a leftover copy is overwritten.
                 let beside = kept.with_extension("json.new");
                 fs::copy(file, &beside).with_context(shown)?;
                 fs::rename(&beside, kept).with_context(shown)?;

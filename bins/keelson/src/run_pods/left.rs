@@ -1,8 +1,8 @@
-//! Pods that an earlier `keelson run` left without an agent: it was killed, or left before they had
-//! ended.
+//! Pods that an earlier `keelson run` left without an agent: it was killed, or exited before they
+//! had ended.
 //!
-//! Rule: found by the agent's own records; the next agent of the root ends what is not wanted again.
-//! Pods of a background agent are not among them: they are taken up again.
+//! Rule: found by the agent's own records; the next agent of the root ends those that are not
+//! desired again. Pods of a background agent are not among them: they are adopted.
 
 use super::household::WantedPod;
 use crate::kubelet::machine::node_name;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Of pods that were ending, each as a manifest.
+/// Records of pods that were ending, each as a manifest.
 const ENDING_DIR: &str = "ending";
 
 /// `namespace/name` of each. `wanted`: namespaces and names that are run now; `kept`: pods of a
@@ -26,7 +26,7 @@ pub(super) async fn below<'a>(
 ) -> Result<BTreeSet<String>> {
     let records = HostRecords::new(agent_root);
     let mut identities = Identities::default();
-    // What cannot be read is reported by the agent.
+    // The agent reports what cannot be read.
     let _ = identities.recall(&records.load(UIDS_FOLDER).await?.records);
     let suffix = format!("-{}", node_name(""));
     let running = identities

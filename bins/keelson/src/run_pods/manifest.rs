@@ -1,4 +1,4 @@
-//! The pods of a manifest file: each document whole, and the little of it that is shown.
+//! The pods of a manifest file: each document whole, and the few fields that are shown.
 //!
 //! Rule: strict, as an API server would be: an unknown field is an error. An error names file,
 //! line, field and what was expected, on one line; all errors of a file come together.
@@ -10,7 +10,7 @@ use pod_manifest::static_pod::SourceKind;
 use pod_manifest::{PodGates, StaticPodSource, Strictness, read_static_pods};
 use std::sync::Arc;
 
-/// Where a manifest says nothing.
+/// The default grace period.
 const USUAL_GRACE_SECONDS: u64 = 30;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) struct Container {
     pub(crate) init: bool,
 }
 
-/// All pods in the bytes of `path`, or everything that is wrong with them.
+/// All pods in the bytes of `path`, or every error in them.
 pub(crate) fn pods(path: &str, bytes: &[u8]) -> Result<Vec<PodManifest>, Vec<String>> {
     let origin = Origin::File { path: path.into(), line: 0, column: 0 };
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -75,14 +75,15 @@ fn static_pods() -> StaticPodSource<'static> {
     }
 }
 
-/// What an API server would have against it, and what a pod without one may not refer to.
+/// The errors of an API server's validation, and references that a pod without an API server may
+/// not have.
 fn judge(text: &str, origin: &Origin) -> Vec<Problem> {
     let read = read_static_pods(text.as_bytes(), origin, &static_pods());
     read.problems.into_iter().filter(Problem::is_error).collect()
 }
 
-/// Whether two texts say the same pod: neither a comment nor a default that is written out makes
-/// another one of it.
+/// Whether two texts are the same pod: neither a comment nor an explicit default makes a
+/// difference.
 pub(crate) fn say_the_same(one: &str, other: &str) -> bool {
     let pods = |text: &str| {
         let origin = Origin::File { path: "".into(), line: 0, column: 0 };
@@ -92,7 +93,7 @@ pub(crate) fn say_the_same(one: &str, other: &str) -> bool {
     !one.is_empty() && one == other
 }
 
-/// How long a pod of this text may take to end, in seconds.
+/// The grace period of a pod with this text, in seconds.
 pub(crate) fn grace_seconds(text: &str) -> u64 {
     let origin = Origin::File { path: "".into(), line: 0, column: 0 };
     let parsed = document::parse(text.as_bytes(), &origin).ok();

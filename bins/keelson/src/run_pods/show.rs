@@ -1,8 +1,8 @@
-//! What is shown of the pods at this terminal: what containers write, and what happens to them.
+//! What is shown of the pods at this terminal: containers' output, and events.
 //!
-//! Rule: a container's log is the truth of what it wrote, so that nothing is lost however late
-//! somebody looks; only a container with a terminal of its own is joined directly, because what is
-//! typed must be answered letter by letter.
+//! Rule: output comes from the container's log, so that nothing is lost however late it is read;
+//! only a container with a terminal is attached to directly, because typed characters must be
+//! echoed at once.
 
 use crate::pod_streams::{Has, Stream, join};
 use crate::terminal;
@@ -32,8 +32,8 @@ pub(super) enum Show {
     },
 }
 
-/// A container that is shown: what of it and its pod is needed as long as it runs, and no more. The
-/// pod itself may be large.
+/// A container that is shown, with the fields that are needed while it runs. The pod itself may be
+/// large.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shown {
     pod_uid: String,
@@ -69,7 +69,7 @@ pub(super) async fn container(
         Show::Plain => pass_on(&api, &container, "").await,
         Show::PlainWithInput => {
             let has = Has { stdin: true, stdout: false, stderr: false, tty: false };
-            // The log's end is the container's; what is typed after that has no reader.
+            // The log ends with the container; input after that has no reader.
             tokio::select! {
                 () = pass_on(&api, &container, "") => {}
                 () = input_until_refused(&client, &container.id, has) => {}
@@ -78,7 +78,7 @@ pub(super) async fn container(
         Show::Terminal { stdin } => {
             let has = Has { stdin, stdout: true, stderr: false, tty: true };
             let had_output = attach(&client, &container.id, has).await.unwrap_or(false);
-            // Over before it could be joined: its log has what it wrote.
+            // It ended before it could be attached to: its log has the output.
             if !had_output {
                 pass_on(&api, &container, "").await;
             }
@@ -86,7 +86,7 @@ pub(super) async fn container(
     }
 }
 
-/// Answers whether anything came.
+/// Whether any output came.
 async fn attach(client: &CriClient, container: &str, has: Has) -> anyhow::Result<bool> {
     let (container, command) = (container.to_owned(), has.command(Vec::new()));
     let offer = client.stream(StreamWish::Attach { container, command }).await?;
@@ -101,7 +101,7 @@ async fn input_until_refused(client: &CriClient, container: &str, has: Has) {
     std::future::pending::<()>().await;
 }
 
-/// Passes on what one container writes, until it has ended.
+/// Prints the output of one container until it has ended.
 async fn pass_on(api: &Arc<dyn LocalApi>, container: &Shown, prefix: &str) {
     let mut is_in_line = false;
     let mut take = |entry: &Entry| {
@@ -142,9 +142,9 @@ async fn has_ended(api: &dyn LocalApi, uid: &str, container: &str) {
     }
 }
 
-/// Tells what happens to the pods: what takes time, and what goes wrong.
+/// Prints the pods' events: what takes time, and what goes wrong.
 pub(super) struct Teller {
-    /// Only what goes wrong.
+    /// Warnings only.
     pub(super) is_quiet: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The wanted pods as a source of manifests.
+//! The desired pods as a manifest source.
 
 use super::household::Wish;
 use ports::PortFuture;
@@ -28,7 +28,7 @@ impl ManifestSource for HouseholdSource {
             let changed = self.wish.wait_for(|wish| Some(wish.version()) != told).await;
             let Some((version, files)) = changed.ok().map(|wish| (wish.version(), wish.files()))
             else {
-                // Whoever could change their mind is gone.
+                // The sender is gone: there are no more changes.
                 return std::future::pending().await;
             };
             self.told = Some(version);

@@ -1,4 +1,4 @@
-//! Takes a YAML stream apart into its documents without losing the line numbers.
+//! Splits a YAML stream into its documents without losing the line numbers.
 //!
 //! Rule: a document begins at a line that starts with `---`; each piece is preceded by as many
 //! empty lines as stood before it, so that a reader of the piece counts lines of the whole.

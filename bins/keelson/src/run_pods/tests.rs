@@ -175,7 +175,7 @@ mod endings {
         json!({ "state": { "running": {} }, "lastState": { "terminated": { "exitCode": 5 } } })
     }
 
-    /// Waited to be started again when the pod was stopped.
+    /// A container in back-off when its pod was stopped.
     fn given_up(code: i64) -> Value {
         let unknown = json!({ "exitCode": 137, "reason": "ContainerStatusUnknown" });
         json!({ "state": { "terminated": unknown },
@@ -314,13 +314,13 @@ fn a_background_agent_takes_its_pods_up_with_the_settings_that_they_had() {
     let file = folder.path().join("mine.json");
     std::fs::write(&file, "{}").unwrap();
     let found = kept.runtime_config(Some(&file), &[]).unwrap().unwrap();
-    // Where the file was may be empty by then.
+    // The file need not exist any more by then.
     std::fs::remove_file(&file).unwrap();
     let pod = pods("two.yaml", TWO.as_bytes()).unwrap().remove(0);
     let left = [WantedPod::of(&pod, "two.yaml".to_owned())];
     assert_eq!(kept.runtime_config(None, &left).unwrap(), Some(found.clone()));
     assert_eq!(std::fs::read_to_string(&found).unwrap(), "{}");
-    // Nobody is left who had them.
+    // No pod that used them is left.
     assert_eq!(kept.runtime_config(None, &[]).unwrap(), None);
     assert!(!found.exists());
     assert!(kept.runtime_config(Some(&file), &[]).is_err(), "a file that is not there");

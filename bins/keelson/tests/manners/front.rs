@@ -1,4 +1,4 @@
-//! The front door: verbs, names, help, exit codes.
+//! The command line: verbs, names, help, exit codes.
 
 use super::support::{Bed, keelson};
 use std::fs;
@@ -97,7 +97,7 @@ fn check_config_says_by_its_exit_code_whether_a_configuration_is_usable() {
         table.lines().any(|line| line.starts_with("maxPods ") && line.contains(&file)),
         "{table}"
     );
-    // What was printed is itself a configuration, and comes to the same.
+    // The output is itself a configuration with the same result.
     fs::write(good.path("again.yaml"), &shown.stdout).unwrap();
     let again = good.path("again.yaml").to_str().unwrap().to_owned();
     let machine = |file: &str| {
@@ -118,7 +118,7 @@ fn check_config_says_by_its_exit_code_whether_a_configuration_is_usable() {
     assert!(text(&help.stdout).contains("Examples:"));
 }
 
-/// A bed with a folder of programs in which `one` and `two` can be run.
+/// A bed with a directory of programs in which `one` and `two` are executable.
 fn bed_with_programs() -> Bed {
     let bed = Bed::new("");
     fs::create_dir(bed.path("bin")).unwrap();

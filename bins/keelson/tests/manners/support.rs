@@ -90,7 +90,7 @@ impl Bed {
         Agent::of(command, self)
     }
 
-    /// What the health port answers with status 200, waiting for it to open.
+    /// The body of a response with status 200 from the health port, waiting for it to open.
     pub(crate) fn health(&self, path: &str) -> Option<String> {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -109,7 +109,7 @@ impl Bed {
     }
 }
 
-/// A running agent with a service manager that listens. Killed when dropped.
+/// A running agent with a fake service manager. Killed when dropped.
 pub(crate) struct Agent {
     child: Child,
     socket: UnixDatagram,
@@ -153,7 +153,7 @@ impl Agent {
         &self.heard
     }
 
-    /// Waits for a message that begins like this, after those that were waited for before.
+    /// Waits for a message with this prefix, after those that were waited for before.
     pub(crate) fn wait_for(&mut self, start: &str) {
         let end = Instant::now() + PATIENCE;
         loop {

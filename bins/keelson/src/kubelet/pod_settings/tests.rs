@@ -1,4 +1,4 @@
-//! What is reserved, as flags and file say together.
+//! Reservations from flags and file together.
 
 use super::*;
 use node_config::{ConfigFiles, flags};

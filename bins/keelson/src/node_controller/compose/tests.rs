@@ -1,4 +1,4 @@
-//! A port that somebody else has.
+//! A port that another process uses.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! From an agent's socket, and from a runtime in this very process, to the link that speaks SPDY.
+//! From an agent's socket, and from a runtime in this process, to the link that speaks SPDY.
 
 use super::*;
 use crate::node_pods::Agent;
@@ -42,8 +42,8 @@ fn refused<T: Send + 'static>() -> Answer<'static, T> {
     Box::pin(async { Err(LocalRefusal::NotNow { message: "not asked".to_owned() }) })
 }
 
-/// Commands are served on the connection: as an echo of all bytes, which are frames. Ports are
-/// elsewhere. Nothing can be joined.
+/// Serves commands on the connection, as an echo of all bytes, which are frames; ports at an
+/// address; attaching fails.
 struct Echoing;
 
 impl LocalRuntime for Echoing {
@@ -87,7 +87,7 @@ impl LocalRuntime for Echoing {
     }
 }
 
-/// What is sent comes back, frame by frame; so it does when it is more than any buffer holds.
+/// What is sent is echoed frame by frame, also when it exceeds every buffer.
 async fn echoes(stream: Stream) {
     assert!(matches!(stream, Stream::Open(_)), "{stream:?}");
     let (mut reader, mut writer) = spdy_link::connect(stream, "any").await.unwrap();
@@ -144,7 +144,7 @@ async fn a_runtime_in_this_process_needs_no_agent() {
     let wish = StreamWish::Exec { container: "c".to_owned(), command: LocalCommand::default() };
     let offer = Echoing.stream(wish).await.unwrap();
     echoes(Stream::of(offer).unwrap()).await;
-    // Its end of the pair ends with ours.
+    // Its end of the pair ends with this one.
     let (ended, mut has_ended) = tokio::sync::mpsc::channel::<()>(1);
     let offer = StreamOffer::Here(Box::new(move |connection, _| {
         Box::pin(async move {
