@@ -124,7 +124,7 @@ fn read_drop_ins(folder: &Path, found: &mut Found) {
 fn walk(folder: &Path, within: &str, depth: usize, names: &mut Vec<String>) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot list {}: {error}", folder.display());
     if depth > DEEPEST {
-        return Err(format!("{}: folders are nested too deeply", folder.display()));
+        return Err(format!("{}: directories are nested too deeply", folder.display()));
     }
     for entry in folder.read_dir().map_err(failed)? {
         let entry = entry.map_err(failed)?;

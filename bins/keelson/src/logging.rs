@@ -129,7 +129,7 @@ impl HealthCheck for LogCheck {
     fn check(&self) -> Result<(), String> {
         match STREAMS.get().map(ProcessStreams::standstill) {
             Some(time) if time > LONGEST_STANDSTILL => {
-                Err(format!("logging blocked: nobody has read a line for {} s", time.as_secs()))
+                Err(format!("logging blocked: no line was read for {} s", time.as_secs()))
             }
             _ => Ok(()),
         }

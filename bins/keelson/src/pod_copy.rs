@@ -76,7 +76,7 @@ async fn open_root(agent: &Agent, container: &str) -> Result<ContainerRoot> {
     let process = agent.process(container).await?;
     let root = ContainerRoot::open(process.pid)?;
     let still = agent.process(container).await?;
-    ensure!(still.pid == process.pid, "the container was started anew meanwhile; try again");
+    ensure!(still.pid == process.pid, "the container was restarted meanwhile; try again");
     Ok(root)
 }
 

@@ -37,7 +37,9 @@ pub(crate) fn missing(
 fn refusal(program: &Path) -> Option<String> {
     match program.metadata() {
         Err(error) => Some(error.to_string()),
-        Ok(metadata) if metadata.is_dir() => Some("it is a folder, expected a program".to_owned()),
+        Ok(metadata) if metadata.is_dir() => {
+            Some("it is a directory, expected a program".to_owned())
+        }
         Ok(_) => access(program, Access::EXEC_OK).err().map(|error| error.to_string()),
     }
 }

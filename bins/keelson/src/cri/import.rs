@@ -75,5 +75,5 @@ async fn root_of(address: &Endpoint) -> Result<PathBuf> {
         serde_json::from_str(config).context("read the runtime's own words")?;
     let root = config.get("root").and_then(serde_json::Value::as_str);
     root.map(PathBuf::from)
-        .with_context(|| format!("the runtime at {address} is not keelson's: it tells no root"))
+        .with_context(|| format!("the runtime at {address} is not keelson's: it reports no root"))
 }

@@ -42,7 +42,7 @@ impl Trials {
 fn abilities() -> Result<Abilities, String> {
     let program = Program::own().map_err(|error| error.to_string())?;
     let near = Path::new(IMAGES).ancestors().find(|folder| folder.is_dir());
-    let near = near.ok_or_else(|| format!("no folder above {IMAGES} is there"))?;
+    let near = near.ok_or_else(|| format!("no directory above {IMAGES} exists"))?;
     let folder = Folder::make(near)?;
     Ok(Abilities::find_out(&program, &folder.0))
 }

@@ -181,7 +181,7 @@ async fn agent_parts(
         .transpose()?;
     let end_requests = EndSignals::listen(contention).context("cannot listen for signals")?;
     let supervisor = environment.service.notification_socket().unwrap_or_else(|unusable| {
-        warn!(err = %unusable, "The service manager will hear nothing");
+        warn!(err = %unusable, "The service manager will not be notified");
         None
     });
     let settings = config.settings();

@@ -36,7 +36,7 @@ impl LineForm {
             verbosity: 0,
             file: file!(),
             line: line!(),
-            message: "Log lines were dropped because nobody read them".to_owned(),
+            message: "Log lines were dropped because they were not read".to_owned(),
             error: None,
             values: vec![("dropped".into(), Value::Unsigned(dropped))],
         })

@@ -131,7 +131,9 @@ impl Agent {
         let request = Request::builder().method(method).uri(path);
         match self.ask(request, body).await? {
             Answered::Said(status, said) => understood(path, status, &said),
-            Answered::Upgraded(_) => bail!("the agent answers {path} with what nobody asked for"),
+            Answered::Upgraded(_) => {
+                bail!("the agent upgraded the connection for {path} without a request")
+            }
         }
     }
 

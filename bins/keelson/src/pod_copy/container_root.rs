@@ -40,7 +40,7 @@ impl ContainerRoot {
         let outside = |kind: &str| {
             let path = format!("/proc/{pid}/{kind}_map");
             let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
-            root_outside(&text).with_context(|| format!("{path}: nobody is root in it"))
+            root_outside(&text).with_context(|| format!("{path}: it maps no id to root"))
         };
         Ok(Self { root, user: outside("uid")?, group: outside("gid")? })
     }
@@ -84,7 +84,7 @@ impl ContainerRoot {
             }
         }
         if path.ends_with('/') {
-            bail!("{path} is no folder in the container");
+            bail!("{path} is no directory in the container");
         }
         let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
         let above = if above.is_empty() { "/" } else { above };

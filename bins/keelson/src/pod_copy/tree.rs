@@ -50,7 +50,7 @@ pub(super) fn local_source(path: &Path) -> Result<OwnedFd> {
 pub(super) fn local_target(path: &Path, own: Option<&OsStr>) -> Result<Target> {
     let held = |folder: &Path| {
         open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .with_context(|| format!("open the folder {}", folder.display()))
+            .with_context(|| format!("open the directory {}", folder.display()))
     };
     if path.is_dir() {
         let name = own.with_context(|| format!("say a name in {}", path.display()))?;
@@ -75,7 +75,7 @@ impl Walk {
                 Ok(())
             }
             _ => {
-                self.skipped.push(format!("{shown} is neither a file nor a folder"));
+                self.skipped.push(format!("{shown} is neither a file nor a directory"));
                 Ok(())
             }
         }
@@ -97,12 +97,13 @@ impl Walk {
         target: &Target,
         shown: &str,
     ) -> Result<()> {
-        ensure!(self.depth < DEEPEST, "{shown}: more than {DEEPEST} folders in one another");
+        ensure!(self.depth < DEEPEST, "{shown}: more than {DEEPEST} nested directories");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let listed = openat(source, ".", flags, Mode::empty())
-            .with_context(|| format!("open the folder {shown}"))?;
-        let made = make_folder(target)
-            .with_context(|| format!("make the folder {} for {shown}", target.name.display()))?;
+            .with_context(|| format!("open the directory {shown}"))?;
+        let made = make_folder(target).with_context(|| {
+            format!("create the directory {} for {shown}", target.name.display())
+        })?;
         self.depth += 1;
         for name in names(&listed).with_context(|| format!("list {shown}"))? {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -186,7 +187,7 @@ fn make_folder(target: &Target) -> Result<OwnedFd> {
     }
     let there = statat(&target.folder, &target.name, AtFlags::SYMLINK_NOFOLLOW)?;
     let kind = FileType::from_raw_mode(there.st_mode);
-    ensure!(kind == FileType::Directory, "what is there is no folder; it is left alone");
+    ensure!(kind == FileType::Directory, "the existing file is no directory; it is left alone");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(&target.folder, &target.name, flags, Mode::empty())?)
 }

@@ -182,5 +182,5 @@ async fn told_to_end() -> Result<String> {
         _ = terminate.recv() => {}
         _ = hang_up.recv() => {}
     }
-    Ok("told to end".to_owned())
+    Ok("ended by a signal".to_owned())
 }

@@ -67,7 +67,7 @@ impl LocalEndpoint for Attendant {
             });
             let others = async {
                 let why = self.socket.serve(desk).await;
-                terminal::print_error(&format!("warning: nobody else can ask: {why}"));
+                terminal::print_error(&format!("warning: the local API is not served: {why}"));
                 std::future::pending::<()>().await;
             };
             tokio::select! {

@@ -124,7 +124,7 @@ fn only_starter(root: &Path) -> Result<File> {
 /// Starts the agent and waits until it is ready.
 fn start(places: &Places) -> Result<()> {
     let log = open_log(&places.log())?;
-    let (ours, theirs) = UnixStream::pair().context("a socket to hear the agent by")?;
+    let (ours, theirs) = UnixStream::pair().context("a socket to the agent")?;
     let own = std::env::current_exe().context("find this program")?;
     let mut command = Command::new(own);
     command.arg("run-agent").arg("--root").arg(&places.root).arg("--state").arg(&places.state);
@@ -145,7 +145,7 @@ fn start(places: &Places) -> Result<()> {
     if said == READY {
         return Ok(());
     }
-    let why = if said.is_empty() { "it said nothing" } else { said.trim() };
+    let why = if said.is_empty() { "it reported nothing" } else { said.trim() };
     bail!("the background agent did not start: {why}; its log is {}", places.log().display())
 }
 

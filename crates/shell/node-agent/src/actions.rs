@@ -118,7 +118,7 @@ pub(crate) fn failed(action: &Action, why: String) -> Outcome {
 /// A short description for logs and the local API.
 pub(crate) fn describe(action: &Action) -> String {
     match action {
-        Action::PreparePod => "preparing folders and cgroup".to_owned(),
+        Action::PreparePod => "creating directories and cgroup".to_owned(),
         Action::RunSandbox { .. } => "starting the sandbox".to_owned(),
         Action::StopSandbox { .. } => "stopping the sandbox".to_owned(),
         Action::RemoveSandbox { .. } => "removing a sandbox".to_owned(),
@@ -126,7 +126,7 @@ pub(crate) fn describe(action: &Action) -> String {
         Action::RunPreStop { name, .. } => format!("running the preStop hook of container {name}"),
         Action::StopContainer { name, .. } => format!("stopping container {name}"),
         Action::RemoveContainer { name, .. } => format!("removing an instance of container {name}"),
-        Action::CleanUpPod { .. } => "cleaning up volumes, cgroup and folders".to_owned(),
+        Action::CleanUpPod { .. } => "cleaning up volumes, cgroup and directories".to_owned(),
     }
 }
 

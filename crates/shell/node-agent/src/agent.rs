@@ -114,7 +114,7 @@ async fn publish_status(
 
 fn tell(supervisor: Option<&dyn ServiceSupervisor>, state: &ServiceState) {
     if let Some(Err(error)) = supervisor.map(|supervisor| supervisor.tell(state)) {
-        warn!(err = %error, "Failed to tell the service manager");
+        warn!(err = %error, "Failed to notify the service manager");
     }
 }
 

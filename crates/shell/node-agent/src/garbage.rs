@@ -161,7 +161,7 @@ async fn remove_remains(context: &PodContext, active: &watch::Receiver<ActivePod
     for uid in
         found("folders of pods", ports.folders.pods().await).iter().filter(|uid| is_gone(uid))
     {
-        info!(pod_uid = uid, "Removing the folder of a pod that is gone");
+        info!(pod_uid = uid, "Removing the directory of a pod that is gone");
         if told("volumes of pod", uid, &ports.volumes.tear_down(uid).await) && is_gone(uid) {
             told("folder of pod", uid, &ports.folders.remove_pod(uid).await);
         }

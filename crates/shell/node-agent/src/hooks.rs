@@ -41,7 +41,7 @@ pub(crate) struct HookEnd {
 pub(crate) async fn run(hook: &LifecycleHandler, place: &HookPlace<'_>) -> HookEnd {
     let way = match hook.action() {
         Some(action) => reach(action, place.container, place.pod_ip, Asker::Hook),
-        None => Err("invalid handler: it says nothing to do".to_owned()),
+        None => Err("invalid handler: it has no action".to_owned()),
     };
     match way {
         Err(why) => HookEnd { result: Err(why), event: None },

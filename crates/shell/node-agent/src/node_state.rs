@@ -79,7 +79,7 @@ async fn learn_driver(ports: &PodPorts) -> Result<(), String> {
         Ok(driver) => Some(driver),
         Err(ContainerRuntimeError::Unimplemented { .. }) => None,
         Err(error) => {
-            warn!(err = %error, "The container runtime does not tell its cgroup driver; no pod is started before it does");
+            warn!(err = %error, "The container runtime does not report its cgroup driver; no pod is started before it does");
             return Err(format!("its cgroup driver is not known: {error}"));
         }
     };
@@ -133,7 +133,7 @@ fn condition(status: &RuntimeStatus, kind: &RuntimeConditionKind) -> Result<(), 
 /// None if the runtime does not return them.
 async fn handlers(ports: &PodPorts) -> Option<Vec<HandlerFeatures>> {
     let told = ports.runtime.handlers().await.map_err(|error| {
-        warn!(err = %error, "The container runtime does not tell what its handlers can do");
+        warn!(err = %error, "The container runtime does not report its handlers' features");
     });
     told.ok()
 }

@@ -96,7 +96,7 @@ impl OwnUsers {
 
     async fn pods(&self) -> Result<Vec<String>, String> {
         let pods = self.folders.pods().await;
-        pods.map_err(|error| format!("user namespace: cannot list the pods' folders: {error}"))
+        pods.map_err(|error| format!("user namespace: cannot list the pods' directories: {error}"))
     }
 
     async fn file(&self, uid: &str) -> Result<Option<Vec<u8>>, String> {

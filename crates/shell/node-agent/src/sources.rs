@@ -379,7 +379,8 @@ fn waits_for_its_like() -> Waiting {
     Waiting {
         why: "the container runtime has a pod of this name that cannot be read; it may be this one"
             .to_owned(),
-        next_step: "it goes on by itself once the container runtime tells of that pod".to_owned(),
+        next_step: "it goes on by itself once that pod can be read from the container runtime"
+            .to_owned(),
     }
 }
 

@@ -25,12 +25,12 @@ pub(crate) async fn keep_quiet(
             .iter()
             .find_map(|check| check.check().err().map(|why| format!("{}: {why}", check.name())));
         if let Some(wrong) = wrong {
-            error!(err = wrong, "Not telling the watchdog this time: the agent is not healthy");
+            error!(err = wrong, "Not pinging the watchdog this time: the agent is not healthy");
             continue;
         }
         match supervisor.tell(&ServiceState::Watchdog) {
-            Ok(()) => info!(v = 5, "Watchdog told"),
-            Err(error) => warn!(err = %error, "Failed to tell the watchdog"),
+            Ok(()) => info!(v = 5, "Watchdog pinged"),
+            Err(error) => warn!(err = %error, "Failed to ping the watchdog"),
         }
     }
 }

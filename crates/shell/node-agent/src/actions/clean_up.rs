@@ -41,7 +41,7 @@ pub(super) async fn clean_up(world: &ActionWorld, forget: bool) -> Result<(), St
         return Ok(());
     }
     let removed = ports.folders.remove_pod(world.uid()).await;
-    removed.map_err(|error| format!("cannot remove the pod's folder: {error}"))
+    removed.map_err(|error| format!("cannot remove the pod's directory: {error}"))
 }
 
 /// The QoS class of a pod without a specification is not known: look below every class.

@@ -183,8 +183,9 @@ async fn make_folders(
         None => String::new(),
     };
     let made = world.context.ports.folders.make_container(world.uid(), &spec.name, &file, &logs);
-    let path =
-        made.await.map_err(|error| format!("cannot make the container's folders: {error}"))?;
+    let path = made
+        .await
+        .map_err(|error| format!("cannot create the container's directories: {error}"))?;
     Ok((!file.is_empty()).then(|| path.display().to_string()))
 }
 

@@ -82,7 +82,7 @@ impl StatusKeeper {
                 error!(err = cause, "The Node as the API server has it cannot be read");
             }
             FeedEvent::Interrupted(error) => {
-                warn!(err = %error, "Changes of the Node are not received at the moment");
+                warn!(err = %error, "Changes of the Node are not received now");
             }
             FeedEvent::Resumed => {}
         }

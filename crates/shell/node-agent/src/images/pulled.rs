@@ -230,7 +230,7 @@ impl Inner {
         credentials: Option<PullCredentials>,
     ) -> Result<bool, String> {
         let before = self.record(image_ref).await.unwrap_or_else(|why| {
-            warn!(image_ref, err = why, "What was written down about a pull is written anew");
+            warn!(image_ref, err = why, "Replacing an unreadable record of a pull");
             None
         });
         let now = self.clock.now();
@@ -290,7 +290,7 @@ impl Inner {
             let images = match self.runtime.images().await {
                 Ok(images) => images,
                 Err(error) => {
-                    warn!(err = %error, "Cannot tell what became of pulls that had begun");
+                    warn!(err = %error, "Cannot determine the result of pulls of an earlier agent");
                     return Leftovers::Unclear;
                 }
             };

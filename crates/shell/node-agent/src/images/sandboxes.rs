@@ -28,7 +28,7 @@ impl PullSandboxes {
     pub(super) async fn of_pod(&self, pod: &Pod, attempt: u32) -> Box<SandboxConfig> {
         let parent = self.settings.cgroups.parent_of(pod, &*self.cgroups).await;
         let parent = parent.unwrap_or_else(|why| {
-            warn!(pod_uid = %pod.metadata.uid, err = why, "A pull is not told its pod's cgroup");
+            warn!(pod_uid = %pod.metadata.uid, err = why, "A pull starts without its pod's cgroup");
             String::new()
         });
         let logs = &self.settings.setup.pod_logs_directory;

@@ -53,7 +53,7 @@ metrics! {
     EVENTED_ERRORS = Counter "kubelet_evented_pleg_connection_error_count" [] &[],
         "How often the runtime's event stream was lost or refused.";
     EVENTED_LATENCY = Histogram "kubelet_evented_pleg_connection_latency_seconds" [] USUAL,
-        "Seconds from an event's being made by the runtime to its being heard here.";
+        "Seconds from the creation of an event by the runtime to its receipt here.";
     EVENTED_SUCCESSES = Counter "kubelet_evented_pleg_connection_success_count" [] &[],
         "How often the runtime's event stream was opened.";
     ENSURE_IMAGE_REQUESTS = Counter "kubelet_image_manager_ensure_image_requests_total"

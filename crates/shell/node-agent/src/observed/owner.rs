@@ -184,7 +184,7 @@ impl Owner {
                 self.waiting.all = true;
             }
             RuntimeSignal::Lost(why) => {
-                warn!(err = why, "The container runtime's events are not heard any more");
+                warn!(err = why, "Lost the container runtime's event stream");
                 self.metrics().count(&names::EVENTED_ERRORS, &[]);
                 self.shared.trouble.send_replace(Some(why));
                 self.listing_pause = UNHEARD_LISTING;

@@ -83,13 +83,13 @@ impl SavedMemories {
         match self.records.load(FOLDER).await {
             Ok(loaded) => {
                 for why in loaded.unreadable {
-                    warn!(err = why, "Cannot read what is remembered of a pod");
+                    warn!(err = why, "Cannot read the saved state of a pod");
                 }
                 let remembered = |content| Remembered { content, is_durable: true };
                 self.copies()
                     .extend(loaded.records.into_iter().map(|(uid, c)| (uid, remembered(c))));
             }
-            Err(error) => error!(err = %error, "Cannot read what is remembered of pods"),
+            Err(error) => error!(err = %error, "Cannot read the saved state of pods"),
         }
         self.load_ending().await;
     }
@@ -144,9 +144,9 @@ impl SavedMemories {
                 crate::crash_points::reached("ending-saved");
             }
             Ok(Err(error)) => {
-                error!(pod_uid = uid, err = %error, "Cannot write down a pod that ends");
+                error!(pod_uid = uid, err = %error, "Cannot save a pod that ends");
             }
-            Err(_) => error!(pod_uid = uid, "A pod that ends was not written down in time"),
+            Err(_) => error!(pod_uid = uid, "A pod that ends was not saved in time"),
         }
     }
 
@@ -187,7 +187,7 @@ impl SavedMemories {
             error!(
                 pod_uid = uid,
                 err = why,
-                "Cannot write down what is remembered of a pod; it would be forgotten if the agent ended now"
+                "Cannot save the state of a pod; it would be lost if the agent ended now"
             );
         }
         false

@@ -305,7 +305,7 @@ impl Supervisor {
     fn forget_rejection(&self, uid: &str) {
         let saved = self.context.saved.get(uid);
         if saved.is_some_and(|saved| PodMemory::was_rejected(&saved)) {
-            info!(pod_uid = uid, "A pod that an earlier agent rejected is judged anew");
+            info!(pod_uid = uid, "A pod that an earlier agent rejected is judged again");
             self.context.saved.set_aside(uid);
         }
     }
@@ -397,7 +397,7 @@ impl Supervisor {
             self.hold(uid, DesiredPod { pod, wish: Wish::End(end) });
             return;
         }
-        info!(pod = name, namespace, pod_uid = uid, "Ending a pod that nobody wants");
+        info!(pod = name, namespace, pod_uid = uid, "Ending a pod that is not desired");
         self.context.board.metrics().count(&names::ORPHANED_RUNTIME_PODS, &[]);
         let mut pod = Pod::default();
         pod.metadata.uid = Box::from(uid);
@@ -426,7 +426,7 @@ impl Supervisor {
                     pod_uid = uid,
                     panic = why,
                     restart_in_seconds = pause.as_secs(),
-                    "The pod's worker panicked and begins anew; other pods are not concerned"
+                    "The pod's worker panicked and will be restarted; other pods are not affected"
                 );
             }
         }

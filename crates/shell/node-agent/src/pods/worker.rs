@@ -350,7 +350,7 @@ impl Worker {
         let is_saved = self.absorb(&Happening::Began(action)).await;
         if !is_saved && matches!(action, Action::RemoveContainer { .. }) {
             // Its exit would be lost.
-            let why = "what is remembered of the pod cannot be written down".to_owned();
+            let why = "the pod's state cannot be saved".to_owned();
             let outcome = Outcome::Done(Err(why));
             self.absorb(&Happening::Ended { key, outcome }).await;
             self.context.observed.look_at(&self.uid);
@@ -455,7 +455,7 @@ impl Worker {
     }
 
     async fn begin_anew(&mut self) -> WorkerEnd {
-        warn!(pod_uid = self.uid, "The clock went back; the pod's worker begins anew");
+        warn!(pod_uid = self.uid, "The clock went back; the pod's worker restarts");
         self.save_now().await;
         WorkerEnd::BeginAnew
     }
