@@ -1,5 +1,5 @@
-//! A golden file is what the reference said, once. It carries the version that said it, in its
-//! name or its first line, and a landing fails while that differs from the version that is pinned.
+//! Golden files record the reference's output. Each has the version of the reference in its name or
+//! its first line, and `cargo xtask test` fails while that differs from the pinned version.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! Rules about the text of the project that no linter knows: every source file says what it is
-//! for, none outgrows a head, nothing speaks of a machine that it was written on, and `unsafe`
-//! is allowed only in the crates that are named here with their reason.
+//! Rules about the project's text that no linter has: every source file has a module doc, none is
+//! too long, none contains paths of the machine it was written on, and `unsafe` is allowed only in
+//! the crates that are listed here with their reason.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ const UNSAFE_CRATES: &[(&str, &str)] = &[
     ("crates/test/node-testkit", "enters namespaces between fork and exec"),
 ];
 
-/// Files whose length is data, not thought.
+/// Files that are long because they contain data.
 const LONG_BY_NATURE: &[&str] = &["/generated/", "/table.rs", "/tables/"];
 
 pub(crate) fn breaches(root: &Path) -> Result<Vec<String>> {
@@ -34,8 +34,7 @@ pub(crate) fn breaches(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What would betray the machine that a text was written on: this checkout, and the home of whoever
-/// checks it.
+/// Paths that would identify the machine: this checkout, and the home directory of the user.
 fn paths_of_this_machine(root: &Path) -> Vec<String> {
     let home = std::env::var("HOME").ok().filter(|home| home.len() > 1);
     let home = home.map(|home| format!("{}/", home.trim_end_matches('/')));
@@ -66,7 +65,7 @@ fn breaches_of(path: &str, text: &str, machine: &[String]) -> Vec<String> {
     found
 }
 
-/// What git knows here, and what it would take.
+/// The files that git tracks, and the new ones that it would add.
 pub(crate) fn tracked_files(root: &Path) -> Result<Vec<PathBuf>> {
     let output = std::process::Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])

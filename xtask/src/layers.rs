@@ -1,8 +1,8 @@
-//! The layer law: a folder is a layer, and dependencies point one way.
+//! The layer rule: a directory is a layer, and dependencies point one way.
 //!
-//! Works on a plain graph read from `cargo metadata`, so that a planted violation of each rule can
-//! be tried in a test. Dependencies are followed transitively: a pure crate that reaches a socket
-//! through three friends has reached a socket.
+//! Works on a plain graph read from `cargo metadata`, so that a test can plant a violation of each
+//! rule. Dependencies are followed transitively: a pure crate must not reach a socket through other
+//! crates either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use cargo_metadata::{DependencyKind, Metadata, PackageId};
 #[cfg(test)]
 mod tests;
 
-/// A package as far as the law cares.
+/// The properties of a package that the rules use.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Node {
     /// `None` for a package that is not ours.
@@ -37,8 +37,8 @@ pub(crate) enum Layer {
     Tool,
 }
 
-/// Crates from outside that a pure crate may be built from: data in, data out. Whatever is not
-/// named here is taken to touch the world until somebody has looked.
+/// External crates that a pure crate may be built from: data in, data out. A crate that is not
+/// listed is taken to do I/O until it has been reviewed.
 const PURE_FROM_OUTSIDE: &[&str] = &[
     "arraydeque",
     "autocfg",
@@ -63,8 +63,8 @@ const PURE_FROM_OUTSIDE: &[&str] = &[
     "zmij",
 ];
 
-/// What the shell may never reach, even by a detour: with these its own tests would need a gRPC
-/// stack, an API client or TLS just to compile.
+/// Crates that the shell may never reach, not even transitively: with these its own tests would
+/// need a gRPC stack, an API client or TLS just to compile.
 const KEPT_FROM_SHELL: &[&str] =
     &["tonic", "hyper", "kube", "rustls", "aws-lc-rs", "rustix", "nix", "zbus"];
 
@@ -102,7 +102,7 @@ impl Layer {
     }
 }
 
-/// Every place where the law is broken, as a sentence each.
+/// All violations, as a sentence each.
 pub(crate) fn violations(graph: &Graph) -> Vec<String> {
     let mut found = Vec::new();
     for (name, node) in graph {
@@ -164,7 +164,7 @@ pub(crate) fn built_from(graph: &Graph, package: &str) -> BTreeSet<String> {
     closure(graph, package).into_keys().collect()
 }
 
-/// Packages of ours that lie in no known folder: the map would not show them.
+/// Our packages outside every known directory, which the architecture map would not show.
 pub(crate) fn homeless(metadata: &Metadata) -> Vec<String> {
     metadata
         .workspace_packages()

@@ -1,6 +1,6 @@
-//! Which code from outside may be in the binary: licence, ban and source rules over the resolved
-//! dependency graph. What cargo knows is enough for these three, so no further tool is installed;
-//! advisories need a database from the network and are looked at by hand (see CONTRIBUTING.md).
+//! Which external code may be in the binary: licence, ban and source rules over the resolved
+//! dependency graph. cargo's metadata is enough for these three, so no further tool is installed;
+//! advisories need a database from the network and are checked by hand (see CONTRIBUTING.md).
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ const ALLOWED: &[&str] = &[
 /// Licences that only tools and tests may carry.
 const ALLOWED_OUTSIDE_THE_BINARY: &[&str] = &["NCSA", "OpenSSL"];
 
-/// Crates that are kept out, each with its reason.
+/// Crates that are banned, each with its reason.
 const BANNED: &[(&str, &str)] = &[
     ("ring", "one TLS provider: aws-lc-rs"),
     ("openssl-sys", "TLS is rustls; a C library ends the static binary"),
@@ -49,7 +49,7 @@ const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// Name and version of each package that is built.
 type Built = BTreeSet<(String, String)>;
 
-/// Every breach, as a sentence each.
+/// All violations, as a sentence each.
 pub(crate) fn breaches(metadata: &Metadata, built: &Built) -> Vec<String> {
     let shipped = layers::built_from(&layers::graph_of(metadata), "keelson");
     let is_built = |package: &&Package| {
@@ -62,15 +62,15 @@ pub(crate) fn breaches(metadata: &Metadata, built: &Built) -> Vec<String> {
     judged.flat_map(|facts| breaches_of(&facts)).collect()
 }
 
-/// A package as far as the rules care.
+/// The properties of a package that the rules use.
 #[derive(Debug, Clone)]
 struct Facts {
     name: String,
     version: String,
     licence: Option<String>,
-    /// `None` for a package that lies in the project's own folder.
+    /// `None` for a package in the project's own directory.
     source: Option<String>,
-    /// Whether its code is in the binary that people install.
+    /// Whether its code is in the released binary.
     shipped: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask VERB`: the front door for daily work, and the checks that have logic.
+//! `cargo xtask VERB`: the entry point for daily work, and the checks that have logic.
 
 use std::process::ExitCode;
 
@@ -94,8 +94,8 @@ enum Verb {
     Release,
     /// Build real parts into the cache; without names, list them
     Parts { names: Vec<String> },
-    /// Boot the cgroup v2 machine and run `run` of a payload folder in it; without a folder, all of
-    /// the tests there, also those that a landing has no time for
+    /// Boot the cgroup v2 machine and run `run` of a payload directory in it; without a directory,
+    /// all of the tests there, also those that `test` has no time for
     Machine {
         payload: Option<std::path::PathBuf>,
         /// Swap in MiB

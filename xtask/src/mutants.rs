@@ -1,7 +1,8 @@
-//! `cargo xtask mutants`: takes rules out of the pure crates one by one; each time a test must fail.
+//! `cargo xtask mutants`: mutates the pure crates, one rule at a time; each time a test must fail.
 //!
-//! Rule: cargo-mutants works on a copy of the tree and leaves its report beside what cargo builds.
-//! It must be installed: nothing is fetched here. Survivors end the verb with an error.
+//! Rule: cargo-mutants works on a copy of the tree and writes its report to cargo's target
+//! directory. It must be installed: nothing is downloaded here. Surviving mutants end the verb with
+//! an error.
 
 use std::process::Command;
 
@@ -36,7 +37,7 @@ pub(crate) fn command(package: Option<&str>) -> Result<()> {
         .with_context(|| format!("survivors are listed in {}", report.display()))
 }
 
-/// The crates that decide and the words they use, by their folders.
+/// The pure crates and their vocabulary crates, by directory.
 fn pure_packages() -> Result<Vec<String>> {
     let metadata = workspace::metadata()?;
     let root = metadata.workspace_root.clone();

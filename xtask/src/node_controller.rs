@@ -1,5 +1,5 @@
-//! Verbs of the node controller: the side-by-side with kube-controller-manager, the benchmark, and the
-//! simulation.
+//! Verbs of the node controller: the comparison with kube-controller-manager, the benchmark, and
+//! the simulation.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use node_testkit::parts;
 
 use crate::{release, workspace};
 
-/// What both need.
+/// The parts that both verbs need.
 const PARTS: &[&str] = &["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
 
 /// The same script of events for both, and their differences beside the checked-in list.
@@ -26,7 +26,7 @@ pub(crate) fn bench() -> Result<()> {
     in_bed("node-controller-bench", release::binary()?.into_os_string())
 }
 
-/// So many runs of the pure simulation; in release mode, since a thousand of them take a while.
+/// Runs the pure simulation this often; in release mode, since a thousand runs take a while.
 pub(crate) fn simulate(runs: u64) -> Result<()> {
     let mut command =
         workspace::cargo(&["run", "--quiet", "--release", "--package", "node-health"]);

@@ -27,7 +27,7 @@ const PARTS: &[&str] = &[
 /// What a release must pass upstream.
 const CONFORMANCE: &str = "NodeConformance && !Serial && !Slow && !Flaky";
 
-/// The specs that say something of a container runtime.
+/// The specs that test a container runtime.
 const ON_CONTAINERS: &str = "Container Runtime|Security Context|Containers Lifecycle|\
     InitContainer|Probing container|Container Lifecycle Hook|Kubelet Cgroup Manager|Networking|\
     Sysctls|RuntimeClass|ImageID|Mount recursive read-only";
@@ -71,7 +71,7 @@ pub(crate) struct NodeOptions {
 }
 
 impl NodeOptions {
-    /// Options that only one subject knows are an error with any other.
+    /// Options of one subject are an error with any other.
     pub(crate) fn must_be_unused(&self) -> Result<()> {
         let Self { agent, runtime, focus, labels, rerun_failed, at_once, record } = self;
         let used = agent.is_some()
@@ -119,7 +119,7 @@ pub(crate) fn conformance(options: &NodeOptions) -> Result<()> {
     Ok(())
 }
 
-/// The reference kubelet over containerd and over `keelson cri`; a word of the specs by KEELSON_FOCUS.
+/// The reference kubelet over containerd and over `keelson cri`; KEELSON_FOCUS filters the specs.
 pub(crate) fn over_both_runtimes() -> Result<()> {
     parts::command(PARTS)?;
     build()?;
@@ -169,7 +169,7 @@ fn results_dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// The word for it on the command line, which is also the one in the settings.
+/// The value's name on the command line, which is also the one in the settings.
 fn value<T: ValueEnum>(of: &T) -> String {
     of.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

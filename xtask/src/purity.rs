@@ -1,5 +1,5 @@
-//! Shows that the pure layers' clippy rules bite: each rule gets a planted violation, which
-//! clippy must refuse with the reason that stands beside the rule.
+//! Checks that the pure layers' clippy rules work: each rule gets a planted violation, which clippy
+//! must reject with the reason that is written beside the rule.
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! `cargo xtask release`: the one small static binary, and the promises about it.
+//! `cargo xtask release`: the static binary, and the checks of its promises.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,19 +12,19 @@ mod tests;
 
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
-/// The promise that stands in SPECIFICATION.md.
+/// The promise in SPECIFICATION.md.
 const LARGEST_BINARY_KIB: u64 = 21 * 1024;
 
 /// The same for the supervisor, which every pod pays for.
 const LARGEST_SUPERVISOR_KIB: u64 = 1088;
 
-/// As a release, but a panic ends it at once and the code for anything else is left out.
+/// As a release, but a panic aborts, so the unwinding code is left out.
 const SUPERVISOR_PROFILE: &str = "supervisor";
 
-/// Tells the build of the binary what to carry.
+/// Names the supervisor's program for the build of the binary.
 const SUPERVISOR_GIVEN: &str = "KEELSON_SUPERVISOR_PROGRAM";
 
-/// The cryptography (aws-lc) is C, and must be compiled for the same C library as all else.
+/// The cryptography (aws-lc) is C, and must be compiled for the same C library as everything else.
 const COMPILER: &str = "musl-gcc";
 
 pub(crate) fn command() -> Result<()> {
@@ -52,8 +52,8 @@ pub(crate) fn command() -> Result<()> {
     Ok(())
 }
 
-/// The small program that every pod has one of: static, so that it also runs in a root with nothing
-/// in it, and without what only the server's side of it needs.
+/// The supervisor, one process per pod: static, so that it also runs in an empty root, and without
+/// the features that only the server needs.
 pub(crate) fn build_supervisor() -> Result<PathBuf> {
     eprintln!("==> building the pods' supervisor");
     let mut build = workspace::cargo(&["build", "--profile", SUPERVISOR_PROFILE]);
@@ -72,7 +72,7 @@ pub(crate) fn build_supervisor() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The one file that is installed has the other in it, byte for byte.
+/// The released binary contains the supervisor, byte for byte.
 fn carries(binary: &Path, supervisor: &Path) -> Result<()> {
     let (whole, part) = (std::fs::read(binary)?, std::fs::read(supervisor)?);
     ensure!(contains(&whole, &part), "{} does not carry its supervisor", binary.display());
@@ -92,7 +92,7 @@ pub(crate) fn binary() -> Result<PathBuf> {
     Ok(workspace::target_folder()?.join(TARGET).join("release/keelson"))
 }
 
-/// A static program asks for no interpreter and no shared library.
+/// A static program names no interpreter and no shared library.
 fn is_static(binary: &Path) -> Result<()> {
     let bytes = std::fs::read(binary)?;
     if asks_for_interpreter(&bytes).context("not an ELF file of 64 bits")? {
@@ -101,7 +101,7 @@ fn is_static(binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads the program headers of a little-endian 64-bit ELF file; `None` when it is not one.
+/// Reads the program headers of a little-endian 64-bit ELF file; `None` if it is not one.
 fn asks_for_interpreter(elf: &[u8]) -> Option<bool> {
     const INTERPRETER: u32 = 3;
     let number = |at: usize, size: usize| -> Option<usize> {
@@ -120,7 +120,7 @@ fn asks_for_interpreter(elf: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// The very binary that was built compiles and loads a filter and sees it bite.
+/// The built binary compiles and loads a seccomp filter, and the filter takes effect.
 fn loads_a_seccomp_filter(binary: &Path) -> Result<()> {
     let output = Command::new(binary).args(["doctor", "-o", "json"]).output()?;
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).with_context(|| {

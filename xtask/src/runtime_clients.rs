@@ -1,4 +1,4 @@
-//! Verbs of the embedded runtime as a server for others: foreign gRPC libraries as its clients, and the
+//! Verbs of the embedded runtime as a CRI server: foreign gRPC libraries as its clients, and the
 //! benchmark beside containerd.
 
 use std::ffi::OsString;
@@ -10,7 +10,8 @@ use node_testkit::parts;
 
 use crate::{release, workspace};
 
-/// From the Python Package Index; what a landing checks is written by hand in tests/real.
+/// From the Python Package Index; `cargo xtask test` uses a hand-written client in tests/real
+/// instead.
 const PYTHON_PACKAGES: &[&str] = &["grpcio==1.85.1", "grpcio-tools==1.85.1"];
 
 /// `keelson cri` beside containerd, with a release build.
@@ -21,7 +22,7 @@ pub(crate) fn bench() -> Result<()> {
     in_bed("cri-bench", "45m", &[release::binary()?.into_os_string()])
 }
 
-/// gRPC's C core dials a socket and names its path as authority; so does its Go library with a dialer.
+/// gRPC's C core sends its socket's path as authority; so does its Go library with a dialer.
 pub(crate) fn foreign_grpc() -> Result<()> {
     build()?;
     let python = python()?;
@@ -39,8 +40,8 @@ pub(crate) fn foreign_grpc() -> Result<()> {
     in_bed("foreign-grpc", "5m", &arguments.map(OsString::from))
 }
 
-/// Our client with the Go library, of the version that the pinned Kubernetes has. It is no part, whose
-/// key in the cache knows nothing of sources of ours.
+/// Our client with the Go library, in the version of the pinned Kubernetes. It is not a part,
+/// because the cache key of a part does not cover our own sources.
 fn go_client() -> Result<PathBuf> {
     let program = workspace::target_folder()?.join("foreign-grpc/go-client");
     let mut build = Command::new("go");
@@ -51,7 +52,7 @@ fn go_client() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A Python with the packages, made once below the target folder.
+/// A Python with the packages, created once below the target directory.
 fn python() -> Result<PathBuf> {
     let folder = workspace::target_folder()?.join("foreign-grpc/python");
     let python = folder.join("bin/python3");

@@ -1,4 +1,4 @@
-//! Counts what was shown, and says it in the one closing line that every run ends with.
+//! Counts the results, and prints them in the closing line of every run.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Runs one named step; a failure is printed at once and remembered.
+    /// Runs one named step; a failure is printed at once and counted.
     pub(crate) fn check(&mut self, name: &str, step: impl FnOnce() -> Result<()>) {
         let begun = Instant::now();
         eprintln!("==> {name}");
@@ -45,7 +45,7 @@ impl Tally {
         self.failed
     }
 
-    /// The closing lines. The last one stands alone and is plain, so that anything can read it.
+    /// The closing lines. The last one is a plain line by itself, so that scripts can parse it.
     pub(crate) fn closing(&self, could_not_run: usize) -> String {
         let mut text = String::new();
         for failure in &self.failures {

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything that a landing runs, in the order that finds faults soonest,
-//! under one watchdog. Prints what it does, goes on after a failure, ends with the counts.
+//! `cargo xtask test`: all checks and tests before a merge, in the order that finds faults soonest,
+//! under one watchdog. Prints each step, continues after a failure, ends with the counts.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -13,16 +13,16 @@ use anyhow::{Context, Result, bail};
 use crate::tally::{Counts, Tally, seconds};
 use crate::{checks, watchdog, workspace};
 
-/// The run ends itself well before whoever called it loses patience (90 minutes).
+/// The run ends itself well before its caller's own timeout (90 minutes).
 const WATCHDOG: Duration = Duration::from_mins(80);
 
-/// What the watchdog of the whole run adds: the one of the tests, which can name a test, comes first.
+/// The margin of the run's watchdog: the tests' own one, which can name a test, fires first.
 const LAST_WORD: Duration = Duration::from_mins(2);
 
 /// Comparisons with a reference are run by verb (`cargo xtask conformance cri`), not in a landing.
 const BY_VERB: &str = "containerd_behaves";
 
-/// Tests on real parts write here what they could not do on this machine, a line each.
+/// Tests on real parts write here what they could not run on this machine, a line each.
 const COULD_NOT_RUN: &str = "KEELSON_COULD_NOT_RUN";
 
 pub(crate) fn command() -> Result<()> {
@@ -61,7 +61,7 @@ pub(crate) fn real_command(filter: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Runs the real-part tests one at a time, and holds what could not run against the list.
+/// Runs the real-part tests one at a time, and compares what could not run with the list.
 fn real(tally: &mut Tally, filter: Option<&str>, deadline: Instant) -> Result<usize> {
     let record = workspace::target_folder()?.join("could-not-run.txt");
     std::fs::write(&record, "").with_context(|| record.display().to_string())?;
@@ -121,8 +121,8 @@ fn counted(tally: &mut Tally, name: &str, command: &mut Command, deadline: Insta
     eprintln!("==> {name}: {}", seconds(begun.elapsed()));
 }
 
-/// Runs a test command in a process group of its own, passes its output on, counts, and ends the
-/// whole group at the deadline, naming the test that ran then.
+/// Runs a test command in its own process group, passes its output on, counts, and kills the whole
+/// group at the deadline, naming the test that was running.
 fn watched(command: &mut Command, deadline: Instant) -> Result<(Counts, bool)> {
     let mut child = command
         .process_group(0)
@@ -164,7 +164,7 @@ fn watched(command: &mut Command, deadline: Instant) -> Result<(Counts, bool)> {
     Ok((counts, status.success()))
 }
 
-/// Passes output on as it comes, so that a person sees progress, and sends whole lines.
+/// Passes output on as it arrives, so that a user sees progress, and sends complete lines.
 fn forward(output: impl Read, lines: &mpsc::Sender<String>) {
     let mut reader = BufReader::new(output);
     let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! Verbs that hand over to the test kit: real parts, the machine, comparisons, benchmarks, soak.
+//! Verbs that run programs of the test kit: real parts, the machine, comparisons, benchmarks, soak.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -25,7 +25,7 @@ const LANDING_PARTS: &[&str] = &[
 /// What a comparison with the reference kubelet needs.
 const REFERENCE_PARTS: &[&str] = &["kubelet", "containerd", "runc", "cni-plugins"];
 
-/// Processes killed or stalled in one fight for the lease.
+/// Processes killed or stalled in one test of two instances that compete for the lease.
 const FIGHT_BLOWS: u32 = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -128,7 +128,7 @@ pub(crate) fn bench(subject: BenchSubject) -> Result<()> {
     in_bed(program, &[crate::release::binary()?.into_os_string()])
 }
 
-/// A program of tests/real that needs a bed around it.
+/// Runs a program of tests/real in a bed.
 fn in_bed(name: &str, arguments: &[OsString]) -> Result<()> {
     workspace::run(&mut workspace::cargo(&["build", "--workspace", "--bins", "--quiet"]))?;
     let mut command = std::process::Command::new(workspace::built("bed")?);
@@ -137,7 +137,7 @@ fn in_bed(name: &str, arguments: &[OsString]) -> Result<()> {
     workspace::run(command.current_dir(workspace::root()))
 }
 
-/// A part of the soak that can be asked for alone.
+/// A part of the soak that can be run alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum SoakPart {
     /// The kill tests of a landing, with as many kills as asked for
@@ -178,7 +178,7 @@ fn soak_kills(kills: u32) -> Result<()> {
             .env("KEELSON_KILLS", kills.to_string());
         workspace::run(&mut command)?;
     }
-    // Of the node controller: two that are killed and stalled, each time at other moments.
+    // Two node controllers that are killed and stalled, at different times for each seed.
     for seed in 1..=kills.div_ceil(FIGHT_BLOWS) {
         let mut command =
             workspace::cargo(&["test", "--package", "real-tests", "--test", "node_controller"]);

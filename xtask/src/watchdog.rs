@@ -10,14 +10,14 @@ use rustix::process::{Pid, Signal, kill_process};
 #[cfg(test)]
 mod tests;
 
-/// What the run is doing, for the watchdog to name.
+/// The current step, which the watchdog names.
 static STEP: Mutex<String> = Mutex::new(String::new());
 
 pub(crate) fn entering(step: &str) {
     step.clone_into(&mut STEP.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
-/// Lets the run go on for this long from now.
+/// Sets the run's deadline this long from now.
 pub(crate) fn start(patience: Duration) {
     std::thread::spawn(move || {
         std::thread::sleep(patience);

@@ -1,4 +1,4 @@
-//! Where the project lies and how its programs are called. No decisions.
+//! The workspace's directory, and running its programs. No decisions.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::{Metadata, MetadataCommand};
 
-/// The folder of the workspace: xtask lies directly below it.
+/// The workspace's directory: xtask is directly below it.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
@@ -17,8 +17,8 @@ pub(crate) fn metadata() -> Result<Metadata> {
     MetadataCommand::new().manifest_path(root().join("Cargo.toml")).exec().context("cargo metadata")
 }
 
-/// Name and version of everything that is really built, on any target. `cargo metadata` also names
-/// packages behind features that nobody turned on.
+/// Name and version of everything that is really built, on any target. `cargo metadata` also lists
+/// packages behind features that are not enabled.
 pub(crate) fn built_packages() -> Result<BTreeSet<(String, String)>> {
     let output = cargo(&["tree", "--workspace", "--target", "all", "--prefix", "none"])
         .args(["--edges", "normal,build,dev", "--format", "{p}"])
@@ -49,8 +49,8 @@ pub(crate) fn built(program: &str) -> Result<PathBuf> {
 
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What went wrong is a chain of sentences; the stack where each was made hides it from whoever
-    // reads only the end of the output. Panics keep theirs.
+    // An error is a chain of messages; its backtrace would hide it at the end of the output. Panics
+    // keep theirs.
     command.args(arguments).current_dir(root()).env("RUST_LIB_BACKTRACE", "0");
     command
 }

@@ -1,8 +1,9 @@
-//! Programs as after a boot: their pages are read in as they are needed.
+//! Drops a program from the page cache, so that its pages are read in as they are needed, as after
+//! a boot.
 //!
-//! A program that was just linked or copied lies in the page cache in large pieces, and newer kernels
-//! map a piece whole when one byte of it is touched. Then the memory of a process tells how its file
-//! was written, and not what the process needs.
+//! A program that was just linked or copied is in the page cache in large folios, and newer kernels
+//! map a whole folio when one byte of it is touched. The memory of a process then depends on how
+//! its file was written, not on what the process needs.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, fadvise};
 
-/// Lets the page cache forget a program that nobody runs.
+/// Drops a program that is not running from the page cache.
 ///
 /// # Errors
 /// When there is no such file.

@@ -1,12 +1,11 @@
-//! Puts the table of configuration cases before the reference kubelet: does it take what we take,
-//! and refuse what we refuse?
+//! Gives the table of configuration cases to the reference kubelet: does it accept what the agent
+//! accepts, and refuse what the agent refuses?
 //!
-//! The rule it keeps: each case runs in namespaces of its own (mounts, network, processes), with its
-//! folders in a temporary place and empty file systems over the folders that a kubelet writes to.
-//! A case counts as accepted when the kubelet says that it has started, and as refused when it ends
-//! by itself. A stand-in for the runtime answers what a kubelet asks first: the kubelet then
-//! reads all of its configuration, but never believes the runtime to be ready and so never touches
-//! cgroups.
+//! The rule it keeps: each case runs in its own namespaces (mounts, network, processes), with its
+//! files in a temporary directory and empty file systems over the directories that a kubelet writes
+//! to. A case counts as accepted when the kubelet logs that it has started, and as refused when the
+//! kubelet exits. A stand-in for the runtime answers a kubelet's first calls: the kubelet then
+//! reads all of its configuration, but never sees a ready runtime and so never touches cgroups.
 //!
 //! It needs root. It does not compare effective values; that is done elsewhere.
 
@@ -27,25 +26,25 @@ pub mod case_table;
 
 use case_table::{Case, Text};
 
-/// How long one kubelet may take to decide.
+/// How long one kubelet may take to start or exit.
 const DEADLINE: Duration = Duration::from_secs(60);
 const AT_ONCE: usize = 2;
-/// What the kubelet logs once nothing of its configuration can stop it any more.
+/// Logged by the kubelet once it has accepted its configuration.
 const STARTED: &str = "Started kubelet";
-/// Folders that a kubelet writes to whatever its flags say.
+/// Directories that a kubelet writes to whatever its flags say.
 const WRITTEN_FOLDERS: [&str; 4] = ["/var/lib", "/var/log", "/usr/libexec", "/run"];
 
 /// What the reference did with a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Accepted,
-    /// Its last words.
+    /// The last lines of its log.
     Refused(String),
-    /// It neither started nor ended in time.
+    /// It neither started nor exited in time.
     Undecided(String),
 }
 
-/// One case with what the table expects and what the reference did.
+/// One case with the expectation of the table and the reference's verdict.
 #[derive(Debug, Clone)]
 pub struct Compared {
     pub name: String,
@@ -55,7 +54,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Whether the two decided alike, or differ as the table says they do.
+    /// Whether both verdicts are the same, or differ as the table says.
     pub fn is_as_listed(&self) -> bool {
         let alike = match self.verdict {
             Verdict::Accepted => self.accepted_by_table,
@@ -141,7 +140,7 @@ fn write_files(case: &Case, folder: &Path) -> Result<()> {
         }
         fs::write(path, lines.join("\n"))?;
     }
-    // A server that nobody answers at: enough to leave standalone mode.
+    // A server that does not exist: enough to leave standalone mode.
     let kubeconfig = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "here",
         "clusters": [{"name": "here", "cluster": {"server": "http://127.0.0.1:1"}}],
         "contexts": [{"name": "here", "context": {"cluster": "here", "user": "here"}}],
@@ -172,7 +171,7 @@ fn start(kubelet: &Path, case: &Case, folder: &Path, socket: &Path, log: &Path) 
     command.spawn().context("unshare")
 }
 
-/// Flags of the test's own, before those of the case, which therefore win.
+/// The test's own flags; those of the case follow and therefore take precedence.
 fn bed_flags(case: &Case, place: &str, socket: &Path) -> Vec<String> {
     let mut flags = vec![
         format!("--root-dir={place}/root"),
@@ -204,7 +203,7 @@ fn watch(child: &mut Child, log: &Path) -> Result<Verdict> {
     }
 }
 
-/// The lines that say why it ended, shortened.
+/// The log lines with the reason of the exit, shortened.
 fn last_words(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let complaint = |line: &&str| line.contains("err=") || line.starts_with("panic:");

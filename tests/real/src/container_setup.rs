@@ -1,9 +1,9 @@
-//! What a runtime is told about pods: by the reference kubelet, and by us.
+//! The requests that a runtime receives for pods: from the reference kubelet, and from the agent.
 //!
-//! The rule it keeps: both speak over the wire to the same recording runtime, so that the decisions
-//! and the client are compared in one go. What depends on the machine (its memory, its page sizes)
-//! is noted beside the recording; what depends on chance (times, random names, the order of the
-//! reference's maps) is taken out of both. Nothing else is.
+//! The rule it keeps: both use the CRI with the same recording runtime, so that the agent's
+//! decisions and its client are compared together. What depends on the machine (its memory, its
+//! page sizes) is stored with the recording; what depends on chance (times, random names, the order
+//! of the reference's maps) is removed from both. Nothing else is.
 
 mod ours;
 pub mod pods;
@@ -19,14 +19,14 @@ use serde::{Deserialize, Serialize};
 
 pub use ours::{record, waiting};
 
-/// Where things are on the machine that was recorded.
+/// Paths on the machine where the recording was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
     pub root: String,
     pub logs: String,
 }
 
-/// What the machine is, as far as it shows in what a runtime is told.
+/// The machine's properties that appear in requests to a runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineNote {
     pub memory_bytes: i64,
@@ -37,7 +37,7 @@ pub struct MachineNote {
 }
 
 impl MachineNote {
-    /// The machine that this runs on.
+    /// The properties of this machine.
     pub fn here() -> Result<Self> {
         let meminfo = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
         let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -91,17 +91,17 @@ fn thermal_throttle_paths() -> Result<Vec<String>> {
     Ok(paths.filter(|path| Path::new(path).exists()).collect())
 }
 
-/// One recording, as it is kept in a file.
+/// One recording, as stored in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
     pub machine: MachineNote,
-    /// What the runtime was told, by pod and then by sandbox or container.
+    /// The requests that the runtime received, by pod and then by sandbox or container.
     pub told: BTreeMap<String, BTreeMap<String, Vec<String>>>,
-    /// Why containers wait that cannot be set up, by pod.
+    /// The waiting reason of containers that cannot be set up, by pod.
     pub waiting: BTreeMap<String, String>,
 }
 
-/// What was told about one pod, without what depends on chance.
+/// The requests for one pod, without what depends on chance.
 pub fn without_chance(
     mut sandbox: v1::PodSandboxConfig,
     containers: Vec<v1::ContainerConfig>,
@@ -116,7 +116,7 @@ pub fn without_chance(
     let mut told = BTreeMap::from([("sandbox".to_owned(), lines(&sandbox, places))]);
     for mut container in containers {
         container.envs.sort_by(|one, other| one.key.cmp(&other.key));
-        // In the order of the kernel's folder, which is none.
+        // The kernel lists the directory in no particular order.
         if let Some(resources) = container.linux.as_mut().and_then(|it| it.resources.as_mut()) {
             resources.hugepage_limits.sort_by(|one, other| one.page_size.cmp(&other.page_size));
         }
@@ -138,7 +138,7 @@ pub fn without_chance(
     told
 }
 
-/// One line a value; values that say nothing are left out.
+/// One line per value; default values are left out.
 fn lines(value: &impl std::fmt::Debug, places: &Places) -> Vec<String> {
     let text =
         format!("{value:#?}").replace(&places.root, "<root>").replace(&places.logs, "<logs>");

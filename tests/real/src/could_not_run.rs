@@ -1,14 +1,14 @@
-//! What a test cannot show on this machine, said where a landing looks.
+//! Reports what a test cannot show on this machine.
 //!
-//! Rule: a line each, `test: reason`, into the file that the verb names (`KEELSON_COULD_NOT_RUN`); the
-//! verb holds it against `tests/could-not-run.txt`. A test that is run by itself says it aloud only.
+//! Rule: one line each, `test: reason`, in the file that the verb names (`KEELSON_COULD_NOT_RUN`);
+//! the verb compares it with `tests/could-not-run.txt`. A test that runs by itself only prints it.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
 use anyhow::{Context, Result};
 
-/// Named by the verb; see `xtask/src/test_run.rs`.
+/// Set by the verb; see `xtask/src/test_run.rs`.
 const FILE: &str = "KEELSON_COULD_NOT_RUN";
 
 /// `what` is what is not shown: the test's name, and the part of it where the rest ran.

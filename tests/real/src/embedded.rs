@@ -1,7 +1,8 @@
 //! `keelson cri` as a part: the built binary in a bed, with a configuration of the test's choosing.
 //!
 //! Rule: it is started as an administrator would, by its command line and a configuration file; it
-//! may be killed and started again on the same folders. Paths are short: sockets allow little.
+//! may be killed and started again on the same directories. Paths are short: socket paths are
+//! limited.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,20 +15,20 @@ use node_testkit::bed::Bed;
 use node_testkit::start::{Mirror, Running};
 use node_testkit::{parts, programs};
 
-/// Of the built-in network.
+/// The bridge of the built-in network.
 pub const BRIDGE: &str = "keelson0";
 const READY: Duration = Duration::from_secs(60);
 
-/// The programs that it is made of.
+/// The programs of the embedded runtime.
 #[derive(Debug, Clone)]
 pub struct Programs {
     pub keelson: PathBuf,
-    /// None where the binary carries its supervisor.
+    /// `None` if the binary contains its supervisor.
     pub supervisor: Option<PathBuf>,
 }
 
 impl Programs {
-    /// Builds both with the profile of the calling test; to be called before a bed is made.
+    /// Builds both with the profile of the calling test; call it before a bed is made.
     pub fn build() -> Result<Self> {
         let keelson = programs::build("keelson", "keelson")?;
         let folder =
@@ -41,13 +42,13 @@ impl Programs {
         Ok(Self { keelson, supervisor: Some(folder.join(target).join("debug/keelson-pod")) })
     }
 
-    /// A binary as it is released.
+    /// A release binary.
     pub fn released(keelson: &Path) -> Self {
         Self { keelson: keelson.to_owned(), supervisor: None }
     }
 
-    /// The binary at this path: a released one carries its supervisor, beside one of a debug build
-    /// stands the static supervisor of the same build.
+    /// The binary at this path: a release binary contains its supervisor; for a debug build the
+    /// static supervisor of the same build is in the same directory.
     pub fn beside(keelson: &Path) -> Self {
         let target = format!("{}-unknown-linux-musl/debug/keelson-pod", std::env::consts::ARCH);
         let debug = keelson.parent().filter(|folder| folder.ends_with("target/debug"));
@@ -56,21 +57,21 @@ impl Programs {
     }
 }
 
-/// What may be asked of it.
+/// Options of the embedded runtime.
 #[derive(Debug, Clone, Default)]
 pub struct EmbeddedOptions {
-    /// The text of a CNI configuration list; without one it makes networks itself.
+    /// The text of a CNI configuration list; without one the built-in network is used.
     pub cni: Option<String>,
-    /// Folders of plugins beside the real ones.
+    /// Directories of plugins in addition to the real ones.
     pub more_plugins: Vec<PathBuf>,
-    /// Have plugins free what no pod of ours has.
+    /// Have plugins free what belongs to none of our pods.
     pub collect_garbage: bool,
     pub mirrors: Vec<Mirror>,
-    /// Little is told, as in production; otherwise much, for whoever reads a failure.
+    /// Log little, as in production; otherwise much, for debugging a failure.
     pub quiet: bool,
 }
 
-/// A server that has been started.
+/// A running server.
 #[derive(Debug)]
 pub struct Embedded {
     running: Running,
@@ -135,7 +136,7 @@ impl Embedded {
         })
     }
 
-    /// Kills the server where it stands and starts another on the same folders.
+    /// Kills the server and starts another on the same directories.
     pub fn kill_and_start(&mut self, bed: &Bed) -> Result<()> {
         if self.running.is_alive()? {
             self.running.kill()?;
@@ -154,7 +155,7 @@ impl Embedded {
         format!("unix://{}", self.socket().display())
     }
 
-    /// Its folder: configuration, root, state, CNI results.
+    /// Its directory: configuration, root, state, CNI results.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -204,7 +205,8 @@ mod tests {
         Settings::new("/root".into(), "/state".into())
     }
 
-    /// What people copy works, every field of it is explained, and the defaults are as told.
+    /// The documented configuration is valid, every field of it is explained, and its defaults are
+    /// correct.
     #[test]
     fn the_documented_settings_are_read() {
         let example = DOCUMENT.split("```json\n").nth(1).and_then(|rest| rest.split("```").next());

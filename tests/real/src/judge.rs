@@ -1,6 +1,7 @@
 //! The `leftovers` program with a snapshot from before.
 //!
-//! Rule: it is a process of its own, and none of a bed's, also where it judges inside one.
+//! Rule: the check is a process of its own, outside every bed's set of processes even when it
+//! checks inside a bed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +10,7 @@ use std::sync::OnceLock;
 use anyhow::{Result, ensure};
 use node_testkit::leftovers;
 
-/// What marks the processes of a bed.
+/// The variable that marks the processes of a bed.
 pub const ROLE: &str = "KEELSON_BED_ROLE";
 
 pub struct Judge {
@@ -30,14 +31,13 @@ impl Judge {
         Ok(judge)
     }
 
-    /// A test that goes to bed itself comes here twice; the one inside has nothing to judge.
+    /// For a test that enters a bed itself and so calls this twice; the call inside does nothing.
     pub fn call_outside() -> Result<Option<Self>> {
         let inside = std::env::var_os(ROLE).is_some();
         if inside { Ok(None) } else { Self::call().map(Some) }
     }
 
-    /// What it finds at this moment, without the patience that things which are just going get
-    /// otherwise.
+    /// The leftovers that it finds now, without waiting for what is just ending.
     pub fn finds_now(&self) -> Result<String> {
         let (status, said) = self.ask("compare-now")?;
         ensure!(matches!(status, Some(0 | 1)), "{said}");
@@ -48,7 +48,7 @@ impl Judge {
         self.finds_nothing_but(|_| false)
     }
 
-    /// The same where something is known not to be ours to remove.
+    /// The same, except for what is known not to be ours to remove.
     pub fn finds_nothing_but(&self, is_excused: impl Fn(&str) -> bool) -> Result<()> {
         let (status, said) = self.ask("compare")?;
         ensure!(matches!(status, Some(0 | 1)), "{said}");

@@ -1,5 +1,5 @@
-//! Metrics as Prometheus reads them: names, kinds, labels and bounds, for comparisons with the
-//! reference. Values are not looked at.
+//! Metrics as Prometheus parses them: names, kinds, labels and bounds, for comparisons with the
+//! reference. Values are not compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,14 @@ use anyhow::{Context, Result, ensure};
 pub struct Family {
     pub kind: String,
     pub labels: BTreeSet<String>,
-    /// Of a histogram, as they are written.
+    /// The bounds of a histogram, as written.
     pub bounds: BTreeSet<String>,
 }
 
 /// All families of a scrape, by name.
 ///
 /// # Errors
-/// When the text is not what Prometheus reads.
+/// When the text is not in the Prometheus format.
 pub fn families(text: &str) -> Result<BTreeMap<String, Family>> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut name = String::new();
@@ -45,8 +45,9 @@ pub fn families(text: &str) -> Result<BTreeMap<String, Family>> {
     Ok(families)
 }
 
-/// What ours tells otherwise than the reference, a line each. These may be missing there, since they
-/// are told only after the first of something that one of the two may not have had.
+/// Differences of our metrics from the reference's, a line each. The metrics listed may be missing
+/// in the reference, since they are exposed only after the first event that one of the two may not
+/// have had.
 #[must_use]
 pub fn differences(
     ours: &BTreeMap<String, Family>,

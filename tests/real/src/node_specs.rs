@@ -1,5 +1,5 @@
-//! Upstream's node suite as the outside judge: with the reference kubelet or with ours, over one CRI
-//! runtime or another, and what differs between two such runs.
+//! Upstream's node suite as an independent test: with the reference kubelet or the agent, over one
+//! CRI runtime or another, and the differences between two such runs.
 //!
 //! Rule: runs that are compared have the same images, network and specs; only the agent or the
 //! runtime differs.
@@ -13,7 +13,7 @@ pub mod record;
 pub mod results;
 pub mod run;
 
-/// The program that runs in the kubelet's place.
+/// The program in the kubelet's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Agent {
@@ -29,13 +29,13 @@ pub enum Runtime {
     Keelson,
 }
 
-/// One run of the suite, as the verb asks for it.
+/// Settings of one run of the suite, from the verb.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSettings {
     pub agent: Agent,
     pub runtime: Runtime,
-    /// Our program, for the agent, the runtime or both.
+    /// The Keelson binary, for the agent, the runtime or both.
     pub keelson: PathBuf,
     /// The file that keeps the results of the newest run.
     pub results: PathBuf,
@@ -43,7 +43,7 @@ pub struct RunSettings {
     pub labels: Option<String>,
     /// A regular expression on the text of a spec.
     pub focus: Option<String>,
-    /// Only what failed in the results that are kept, whose other specs stay as they are.
+    /// Run only what failed in the stored results; the other specs keep their results.
     pub rerun_failed: bool,
     pub at_once: u32,
 }

@@ -1,13 +1,14 @@
-//! The tables that benchmarks print, and the promises of SPECIFICATION.md that they hold.
+//! The tables that benchmarks print, and the promises of SPECIFICATION.md that they check.
 //!
-//! Rule: a promise is a ratio of two numbers of one run; of what was measured by turns it is the
-//! median of each turn's own ratio, which a machine that changes its speed between turns leaves as it
-//! is. One that is not kept is marked in the table and ends the benchmark with an error, after all of
+//! Rule: a promise is a ratio of two numbers of one run; for values measured in turns it is the
+//! median of the ratios of each turn, which does not depend on a machine that changes its speed
+//! between turns. A broken one is marked in the table and fails the benchmark after the whole table
+//! was printed.
 //! it was printed.
 
 use anyhow::{Result, ensure};
 
-/// What a ratio may be.
+/// The bound of a ratio.
 #[derive(Debug, Clone, Copy)]
 pub enum Promise {
     AtMost(f64),
@@ -34,7 +35,7 @@ impl Promise {
     }
 }
 
-/// One line: a number of ours beside one of theirs.
+/// One row: our number and the other's.
 #[derive(Debug, Clone)]
 pub struct Row {
     pub name: String,
@@ -44,7 +45,7 @@ pub struct Row {
     pub promise: Promise,
 }
 
-/// Numbers of both sides, each two measured one right after the other.
+/// Numbers of both sides, in pairs measured one directly after the other.
 #[derive(Debug, Clone, Default)]
 pub struct Turns {
     ours: Vec<f64>,
@@ -57,7 +58,7 @@ impl Turns {
         self.theirs.push(theirs);
     }
 
-    /// The median of ours; no number where there were no turns.
+    /// The median of our numbers; NaN without turns.
     pub fn ours(&self) -> f64 {
         median(self.ours.clone())
     }
@@ -76,14 +77,14 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Prints lines as they come and remembers the promises that were not kept.
+/// Prints rows as they come and records the broken promises.
 #[derive(Debug, Default)]
 pub struct Table {
     broken: Vec<String>,
 }
 
 impl Table {
-    /// A line of titles; `theirs` names the other.
+    /// A title row; `theirs` is the other's name.
     pub fn heading(&self, title: &str, theirs: &str) {
         println!("\n{title:<46} {:>11} {theirs:>11} {:<5} {:>7} promise", "keelson", "", "ratio");
     }
@@ -92,7 +93,7 @@ impl Table {
         self.line(row, row.ours / row.theirs);
     }
 
-    /// What was measured by turns: medians, and the median of the ratios.
+    /// Values measured in turns: medians, and the median of the ratios.
     pub fn turns(&mut self, name: &str, turns: &Turns, unit: &'static str, promise: Promise) {
         let (name, ours, theirs) = (name.to_owned(), turns.ours(), turns.theirs());
         self.line(&Row { name, ours, theirs, unit, promise }, turns.ratio());
@@ -116,7 +117,7 @@ impl Table {
     }
 
     /// # Errors
-    /// When a promise was not kept.
+    /// When a promise is broken.
     pub fn judge(&self) -> Result<()> {
         ensure!(self.broken.is_empty(), "promises not kept: {}", self.broken.join("; "));
         Ok(())

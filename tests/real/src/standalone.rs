@@ -1,8 +1,8 @@
 //! A node without an API server, under the agent or under the reference kubelet, on one containerd.
 //!
-//! Rule: the agents are black boxes: manifests go into a folder, and what came of them is read from
-//! the runtime's own records (when a container started, when it ended), so that looking does not
-//! change what is seen.
+//! Rule: the agents are black boxes: manifests go into a directory, and results are read from the
+//! runtime's own records (when a container started, when it exited), so that observing does not
+//! change the measurements.
 
 pub mod agent;
 pub mod bare;

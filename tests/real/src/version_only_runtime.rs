@@ -1,7 +1,7 @@
-//! A container runtime that knows its version and nothing else.
+//! A container runtime that implements little more than `Version`.
 //!
-//! The rule it keeps: it answers the two questions without which no kubelet starts, `Version` and
-//! `ImageFsInfo`, and says "unimplemented" to every other, so that none ever believes it ready.
+//! The rule it keeps: it answers the two calls without which no kubelet starts, `Version` and
+//! `ImageFsInfo`, and returns "unimplemented" for all others, so that no kubelet finds it ready.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -21,7 +21,7 @@ use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
-/// The running stand-in; it ends when this value is dropped.
+/// The running stand-in; it stops when this value is dropped.
 #[derive(Debug)]
 pub struct VersionOnlyRuntime {
     socket: PathBuf,
@@ -75,11 +75,11 @@ impl Stream for Incoming {
     }
 }
 
-/// The runtime's half: it answers `Version`.
+/// The runtime service: it answers `Version`.
 #[derive(Clone, Copy)]
 struct RuntimeHalf;
 
-/// The image store's half: it has no file system to report on.
+/// The image service: it has no file system to report.
 #[derive(Clone, Copy)]
 struct ImageHalf;
 

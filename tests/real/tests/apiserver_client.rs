@@ -1,8 +1,9 @@
 //! The API server's client on a real API server: objects, conflicts, leases, events, pages, new
 //! certificates, and an API server that is killed and comes back.
 //!
-//! The rule: what a scripted peer cannot show is shown here, above all that the API server takes
-//! our requests and refuses the ones that it should refuse. One control plane for all steps.
+//! The rule: what a scripted server cannot show is shown here, above all that the API server
+//! accepts our requests and rejects the ones that it should reject. One control plane for all
+//! steps.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,7 +60,7 @@ fn json_patch(kind: PatchKind, subresource: Option<&'static str>, body: &Value) 
     Patch { kind, subresource: subresource.map(Into::into), body }
 }
 
-/// Waits for an event of a feed; the others are passed over.
+/// Waits for an event of a feed; skips the others.
 async fn wait_for<T: WatchedObject + std::fmt::Debug>(
     feed: &mut Watch<T>,
     what: &str,
@@ -304,7 +305,8 @@ async fn who_am_i(client: &ApiClient) -> Result<String> {
     Ok(review["status"]["userInfo"]["username"].as_str().context("a name")?.to_owned())
 }
 
-/// The files that the kubeconfig names are replaced, and we are somebody else without a restart.
+/// The files that the kubeconfig names are replaced, and the client's user changes without a
+/// restart.
 async fn new_certificate(plane: &ControlPlane) -> Result<()> {
     let kubeconfig = plane.node_kubeconfig("before")?;
     let client = client_of(&kubeconfig)?;

@@ -1,7 +1,7 @@
-//! Test images on real parts: containerd takes them and runs them, a registry holds and serves them.
+//! Test images on real parts: containerd imports and runs them, a registry stores and serves them.
 //!
-//! The rule: an image counts as good when containerd unpacked it and a container ran from it; that it
-//! is listed is not enough.
+//! The rule: an image counts as good when containerd unpacked it and a container ran from it; being
+//! listed is not enough.
 
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -64,7 +64,8 @@ fn archives_are_imported_listed_and_run() -> Result<()> {
     })
 }
 
-/// The pause program is PID 1 of its container, where only a program that listens ends by TERM.
+/// The pause program is PID 1 of its container, where only a process that handles SIGTERM ends by
+/// it.
 fn ends_by_term(containerd: &Containerd, pause: &Image) -> Result<()> {
     ctr(containerd, &["run", "--detach", pause.name(), "pausing"])?;
     let state = || -> Result<String> {

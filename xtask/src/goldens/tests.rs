@@ -1,4 +1,4 @@
-//! The stamp check with a planted old stamp.
+//! The version check with an outdated golden.
 
 use super::*;
 

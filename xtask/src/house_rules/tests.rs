@@ -1,4 +1,4 @@
-//! Each rule with a planted breach.
+//! Each rule with a planted violation.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! The test of the test: one planted violation for each rule of the layer law must be found, and
-//! the workspace as it stands must have none.
+//! Tests of the check: one planted violation for each layer rule must be found, and the workspace
+//! must have none.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn outside(uses: &[&str]) -> Node {
     Node { uses: uses.iter().map(ToString::to_string).collect(), ..Node::default() }
 }
 
-/// A small lawful project, one crate in each layer.
+/// A small valid project, one crate in each layer.
 fn lawful() -> Graph {
     Graph::from([
         ("words".into(), node(Layer::Model, &["serde"])),

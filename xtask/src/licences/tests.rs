@@ -1,4 +1,4 @@
-//! Each rule with a planted breach, and the project as it stands.
+//! Each rule with a planted violation, and the project as it is.
 
 use super::*;
 

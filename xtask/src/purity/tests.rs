@@ -114,7 +114,7 @@ const PLANTED: &[(&str, &str)] = &[
 
 const LINTS: [&str; 3] = ["disallowed_methods", "disallowed_types", "disallowed_macros"];
 
-/// What clippy says about a file, judged by the rules of the pure layers.
+/// clippy's output for a file, with the rules of the pure layers.
 fn clippy_on(code: &str) -> (bool, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("planted.rs");

@@ -1,4 +1,4 @@
-//! Who is below whom.
+//! Finding the descendants of a process.
 
 use super::*;
 

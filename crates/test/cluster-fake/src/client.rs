@@ -1,4 +1,4 @@
-//! The cluster as one client reaches it, with its faults.
+//! One client's view of the fake cluster, with its own faults and rate limit.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,12 +30,12 @@ pub struct FakeClient {
     pace: Option<Arc<Mutex<Pace>>>,
 }
 
-/// So many requests at once, and then one in this time: who comes keeps its place in the line.
+/// A client-side rate limit: a burst, then one request per interval, in order of arrival.
 #[derive(Debug)]
 struct Pace {
     between: Duration,
     burst: u32,
-    /// When the line would be empty.
+    /// The time up to which the rate is used up, without the burst.
     free: Instant,
 }
 
@@ -56,8 +56,8 @@ impl FakeClient {
         Self { cluster, name: name.to_owned(), faults, writes: Arc::default(), pace: None }
     }
 
-    /// The same client, which sends only so many requests a second from here on; its clones share
-    /// that, and who calls this again does not.
+    /// The same client with a rate limit of its own, which its clones share. The original keeps its
+    /// limit.
     #[must_use]
     pub fn at_rate(&self, per_second: u32, burst: u32) -> Self {
         let between = Duration::from_secs(1) / per_second.max(1);
@@ -65,7 +65,7 @@ impl FakeClient {
         Self { pace: Some(Arc::new(Mutex::new(pace))), ..self.clone() }
     }
 
-    /// Waits as long as the way takes; whether the request gets there.
+    /// Waits for the request's latency; returns whether the request reaches the cluster.
     async fn travel(&self, path: &ObjectPath) -> Result<(), ClusterApiError> {
         if let Some(pace) = &self.pace {
             let wait = pace.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -107,7 +107,7 @@ impl FakeClient {
         found
     }
 
-    /// Carries out a write with all that may happen to it on the way.
+    /// Performs a write with the faults that are injected for it.
     async fn write(
         &self,
         verb: Verb,
@@ -138,7 +138,7 @@ impl FakeClient {
         let outcome = if faults.late.is_zero() {
             carry_out()
         } else {
-            // It gets there whether or not anybody waits.
+            // The write arrives even if the caller has stopped waiting.
             let late = tokio::spawn(async move {
                 sleep(faults.late).await;
                 carry_out()

@@ -1,4 +1,5 @@
-//! What the cluster stores, every change in its order, and what everybody did.
+//! The cluster's stored objects, an ordered log of changes, and a log of the requests of each
+//! client.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 use crate::client::FakeClient;
 use crate::faults::FaultSwitch;
 
-/// What a client did.
+/// The verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Read,
@@ -30,7 +31,7 @@ pub struct Logged {
     pub client: String,
     pub verb: Verb,
     pub path: ObjectPath,
-    /// Whether it did what it should.
+    /// Whether the request succeeded.
     pub well: bool,
     pub body: Option<Value>,
 }
@@ -51,7 +52,7 @@ struct Store {
     version: u64,
     uids: u64,
     history: Vec<Change>,
-    /// Changes up to here are no longer kept.
+    /// Changes up to this version have been compacted away.
     compacted: u64,
     events: Vec<ClusterEvent>,
     log: Vec<Logged>,
@@ -65,7 +66,7 @@ struct Inside {
     epoch: ApiTime,
 }
 
-/// A cluster's API server. Clones are the same.
+/// A cluster's API server. Clones share state.
 #[derive(Clone, Debug)]
 pub struct FakeCluster(Arc<Inside>);
 
@@ -78,7 +79,7 @@ pub(crate) fn named(path: &ObjectPath) -> String {
 }
 
 impl FakeCluster {
-    /// An empty cluster whose clock shows this time now.
+    /// An empty cluster whose clock starts at this time.
     #[must_use]
     pub fn new(epoch: ApiTime) -> Self {
         Self(Arc::new(Inside {
@@ -93,7 +94,7 @@ impl FakeCluster {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client with faults of its own.
+    /// A client with its own faults.
     #[must_use]
     pub fn client(&self, name: &str) -> FakeClient {
         FakeClient::new(self.clone(), name, FaultSwitch::default())
@@ -106,7 +107,7 @@ impl FakeCluster {
         ApiTime::from_nanos(self.0.epoch.nanos().saturating_add(passed))
     }
 
-    /// The cluster's clock so much later.
+    /// The cluster's clock, advanced by `span`.
     #[must_use]
     pub fn wall_in(&self, span: Duration) -> ApiTime {
         let span = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
@@ -117,7 +118,7 @@ impl FakeCluster {
         self.0.changed.subscribe()
     }
 
-    /// Makes an object, or replaces all of it but its identity. Its unique id.
+    /// Creates an object, or replaces everything but its identity. Returns its UID.
     pub fn put(&self, path: &ObjectPath, mut object: Value) -> String {
         let uid = {
             let mut store = self.lock();
@@ -150,7 +151,7 @@ impl FakeCluster {
         uid
     }
 
-    /// Changes an object, past every guard and log.
+    /// Changes an object without preconditions and without an entry in the request log.
     pub fn edit(&self, path: &ObjectPath, change: impl FnOnce(&mut Value)) {
         {
             let mut store = self.lock();
@@ -168,7 +169,7 @@ impl FakeCluster {
         self.tell();
     }
 
-    /// Forgets all past changes: watches that are behind have to list again.
+    /// Compacts all past changes: watches that are behind have to list again.
     pub fn compact(&self) {
         let mut store = self.lock();
         store.compacted = store.version;
@@ -200,13 +201,13 @@ impl FakeCluster {
         serde_json::from_value(self.get(&ObjectPath::lease(namespace, name))?).ok()
     }
 
-    /// Everything that was told, in its order.
+    /// All recorded events, in order.
     #[must_use]
     pub fn events(&self) -> Vec<ClusterEvent> {
         self.lock().events.clone()
     }
 
-    /// Reasons of what was told about an object of this name.
+    /// The reasons of the events about the object of this name.
     #[must_use]
     pub fn reasons(&self, name: &str) -> Vec<String> {
         let events = self.events();
@@ -214,7 +215,7 @@ impl FakeCluster {
         about.map(|event| event.reason.clone()).collect()
     }
 
-    /// Keeps an event; false where there is one of that object and moment, which is its name.
+    /// Records an event; returns false if one of that name (object and timestamp) exists.
     pub(crate) fn told(&self, event: ClusterEvent) -> bool {
         let mut store = self.lock();
         let name = |event: &ClusterEvent| {
@@ -237,14 +238,14 @@ impl FakeCluster {
         self.lock().log.push(logged);
     }
 
-    /// All objects of a kind, and the version of that view.
+    /// All objects of a kind, and the resource version of the list.
     pub(crate) fn list(&self, resource: Resource) -> (Vec<Arc<Value>>, u64) {
         let store = self.lock();
         let of_kind = store.objects.iter().filter(|((plural, ..), _)| *plural == resource.plural);
         (of_kind.map(|(_, object)| object.clone()).collect(), store.version)
     }
 
-    /// Changes of a kind after a version; nothing if they are no longer kept.
+    /// Changes of a kind after a version; `None` if they have been compacted.
     pub(crate) fn since(&self, resource: Resource, version: u64) -> Option<Vec<Change>> {
         let store = self.lock();
         if version < store.compacted {
@@ -268,7 +269,7 @@ impl FakeCluster {
         self.get(path).ok_or_else(|| ClusterApiError::NotFound { request: named(path) })
     }
 
-    /// Changes an object under its guards.
+    /// Changes an object if its preconditions hold.
     pub(crate) fn write(
         &self,
         path: &ObjectPath,
@@ -287,7 +288,7 @@ impl FakeCluster {
         Ok(result)
     }
 
-    /// Deletes under guards; a bound pod with grace is only marked.
+    /// Deletes an object if its preconditions hold; a bound pod with a grace period is only marked.
     pub(crate) fn delete(
         &self,
         path: &ObjectPath,
@@ -318,7 +319,7 @@ impl FakeCluster {
     }
 }
 
-/// A patch cannot change who an object is.
+/// A patch cannot change an object's identity.
 fn merged_metadata(known: &Value, object: &Value) -> Value {
     let mut metadata = object["metadata"].clone();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {

@@ -1,35 +1,36 @@
-//! What goes wrong between one client and the cluster.
+//! Faults between one client and the cluster.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// What is broken at the moment.
+/// The faults that are active.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// Nothing reaches the cluster, and that is noticed at once.
+    /// No request reaches the cluster, and the client gets an error at once.
     pub away: bool,
-    /// Requests are taken and never answered; watches tell nothing.
+    /// Requests are accepted and never answered; watches deliver nothing.
     pub hangs: bool,
-    /// Watches tell nothing, and nobody notices.
+    /// Watches deliver nothing and report no error.
     pub deaf: bool,
     /// A watch expires as soon as its list has ended.
     pub expires: bool,
-    /// Every so many writes there is a conflict though there is none; zero for never.
+    /// Every n-th write is answered with a conflict although there is none; zero for never.
     pub conflict_every: u32,
-    /// Every so many writes the answer is lost, though the write is not; zero for never.
+    /// For every n-th write the response is lost although the write took place; zero for never.
     pub lose_answer_every: u32,
-    /// Every so many writes the answer is nonsense, though the write is through; zero for never.
+    /// For every n-th write the response is unreadable although the write took place; zero for
+    /// never.
     pub unreadable_every: u32,
-    /// Writes to objects of these names are refused, as somebody's admission webhook may.
+    /// Writes to objects of these names are rejected, as by an admission webhook.
     pub refused: Vec<String>,
-    /// The client's own rate lets nothing leave before this time, which is too long to wait.
+    /// The client's own rate limit delays every request by this long, which is too long to wait.
     pub turn_in: Duration,
     /// How long a request takes.
     pub latency: Duration,
-    /// A write gets through so much later, whether or not anybody still waits for it: a process
-    /// that was stopped between asking and acting.
+    /// A write takes place this much later, even if the caller no longer waits for it: a process
+    /// that was stopped between sending the request and acting on the answer.
     pub late: Duration,
 }
 
@@ -53,12 +54,12 @@ impl FaultSwitch {
         self.turned.send_modify(|count| *count += 1);
     }
 
-    /// Everything works again.
+    /// Removes all faults.
     pub fn mend(&self) {
         self.turn(|faults| *faults = Faults::default());
     }
 
-    /// What is broken now.
+    /// The faults that are active now.
     pub fn now(&self) -> Faults {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,4 +1,4 @@
-//! A watch on the fake: lists, then tells changes, and breaks as it is told to.
+//! A watch on the fake: lists, then delivers changes, and breaks as the client's faults say.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::faults::FaultSwitch;
 
 /// Objects per page.
 const PAGE: usize = 100;
-/// How long a watch that expires at once lasts.
+/// How long a watch with the `expires` fault lasts.
 const SHORT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Feed<T> {
@@ -78,7 +78,7 @@ impl<T: ApiObject> Feed<T> {
         self.at = Some(version);
     }
 
-    /// Takes in what changed.
+    /// Applies the changes after this version.
     fn follow(&mut self, at: u64) {
         let Some(changes) = self.cluster.since(T::RESOURCE, at) else {
             self.at = None;
@@ -126,7 +126,7 @@ impl<T: ApiObject> Feed<T> {
     }
 }
 
-/// As the client of a real API server names it: kind, namespace if any, name.
+/// The object's name in the form of the real client: kind, namespace if any, name.
 fn named(object: &Value, plural: &str) -> String {
     let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
     match text("/metadata/namespace") {

@@ -1,7 +1,8 @@
-//! Hollow nodes: leases and status, and no pods.
+//! Hollow nodes: nodes with a lease and a status and no pods.
 //!
-//! Rule: as a kubelet does it. A lease every ten seconds; the status when it differs from what the
-//! API server has. A pod that is being deleted on a node that lives goes away.
+//! Rule: they behave as a kubelet does. The lease is renewed every ten seconds; the status is
+//! written when it differs from the one in the API server. A node that is alive finishes the
+//! deletion of its pods.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +27,7 @@ struct Hollow {
     skew: i64,
 }
 
-/// Nodes that live until they are told not to. Dropping it ends them all.
+/// Simulated nodes. Dropping the value stops all of them.
 #[derive(Debug)]
 pub struct HollowNodes {
     cluster: FakeCluster,
@@ -39,7 +40,7 @@ fn lock(nodes: &Mutex<BTreeMap<String, Hollow>>) -> MutexGuard<'_, BTreeMap<Stri
 }
 
 impl HollowNodes {
-    /// Nobody yet. To be called within tokio.
+    /// Starts without nodes. Must be called within a tokio runtime.
     #[must_use]
     pub fn start(cluster: &FakeCluster) -> Self {
         let nodes: Arc<Mutex<BTreeMap<String, Hollow>>> = Arc::default();
@@ -63,7 +64,7 @@ impl HollowNodes {
         Self { cluster: cluster.clone(), nodes, _tasks: tasks }
     }
 
-    /// A node joins, with these labels, and is heard at once.
+    /// Adds a node with these labels; it sends its first heartbeat at once.
     pub fn join(&self, name: &str, labels: &Value) {
         self.cluster.put(
             &ObjectPath::node(name),
@@ -81,24 +82,24 @@ impl HollowNodes {
         Some(node.clone())
     }
 
-    /// Its clock is so many seconds off from now on.
+    /// Sets how many seconds the node's clock is off from now on.
     pub fn skew(&self, name: &str, seconds: i64) {
         self.change(name, |node| node.skew = seconds);
     }
 
-    /// It falls silent.
+    /// Stops the node's heartbeats.
     pub fn silence(&self, name: &str) {
         self.change(name, |node| node.alive = false);
     }
 
-    /// It is heard again, at once.
+    /// Resumes the node's heartbeats, with one at once.
     pub fn revive(&self, name: &str) {
         if let Some(node) = self.change(name, |node| node.alive = true) {
             beat(&self.cluster, name, &node);
         }
     }
 
-    /// It says of itself that it is ready, or not.
+    /// Sets whether the node reports itself ready.
     pub fn say_ready(&self, name: &str, ready: bool) {
         if let Some(node) = self.change(name, |node| node.ready = ready) {
             beat(&self.cluster, name, &node);
@@ -135,7 +136,7 @@ fn beat(cluster: &FakeCluster, name: &str, node: &Hollow) {
     end_pods(cluster, name);
 }
 
-/// A living kubelet lets go of pods that are being deleted.
+/// Finishes the deletion of pods, as a live kubelet does.
 fn end_pods(cluster: &FakeCluster, node: &str) {
     for object in cluster.list(Resource::PODS).0 {
         let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or("").to_owned();

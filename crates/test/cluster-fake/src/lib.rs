@@ -1,11 +1,12 @@
-//! A fake API server behind the cluster port: versions, guarded writes, watches that break.
+//! A fake API server behind the cluster port: resource versions, preconditions, watches that break.
 //!
-//! Rule: no kinder than the real one where it matters. A write that changes nothing makes no new
-//! version; status and spec are written apart; versions and unique ids guard; a pod with a grace
-//! period stays until its node lets go of it; a watch may be cut, deaf or expired. Each client has
-//! faults of its own, so that two controllers can be treated differently. Runs on tokio's time.
+//! Rule: no kinder than a real API server where it matters. A write that changes nothing makes no
+//! new version; status and spec are written separately; writes are guarded by version and UID; a
+//! pod with a grace period stays until its node finishes the deletion; a watch may be cut, silent
+//! or expired. Each client has its own faults, so that a test can treat two controllers
+//! differently. Runs on tokio's time.
 //!
-//! Does not: check schemas, authenticate, or keep events as objects.
+//! Does not: validate schemas, authenticate, or store events as objects.
 
 mod client;
 mod cluster;

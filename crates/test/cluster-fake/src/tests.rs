@@ -1,4 +1,4 @@
-//! The fake is as unkind as it says.
+//! The fake injects the faults that it promises.
 
 use ports::cluster_api::{Deletion, ObjectPath, Patch, PatchKind, Selection};
 use ports::{ApiTime, ClusterApi, ClusterApiError, FeedEvent};

@@ -1,8 +1,8 @@
-//! Archives with images that people import: documents that name members, and members that are links.
+//! Image archives from untrusted users: documents that name members, and members that are links.
 
 use image_store::{ImportOptions, Limits, Platform, Silent, Store, Thoroughness};
 
-/// Between the members of an input.
+/// Separates the members of an input.
 const NEXT: u8 = 0;
 const BLOCK: usize = 512;
 
@@ -25,8 +25,8 @@ fn limits() -> Limits {
 }
 
 /// Any bytes as an archive, and as the members of one (`KIND NAME`, a line break, the content or
-/// where a link leads): what is taken is whole, what is not is refused in one line, and the store
-/// is sound after both.
+/// the link target): what is accepted is complete, what is not is refused with an error of one
+/// line, and the store is consistent after both.
 pub fn archive(input: &[u8]) {
     imported(input);
     imported(&packed(input));
@@ -74,7 +74,7 @@ fn packed(input: &[u8]) -> Vec<u8> {
     tar
 }
 
-/// One member, as the oldest form of tar has it.
+/// One member in the v7 format of tar.
 fn add(tar: &mut Vec<u8>, kind: u8, name: &[u8], data: &[u8]) {
     let mut header = [0_u8; BLOCK];
     let mut put = |at: usize, most: usize, bytes: &[u8]| {

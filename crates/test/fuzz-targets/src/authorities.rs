@@ -1,4 +1,4 @@
-//! Connections of gRPC clients whose authority may be anything.
+//! Connections of gRPC clients with arbitrary `:authority` values.
 
 use any_authority::Filter;
 
@@ -16,8 +16,8 @@ fn filtered(parts: &[&[u8]]) -> Result<Vec<u8>, String> {
     Ok(output)
 }
 
-/// Any bytes as a client's connection: the same in one piece, in two and byte by byte; and what was
-/// let through once is let through unchanged.
+/// Any bytes as a client's connection: the result is the same in one piece, in two and byte by
+/// byte; and the filter's output passes the filter unchanged.
 pub fn authority(input: &[u8]) {
     let Some((first, second)) = cut(input) else { return };
     let whole = filtered(&[&input[1..]]);

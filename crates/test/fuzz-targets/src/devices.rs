@@ -1,11 +1,11 @@
-//! Descriptions of devices that drivers and administrators write.
+//! CDI files, which device drivers and administrators write.
 
 use std::fs;
 
 use oci_bundle::cdi::Registry;
 
-/// Any bytes as a CDI file, as JSON and as YAML: devices or problems of one line; the same bytes
-/// always say the same; and a name that nobody described is never found.
+/// Any bytes as a CDI file, as JSON and as YAML: devices or errors of one line; the same bytes
+/// always give the same result; and a device that no file describes is never found.
 pub fn cdi(input: &[u8]) {
     let Ok(folder) = tempfile::tempdir() else { return };
     for name in ["one.json", "one.yaml"] {
@@ -29,7 +29,7 @@ pub fn cdi(input: &[u8]) {
     }
 }
 
-/// A description has the vendor's name in it, unless it is written in another way.
+/// Whether the file contains the vendor's name, unless it is escaped.
 fn contains(input: &[u8], name: &str) -> bool {
     let text = String::from_utf8_lossy(input);
     let vendor = name.split('/').next().unwrap_or(name);

@@ -1,4 +1,4 @@
-//! Images that others made: layers and the documents that speak of them.
+//! Untrusted images: layers and the documents that describe them.
 
 use std::fs;
 use std::io::Read as _;
@@ -20,8 +20,8 @@ fn limits() -> Limits {
     }
 }
 
-/// Any bytes as a layer, packed or not: what is read keeps the limits, and unpacking it touches
-/// nothing but its own folder, whatever it says.
+/// Any bytes as a layer, compressed or not: reading keeps the limits, and unpacking touches nothing
+/// outside its own directory.
 pub fn layer(input: &[u8]) {
     let limits = limits();
     if let Ok(plain) = Decoder::new("a layer", input) {
@@ -56,8 +56,8 @@ fn unpacked(input: &[u8], limits: &Limits) {
     assert_eq!(names, 2, "something was made beside it");
 }
 
-/// Any bytes as a manifest, an index or a configuration: a value within the limits, or a refusal
-/// that is one sentence; the same bytes always say the same.
+/// Any bytes as a manifest, an index or a configuration: a value within the limits, or an error of
+/// one sentence; the same bytes always give the same result.
 pub fn image_document(input: &[u8]) {
     let limits = limits();
     match Document::parse("a document", input, &limits) {

@@ -51,7 +51,7 @@ pub fn duration(input: &[u8]) {
     assert_eq!(again, value, "{text:?} became {shown:?}");
 }
 
-/// Any bytes as the configuration file, and any as a drop-in: a value or problems, never neither.
+/// Any bytes as the configuration file, and any as a drop-in: a value or errors, never neither.
 pub fn config(input: &[u8]) {
     let middle = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
     let (file, drop_in) = input.split_at(middle);

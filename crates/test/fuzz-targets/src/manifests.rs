@@ -1,12 +1,12 @@
-//! Manifests of pods, as anybody may put them into the folder or serve them.
+//! Pod manifests from a manifest directory or a URL.
 
 use document::problem::Origin;
 use pod_manifest::static_pod::{SourceKind, identify};
 use pod_manifest::{ListPolicy, PodGates, StaticPodSource, Strictness, decode, read_static_pods};
 use pod_model::pod::{Pod, container_hash};
 
-/// Any bytes as a manifest: sound pods, or what is wrong, each in one line. A sound pod can be
-/// written down and is the same when it is read again, for a pod that ends is.
+/// Any bytes as a manifest: valid pods, or errors of one line each. A valid pod survives
+/// serialization unchanged, because the agent stores the manifests of pods that are terminating.
 pub fn manifest(input: &[u8]) {
     let origin = Origin::File { path: "/m/a.yaml".into(), line: 0, column: 0 };
     for kind in [SourceKind::File, SourceKind::Url] {

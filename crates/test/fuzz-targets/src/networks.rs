@@ -1,9 +1,9 @@
-//! What CNI plugins answer, and the configurations that administrators and installers write.
+//! Results of CNI plugins, and network configurations that administrators and installers write.
 
 use cni_documents::{Configuration, addresses_of};
 
-/// Any bytes as a plugin's result: addresses that are addresses, the main one first, or a refusal.
-/// Any bytes as a configuration: a value or a refusal.
+/// Any bytes as a plugin's result: valid addresses, the main one first, or an error. Any bytes as a
+/// configuration: a value or an error.
 pub fn cni(input: &[u8]) {
     if let Ok(addresses) = addresses_of(input, "eth0") {
         assert!(!addresses.is_empty(), "taken without an address");

@@ -3,8 +3,8 @@
 use oci_bundle::seccomp::{parse, write};
 use seccomp_filter::{INSTRUCTION_LIMIT, Instruction, compile};
 
-/// Any bytes as a profile: what is read is written as a document that reads the same, and means the
-/// same program, which the kernel takes.
+/// Any bytes as a profile: a valid profile survives serialization, compiles to the same program
+/// again, and the kernel accepts the program.
 pub fn seccomp(input: &[u8]) {
     let Ok(profile) = parse(input) else { return };
     let again = parse(write(&profile).as_bytes()).expect("what was written reads");
@@ -14,7 +14,7 @@ pub fn seccomp(input: &[u8]) {
     assert_eq!(compile(&again).as_ref(), Ok(&program), "another program");
 }
 
-/// As the kernel looks at a program before it takes it.
+/// The kernel's own checks of a BPF program.
 fn check(program: &[Instruction]) {
     assert!(!program.is_empty() && program.len() <= INSTRUCTION_LIMIT, "{}", program.len());
     for (at, instruction) in program.iter().enumerate() {

@@ -1,12 +1,11 @@
-//! What registries answer, and the names that lead to them.
+//! Responses of registries, and image names.
 
 use image_store::Reference;
 use registry_client::address::Address;
 use registry_client::challenge::{Challenge, best};
 
-/// Lines of headers, then a line with where a redirect leads. What a challenge says can be said
-/// again and is heard the same; a realm that is an address keeps its host, and no redirect by a mere
-/// path leaves that host.
+/// Header lines, then a line with a redirect's location. A challenge survives serialization; a
+/// realm that is an address keeps its host, and a redirect to a path never leaves its host.
 pub fn challenge(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let (headers, location) = text.rsplit_once('\n').unwrap_or((text, ""));
@@ -38,8 +37,8 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Any text as an image's name: its whole form is a name too, of the same image, and could be a path
-/// that leads nowhere else.
+/// Any text as an image's name: its canonical form is a valid name of the same image, and is safe
+/// to use as a path.
 pub fn reference(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let Ok(name) = Reference::parse(text) else { return };

@@ -1,15 +1,15 @@
-//! Frames of clients of exec, attach and port-forward.
+//! Frames that clients of exec, attach and port-forward send.
 
 use stream_frames::channels::{self, WEBSOCKET_PROTOCOLS};
 use stream_frames::{spdy as frames, websocket as messages};
 
-/// The first byte says where the rest is cut: clients' bytes come in any pieces.
+/// Splits the rest of the input at the position in its first byte: bytes arrive in any pieces.
 pub(crate) fn cut(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (first, rest) = input.split_first()?;
     Some(rest.split_at(usize::from(*first).min(rest.len())))
 }
 
-/// Any bytes as a SPDY client's: frames or an error, the same in one piece and in two; and frames
+/// Any bytes from a SPDY client: frames or an error, the same in one piece and in two; and frames
 /// without headers are written as they were read.
 pub fn spdy(input: &[u8]) {
     let read = |parts: &[&[u8]]| {
@@ -43,7 +43,7 @@ pub fn spdy(input: &[u8]) {
     }
 }
 
-/// Any bytes as a WebSocket client's: messages or an error, the same in one piece and in two.
+/// Any bytes from a WebSocket client: messages or an error, the same in one piece and in two.
 pub fn websocket(input: &[u8]) {
     let read = |parts: &[&[u8]]| {
         let mut decoder = messages::Decoder::default();

@@ -1,4 +1,4 @@
-//! Replays every input of the corpus, and the beginnings of each: a cut-off input is a new input.
+//! Replays every input of the corpus and prefixes of each: a truncated input is a new input.
 
 use std::path::Path;
 

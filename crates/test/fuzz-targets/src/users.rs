@@ -1,4 +1,4 @@
-//! The tables of users and groups that an image brings.
+//! `/etc/passwd` and `/etc/group` of an image.
 
 use container_runtime::{Tables, resolve_identity};
 use cri_wire::v1;
@@ -6,9 +6,10 @@ use cri_wire::v1;
 /// Between the parts of an input; no byte of a text.
 const NEXT: u8 = 0xff;
 
-/// Any bytes as an image's passwd, its group and the user that it or the pod names: somebody with
-/// one group at least and a home, or a refusal in one line; always the same of the same tables. Who is
-/// asked for by a number is that number, whatever the tables say: pods are judged by it.
+/// Any bytes as an image's passwd and group files and a user that the image or the pod names: a
+/// user with at least one group and a home directory, or an error of one line; always the same for
+/// the same files. A numeric user is that number whatever the files say: admission of pods relies
+/// on it.
 pub fn users(input: &[u8]) {
     let mut parts = input.split(|byte| *byte == NEXT);
     let mut next = || parts.next().map(|part| String::from_utf8_lossy(part).into_owned());

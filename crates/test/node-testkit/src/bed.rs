@@ -1,5 +1,6 @@
-//! A bed: where a real-part test runs. It has its own PID, mount, network, UTS, IPC and cgroup
-//! namespaces, its own cgroup in every hierarchy, and its own folder; all of it goes when it ends.
+//! A bed: the isolated environment that a real-part test runs in. It has its own PID, mount,
+//! network, UTS, IPC and cgroup namespaces, its own cgroup in every hierarchy, and its own
+//! directory; all of it is removed when the bed ends.
 //!
 //! ```text
 //! test process ──> warden (own session) ──> init (PID 1 of the bed) ──> the command
@@ -7,12 +8,12 @@
 //!      └── report ──  keeps the deadline, cleans up
 //! ```
 //!
-//! Rule: however the command, the test process, the warden or the clock ends it, nothing of a bed
-//! stays. When the warden itself is killed, the bed dies with it, and what lies on the disk is swept
-//! by the test process or by whoever starts the next bed.
+//! Rule: however the command, the test process, the warden or the deadline ends it, nothing of a
+//! bed stays. When the warden itself is killed, the bed dies with it, and the test process or the
+//! next bed removes what lies on the disk.
 //!
-//! All three processes are the same executable, entered again with a role in the environment.
-//! It does not build parts inside: a bed has no network but its own.
+//! All three processes are the same executable, executed again with a role in the environment. A
+//! bed does not build parts: its network leads nowhere.
 
 mod cgroups;
 mod handover;
@@ -40,7 +41,7 @@ pub use network::{NODE_ADDRESS, free_port};
 
 use crate::parts;
 
-/// How long a test may stay in its bed when it says nothing else.
+/// The deadline of a test that sets none.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Exit status of `bed run` when the deadline passed (as `timeout` has it).
@@ -48,7 +49,7 @@ pub const EXIT_DEADLINE: i32 = 124;
 /// Exit status of `bed run` when there was no bed to run the command in.
 pub const EXIT_NO_BED: i32 = 125;
 
-/// What a test asks of its bed.
+/// A test's requirements of its bed.
 #[derive(Debug, Clone)]
 pub struct Test {
     deadline: Duration,
@@ -67,7 +68,7 @@ impl Test {
         Self::default()
     }
 
-    /// How long the bed may last. Building parts does not count.
+    /// How long the bed may last, without the time for building parts.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -85,8 +86,8 @@ impl Test {
     /// read from the closure's type: outside a bed this starts the test binary again inside one.
     ///
     /// # Errors
-    /// What the closure returned, a panic in it, a passed deadline, no bed to be had; with the
-    /// end of the output and the folder where the logs were kept.
+    /// An error of the closure, a panic in it, a passed deadline, or no bed; with the end of the
+    /// output and the directory where the logs were kept.
     pub fn run<F>(self, body: F) -> Result<()>
     where
         F: FnOnce(&Bed) -> Result<()>,
@@ -117,7 +118,7 @@ impl Test {
     }
 }
 
-/// Runs a test's closure in a bed with the usual deadline; see [`Test::run`].
+/// Runs a test's closure in a bed with the default deadline; see [`Test::run`].
 ///
 /// # Errors
 /// As [`Test::run`].
@@ -128,12 +129,12 @@ where
     Test::new().run(body)
 }
 
-/// Takes up the role that the environment gives this process: a warden or an init never comes back
-/// from here. Inside a bed that was made for this very test (or, for a program, any bed) the bed is
-/// returned; otherwise nothing.
+/// Assumes the role that the environment gives this process; for a warden or an init this never
+/// returns. Inside a bed that was made for this test (or, for a program, any bed) the bed is
+/// returned; otherwise `None`.
 ///
 /// # Errors
-/// When a role is given but what belongs to it cannot be read.
+/// When there is a role but its input cannot be read.
 pub fn enter_role(test: Option<&str>) -> Result<Option<Bed>> {
     let Some((role, order)) = handover::received()? else { return Ok(None) };
     match role {

@@ -1,14 +1,14 @@
-//! Where everything that is built once and used by many runs is kept.
+//! The cache of what is built once and used by many runs.
 //!
-//! Rule: the cache lies outside the work tree, so that a fresh clone finds it and `cargo clean`
-//! leaves it alone. It does not know what is in it.
+//! Rule: the cache is outside the work tree, so that a fresh clone finds it and `cargo clean`
+//! leaves it alone. This module does not know the cache's content.
 
 use std::env;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-/// The cache folder: `$KEELSON_CACHE`, else `$XDG_CACHE_HOME/keelson`, else `~/.cache/keelson`.
+/// The cache directory: `$KEELSON_CACHE`, else `$XDG_CACHE_HOME/keelson`, else `~/.cache/keelson`.
 ///
 /// # Errors
 /// When none of the three variables is set.

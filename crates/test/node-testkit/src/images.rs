@@ -35,7 +35,7 @@ pub const NAME_LABEL: &str = "keelson.test-image.name";
 
 const ROOT: (u32, u32) = (0, 0);
 
-/// What a runtime starts from the image, in the words of the OCI image configuration.
+/// What a runtime starts from the image, as in the OCI image configuration.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct RunConfig {
@@ -49,13 +49,13 @@ pub struct RunConfig {
     pub cmd: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub working_dir: String,
-    /// Paths; what stands for each is always empty.
+    /// Paths of volumes; the OCI format maps each to an empty object.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub volumes: BTreeMap<String, BTreeMap<String, String>>,
     pub labels: BTreeMap<String, String>,
 }
 
-/// What stands at one path of an image.
+/// The content of one path of an image.
 #[derive(Clone, Debug)]
 pub enum Content {
     Directory,
@@ -113,7 +113,7 @@ impl Image {
         &self.files
     }
 
-    /// Changes what is run; the name's label stays.
+    /// Changes the configuration of what is run; the label with the name stays.
     #[must_use]
     pub fn configured(mut self, change: impl FnOnce(&mut RunConfig)) -> Self {
         change(&mut self.config);
@@ -140,13 +140,13 @@ impl Image {
         self.with(path, File { mode: 0o777, owner: ROOT, content })
     }
 
-    /// Adds a folder at `path`.
+    /// Adds a directory at `path`.
     #[must_use]
     pub fn with_directory(self, path: &str, mode: u32) -> Self {
         self.with(path, File { mode, owner: ROOT, content: Content::Directory })
     }
 
-    /// Gives what was added at `path` to somebody else than root.
+    /// Sets the owner of what was added at `path`.
     #[must_use]
     pub fn owned_by(mut self, path: &str, user: u32, group: u32) -> Self {
         if let Some(file) = self.files.get_mut(path.trim_matches('/')) {

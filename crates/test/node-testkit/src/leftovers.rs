@@ -1,28 +1,30 @@
-//! Judges what a run left on the machine: a snapshot before, a comparison after.
+//! Checks what a run left on the machine: a snapshot before, a comparison after.
 //!
-//! Rule: the judge is a program of its own and takes nobody's word. It looks at the host itself:
-//! processes, mounts, cgroups, links, addresses, network namespaces, nftables rules and folders.
-//! Beds that are in use (warden and test process alive) are not leftovers, and neither is what has
-//! nothing to do with beds and parts: a busy machine starts and ends other things all the time.
+//! Rule: the check is a program of its own and relies on no other program's report. It examines the
+//! host itself: processes, mounts, cgroups, links, addresses, network namespaces, nftables rules
+//! and directories. Beds in use (warden and test process alive) are not leftovers, and neither is
+//! what has nothing to do with beds and parts: other things start and end on a busy machine all the
+//! time.
 //!
-//! In a bed everything is the bed's, and what counts is what it, or a part in it, could have made, known
-//! by its mark:
+//! Inside a bed everything is the bed's, and what counts is what the bed, or a part in it, could
+//! have created, recognized by its mark:
 //!
 //! | kind | counts in a bed when |
 //! |---|---|
 //! | process | it is in a bed's cgroup, or a pod's, has a bed's role, or its program is a part or ours |
-//! | mount | its point, root, source or options lie in beds, in a folder of parts, or in a folder of ours in the temp folder |
-//! | cgroup | it is a bed's or a pod's, or neither a systemd unit nor a neighbour of the judge's |
+//! | mount | its point, root, source or options lie in beds, in a directory of parts, or in one of ours in the temporary directory |
+//! | cgroup | it is a bed's or a pod's, or neither a systemd unit nor a sibling of the check's own cgroup |
 //! | link | it has a name that beds, CNI plugins or kube programs give; not when its bridge is another's |
 //! | address | it is on such a link, or is the node's address in beds |
-//! | network namespace | it has a name that CNI runtimes or ours give |
+//! | network namespace | its name is one that CNI runtimes or our runtime give |
 //! | nftables rule | its table or chain has such a name, or it names such a chain, link or address |
-//! | folder | it is a bed's, one of parts, or has a name of ours in the temp folder |
+//! | directory | it is a bed's, one of parts, or has a name of ours in the temporary directory |
 //!
-//! On the machine other pods may run meanwhile, of Keelson too, from another root. None of it can come
-//! from a bed, which has namespaces, cgroups and directories of its own; so there only these count: a
-//! bed's cgroup and what runs in it, processes with a bed's role, mounts of a bed's folder, `bed0`, `pods0`
-//! and the node's address, network namespaces called `bed-`, and folders of beds.
+//! On the host other pods may run meanwhile, also Keelson's with another root. None of it can come
+//! from a bed, which has namespaces, cgroups and directories of its own; so on the host only these
+//! count: a bed's cgroup and what runs in it, processes with a bed's role, mounts of a bed's
+//! directory, `bed0`, `pods0` and the node's address, network namespaces called `bed-`, and
+//! directories of beds.
 
 mod look;
 mod marks;
@@ -37,7 +39,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-/// How long the kernel and dying processes may take to clear up before something counts as left.
+/// How long the kernel and dying processes may take to clean up before something counts as left.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is there, by kind.
@@ -47,10 +49,10 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Looks at this machine.
+    /// Takes a snapshot of this machine.
     ///
     /// # Errors
-    /// When something cannot be looked at: then nothing can be said.
+    /// When something cannot be examined: then there is no result.
     pub fn take() -> Result<Self> {
         let mut kinds = BTreeMap::new();
         for (kind, look) in look::KINDS {
@@ -73,8 +75,8 @@ impl Snapshot {
     }
 }
 
-/// Compares with an earlier snapshot, and gives what is just going a while to go. Left is what was
-/// there at every look: other people's short-lived things come and go meanwhile.
+/// Compares with an earlier snapshot, and gives what is just ending time to end. A leftover is what
+/// is found in every observation: other programs' short-lived things come and go.
 ///
 /// # Errors
 /// As [`Snapshot::take`].
@@ -89,8 +91,8 @@ pub fn settle(before: &Snapshot) -> Result<Vec<String>> {
     Ok(left)
 }
 
-/// The program: `leftovers snapshot FILE`, `leftovers compare FILE`, or `compare-now`, which has no
-/// patience. Exit code 1 means that something was left, 2 that the judge could not judge.
+/// The program: `leftovers snapshot FILE`, `leftovers compare FILE`, or `compare-now`, which does
+/// not wait. Exit code 1 means leftovers, 2 that the check itself failed.
 #[must_use]
 pub fn program(arguments: &[String]) -> ExitCode {
     match judge(arguments) {
@@ -125,7 +127,7 @@ fn judge(arguments: &[String]) -> Result<Vec<String>> {
     }
 }
 
-/// The judge's program, built from this work tree beside the caller's executable. For tests.
+/// The check's program, built from this work tree beside the caller's executable. For tests.
 ///
 /// # Errors
 /// When cargo cannot build it.

@@ -1,6 +1,6 @@
-//! Beds, real parts and images for tests; judges what they leave behind.
+//! Beds, real parts and images for tests; the check for what tests leave behind.
 //!
-//! - [`parts`]: which programs of others the tests run on, and how they are built into the cache.
+//! - [`parts`]: the upstream programs that tests run on, and how they are built into the cache.
 //! - [`bed`]: where a real-part test runs: namespaces and cgroups of its own, gone afterwards.
 //! - [`start`]: starters of containerd, a control plane, a registry, the reference kubelet.
 //! - [`leftovers`]: what a machine holds before and after a run, and the difference.

@@ -1,14 +1,16 @@
-//! The cgroup v2 machine: a small Debian with systemd as PID 1, logind, D-Bus, AppArmor, PSI and, on
-//! request, swap; in software emulation. For what the kernel under the tests cannot show. A variant has
-//! SELinux in AppArmor's place, which a kernel has one of at a time.
+//! The cgroup v2 machine: a small Debian in software emulation, with systemd as PID 1, logind,
+//! D-Bus, AppArmor, PSI and, on request, swap. It shows what the kernel under the tests cannot. A
+//! variant has SELinux in place of AppArmor, because a kernel runs one of them at a time.
 //!
-//! A payload goes in (a folder, single files, a script), its output and exit status come out. The
-//! rules: the machine is built once into the cache, keyed by its recipe, and appears there whole or
-//! not at all; every run gets a throw-away copy and leaves nothing, not even when the caller is killed,
-//! since all that a run writes are files without a name and all that it starts dies with the caller.
+//! A payload goes in (a directory, single files, a script); its output and exit status come out.
+//! The rules: the machine is built once into the cache, keyed by its recipe, and appears there
+//! whole or not at all; every run gets a temporary copy and leaves nothing, not even when the
+//! caller is killed, since a run writes only unnamed files and all its processes die with the
+//! caller.
 //!
 //! Not done here: hardware virtualization (a `/dev/kvm` that opens is no proof that it works, and a
-//! guest that hangs in it is worse than a slow one), any network beyond the guest's own routing table.
+//! guest that hangs in it is worse than a slow one), any network beyond the guest's own routing
+//! table.
 
 mod boot;
 mod mirror;
@@ -34,14 +36,15 @@ pub struct Machine {
     variant: Variant,
 }
 
-/// What a run of the machine carries in, and how large the machine is.
+/// The input of a run, and the machine's size.
 #[derive(Clone, Debug)]
 pub struct Payload {
-    /// A folder whose content stands at `/payload` in the machine.
+    /// A directory whose content is at `/payload` in the machine.
     pub folder: Option<PathBuf>,
-    /// Single files: where under `/payload`, and the file of this machine.
+    /// Single files: the path under `/payload`, and the file on this machine.
     pub files: Vec<(PathBuf, PathBuf)>,
-    /// The text of `/payload/run`; without it, folder or files must bring an executable `run`.
+    /// The text of `/payload/run`; without it, the directory or the files must contain an
+    /// executable `run`.
     pub script: Option<String>,
     pub memory_mb: u32,
     pub cpus: u32,
@@ -65,7 +68,7 @@ impl Default for Payload {
     }
 }
 
-/// What came out of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Standard output and standard error of the payload, as they came.
@@ -76,26 +79,27 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
-/// What a payload told under this name: the rest of its first line `name: value`.
+/// A fact that a payload printed under this name: the rest of its first line `name: value`.
 ///
 /// # Errors
-/// When there is no such line; with the output.
+/// When there is no such line; the error contains the output.
 pub fn fact<'a>(output: &'a str, name: &str) -> Result<&'a str> {
     let line = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     line.with_context(|| format!("no line {name:?} in the output:\n{output}"))
 }
 
 impl Machine {
-    /// Boots a throw-away copy, runs the payload in it and powers it off.
+    /// Boots a temporary copy, runs the payload in it and powers it off.
     ///
     /// # Errors
-    /// When the payload cannot be packed, or the machine ends, or the deadline comes, before the
-    /// payload has said its exit status; with the end of the machine's console and of the output.
+    /// When the payload cannot be packed, or the machine ends or the deadline passes before the
+    /// payload has reported its exit status; with the end of the machine's console and of the
+    /// output.
     pub fn run(&self, payload: &Payload) -> Result<Outcome> {
         self.run_into(payload, &mut io::sink())
     }
 
-    /// The same, with the output also written to `sink` while it comes.
+    /// The same, with the output also written to `sink` as it arrives.
     ///
     /// # Errors
     /// As [`Machine::run`].
@@ -104,15 +108,15 @@ impl Machine {
         boot::run(self, payload, &disk, sink)
     }
 
-    /// The folder in the cache.
+    /// The directory in the cache.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
-/// The verb `machine`: boots the machine with a payload folder, whose `run` is run there; prints its
-/// output while it comes and, when that is not 0, ends this process with its exit status.
+/// The verb `machine`: boots the machine with a payload directory and runs its `run`; prints its
+/// output as it arrives and, when its exit status is not 0, exits with that status.
 ///
 /// # Errors
 /// When the machine cannot be built, or as [`Machine::run`].

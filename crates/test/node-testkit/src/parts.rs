@@ -1,8 +1,8 @@
-//! The real parts: programs of others that tests run on, pinned by the Go modules in
-//! `tests/real-parts`, built when first asked for, kept in the cache by version.
+//! The real parts: upstream programs that tests run on, pinned by the Go modules in
+//! `tests/real-parts`, built on first use, kept in the cache by version.
 //!
-//! Rule: a version is written once, in the go.mod that pins it. What is present is never rebuilt and
-//! needs no Go. It does not start anything: see [`crate::start`].
+//! Rule: a version is written once, in the go.mod that pins it. What is present is never rebuilt
+//! and needs no Go. This module does not start anything: see [`crate::start`].
 
 mod build;
 mod pin;
@@ -16,12 +16,12 @@ use anyhow::{Context, Result, bail};
 
 pub use table::{Part, TABLE};
 
-/// A part that stands in the cache.
+/// A part in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuiltPart {
     pub name: &'static str,
     pub version: String,
-    /// The folder with its programs.
+    /// The directory with its programs.
     pub bin: PathBuf,
 }
 
@@ -33,8 +33,8 @@ impl BuiltPart {
     }
 }
 
-/// Makes sure that the named parts stand in the cache, builds what is missing, and tells where
-/// they are, in the order asked.
+/// Ensures that the named parts are in the cache, builds what is missing, and returns where they
+/// are, in the given order.
 ///
 /// # Errors
 /// An unknown name, a missing Go or Debian package, a failed build: one line that says which.
@@ -72,7 +72,7 @@ pub fn version(part: &str) -> Result<String> {
     table::find(part)?.version()
 }
 
-/// The verb: builds the named parts, or every one for the word `all`, and prints where they are.
+/// The verb: builds the named parts, or all for the word `all`, and prints their paths.
 ///
 /// # Errors
 /// As [`ensure`].
@@ -96,7 +96,7 @@ pub fn command(names: &[&str]) -> Result<()> {
 /// The verb without names: every part, its version, whether it is built, and what building it needs.
 ///
 /// # Errors
-/// A go.mod that cannot be read, or no cache folder.
+/// A go.mod that cannot be read, or no cache directory.
 pub fn list() -> Result<()> {
     for part in TABLE {
         let built = build::place(part)?;
@@ -121,7 +121,7 @@ pub fn debian_packages(names: &[&str]) -> Result<Vec<&'static str>> {
     Ok(packages)
 }
 
-/// The folder of the Go modules in the work tree that this kit was compiled from.
+/// The directory of the Go modules in the work tree that this crate was compiled from.
 fn modules_folder() -> Result<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/real-parts");
     fs::canonicalize(&folder)

@@ -1,14 +1,14 @@
-//! Programs of this work tree that tests run as programs: the agent, the judge of leftovers.
+//! Programs of this work tree that tests run: the agent, the leftover check.
 //!
-//! Rule: what a test runs is what the sources say now; cargo is asked every time and answers at once
-//! when nothing changed. To be called before a bed is made, which has no network.
+//! Rule: a test runs what the current sources give; cargo is run every time and returns at once
+//! when nothing changed. Call it before a bed is made, which has no network.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Builds a program with the profile of the calling test, and tells where it is.
+/// Builds a program with the profile of the calling test, and returns its path.
 ///
 /// # Errors
 /// When cargo cannot build it.

@@ -1,8 +1,8 @@
 //! Starters of the real parts, for use inside a bed.
 //!
-//! Rule: a starter returns when its part answers, or fails with the end of the part's log. Each part
-//! has a folder of its own in the bed; dropping the value stops it, and the bed's end kills it in
-//! any case. Starters take no ports or paths from the host.
+//! Rule: a starter returns when its part answers, or fails with the end of the part's log. Each
+//! part has its own directory in the bed; dropping the value stops it, and the bed's end kills it
+//! in any case. Starters take no ports or paths from the host.
 
 mod certificates;
 mod containerd;

@@ -1,7 +1,8 @@
 //! Parts appear in the cache whole or not at all, are built once, and then need no Go.
 //!
 //! A script stands in for Go, so that a build can be made to fail or hang; the cache is a temporary
-//! folder. The caller is this test binary again, because both are given by the environment.
+//! directory. The caller is this test binary started again, because both are set by the
+//! environment.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +18,7 @@ const CALLER: &str = "KEELSON_TEST_CALLER";
 /// Finds the file to make among Go's arguments.
 const FIND_OUTPUT: &str = "while [ \"$1\" != -o ]; do shift; done; output=$2\n";
 
-/// What the caller does; nothing unless it is one.
+/// The caller's role; does nothing in any other process.
 #[test]
 fn caller() {
     if std::env::var_os(CALLER).is_none() {
@@ -76,7 +77,7 @@ impl Place {
         fs::read_to_string(self.file("calls")).unwrap_or_default().lines().count()
     }
 
-    /// The names in the folder of parts, without locks and logs.
+    /// The entries of the directory of parts, without locks and logs.
     fn parts(&self) -> Vec<String> {
         let names = |folder: &Path| -> Vec<String> {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -88,7 +89,7 @@ impl Place {
     }
 }
 
-/// The caller's own line.
+/// The line that the caller printed.
 fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = text.lines().find(|line| line.starts_with("BUILT ") || line.starts_with("ERROR "));
@@ -127,7 +128,7 @@ fn failed_build_leaves_no_part_and_one_line() {
     assert_eq!(place.parts(), Vec::<String>::new());
 }
 
-/// Go says that all is well and makes nothing: no part either.
+/// If Go reports success but writes nothing, there is no part.
 #[test]
 fn build_that_makes_nothing_is_a_failure() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What containers and calls do when a test says nothing, and when it does.
+//! What containers and calls of the fake runtime do, by default and with injected faults.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ pub enum Behaviour {
     RunsForEver,
     /// Ends by itself.
     Exits { after: Duration, code: i32 },
-    /// Does not end before the grace is over, and then with 137.
+    /// Ignores SIGTERM; is killed after the grace period, with exit code 137.
     IgnoresStop,
 }
 
-/// What a call does instead of its work.
+/// An injected fault of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The runtime refuses with this text.
+    /// The runtime returns an error with this text.
     Refuses(String),
-    /// The runtime does not know the call.
+    /// The runtime does not implement the call.
     Lacks,
     /// Never answers.
     Hangs,
-    /// Does its work, and answers so much later.
+    /// Does its work, and answers after this delay.
     AnswersLate(Duration),
-    /// Does its work, but the answer is lost.
+    /// Does its work, but the response is lost.
     LosesAnswer,
     Panics,
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ports::{ContentData, ContentError, ContentName, PodContents, PortFuture};
 
-/// Cheap to clone; all clones are one. What nobody has put there is not found.
+/// Cheap to clone; clones share state. Objects that were not put there are not found.
 #[derive(Clone, Default)]
 pub struct FakeContents {
     shared: Arc<Mutex<BTreeMap<String, Answer>>>,
@@ -22,7 +22,7 @@ impl FakeContents {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who asks for this (`ConfigMap default/a`) gets one key with its value.
+    /// Stores an object (`ConfigMap default/a`) with one key and its value.
     pub fn put(&self, name: &str, key: &str, value: &str) {
         let data = BTreeMap::from([(key.to_owned(), value.as_bytes().to_vec())]);
         self.answers().insert(name.to_owned(), Answer::Ready(Ok(ContentData(data))));

@@ -1,5 +1,5 @@
-//! What a test says to the fake runtime: how containers and calls behave, what happens to it, what
-//! was asked of it.
+//! A test's controls of the fake runtime: behaviour of containers and calls, faults, and the record
+//! of calls.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use ports::runtime_objects::{
 };
 
 impl FakeRuntime {
-    /// What containers of this name do when they are started.
+    /// Sets what containers of this name do when they are started.
     pub fn behave(&self, container: &str, behaviour: Behaviour) {
         self.shared.state().behaviours.insert(container.to_owned(), behaviour);
     }
 
-    /// What commands in containers of this name answer.
+    /// Sets the exit code and output of commands in containers of this name.
     pub fn answer_exec(&self, container: &str, exit_code: i32, said: &str) {
         let output = ExecOutput { exit_code, stdout: said.into(), ..ExecOutput::default() };
         self.shared.state().execs.insert(container.to_owned(), output);
     }
 
-    /// As one that was pulled, which has a name by digest too.
+    /// Adds an image as if pulled: it has a name by digest too.
     pub fn add_pulled_image(&self, name: &str) {
         self.add_image(name);
         let repository = name.rsplit_once(':').map_or(name, |(repository, _)| repository);
@@ -31,7 +31,7 @@ impl FakeRuntime {
         }
     }
 
-    /// As one that was imported.
+    /// Adds an image as if imported.
     pub fn add_image(&self, name: &str) {
         let record = ImageRecord {
             id: format!("sha256:{name}"),
@@ -41,38 +41,38 @@ impl FakeRuntime {
         self.shared.state().images.insert(name.to_owned(), record);
     }
 
-    /// Somebody else removes it.
+    /// Removes an image, as another client of the runtime may.
     pub fn remove_image_now(&self, name: &str) {
         self.shared.state().images.remove(name);
     }
 
-    /// Whether pulls find what they ask for.
+    /// Sets whether pulls succeed.
     pub fn let_pulls_succeed(&self, succeed: bool) {
         self.shared.state().pullable = succeed;
     }
 
-    /// The next call of this name (`run_sandbox`, `start_container`, …) has this fault.
+    /// Injects a fault into the next call of this name (`run_sandbox`, `start_container`, …).
     pub fn spoil(&self, call: &str, fault: Fault) {
         self.shared.state().faults.entry(call.to_owned()).or_default().push_back(fault);
     }
 
-    /// Events are told so much later than they happen.
+    /// Delays events by this long.
     pub fn tell_late(&self, late: Duration) {
         self.shared.state().events.late = late;
     }
 
-    /// Events say that they happened so much earlier than they did.
+    /// Puts the timestamps of events this much earlier than they happened.
     pub fn stamp_early(&self, behind: Duration) {
         self.shared.state().events.behind = behind;
     }
 
-    /// Whether it tells with an event how a container ended.
+    /// Sets whether a container's event carries its exit status.
     pub fn tell_ends(&self, tell: bool) {
         self.shared.state().events.unkindness.tells_no_ends = !tell;
     }
 
-    /// Looks at these pods that begin from now on are never answered; those at others are, and a
-    /// look at everything tells of these only who they are.
+    /// From now on observations of these pods are never answered; those of others are, and an
+    /// observation of all pods returns only the identities of these.
     pub fn leave_unanswered(&self, uids: impl IntoIterator<Item = String>) {
         self.shared.state().unanswered = uids.into_iter().collect();
     }
@@ -89,7 +89,7 @@ impl FakeRuntime {
         self.shared.changed.notify_one();
     }
 
-    /// It goes on answering and gives no events any more.
+    /// Ends the event stream while calls go on working.
     pub fn refuse_events(&self) {
         let mut state = self.shared.state();
         state.events.unkindness.loses_events = true;
@@ -107,17 +107,17 @@ impl FakeRuntime {
         self.shared.state().events.unkindness.repeats_events = repeat;
     }
 
-    /// Whether it has a stream of events. Who asks for one is told how it is then.
+    /// Sets whether the runtime supports an event stream. A subscriber learns it on subscribing.
     pub fn have_stream(&self, has: bool) {
         self.shared.state().events.unkindness.has_no_stream = !has;
     }
 
-    /// How often a call was asked for that changes nothing, such as `observe_pod`.
+    /// How often a read-only call such as `observe_pod` was made.
     pub fn looks(&self, call: &str) -> usize {
         self.shared.state().looks.get(call).copied().unwrap_or_default()
     }
 
-    /// Every call by its name alone, in the order in which they were made.
+    /// The names of all calls, in order.
     pub fn asked(&self) -> Vec<&'static str> {
         self.shared.state().asked.clone()
     }
@@ -126,17 +126,17 @@ impl FakeRuntime {
         self.shared.state().is_network_down = down;
     }
 
-    /// Sandboxes that are run from now on have these addresses.
+    /// Sets the addresses of sandboxes that are created from now on.
     pub fn give_addresses(&self, addresses: &[&str]) {
         self.shared.state().addresses = addresses.iter().map(ToString::to_string).collect();
     }
 
-    /// Every running container of this name ends now.
+    /// Ends every running container of this name.
     pub fn crash(&self, container: &str, code: i32) {
         self.crash_with(container, code, "");
     }
 
-    /// The same, and the runtime says this about it.
+    /// The same, with this message in the container's status.
     pub fn crash_with(&self, container: &str, code: i32, message: &str) {
         let mut state = self.shared.state();
         state.pass_time(&self.shared);
@@ -153,7 +153,7 @@ impl FakeRuntime {
         self.shared.changed.notify_one();
     }
 
-    /// Every sandbox dies, and with it all that runs in it.
+    /// Kills every sandbox and what runs in it.
     pub fn lose_sandboxes(&self) {
         let mut state = self.shared.state();
         let now = (self.shared.now)();
@@ -171,7 +171,7 @@ impl FakeRuntime {
         self.shared.changed.notify_one();
     }
 
-    /// The runtime no longer knows what becomes of the running containers of this name.
+    /// Makes the state of the running containers of this name unknown.
     pub fn lose_state(&self, container: &str) {
         let mut state = self.shared.state();
         let State { containers, events, .. } = &mut *state;
@@ -185,7 +185,7 @@ impl FakeRuntime {
         self.shared.changed.notify_one();
     }
 
-    /// A sandbox that nobody of this test's agent made.
+    /// Adds a sandbox that the agent under test did not create.
     pub fn plant_sandbox(&self, record: SandboxRecord) {
         self.shared.state().sandboxes.insert(record.id.clone(), record);
     }
@@ -196,12 +196,12 @@ impl FakeRuntime {
         self.shared.state().containers.insert(made.record.id.clone(), made);
     }
 
-    /// Calls that change something, in order: `run_sandbox u1`, `start_container main#0`, …
+    /// Mutating calls, in order: `run_sandbox u1`, `start_container main#0`, …
     pub fn calls(&self) -> Vec<String> {
         self.shared.state().calls.clone()
     }
 
-    /// The sandboxes that pulls were asked for, in the order of the pulls.
+    /// The sandbox configurations that pulls were made for, in order.
     pub fn pulled_for(&self) -> Vec<Option<SandboxConfig>> {
         self.shared.state().pulled_for.clone()
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::runtime::Shared;
 
-/// How events reach whoever listens.
+/// Faults of event delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Unkindness {
     pub(crate) loses_events: bool,
@@ -25,12 +25,12 @@ pub(crate) struct Unkindness {
 pub(crate) struct Events {
     pub(crate) queue: VecDeque<RuntimeSignal>,
     pub(crate) unkindness: Unkindness,
-    /// Told so much later than it happened.
+    /// How late an event is delivered.
     pub(crate) late: Duration,
     waiting: VecDeque<(Instant, RuntimeEvent)>,
-    /// Its clock is so far behind everybody else's.
+    /// How far the runtime's clock lags.
     pub(crate) behind: Duration,
-    /// What the clock said when the last call came.
+    /// The clock's value at the last call.
     pub(crate) now: i64,
 }
 
@@ -40,7 +40,7 @@ impl Events {
         self.tell(&RuntimeEvent { kind, id, pod_uid, created_at: self.now, ended: None });
     }
 
-    /// A container has ended in a sandbox that is ready.
+    /// Records that a container has terminated in a ready sandbox.
     pub(crate) fn push_end(&mut self, record: &ContainerRecord, uid: &str) {
         let told = ContainerRecord { sandbox_id: String::new(), ..record.clone() };
         let ended = (!self.unkindness.tells_no_ends).then(|| Box::new(told));
@@ -59,7 +59,7 @@ impl Events {
         self.pass_time();
     }
 
-    /// Tells what is late enough by now.
+    /// Delivers the events whose delay has passed.
     pub(crate) fn pass_time(&mut self) {
         while self.next().is_some_and(|at| at <= Instant::now()) {
             let due = self.waiting.pop_front().map(|(_, event)| RuntimeSignal::Event(event));
@@ -67,7 +67,7 @@ impl Events {
         }
     }
 
-    /// When there is more to tell.
+    /// When the next event is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.waiting.front().map(|(at, _)| *at)
     }

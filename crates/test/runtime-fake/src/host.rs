@@ -1,4 +1,4 @@
-//! Folders, cgroups, volumes, records, texts and network ends in memory.
+//! Pod directories, cgroups, volumes, records, contents and network probes in memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -15,13 +15,13 @@ use ports::runtime_objects::CgroupDriver;
 use ports::{HostAddresses, HostTexts, LogFiles, PortFuture, PullRecordKind, PullRecords};
 use tokio::sync::watch;
 
-/// Cheap to clone; all clones are one host. It outlives an agent, as a disk does.
+/// Cheap to clone; clones share one host. It outlives an agent, as a disk does.
 #[derive(Clone)]
 pub struct FakeHost {
     shared: Arc<Mutex<Disk>>,
-    /// What was learned of the runtime's cgroup driver, in order.
+    /// The runtime's cgroup driver, each time that the agent reported it.
     drivers: Arc<watch::Sender<Vec<Option<CgroupDriver>>>>,
-    /// How many processes of each container were killed for memory.
+    /// Number of OOM-killed processes of each container.
     kills: Arc<watch::Sender<BTreeMap<String, u64>>>,
 }
 
@@ -44,7 +44,7 @@ struct Disk {
     cgroups: BTreeMap<Vec<String>, CgroupLimits>,
     volumes: BTreeSet<(String, String)>,
     records: BTreeMap<(String, String), Vec<u8>>,
-    /// What was done to records, where somebody wants to know.
+    /// Operations on records in order, if a test asked for them.
     order: Option<Vec<String>>,
     is_full: bool,
     refuses_records: bool,
@@ -78,7 +78,7 @@ impl FakeHost {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was learned of the runtime's cgroup driver, in order.
+    /// The runtime's cgroup driver, each time that the agent reported it.
     pub fn drivers(&self) -> Vec<Option<CgroupDriver>> {
         self.drivers.borrow().clone()
     }
@@ -87,42 +87,42 @@ impl FakeHost {
         let _ = self.drivers.subscribe().wait_for(|drivers| !drivers.is_empty()).await;
     }
 
-    /// Its cgroups are of version 1.
+    /// Makes this a cgroup v1 host.
     pub fn have_old_cgroups(&self) {
         self.disk().has_old_cgroups = true;
     }
 
-    /// Whether no cgroup can be made or limited.
+    /// Sets whether creating or limiting a cgroup fails.
     pub fn refuse_cgroups(&self, refuse: bool) {
         self.disk().refuses_cgroups = refuse;
     }
 
-    /// How long it takes to list the folders of pods.
+    /// Sets how long listing the pod directories takes.
     pub fn list_slowly(&self, takes: Duration) {
         self.disk().listing_takes = takes;
     }
 
-    /// How long it takes until a record is on disk; whoever stops waiting has not written it.
+    /// Sets how long saving a record takes; a cancelled save writes nothing.
     pub fn save_slowly(&self, takes: Duration) {
         self.disk().saving_takes = takes;
     }
 
-    /// No log of a container can ever be removed.
+    /// Makes every removal of a container log fail.
     pub fn keep_logs(&self) {
         self.disk().keeps_logs = true;
     }
 
-    /// How long it takes to make a link to a log.
+    /// Sets how long creating a log symlink takes.
     pub fn link_slowly(&self, takes: Duration) {
         self.disk().linking_takes = takes;
     }
 
-    /// A process in a group of this last name is killed for memory, and nobody says which.
+    /// Counts an OOM kill in the cgroup with this last path component, without a kernel log record.
     pub fn kill_for_memory(&self, group: &str) {
         self.kills.send_modify(|kills| *kills.entry(group.to_owned()).or_default() += 1);
     }
 
-    /// Whether writes fail for want of space.
+    /// Sets whether writes fail with ENOSPC.
     pub fn fill_disk(&self, full: bool) {
         self.disk().is_full = full;
     }
@@ -142,7 +142,7 @@ impl FakeHost {
         self.disk().files.insert(path.to_owned(), content.to_vec());
     }
 
-    /// Files below a folder, by what is left of their paths, each with its content.
+    /// The files below a directory by relative path, each with its content.
     pub fn files_below(&self, folder: &str) -> Vec<(String, String)> {
         let disk = self.disk();
         let below = disk.files.iter().filter_map(|(path, content)| {
@@ -152,7 +152,7 @@ impl FakeHost {
         below.collect()
     }
 
-    /// Links to logs, by name, each with where it leads.
+    /// The log symlinks by name, each with its target.
     pub fn links(&self) -> BTreeMap<String, String> {
         self.disk().links.clone()
     }
@@ -161,7 +161,7 @@ impl FakeHost {
         self.disk().links.clear();
     }
 
-    /// A cgroup that somebody else has made.
+    /// Adds a cgroup that the agent did not create.
     pub fn make_cgroup(&self, path: &str) {
         let name = path.split('/').skip(1).map(str::to_owned).collect();
         self.disk().cgroups.insert(name, CgroupLimits::default());
@@ -194,12 +194,12 @@ impl FakeHost {
         self.disk().records.get(&(folder.to_owned(), name.to_owned())).cloned()
     }
 
-    /// From now on it is remembered in which order records are written and removed.
+    /// From now on the order in which records are written and removed is recorded.
     pub fn keep_order(&self) {
         self.disk().order = Some(Vec::new());
     }
 
-    /// Whether no record may be written, for good.
+    /// Sets whether saving a record fails permanently.
     pub fn refuse_records(&self, refuse: bool) {
         self.disk().refuses_records = refuse;
     }
@@ -209,17 +209,17 @@ impl FakeHost {
         self.disk().order.clone().unwrap_or_default()
     }
 
-    /// A record as an earlier agent may have left it.
+    /// Adds a record as an earlier agent may have left it.
     pub fn put_record(&self, folder: &str, name: &str, content: &[u8]) {
         self.disk().records.insert((folder.to_owned(), name.to_owned()), content.to_vec());
     }
 
-    /// The machine's addresses from now on; until then it has 192.0.2.1.
+    /// Sets the host's addresses; the default is 192.0.2.1.
     pub fn set_addresses(&self, addresses: &[IpAddr]) {
         self.disk().addresses = Some(addresses.to_vec());
     }
 
-    /// What the next network tries get; after that, success.
+    /// Sets the results of the next network probes; later ones succeed.
     pub fn answer_tries(&self, answers: impl IntoIterator<Item = TryAnswer>) {
         self.disk().answers.extend(answers);
     }
@@ -491,7 +491,7 @@ fn pull_folder(kind: PullRecordKind) -> String {
     }
 }
 
-/// Files lie beside each other by their paths; a packed one has the plain one's content.
+/// Rotated files lie beside the current one; a compressed file keeps the content of the plain one.
 impl LogFiles for FakeHost {
     fn sizes<'a>(&'a self, logs: &'a [String]) -> HostFuture<'a, Vec<Option<u64>>> {
         self.done(move |disk| {

@@ -1,11 +1,11 @@
-//! A kernel's log in memory: it outlives every agent, and each reads it from its beginning.
+//! A kernel log in memory: it outlives every agent, and each reader starts at its beginning.
 
 use ports::PortFuture;
 use ports::pod_host::{MemoryKill, MemoryKills};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Cheap to clone; all clones are one log.
+/// Cheap to clone; clones share one log.
 #[derive(Debug, Clone)]
 pub struct FakeKernelLog(Arc<watch::Sender<Vec<MemoryKill>>>);
 
@@ -16,12 +16,12 @@ impl Default for FakeKernelLog {
 }
 
 impl FakeKernelLog {
-    /// A process in that cgroup was killed for memory.
+    /// Records an OOM kill in that cgroup.
     pub fn tell(&self, victim_cgroup: &str, process: &str, pid: i32) {
         self.tell_at(0, victim_cgroup, (process, pid), false);
     }
 
-    /// The same at a moment; whether it only had to go with the one before it.
+    /// The same with a timestamp, and whether it belongs to the previous record's group kill.
     pub fn tell_at(
         &self,
         at: i64,
@@ -43,7 +43,7 @@ impl FakeKernelLog {
         });
     }
 
-    /// A reader that begins with the oldest.
+    /// A reader that begins with the oldest record.
     pub fn read(&self) -> Box<dyn MemoryKills> {
         Box::new(Reader { log: self.0.subscribe(), next: 0 })
     }

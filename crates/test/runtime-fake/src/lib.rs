@@ -1,9 +1,9 @@
-//! A container runtime and a host in memory, as unkind as tests want them.
+//! A container runtime and a host in memory, with injectable faults.
 //!
 //! Rule: where it matters they behave as containerd does: a stopped sandbox takes its containers
 //! with it, stopping what has stopped succeeds, a second container of the same name and attempt in
-//! a sandbox is refused. What a test can ask for on top: calls that fail or hang, events that are
-//! lost or told twice, a runtime that is away. Time is whatever the test's clock says.
+//! a sandbox is refused. Faults that a test can add: calls that fail or hang, events that are lost
+//! or delivered twice, a runtime that is unavailable. Time is the test's clock.
 
 mod behaviour;
 mod contents;

@@ -1,4 +1,4 @@
-//! Manifests as a test tells them.
+//! A manifest source that a test controls.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use ports::PortFuture;
 use ports::pod_sources::{ManifestContent, ManifestFile, ManifestSource, SourceTelling};
 use tokio::sync::Notify;
 
-/// A source of manifests that tells what a test says.
+/// A source whose manifests a test sets.
 #[derive(Clone, Default)]
 pub struct Script {
     shared: Arc<(Mutex<VecDeque<SourceTelling>>, Notify)>,

@@ -1,4 +1,5 @@
-//! Credential provider programs in memory: what they answer, how long they take, who asked.
+//! Credential provider programs in memory: their output, their duration, and a record of their
+//! runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use ports::{CredentialProgramError, CredentialPrograms, PortFuture};
 
-/// Cheap to clone; all clones are one folder of programs.
+/// Cheap to clone; clones share one set of programs.
 #[derive(Clone, Default)]
 pub struct FakePrograms {
     shared: Arc<Mutex<Folder>>,
@@ -26,23 +27,23 @@ impl FakePrograms {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a program writes, or why it fails.
+    /// Sets what a program prints, or its error.
     pub fn answer(&self, provider: &str, answer: Result<&str, &str>) {
         let answer = answer.map(str::to_owned).map_err(str::to_owned);
         self.folder().answers.insert(provider.to_owned(), answer);
     }
 
-    /// How long every run takes from now on.
+    /// Sets how long every run takes.
     pub fn take(&self, time: Duration) {
         self.folder().takes = time;
     }
 
-    /// Each run: the program and its request.
+    /// The program and request of each run.
     pub fn asked(&self) -> Vec<String> {
         self.folder().asked.clone()
     }
 
-    /// How many ran at the same time, at most.
+    /// The maximum number of concurrent runs.
     pub fn most_running(&self) -> usize {
         self.folder().most_running
     }

@@ -1,11 +1,11 @@
-//! Counts the rounds that are over.
+//! Counts completed rounds of the periodic tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ports::Rounds;
 
-/// Clones count together.
+/// Clones share the count.
 #[derive(Debug, Clone, Default)]
 pub struct FakeRounds(Arc<AtomicU64>);
 

@@ -21,12 +21,12 @@ use tokio::time::Instant;
 use crate::behaviour::{Behaviour, Fault};
 use crate::events::{Events, Stream};
 
-/// No call is answered at once: the work is done on half the way.
+/// Half of a call's latency: no call returns at once, and its work is done halfway.
 const HALF_LATENCY: Duration = Duration::from_millis(2);
-/// How long a look at everything waits for what is not answered.
+/// How long observing all pods waits for pods that do not answer.
 const STANDSTILL: Duration = Duration::from_secs(2);
 
-/// Cheap to clone; all clones are one runtime.
+/// Cheap to clone; clones share one runtime.
 #[derive(Clone)]
 pub struct FakeRuntime {
     pub(crate) shared: Arc<Shared>,
@@ -44,20 +44,20 @@ pub(crate) struct State {
     pub(crate) containers: BTreeMap<String, Made>,
     pub(crate) images: BTreeMap<String, ImageRecord>,
     pub(crate) pullable: bool,
-    /// The sandboxes that pulls were for, in the order of the pulls.
+    /// The sandbox configurations that pulls were made for, in order.
     pub(crate) pulled_for: Vec<Option<SandboxConfig>>,
     pub(crate) behaviours: BTreeMap<String, Behaviour>,
     pub(crate) execs: BTreeMap<String, ExecOutput>,
     pub(crate) faults: BTreeMap<String, VecDeque<Fault>>,
     pub(crate) calls: Vec<String>,
     pub(crate) looks: BTreeMap<&'static str, usize>,
-    /// All calls, in the order in which they were made.
+    /// The names of all calls, in order.
     pub(crate) asked: Vec<&'static str>,
-    /// UIDs of pods at which nobody can look.
+    /// UIDs of pods that cannot be observed.
     pub(crate) unanswered: BTreeSet<String>,
     pub(crate) is_away: bool,
     pub(crate) is_network_down: bool,
-    /// Of every sandbox with a network of its own; where there are none each has its own.
+    /// Addresses of every sandbox with a network of its own; if empty, each gets its own address.
     pub(crate) addresses: Vec<String>,
     pub(crate) made: u32,
     pub(crate) events: Events,
@@ -77,7 +77,7 @@ impl Shared {
 }
 
 impl State {
-    /// Lets those containers end whose time has come.
+    /// Ends the containers that are due to end by themselves.
     pub(crate) fn pass_time(&mut self, shared: &Shared) {
         let now = Instant::now();
         let behind = i64::try_from(self.events.behind.as_nanos()).unwrap_or(i64::MAX);
@@ -92,7 +92,7 @@ impl State {
         }
     }
 
-    /// Of pods that nobody can look at, only who they are.
+    /// All pods; of those that cannot be observed, only the identity.
     fn all_pods(&self) -> RuntimePods {
         let is_read = |uid: &str| !self.unanswered.contains(uid);
         let (read, unread): (Vec<_>, Vec<_>) =
@@ -137,7 +137,7 @@ impl FakeRuntime {
         self.shared.state().calls.push(call);
     }
 
-    /// The faults of a call; the work is done by `work` where it is done at all.
+    /// Applies a call's injected fault; `work` runs if the call does its work at all.
     async fn call<T>(
         &self,
         call: &'static str,

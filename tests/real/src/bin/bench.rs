@@ -1,9 +1,10 @@
-//! `cargo xtask bench`: the agent beside the reference kubelet in one bed, on one containerd, both
-//! standing alone and idle. Time from start to the first healthy answer, memory by smaps, CPU time
-//! by the kernel. Prints a table with ratios; absolute times of this run mean nothing elsewhere.
+//! `cargo xtask bench`: the agent and the reference kubelet in one bed, on one containerd, both
+//! standalone and idle. Measures the time from start to the first healthy response, memory from
+//! smaps, and CPU time from the kernel. Prints a table with ratios; absolute times of this run mean
+//! nothing elsewhere.
 //!
-//! Runs inside a bed (`bed run -- bench KEELSON`). What the agent does not do yet costs it nothing
-//! yet: the table says so.
+//! Runs inside a bed (`bed run -- bench KEELSON`). The table notes that features the agent lacks
+//! cost it nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! `cargo xtask conformance config [WORD]`: the table of configuration cases, fed to the reference
-//! kubelet. Both accept or both refuse, save for the differences that the table lists.
+//! `cargo xtask conformance config [WORD]`: the table of configuration cases, given to the
+//! reference kubelet. Both must accept or both refuse, except for the differences that the table
+//! lists.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
-//! `cargo xtask bench cri`: `keelson cri` beside containerd and runc, by the same CRI calls in one
-//! bed, both up at once and measured by turns. A table with ratios, since absolute times mean nothing
-//! elsewhere. A promise of SPECIFICATION.md that is not kept is an error.
+//! `cargo xtask bench cri`: `keelson cri` and containerd with runc under the same CRI calls in one
+//! bed, running at the same time and measured in turns. Prints a table with ratios, since absolute
+//! times mean nothing elsewhere. A broken promise of SPECIFICATION.md is an error.
 //!
 //! Runs inside a bed (`bed run -- cri-bench KEELSON [small]`).
 
@@ -50,7 +50,8 @@ fn main() -> Result<()> {
     table.judge()
 }
 
-/// Both runtimes find the plugins where they always are, each with a clock in front of it.
+/// Both runtimes find the plugins in the usual directory, each wrapped by a program that measures
+/// it.
 fn timed_plugins(bed: &Bed) -> Result<Timed> {
     let bridge = parts::program("cni-plugins", "bridge")?;
     let own = std::env::current_exe().context("find this program")?;
@@ -97,8 +98,7 @@ fn embedded(bed: &Bed, keelson: &Path, mirrors: &[Mirror]) -> Result<Embedded> {
     Ok(server)
 }
 
-/// The network that containerd has, with another name, bridge and range: the same work, and nothing
-/// shared.
+/// containerd's network with another name, bridge and range: the same work, and nothing shared.
 fn own_network() -> Result<String> {
     let mut text = BRIDGE.to_owned();
     for (theirs, ours) in

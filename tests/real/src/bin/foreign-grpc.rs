@@ -1,5 +1,5 @@
-//! `cargo xtask conformance foreign-grpc`: `keelson cri` in a bed, and as its clients a Python program
-//! with gRPC's C core and a Go program with gRPC's Go library.
+//! `cargo xtask conformance foreign-grpc`: `keelson cri` in a bed, with a Python client on gRPC's C
+//! core and a Go client on gRPC's Go library.
 //!
 //! Runs inside a bed (`bed run -- foreign-grpc KEELSON GO-CLIENT PYTHON SCRIPT STUBS`).
 

@@ -1,6 +1,6 @@
-//! Hollow nodes for people: `hollow-nodes KUBECONFIG COUNT [PERIOD_SECONDS [ZONES]]` makes nodes
-//! `hollow-0` … that have a status and a lease and nothing else, and keeps them alive. Commands on
-//! standard input: `silence NAME…`, `speak NAME…`, `quit`. The nodes stay when it ends.
+//! Hollow nodes for manual use: `hollow-nodes KUBECONFIG COUNT [PERIOD_SECONDS [ZONES]]` creates
+//! nodes `hollow-0` … with a status and a lease and nothing else, and sends their heartbeats.
+//! Commands on standard input: `silence NAME…`, `speak NAME…`, `quit`. The nodes stay when it ends.
 
 use std::io::BufRead as _;
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! `cargo xtask bench node-controller`: the node controller beside kube-controller-manager with the
-//! same controllers only, both on one control plane with hollow nodes, one after the other. Memory
-//! by smaps, CPU time by the kernel, after a burst; time from a node's last sign of life to Unknown.
-//! Then the same with 5 000 nodes whose leases are replayed. Prints tables with ratios; a promise of
-//! SPECIFICATION.md that is not kept is an error.
+//! `cargo xtask bench node-controller`: the node controller and kube-controller-manager with the
+//! same controllers only, on one control plane with hollow nodes, one after the other. Measures
+//! memory from smaps and CPU time from the kernel, after a burst; and the time from a node's last
+//! heartbeat to Unknown. Then the same with 5 000 nodes whose leases are replayed. Prints tables
+//! with ratios; a broken promise of SPECIFICATION.md is an error.
 //!
 //! Runs inside a bed: `bed run -- node-controller-bench KEELSON [NODES]`.
 
@@ -22,7 +22,7 @@ const LIVE_NODES: usize = 1_000;
 const REPLAYED_NODES: usize = 5_000;
 const ZONES: usize = 4;
 const PODS_PER_NODE: usize = 3;
-/// A kubelet's.
+/// A kubelet's lease renewal interval.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 fn main() -> Result<()> {

@@ -1,6 +1,6 @@
-//! The node controller beside the real kube-controller-manager on the same script of events, in a
-//! bed: `bed run -- node-controller-conformance KEELSON [LIST]`. Prints every difference and fails
-//! unless they are exactly those of the checked-in list.
+//! Runs the node controller and the real kube-controller-manager through the same script of events,
+//! in a bed: `bed run -- node-controller-conformance KEELSON [LIST]`. Prints every difference and
+//! fails unless they are exactly those of the checked-in list.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use real_tests::node_controller::cluster::Subject;
 use real_tests::node_controller::comparison::{differences, known, turns, verdict};
 use real_tests::node_controller::script;
 
-/// Ours alone.
+/// Prefix of metrics that only Keelson has.
 const OWN: &str = "keelson_";
-/// What a scraper of the node controllers looks for.
+/// Number of metrics that a scraper of the node controllers expects.
 const TOLD: usize = 15;
-/// Told only after the first of them, which one of the two may not have had.
+/// Exposed only after the first error of its kind, which one of the two may not have had.
 const ON_TROUBLE: &[&str] =
     &["leader_election_slowpath_total", "pod_gc_collector_force_delete_pod_errors_total"];
 
-/// Of every metric that ours tells, name, kind, labels and bounds are the reference's.
+/// Checks that every metric of ours has the reference's name, kind, labels and bounds.
 fn compare_metrics(
     ours: &BTreeMap<String, Family>,
     theirs: &BTreeMap<String, Family>,

@@ -1,5 +1,5 @@
-//! `cargo xtask conformance node` and `node-over-cri`: upstream's node suite with the reference kubelet
-//! or ours, over containerd or `keelson cri`; the results, alone or side by side.
+//! `cargo xtask conformance node` and `node-over-cri`: upstream's node suite with the reference
+//! kubelet or the agent, over containerd or `keelson cri`; the results, alone or side by side.
 //!
 //! `bed run -- node-specs run SETTINGS` runs the suite inside a bed (`SETTINGS`: [`RunSettings`] as
 //! JSON). Outside one: `node-specs compare REFERENCE OURS LIST`, and `node-specs record RESULTS DIR NAME

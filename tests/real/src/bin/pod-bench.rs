@@ -1,10 +1,10 @@
 //! `cargo xtask bench pods`: static pods under the agent and under the reference kubelet, on one
-//! containerd in one bed. Memory by smaps, CPU time by the scheduler, times by the runtime's own
-//! records; a table with ratios, since absolute times of one run mean nothing elsewhere. A promise of
-//! SPECIFICATION.md that is not kept is an error.
+//! containerd in one bed. Measures memory from smaps, CPU time from the scheduler, and times from
+//! the runtime's own records. Prints a table with ratios, since absolute times of one run mean
+//! nothing elsewhere. A broken promise of SPECIFICATION.md is an error.
 //!
-//! Runs inside a bed (`bed run -- pod-bench KEELSON [times|bursts]`; `times` for single pods and
-//! crashes beside bare calls alone, `bursts` for many pods at once alone).
+//! Runs inside a bed (`bed run -- pod-bench KEELSON [times|bursts]`; `times` measures only single
+//! pods and crashes beside bare calls, `bursts` only many pods at once).
 
 use std::path::{Path, PathBuf};
 
@@ -80,7 +80,7 @@ fn print_beside_the_reference(table: &mut Table, ours: &Measured, theirs: &Measu
     }
 }
 
-/// Many pods at once, by turns; so often each.
+/// Numbers of pods at once, and how many turns of each.
 const BURSTS: [(usize, usize); 2] = [(30, 5), (110, 3)];
 
 fn measure_bursts(
@@ -95,7 +95,7 @@ fn measure_bursts(
     Ok(())
 }
 
-/// Beside the runtime's own share: the same calls without any agent, by turns with its pods.
+/// Beside the runtime's own share: the same calls without an agent, in turns with the agent's pods.
 fn print_beside_bare_calls(table: &mut Table, bare: &Bare) {
     table.heading("", "bare calls");
     let most = Promise::AtMost(1.15);

@@ -1,11 +1,11 @@
-//! Pods put to a real API server's dry run and to our own reading of them: same verdict, same
-//! fields refused, same defaults. Run by verb, in a bed:
+//! Gives pods to a real API server's dry run and to our own parser and validation: same verdict,
+//! same fields refused, same defaults. Run by verb, in a bed:
 //! `bed run -- pod-differential [PODS [SEED]]`.
 //!
-//! The rule it keeps: every row of the table of verdicts is tried as it stands; after that come
-//! pods mixed from rows and damaged at random, all from one seed. The API server runs without the
+//! The rule it keeps: every row of the table of verdicts is tried unchanged; after that come pods
+//! mixed from rows and damaged at random, all from one seed. The API server runs without the
 //! admission plugins that change or refuse pods for reasons outside the pod. It prints each
-//! difference and fails when there is one.
+//! difference and fails if there is one.
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::bed;

@@ -1,9 +1,9 @@
-//! Labels of containers on a real kernel with SELinux: the cgroup v2 machine with another policy.
+//! SELinux labels of containers on a real kernel: the cgroup v2 machine in its SELinux variant.
 //!
-//! Rule: by verb only (`cargo xtask machine --selinux`): a machine of its own is built and booted for
-//! it, and the landing's has AppArmor. Every fact that the script tells must be as it stands here; the
-//! policy is permissive, so what it would refuse is shown and not judged. Pods over containerd are run
-//! by the reference kubelet too, and each of their facts is the same.
+//! Rule: by verb only (`cargo xtask machine --selinux`), because it builds and boots a machine of
+//! its own; the default machine has AppArmor. Every fact that the script prints must equal the
+//! value here; the policy is permissive, so denials are printed and not checked. The reference
+//! kubelet runs the pods over containerd too, with the same facts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use node_testkit::machine::{self, Payload, Variant, fact};
 use node_testkit::{images, parts, programs};
 
 const SCRIPT: &str = include_str!("../selinux_machine.sh");
-/// What the script ends with when it got that far.
+/// The script's exit status if it ran to its end.
 const STATUS: i32 = 7;
 
 const FILE: &str = "system_u:object_r:container_file_t yes";
@@ -48,7 +48,7 @@ const FACTS: &[(&str, &str)] = &[
 ];
 
 const LABELLED_FILE: &str = "system_u:object_r:container_file_t:s0:c3,c4";
-/// Of static pods over containerd, whoever runs them.
+/// Facts of static pods over containerd, the same for both agents.
 const FACTS_OF_PODS: &[(&str, &str)] = &[
     ("labelled inherits", "system_u:system_r:container_t:s0:c3,c4"),
     ("labelled own", "system_u:system_r:container_t:s0:c5,c6"),
@@ -59,7 +59,7 @@ const FACTS_OF_PODS: &[(&str, &str)] = &[
     ("termination message", LABELLED_FILE),
     ("path of the host", "yes"),
 ];
-/// What depends on more than the manifest: only that both are the same.
+/// Facts that depend on more than the manifest: only that both agents give the same.
 const ALIKE: &[&str] = &["labelled privileged"];
 
 fn main() -> Result<()> {

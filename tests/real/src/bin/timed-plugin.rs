@@ -1,9 +1,9 @@
-//! Stands before a CNI plugin and writes down how long the plugin takes.
+//! Wraps a CNI plugin and logs how long the plugin takes.
 //!
-//! Rule: what goes in and out is the plugin's own. It is copied under the plugin's name into a folder
-//! where `real` leads to the true one, and adds a line to `times` there: what was asked, for which
-//! container, of which plugin, and the microseconds. Nothing but the standard library: whatever
-//! it takes itself to start is counted as the runtime's.
+//! Rule: input and output are the plugin's own. The wrapper is copied under the plugin's name into
+//! a directory where `real` links to the real plugin, and appends a line to `times` there: the
+//! command, the container, the plugin, and the microseconds. It uses only the standard library,
+//! because its own start time counts as the runtime's.
 
 use std::ffi::OsString;
 use std::io::Write as _;

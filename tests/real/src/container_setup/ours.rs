@@ -1,4 +1,4 @@
-//! Our side: the same pods through our decisions and our client.
+//! The agent's side: the same pods through its decisions and its client.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use super::{MachineNote, Places, without_chance};
 
 type Told = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
-/// What we tell a runtime of every pod that comes to run, on a machine such as that one.
+/// The agent's requests for every pod that reaches Running, on a machine with these properties.
 pub async fn record(machine: &MachineNote, places: &Places) -> Result<Told> {
     let node = node(machine, places)?;
     let mut told = Told::new();
@@ -37,7 +37,7 @@ pub async fn record(machine: &MachineNote, places: &Places) -> Result<Told> {
     Ok(told)
 }
 
-/// Why the containers wait that cannot be set up.
+/// The waiting reason of the containers that cannot be set up.
 pub async fn waiting(machine: &MachineNote, places: &Places) -> Result<BTreeMap<String, String>> {
     let node = node(machine, places)?;
     let client = client(&Recorder::default());

@@ -1,9 +1,9 @@
-//! The pods that both are asked to run.
+//! The pods that both agents run.
 //!
-//! The rule it keeps: together they use every field that a static pod may use and that shows in
-//! what a runtime is told. `init...` containers end at once, all others stay.
+//! The rule it keeps: together they use every field that a static pod may use and that affects
+//! requests to a runtime. `init...` containers exit at once, all others stay.
 
-/// The node's name, which becomes part of every pod's.
+/// The node's name, which is a suffix of every static pod's name.
 pub const NODE: &str = "reference";
 
 pub const RESOLV_CONF: &str =
@@ -34,7 +34,7 @@ const fn sample(name: &'static str, spec: &'static str) -> Sample {
     Sample { name, metadata: "", spec }
 }
 
-/// Pods that come to run.
+/// Pods that reach Running.
 pub const RUNNING: &[Sample] = &[
     sample("plain", "{containers: [{name: app, image: \"app:1\"}]}"),
     Sample {
@@ -130,7 +130,7 @@ pub const RUNNING: &[Sample] = &[
     sample("host-users", "{hostUsers: true, containers: [{name: app, image: \"app:1\"}]}"),
 ];
 
-/// Pods of which the container cannot be set up.
+/// Pods whose container cannot be set up.
 pub const WAITING: &[Sample] = &[
     sample(
         "root-image",

@@ -1,7 +1,7 @@
-//! A runtime that runs nothing and remembers what it was told.
+//! A runtime that runs nothing and records the requests that it receives.
 //!
-//! The rule it keeps: it is as kind as a runtime can be: every image is there, every sandbox gets
-//! an address, every container starts; those whose names begin with `init` end at once.
+//! The rule it keeps: every request succeeds: every image exists, every sandbox gets an address,
+//! every container starts; those whose names begin with `init` exit at once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-/// The address that every sandbox gets that is not on the host's network.
+/// The address of every sandbox that is not on the host's network.
 pub const POD_ADDRESS: &str = "10.88.0.7";
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -39,11 +39,11 @@ struct Memory {
     clock: i64,
 }
 
-/// Cheap to clone; clones share what was told.
+/// Cheap to clone; clones share the recording.
 #[derive(Debug, Clone, Default)]
 pub struct Recorder(Arc<Mutex<Memory>>);
 
-/// A recorder on a socket; it ends when this value is dropped.
+/// A recorder on a socket; it stops when this value is dropped.
 pub struct Served {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -95,7 +95,7 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was told about a pod: its last sandbox, and the first of each of its containers.
+    /// The requests for a pod: its last sandbox, and the first of each of its containers.
     pub fn of_pod(&self, uid: &str) -> Option<(v1::PodSandboxConfig, Vec<v1::ContainerConfig>)> {
         let memory = self.memory();
         let of = |config: &v1::PodSandboxConfig| {

@@ -51,7 +51,7 @@ pub struct Pod {
 }
 
 impl Runtime {
-    /// Its pods have their logs in that folder and the control group `group` above them.
+    /// The logs of its pods go to this directory, and their cgroups are below `group`.
     pub async fn connect(socket: &Path, logs: &Path, group: &str) -> Result<Self> {
         let path = socket.to_owned();
         let connector = tower::service_fn(move |_| {
@@ -68,7 +68,8 @@ impl Runtime {
         Ok(Self { client, images, logs: logs.to_owned(), group: group.to_owned() })
     }
 
-    /// Sandbox, create, start: the calls of any agent for a pod of one container.
+    /// RunPodSandbox, CreateContainer, StartContainer: the calls of any agent for a pod of one
+    /// container.
     pub async fn pod(
         &self,
         name: &str,
@@ -139,7 +140,7 @@ impl Runtime {
         bail!("a container did not end within five minutes")
     }
 
-    /// Pulls an image and gives the time that it took; the image is removed again.
+    /// Pulls an image and returns how long that took; the image is removed again.
     pub async fn pull(&self, image: &str) -> Result<Duration> {
         let spec = v1::ImageSpec { image: image.to_owned(), ..Default::default() };
         let request = v1::PullImageRequest { image: Some(spec.clone()), ..Default::default() };

@@ -5,7 +5,7 @@ use node_testkit::images::{self, Image};
 
 pub const LINES: &str = "registry.test/lines:1";
 pub const LARGE: &str = "registry.test/large:1";
-/// Bytes of the file that is logged again and again.
+/// Size of the file that is logged repeatedly.
 pub const LINES_BYTES: usize = 4 << 20;
 
 /// A shell and a file of lines of a hundred bytes.
@@ -15,8 +15,8 @@ pub fn lines() -> Result<Image> {
     Ok(images::busybox()?.named(LINES).with_bytes("/lines", 0o644, text))
 }
 
-/// Layers of about so many MiB each before compression, which takes about a third away: larger
-/// files and many small ones, as images have them.
+/// The given number of layers of about this many MiB each before compression, which saves about a
+/// third: larger files and many small ones, as in real images.
 pub fn large(layers: usize, mebibytes: usize) -> Result<Vec<Image>> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut noise = move |count: usize| -> Vec<u8> {

@@ -1,7 +1,7 @@
-//! What is measured of two runtimes, by turns, and in which order.
+//! What is measured of two runtimes, in turns, and in which order.
 //!
-//! Rule: within a turn one runtime does a thing and then the other does the same; who is first changes
-//! from turn to turn. Memory is looked at when both are at rest.
+//! Rule: within a turn one runtime does a thing and then the other does the same; the first one
+//! alternates from turn to turn. Memory is measured when both are idle.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::memory::{self, Memory};
 use super::plugins::Timed;
 use crate::promises::Turns;
 
-/// How much is done; a small run only shows that it works.
+/// The size of a run; a small one only shows that the benchmark works.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     pub singles: usize,
@@ -26,7 +26,7 @@ pub struct Size {
     pub pulls: usize,
     pub layers: usize,
     pub layer_mebibytes: usize,
-    /// Until both are at rest.
+    /// The pause until both are idle.
     pub settle: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Size {
 pub struct Names {
     pub server: &'static str,
     pub per_pod: &'static str,
-    /// The control group that its pods are in.
+    /// The cgroup of its pods.
     pub group: &'static str,
 }
 
@@ -73,7 +73,7 @@ pub struct Side {
     pub names: Names,
 }
 
-/// Something of each side.
+/// One value for each runtime.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Both<T> {
     pub ours: T,
@@ -87,13 +87,13 @@ pub struct Times {
     pub create: Turns,
     pub start: Turns,
     pub whole: Turns,
-    /// From the first call to the last answer of eight pods at once.
+    /// From the first call to the last response of eight pods at once.
     pub eight: Turns,
     pub removal: Turns,
-    /// Of `whole`: what the plugins took themselves, and what is left. Empty without plugins.
+    /// Of `whole`: the plugins' own time, and the rest. Empty without plugins.
     pub of_plugins: Turns,
     pub rest: Turns,
-    /// The same of a pod among eight, on average: what each waits for others is in it.
+    /// The same of a pod among eight, on average; it includes the time that each waits for others.
     pub of_plugins_among_eight: Turns,
     pub rest_among_eight: Turns,
 }
@@ -106,12 +106,12 @@ pub struct Measured {
     pub server: Both<Memory>,
     /// Sums over all pods.
     pub per_pod: Both<Memory>,
-    /// What else runs for each pod and is no container: the pause programs.
+    /// What else runs for each pod and is not a container: the pause processes.
     pub pauses: Both<Memory>,
     pub pods: usize,
     /// Milliseconds.
     pub exec: Turns,
-    /// Megabytes of a container's own in a second.
+    /// Megabytes per second of a single container.
     pub log_rate: Turns,
     /// Milliseconds.
     pub pull: Turns,
@@ -120,7 +120,7 @@ pub struct Measured {
 const PAUSE: (&str, &[&str]) = (known::PAUSE, &[]);
 const SLEEP: (&str, &[&str]) = (known::BUSYBOX, &["sleep", "10000"]);
 const AT_ONCE: usize = 8;
-/// Before each measurement.
+/// The pause before each measurement.
 const BREATH: Duration = Duration::from_millis(100);
 
 pub async fn both(sides: &Both<Side>, plugins: &Timed, size: Size) -> Result<Measured> {
@@ -168,7 +168,7 @@ pub async fn both(sides: &Both<Side>, plugins: &Timed, size: Size) -> Result<Mea
 }
 
 impl Both<Side> {
-    /// The same of each, one right after the other.
+    /// The same for each runtime, one directly after the other.
     async fn turn<T>(
         &self,
         turn: usize,
@@ -193,7 +193,7 @@ impl Both<Side> {
     }
 }
 
-/// Without plugins on the host's network.
+/// Without plugins, pods are on the host's network.
 async fn times(sides: &Both<Side>, plugins: Option<&Timed>, size: Size) -> Result<Times> {
     let network = if plugins.is_some() { Network::Plugins } else { Network::Host };
     let mut times = Times::default();
@@ -253,7 +253,7 @@ fn parted(plugins: &Timed, pods: &[Pod]) -> Result<Parted> {
     Ok(Parted { plugins: sum.plugins / count, rest: sum.rest / count })
 }
 
-/// Eight pods at once, and how long until all of them run.
+/// Eight pods at once, and the time until all of them run.
 async fn eight(runtime: &Runtime, network: Network, batch: usize) -> Result<(Duration, Vec<Pod>)> {
     let begun = Instant::now();
     let mut tasks = Vec::new();
@@ -301,7 +301,7 @@ async fn execs(sides: &Both<Side>, count: usize) -> Result<Turns> {
     Ok(taken)
 }
 
-/// Megabytes in a second from the container's start until all is in its log.
+/// Megabytes per second from the container's start until everything is in its log.
 async fn logged(runtime: &Runtime, turn: usize, files: usize) -> Result<f64> {
     let script = format!("for i in $(seq {files}); do cat /lines; done");
     let name = format!("logs-{turn}");

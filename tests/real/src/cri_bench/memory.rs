@@ -1,5 +1,5 @@
-//! Memory by process name, as the kernel counts it. A bed has a PID namespace of its own, so every
-//! process that is seen belongs to what is measured.
+//! Memory by process name, as the kernel counts it. A bed has its own PID namespace, so every
+//! visible process belongs to the runtimes under measurement.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ pub fn of(name: &str) -> Result<Memory> {
     of_group(name, "")
 }
 
-/// The same, of those in this control group and below it.
+/// The same, of those in this cgroup and below it.
 pub fn of_group(name: &str, group: &str) -> Result<Memory> {
     let mut sum = Memory::default();
     for entry in fs::read_dir("/proc").context("/proc")? {

@@ -1,7 +1,7 @@
-//! How long CNI plugins took for each pod, by programs in front of them.
+//! How long CNI plugins took for each pod, measured by wrappers.
 //!
-//! Rule: both runtimes call the same programs at the same place. Only what a runtime itself calls is
-//! measured; a plugin's own plugin is part of its time.
+//! Rule: both runtimes call the same programs at the same path. Only the plugins that a runtime
+//! itself calls are measured; a plugin that another plugin calls is part of the caller's time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// What the networks of a benchmark call, and the loopback that a runtime may add.
+/// The plugins of the benchmark's networks, and the loopback plugin that a runtime may add.
 const CALLED: [&str; 3] = ["bridge", "portmap", "loopback"];
 
-/// Plugins with a clock in front of them.
+/// Plugins with a wrapper that measures them.
 #[derive(Debug)]
 pub struct Timed {
     times: PathBuf,
 }
 
 impl Timed {
-    /// Puts the clock before each plugin in the folder, as far as this mount namespace is concerned.
-    /// `scratch` is a folder to work in, `clock` the program.
+    /// Mounts wrappers over the plugins of the directory, in this mount namespace only. `scratch`
+    /// is a working directory, `clock` the wrapper program.
     pub fn install(plugins: &Path, scratch: &Path, clock: &Path) -> Result<Self> {
         let real = scratch.join("real-plugins");
         let timed = scratch.join("timed-plugins");
@@ -28,7 +28,7 @@ impl Timed {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }
         rustix::mount::mount_bind(plugins, &real).context("the real plugins elsewhere")?;
-        // Otherwise what is mounted over the folder appears here as well.
+        // Otherwise the mount over the directory would propagate here as well.
         rustix::mount::mount_change(&real, rustix::mount::MountPropagationFlags::PRIVATE)
             .context("the real plugins for themselves")?;
         Self::fill(&real, &timed, clock)?;
@@ -36,7 +36,7 @@ impl Timed {
         Ok(Self { times: plugins.join("times") })
     }
 
-    /// A folder like `real`, with clocks before those that are called.
+    /// A directory like `real`, with wrappers for the plugins that are called.
     fn fill(real: &Path, timed: &Path, clock: &Path) -> Result<()> {
         let link = |to: &Path, name: &str| {
             let place = timed.join(name);
@@ -55,7 +55,7 @@ impl Timed {
         Ok(())
     }
 
-    /// What plugins took to add this sandbox.
+    /// The plugins' time to add this sandbox.
     pub fn of_adding(&self, sandbox: &str) -> Result<Duration> {
         let text = fs::read_to_string(&self.times)
             .with_context(|| format!("{}: no plugin was called", self.times.display()))?;

@@ -1,8 +1,8 @@
-//! Who wrote what, by the API server's own word: its audit log.
+//! The writes of each user, from the API server's audit log.
 //!
-//! Rule: only the writes of the users that are asked about, refused ones too, each once, with the
-//! moments at which the API server received and had answered it. What they read and what others do
-//! is not in it. Judges nothing.
+//! Rule: only the writes of the given users, rejected ones too, each once, with the times at which
+//! the API server received and answered it. Reads and other users' requests are not in it. Draws no
+//! conclusions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use node_testkit::bed::Bed;
 use ports::ApiTime;
 use serde_json::{Value, json};
 
-/// The lease that instances of ours compete for.
+/// The lease that our instances compete for.
 const LEADER_LEASE: &str = "keelson-node-controller";
 
 /// An audit log.
@@ -22,24 +22,24 @@ pub struct Audit {
     log: PathBuf,
 }
 
-/// One write, or the try of one.
+/// One write or attempted write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
     pub user: String,
     pub verb: String,
-    /// With its part: `nodes/status`.
+    /// With its subresource: `nodes/status`.
     pub resource: String,
     pub name: String,
     pub received: ApiTime,
     pub answered: ApiTime,
     /// Zero for one that was never answered.
     pub code: u16,
-    /// What was sent.
+    /// The request's body.
     pub body: Value,
 }
 
 impl Audit {
-    /// One that is about these users.
+    /// An audit log of these users.
     ///
     /// # Errors
     /// When its policy cannot be written.
@@ -62,7 +62,7 @@ impl Audit {
         Ok(audit)
     }
 
-    /// What makes an API server keep it.
+    /// The API server's flags for the audit log.
     pub fn flags(&self) -> Vec<String> {
         vec![
             format!("--audit-policy-file={}", self.policy.display()),
@@ -99,7 +99,7 @@ impl Write {
         let body = event.get("requestObject").cloned().unwrap_or_default();
         let named = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("").to_owned();
         let name = text("/objectRef/name");
-        // None where whoever asked was gone before the answer.
+        // None if the client was gone before the response.
         let code = event.pointer("/responseStatus/code").and_then(Value::as_u64);
         Some(Self {
             user: text("/user/username"),
@@ -114,7 +114,7 @@ impl Write {
         })
     }
 
-    /// Whether it was taken.
+    /// Whether it succeeded.
     pub fn is_done(&self) -> bool {
         (200..300).contains(&self.code)
     }
@@ -124,13 +124,13 @@ impl Write {
         self.resource == "leases" && self.name == LEADER_LEASE
     }
 
-    /// Whom a write of that lease names as its holder; nobody where it is set free.
+    /// The holder that a write of that lease names; `None` when it releases the lease.
     pub fn holder(&self) -> Option<&str> {
         let holder = self.body.pointer("/spec/holderIdentity")?.as_str()?;
         (!holder.is_empty()).then_some(holder)
     }
 
-    /// The node that it is about, or whose pod it is about: pods are named `ROLE-NODE`.
+    /// The node that it changes, or whose pod it changes: pods are named `ROLE-NODE`.
     pub fn node(&self) -> Option<&str> {
         match self.resource.split('/').next()? {
             "nodes" => Some(&self.name),
@@ -139,7 +139,7 @@ impl Write {
         }
     }
 
-    /// Whether it sets a taint of a node that is lost.
+    /// Whether it sets the unreachable taint of a node.
     pub fn taints_as_lost(&self) -> bool {
         let taints = self.body.pointer("/spec/taints").and_then(Value::as_array);
         self.resource == "nodes"

@@ -1,7 +1,7 @@
 //! A control plane without node controllers, and one of the two controllers beside it.
 //!
-//! Rule: both controllers get the same flags and the same rights to act; ours gets them from the
-//! example that is delivered with it, so that the example is tried, too.
+//! Rule: both controllers get the same flags and the same permissions; ours gets them from the
+//! example manifest that is delivered with it, so that the example is tested, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use node_testkit::start::{ControlPlane, Running, Subject as Certified};
 
 use super::audit::Audit;
 
-/// Whose controllers run.
+/// Which controllers run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
-    /// This binary.
+    /// This Keelson binary.
     Keelson(PathBuf),
     /// The real kube-controller-manager, with the same controllers only.
     Reference,
@@ -34,27 +34,27 @@ impl Subject {
     }
 }
 
-/// The four controllers, by their names there and here.
+/// The four controllers, by their upstream and our names.
 pub const CONTROLLERS: &str = "node-lifecycle-controller,taint-eviction-controller,\
     node-ipam-controller,pod-garbage-collector-controller";
 
-/// The user that the example of rights names, and the names of the rights themselves.
+/// The user in the example manifest, and the name of its role and bindings.
 pub const USER: &str = "keelson-node-controller";
 
 /// A cluster without nodes.
 #[derive(Debug)]
 pub struct Cluster {
     pub plane: ControlPlane,
-    /// As the administrator, at no limited rate.
+    /// The administrator's client, without a rate limit.
     pub client: ApiClient,
-    /// The kubeconfig that both subjects get instead of their own.
+    /// The kubeconfig that both get instead of their own.
     pub through: Option<PathBuf>,
-    /// Who wrote what, if that was asked for.
+    /// The audit log, if it was requested.
     pub audit: Option<Audit>,
 }
 
 impl Cluster {
-    /// Starts it. Needs tokio.
+    /// Starts it. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// When a part does not come up.
@@ -62,8 +62,8 @@ impl Cluster {
         Self::start_with_flags(bed, &[])
     }
 
-    /// The same; these users have a node controller's rights, too, and what they write is written
-    /// down by the API server.
+    /// The same; these users get a node controller's permissions, too, and the API server records
+    /// their writes in its audit log.
     ///
     /// # Errors
     /// As [`Cluster::start`].
@@ -123,7 +123,7 @@ impl Cluster {
         Ok((flags, port))
     }
 
-    /// What a subject tells on its secure port, to the administrator.
+    /// The metrics of the secure port, requested as the administrator.
     ///
     /// # Errors
     /// When it does not answer.
@@ -139,7 +139,7 @@ impl Cluster {
         }
     }
 
-    /// Starts a subject's controllers with these flags, and waits until its process stands.
+    /// Starts the controllers with these flags, and waits until the process runs.
     ///
     /// # Errors
     /// When the program cannot be started.
@@ -166,7 +166,7 @@ impl Cluster {
     }
 }
 
-/// A client at no limited rate.
+/// A client without a rate limit.
 ///
 /// # Errors
 /// When the file cannot be read.

@@ -1,11 +1,11 @@
 //! What two runs of the script have in common and where they differ.
 //!
-//! Rule: per phase and node, the same changes as often; over all phases, what always comes before
-//! what in the reference's run never comes after it in ours; nodes of a zone that fall silent one
-//! after the other are noticed and given up in the same order; silence is noticed no later. Events
-//! count by what they say, not how often or when. A difference is one line of text without times,
-//! so that a list of them can be kept; one that is not in the list fails, and so does one in the
-//! list that is no longer there.
+//! Rule: per phase and node, the same changes as often; over all phases, if one change always
+//! precedes another in the reference's run, it never follows it in ours; nodes of a zone that stop
+//! their heartbeats one after the other are detected and tainted in the same order; a missing
+//! heartbeat is detected no later. Events are compared by their text, not by count or time. A
+//! difference is one line of text without times, so that a list of them can be kept; one that is
+//! not in the list fails, and so does one in the list that no longer occurs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,9 +14,9 @@ use std::time::Duration;
 use super::recorder::Entry;
 use super::script::PhaseRecord;
 
-/// How much later than the reference one may notice: what two runs differ by anyway.
+/// How much later than the reference a detection may be: the usual difference between two runs.
 const TOLERANCE: Duration = Duration::from_millis(500);
-/// An order that was seen less often is no rule.
+/// An order that was observed less often is no rule.
 const LEAST_SIGHTINGS: usize = 5;
 
 type Counts = BTreeMap<String, usize>;
@@ -58,13 +58,13 @@ pub fn differences(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> BTreeSet<Str
     found
 }
 
-/// What has an order between nodes: who is noticed, and who is given up, first.
+/// The changes whose order between nodes is compared: detection, and the unreachable taint.
 const TURNS: [&str; 2] =
     ["+condition Ready=Unknown", "+taint node.kubernetes.io/unreachable=:NoExecute"];
 
-/// How many pairs of nodes were compared, and those that came in another order here. Only nodes of
-/// one zone that fell silent at times which the reference, too, tells apart: it looks once in a
-/// monitor period at all nodes, in no order, and queues by what it finds.
+/// The number of node pairs that were compared, and those in another order here. Only nodes of one
+/// zone whose heartbeats stopped at times that the reference can distinguish: it checks all nodes
+/// once per monitor period, in no order, and queues what it finds.
 pub fn turns(ours: &[PhaseRecord], theirs: &[PhaseRecord]) -> (usize, BTreeSet<String>) {
     let (mut pairs, mut found) = (0, BTreeSet::new());
     for (our, their) in ours.iter().zip(theirs) {
@@ -107,7 +107,7 @@ fn one_after_the_other(groups: &[&'static [&'static str]]) -> Vec<(&'static str,
 fn by_node(entries: &[Entry]) -> BTreeMap<String, Counts> {
     let mut nodes: BTreeMap<String, Counts> = BTreeMap::new();
     for entry in entries {
-        // What is said about each node in turn is one difference, not fifteen.
+        // A difference in an event about each node is one difference, not fifteen.
         let what = match is_event(&entry.what) {
             true => entry.what.replace(&entry.node, "NODE"),
             false => entry.what.clone(),
@@ -176,7 +176,7 @@ pub fn known(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What is wrong with the list, given what was found; empty if nothing is.
+/// The errors of the list, given what was found; empty if there are none.
 pub fn verdict(found: &BTreeSet<String>, known: &BTreeMap<String, String>) -> String {
     let mut text = String::new();
     for difference in found {

@@ -1,10 +1,10 @@
-//! The real API server as it is on its worst day: a door before it that refuses every second write
-//! as a conflict, lets every watch expire, and cuts connections after the write and before its
-//! answer.
+//! A faulty API server: a proxy before the real one that rejects every second write as a conflict,
+//! lets every watch expire, and cuts connections after a write and before its response.
 //!
-//! Rule: what it lets through is the real API server's own. Faults come by count and by time, not by
-//! chance: of the writes to one object the first is refused, the second goes through, and so on, so
-//! that whoever tries again gets there. Counts what it did, so that a test can say that it did.
+//! Rule: what it passes on is the real API server's own. Faults depend on counts and times, not on
+//! chance: of the writes to one object the first is rejected, the second goes through, and so on,
+//! so that a client that retries succeeds. It counts the faults, so that a test can check that they
+//! occurred.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,15 +29,15 @@ use super::watch_frames::{Form, expired, expired_status};
 
 /// How long a watch lasts before it expires.
 const WATCH_LASTS: Duration = Duration::from_millis(700);
-/// Every so many watches expire before they begin.
+/// Every n-th watch expires before its first event.
 const EXPIRED_AT_ONCE: u32 = 3;
-/// After every so many writes that were taken the connection is cut instead of an answer.
+/// After every n-th accepted write the connection is cut instead of a response.
 const CUT: u32 = 5;
 
-/// The door's faults so far.
+/// The faults that the proxy has injected.
 #[derive(Debug, Default)]
 pub struct Faults {
-    /// How often each object was to be written.
+    /// The number of attempts to write each object.
     tries: Mutex<BTreeMap<String, u32>>,
     watches: AtomicU32,
     taken: AtomicU32,
@@ -45,7 +45,7 @@ pub struct Faults {
     cuts: AtomicU32,
 }
 
-/// How many faults of each kind there were.
+/// Number of faults of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
     pub conflicts: u32,
@@ -53,10 +53,11 @@ pub struct Count {
     pub cuts: u32,
 }
 
-/// Opens such a door; the controller's own rights are behind it. Needs tokio.
+/// Starts such a proxy; it uses the controller's own credentials. Must be called within a tokio
+/// runtime.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// When it cannot be started.
 pub async fn open(bed: &Bed, cluster: &Cluster) -> Result<(PathBuf, Arc<Faults>)> {
     let user = Subject { common_name: USER, ..Subject::default() };
     let files = cluster.plane.authority().issue("behind-faults", &user)?;
@@ -68,7 +69,7 @@ pub async fn open(bed: &Bed, cluster: &Cluster) -> Result<(PathBuf, Arc<Faults>)
 }
 
 impl Faults {
-    /// So far.
+    /// The faults so far.
     pub fn count(&self) -> Count {
         Count {
             conflicts: self.conflicts.load(Ordering::Relaxed),
@@ -77,7 +78,7 @@ impl Faults {
         }
     }
 
-    /// Whether this write of an object is one of those that are refused.
+    /// Whether this write of an object is one of those that are rejected.
     fn refuses(&self, object: &str) -> bool {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         let tried = tries.entry(object.to_owned()).or_default();
@@ -128,7 +129,7 @@ fn conflict(object: &str) -> serde_json::Value {
         "message": message, "reason": "Conflict", "code": 409})
 }
 
-/// The real watch for a while, and then the word that its version has expired.
+/// The real watch for a while, and then the status that its version has expired.
 fn expiring(mut real: Incoming, form: Form) -> Reply {
     let (frames, received) = mpsc::channel::<Bytes>(256);
     let ends = Instant::now() + WATCH_LASTS;
@@ -144,7 +145,7 @@ fn expiring(mut real: Incoming, form: Form) -> Reply {
                 }
             }
         }
-        // Whoever watched may be gone.
+        // The client may have closed the watch.
         let _ = frames.send(expired(form)).await;
     });
     ReceivedFrames(received).boxed()

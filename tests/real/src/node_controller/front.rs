@@ -1,7 +1,8 @@
-//! A door before the real API server: a proxy that ends TLS, speaks as whoever it was given the
-//! certificate of, and lets somebody decide what becomes of each request.
+//! A proxy before the real API server: it terminates TLS, authenticates with the given client
+//! certificate, and lets a handler decide on each request.
 //!
-//! Rule: it changes nothing by itself. Each connection has one of its own to the API server.
+//! Rule: it changes nothing by itself. Each client connection has its own connection to the API
+//! server.
 
 use std::convert::Infallible;
 use std::fs;
@@ -32,9 +33,9 @@ use super::cluster::Cluster;
 
 pub(super) type Reply = BoxBody<Bytes, std::io::Error>;
 
-/// Who decides what becomes of a request.
+/// Decides how a request is handled.
 pub(super) trait Keeper: Send + Sync + 'static {
-    /// The answer; none to cut the connection with all that is under way on it.
+    /// The response; `None` to close the connection with everything in flight on it.
     fn answer(
         self: Arc<Self>,
         upstream: Upstream,
@@ -42,7 +43,7 @@ pub(super) trait Keeper: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<Response<Reply>>>> + Send;
 }
 
-/// The door.
+/// The proxy.
 pub(super) struct Front {
     name: &'static str,
     listener: TcpListener,
@@ -72,7 +73,7 @@ fn key(file: &Path) -> Result<PrivateKeyDer<'static>> {
 }
 
 impl Front {
-    /// Opens it; behind it everybody is who these files say.
+    /// Starts it; all requests reach the API server with the credentials in these files.
     pub(super) async fn open(
         name: &'static str,
         cluster: &Cluster,
@@ -105,7 +106,7 @@ impl Front {
         Ok(Self { name, listener, way: Arc::new(way) })
     }
 
-    /// A kubeconfig that leads here.
+    /// A kubeconfig for the proxy.
     pub(super) fn kubeconfig(&self, bed: &Bed, cluster: &Cluster) -> Result<PathBuf> {
         let name = self.name;
         let content = json!({
@@ -122,7 +123,7 @@ impl Front {
         Ok(path)
     }
 
-    /// Serves for ever.
+    /// Serves until it is dropped.
     pub(super) async fn serve<K: Keeper>(self, keeper: Arc<K>) {
         let name = self.name;
         while let Ok((stream, _)) = self.listener.accept().await {
@@ -187,7 +188,7 @@ impl Way {
 }
 
 impl Upstream {
-    /// Asks the real API server.
+    /// Sends a request to the real API server.
     pub(super) async fn ask(
         &mut self,
         mut request: Request<Incoming>,
@@ -198,23 +199,23 @@ impl Upstream {
     }
 }
 
-/// Whether a request is for a stream of changes.
+/// Whether a request is a watch.
 pub(super) fn is_watch(request: &Request<Incoming>) -> bool {
     let query = request.uri().query().unwrap_or("");
     query.split('&').any(|it| matches!(it, "watch=1" | "watch=true"))
 }
 
-/// The real answer as it came.
+/// The real response, unchanged.
 pub(super) fn unchanged(reply: Response<Incoming>) -> Response<Reply> {
     reply.map(|body| body.map_err(std::io::Error::other).boxed())
 }
 
-/// A body that is there.
+/// A complete body.
 pub(super) fn whole(bytes: Bytes) -> Reply {
     Full::new(bytes).map_err(|never: Infallible| match never {}).boxed()
 }
 
-/// An answer of our own.
+/// A response of the proxy itself.
 pub(super) fn status(code: StatusCode, body: &Value) -> Response<Reply> {
     let mut reply = Response::new(whole(Bytes::from(body.to_string())));
     *reply.status_mut() = code;
@@ -223,7 +224,7 @@ pub(super) fn status(code: StatusCode, body: &Value) -> Response<Reply> {
     reply
 }
 
-/// Frames as the body of a reply.
+/// Frames as the body of a response.
 pub(super) struct ReceivedFrames(pub(super) mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for ReceivedFrames {

@@ -1,9 +1,9 @@
 //! Hollow nodes: nodes that are only a Node object, a status and a lease.
 //!
-//! Rule: they do exactly what a kubelet's heartbeat does as an API server sees it (a lease renewed
-//! every period, a status when something changed), from one process with few tasks, so that a
-//! thousand of them cost the machine as little as they can. They run no pods. On command they fall
-//! silent and speak again.
+//! Rule: they behave exactly as a kubelet's heartbeat does as an API server sees it (a lease
+//! renewed every period, a status when something changed), from one process with few tasks, so that
+//! a thousand of them cost the machine as little as possible. They run no pods. On command they
+//! stop and resume their heartbeats.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,22 +20,22 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 const LEASE_NAMESPACE: &str = "kube-node-lease";
-/// Requests under way at once.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 24;
-/// How finely the renewals of a period are spread.
+/// Number of steps that the renewals of a period are spread over.
 const SLICES: u32 = 20;
 
-/// One node's heart.
+/// One node's heartbeat.
 #[derive(Debug, Clone)]
 struct Heart {
     beats: bool,
     /// When the lease was last renewed.
     last: Option<Instant>,
-    /// By how many seconds its clock is ahead of the world's.
+    /// By how many seconds its clock is ahead of the host's.
     ahead: i64,
 }
 
-/// A crowd of hollow nodes. Clones are the same crowd.
+/// A set of hollow nodes. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Hollow {
     client: ApiClient,
@@ -43,17 +43,17 @@ pub struct Hollow {
     hearts: Arc<Mutex<BTreeMap<String, Heart>>>,
 }
 
-/// What a node is made with.
+/// The properties of a new node.
 #[derive(Debug, Clone, Default)]
 pub struct NodeForm {
     pub name: String,
     pub labels: BTreeMap<String, String>,
-    /// Whether it posts a status and has a lease; a node without never spoke.
+    /// Whether it posts a status and has a lease; a node without never had a heartbeat.
     pub speaks: bool,
 }
 
 impl NodeForm {
-    /// A speaking node of a zone.
+    /// A node with heartbeats in a zone.
     pub fn in_zone(name: &str, zone: &str) -> Self {
         let labels = [
             ("kubernetes.io/hostname", name),
@@ -67,22 +67,22 @@ impl NodeForm {
     }
 }
 
-/// Now, as the API writes times.
+/// The current time in the API's format.
 pub fn now() -> ApiTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     ApiTime::from_nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
 impl Hollow {
-    /// Nobody yet; leases will be renewed once in a period.
+    /// An empty set; leases will be renewed once per period.
     pub fn new(client: ApiClient, period: Duration) -> Self {
         Self { client, period, hearts: Arc::default() }
     }
 
-    /// Makes nodes, many at once.
+    /// Creates nodes, several at a time.
     ///
     /// # Errors
-    /// When the API server refuses one.
+    /// When the API server rejects one.
     pub async fn register(&self, forms: Vec<NodeForm>) -> Result<()> {
         let turns = Arc::new(Semaphore::new(AT_ONCE));
         let mut tasks = JoinSet::new();
@@ -136,14 +136,14 @@ impl Hollow {
         self.hearts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets a node's clock: so many seconds ahead of the world's, or behind it.
+    /// Sets a node's clock: this many seconds ahead of the host's, or behind it.
     pub fn set_clock(&self, node: &str, ahead: i64) {
         if let Some(heart) = self.hearts().get_mut(node) {
             heart.ahead = ahead;
         }
     }
 
-    /// Now, by a node's own clock.
+    /// The current time by a node's own clock.
     fn time_of(&self, node: &str) -> ApiTime {
         let ahead = self.hearts().get(node).map_or(0, |heart| heart.ahead);
         ApiTime::from_nanos(now().nanos().saturating_add(ahead.saturating_mul(1_000_000_000)))
@@ -152,7 +152,7 @@ impl Hollow {
     /// Posts conditions, as a kubelet does; those that are not named stay.
     ///
     /// # Errors
-    /// When the API server refuses it.
+    /// When the API server rejects it.
     pub async fn post(&self, node: &str, conditions: &[(&str, &str)]) -> Result<()> {
         let time = self.time_of(node).to_seconds_text();
         let conditions: Vec<Value> = conditions
@@ -177,7 +177,7 @@ impl Hollow {
         Ok(())
     }
 
-    /// These fall silent. Tells when each was last heard.
+    /// Stops the heartbeats of these nodes. Returns the time of each node's last one.
     pub fn silence(&self, nodes: &[&str]) -> BTreeMap<String, Instant> {
         let mut hearts = self.hearts();
         let mut last = BTreeMap::new();
@@ -190,10 +190,11 @@ impl Hollow {
         last
     }
 
-    /// These speak again: a lease at once, and a status that says that all is well.
+    /// Resumes the heartbeats of these nodes: a lease renewal at once, and a status that reports
+    /// all conditions well.
     ///
     /// # Errors
-    /// When the API server refuses it.
+    /// When the API server rejects it.
     pub async fn speak(&self, nodes: &[&str]) -> Result<()> {
         for node in nodes {
             if let Some(heart) = self.hearts().get_mut(*node) {
@@ -207,21 +208,21 @@ impl Hollow {
         Ok(())
     }
 
-    /// Those that beat, of one of so many shares of all.
+    /// The nodes with heartbeats in one of `of` equal shares.
     pub(super) fn share(&self, share: u32, of: u32) -> Vec<String> {
         let hearts = self.hearts();
         let all = hearts.iter().skip(share as usize).step_by(of as usize);
         all.filter(|(_, heart)| heart.beats).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Its heartbeat was sent by other means.
+    /// Records that a node's heartbeat was sent by other means.
     pub(super) fn heard(&self, node: &str) {
         if let Some(heart) = self.hearts().get_mut(node) {
             heart.last = Some(Instant::now());
         }
     }
 
-    /// How many there are that beat.
+    /// How many nodes have heartbeats.
     pub fn beating(&self) -> usize {
         self.hearts().values().filter(|heart| heart.beats).count()
     }
@@ -240,7 +241,7 @@ impl Hollow {
         Ok(())
     }
 
-    /// Renews leases for ever, spread over the period.
+    /// Renews leases until it is dropped, spread over the period.
     pub async fn beat(self) {
         let turns = Arc::new(Semaphore::new(AT_ONCE));
         let mut slices = tokio::time::interval(self.period / SLICES);
@@ -279,7 +280,7 @@ impl Heart {
     }
 }
 
-/// All is well.
+/// The conditions of a node without problems.
 pub const READY: [(&str, &str); 5] = [
     ("Ready", "True"),
     ("MemoryPressure", "False"),

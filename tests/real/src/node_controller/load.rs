@@ -1,8 +1,8 @@
-//! The load under which both controllers are measured: a crowd that lives, a burst of silence, and
-//! one node whose silence is timed.
+//! The load under which both controllers are measured: live nodes, a burst of nodes that stop their
+//! heartbeats, and one node whose detection is timed.
 //!
-//! Rule: the same for both, on the same control plane, one after the other; the crowd is well before
-//! each begins.
+//! Rule: the same for both, on the same control plane, one after the other; all nodes are Ready
+//! before each begins.
 
 use std::time::Duration;
 
@@ -22,22 +22,23 @@ use super::hollow::Hollow;
 use super::measure::{cpu_time, memory};
 use crate::promises::{Promise, Row};
 
-/// Until everything is listed and quiet.
+/// The pause until everything is listed and quiet.
 const SETTLE: Duration = Duration::from_secs(45);
-/// For all writes that new nodes need.
+/// The timeout for all writes that new nodes need.
 const SETTLED_WITHIN: Duration = Duration::from_mins(5);
-/// Over which CPU time is taken while nothing but heartbeats happens.
+/// The interval over which CPU time is measured while there are only heartbeats.
 const STEADY: Duration = Duration::from_secs(90);
-/// Every so many nodes one falls silent in the burst.
+/// One in this many nodes stops its heartbeats in the burst.
 const BURST_SHARE: usize = 20;
-/// By default a node may be silent for 50 s; then the writes about hundreds of nodes take their turns.
+/// By default a node may miss heartbeats for 50 s; the writes about hundreds of nodes are then rate
+/// limited.
 const NOTICE_WITHIN: Duration = Duration::from_mins(6);
 
-/// What may be used of the reference's memory and CPU time.
+/// The allowed fraction of the reference's memory and CPU time.
 const MOST_MEMORY: f64 = 1.0 / 6.0;
 const MOST_CPU: f64 = 1.0 / 5.0;
 
-/// What was measured.
+/// The measurements.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Numbers {
     pub pss_kib: f64,
@@ -49,7 +50,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The lines of the table, with what SPECIFICATION.md promises of each.
+    /// The rows of the table, with the promises of SPECIFICATION.md.
     pub fn beside(&self, theirs: &Self) -> Vec<Row> {
         let row = |name: &str, ours, theirs, unit, most| Row {
             name: name.to_owned(),
@@ -81,7 +82,7 @@ impl Numbers {
     }
 }
 
-/// A crowd and its pods.
+/// A set of nodes and their pods.
 pub struct Load {
     client: ApiClient,
     hollow: Hollow,
@@ -93,10 +94,10 @@ impl Load {
         Self { client: cluster.client.clone(), hollow, zones }
     }
 
-    /// Pods on every node, running and ready, that bear a lost node for five minutes.
+    /// Pods on every node, running and ready, that tolerate a lost node for five minutes.
     ///
     /// # Errors
-    /// When the API server refuses one.
+    /// When the API server rejects one.
     pub async fn make_pods(&self, nodes: usize, each: usize) -> Result<()> {
         let mut tasks = JoinSet::new();
         for number in 0..nodes * each {
@@ -112,14 +113,14 @@ impl Load {
         Ok(())
     }
 
-    /// Lets a controller at no limited rate do what new nodes need (labels, their first taint), so
-    /// that both subjects find a cluster in which nothing is left to do.
+    /// Lets a controller without a rate limit do what new nodes need (labels, removal of the first
+    /// taint), so that both controllers find a cluster in which nothing is left to do.
     ///
     /// # Errors
-    /// When the controller ends.
+    /// When the controller exits.
     pub async fn settle(&self, bed: &Bed, cluster: &Cluster, subject: &Subject) -> Result<()> {
         eprintln!("settling {} nodes", self.hollow.beating());
-        // Nobody is silent for this one: heartbeats may begin only later.
+        // Missing heartbeats must not matter here: they may begin only later.
         let patience = "--node-monitor-grace-period=1h";
         let flags = ["--kube-api-qps=2000", "--kube-api-burst=4000", patience].map(str::to_owned);
         let mut controller = cluster.controller(bed, subject, &flags)?;
@@ -154,10 +155,10 @@ impl Load {
         }
     }
 
-    /// Starts a subject, measures it, stops it.
+    /// Starts a controller, measures it, stops it.
     ///
     /// # Errors
-    /// When it ends, or does not notice silence.
+    /// When it exits, or does not detect the missing heartbeats.
     pub async fn measure(
         &self,
         bed: &Bed,
@@ -188,7 +189,8 @@ impl Load {
         })
     }
 
-    /// Some fall silent, are noticed, and come back. Tells how long the slowest took to be noticed.
+    /// Some nodes stop their heartbeats, are detected, and resume. Returns the longest time until
+    /// detection.
     async fn burst(&self, controller: &mut Running) -> Result<Duration> {
         let count = self.hollow.beating();
         // Not a multiple of the zones, so that all zones have some.
@@ -231,7 +233,7 @@ impl Load {
     }
 }
 
-/// A pod as small as they come.
+/// Creates a minimal pod.
 async fn make_pod(client: &ApiClient, number: usize, node: usize) -> Result<()> {
     let name = format!("p{number}");
     let body = json!({

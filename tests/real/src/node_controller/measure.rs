@@ -1,6 +1,7 @@
-//! What a process costs, from the kernel.
+//! The memory and CPU time of a process, from the kernel.
 //!
-//! Rule: memory by smaps_rollup (PSS and Private_Dirty), CPU time by stat; never a sampled share.
+//! Rule: memory from smaps_rollup (PSS and Private_Dirty), CPU time from stat; never a sampled
+//! share.
 
 use std::fs;
 use std::time::Duration;
@@ -17,10 +18,10 @@ pub struct Memory {
     pub private_dirty: u64,
 }
 
-/// What a process holds now.
+/// The memory of a process now.
 ///
 /// # Errors
-/// When it is gone.
+/// When the process has ended.
 pub fn memory(process: u32) -> Result<Memory> {
     let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup"))
         .with_context(|| format!("memory of process {process}"))?;
@@ -35,7 +36,7 @@ pub fn memory(process: u32) -> Result<Memory> {
 /// User and system time so far, of all threads.
 ///
 /// # Errors
-/// When it is gone.
+/// When the process has ended.
 pub fn cpu_time(process: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))
         .with_context(|| format!("CPU time of process {process}"))?;

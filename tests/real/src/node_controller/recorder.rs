@@ -1,8 +1,8 @@
-//! Writes down what happens to nodes, pods and events, in the order of the API server's versions.
+//! Records changes of nodes, pods and events, in the order of their resource versions.
 //!
-//! Rule: changes only, in words that two runs can have in common: no ids, no versions, and of times
-//! only what they are: kept, of now, of the object's creation. What the nodes themselves post is
-//! written down like everything else.
+//! Rule: changes only, in a form that two runs can have in common: no UIDs, no versions, and of
+//! times only their kind: kept, current, or of the object's creation. What the nodes themselves
+//! post is recorded like everything else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,16 +21,16 @@ use super::hollow::now;
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The API server's version after the change: orders changes of all kinds.
+    /// The resource version after the change: orders changes of all kinds.
     pub version: u64,
     pub at: Instant,
-    /// The node that it is about, or whose pod it is about.
+    /// The node that changed, or whose pod changed.
     pub node: String,
-    /// What changed, in words.
+    /// A description of the change.
     pub what: String,
 }
 
-/// An event object, as far as it is compared.
+/// The fields of an event object that are compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EventObject {
@@ -83,7 +83,7 @@ struct Book {
     pods: BTreeMap<String, (String, BTreeSet<String>)>,
 }
 
-/// Watches and writes. Ends when it is dropped.
+/// Watches and records. Stops when it is dropped.
 #[derive(Debug)]
 pub struct Recorder {
     book: Arc<Mutex<Book>>,
@@ -91,7 +91,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins to watch everything.
+    /// Starts all watches.
     pub fn start(client: &ApiClient) -> Self {
         let book = Arc::new(Mutex::new(Book::default()));
         let mut tasks = JoinSet::new();
@@ -102,7 +102,7 @@ impl Recorder {
     }
 
     /// Waits until nothing has changed for `quiet`, but at least for `least` and at most for
-    /// `most`; returns all changes since the last cut, in the order of their versions.
+    /// `most`; returns and clears the changes so far, in the order of their versions.
     pub async fn cut(&self, least: Duration, quiet: Duration, most: Duration) -> Vec<Entry> {
         let began = Instant::now();
         loop {
@@ -118,7 +118,7 @@ impl Recorder {
         entries
     }
 
-    /// What has changed since the last cut, without ending it.
+    /// The changes since the last cut, without clearing them.
     pub fn so_far(&self) -> Vec<Entry> {
         self.book().entries.clone()
     }
@@ -128,7 +128,7 @@ impl Recorder {
     }
 }
 
-/// Hands every change of one kind to the book.
+/// Sends every change of one kind to the change log.
 async fn follow<T: WatchedObject>(
     client: ApiClient,
     book: Arc<Mutex<Book>>,
@@ -211,12 +211,12 @@ impl Book {
 
 fn changes(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Vec<String> {
     let gone = before.difference(after).map(|fact| format!("-{fact}"));
-    // A condition that changed is told by its new state alone.
+    // A condition that changed is described by its new state alone.
     let gone = gone.filter(|fact| !fact.starts_with("-condition"));
     gone.chain(after.difference(before).map(|fact| format!("+{fact}"))).collect()
 }
 
-/// A time that is so close to when it was heard of is the time of the write.
+/// A time this close to its observation is the time of the write.
 const OF_NOW: Duration = Duration::from_secs(5);
 
 fn is_of_now(time: Option<ApiTime>) -> bool {
@@ -224,7 +224,7 @@ fn is_of_now(time: Option<ApiTime>) -> bool {
     off.is_some_and(|off| Duration::from_nanos(off) <= OF_NOW)
 }
 
-/// The times of a condition that a controller, and nobody else, writes: Unknown.
+/// The times of a condition that only a controller writes: Unknown.
 fn node_times(change: &str, node: &Node, known: &[NodeCondition]) -> Option<String> {
     let (kind, _) = change.strip_prefix("+condition ")?.split_once("=Unknown ")?;
     let condition = node.status.conditions.iter().find(|it| it.kind == kind)?;
@@ -240,7 +240,7 @@ fn node_times(change: &str, node: &Node, known: &[NodeCondition]) -> Option<Stri
     Some(format!("; heartbeat {heartbeat}, transition {transition}"))
 }
 
-/// The same of a pod's conditions that say that it is not ready, or has to go.
+/// The same of a pod's conditions that are False, and of its DisruptionTarget condition.
 fn pod_times(change: &str, pod: &Pod) -> Option<String> {
     let (kind, status) = change.strip_prefix("+condition ")?.split_once('=')?;
     let theirs = status.starts_with("False") || kind == "DisruptionTarget";

@@ -1,10 +1,10 @@
-//! An API server whose nodes' heartbeats are replayed: a proxy in front of the real one that adds
-//! lease renewals to the watches of leases.
+//! An API server with replayed heartbeats: a proxy in front of the real one that adds lease
+//! renewals to the watches of leases.
 //!
-//! Rule: everything else is the real API server's own: lists, watches of nodes and pods, writes. The
-//! renewals are as the real one would send them, in JSON or protobuf as the client asked, one per
-//! node in each period. So a crowd of thousands costs the machine no etcd and no writes. A client is
-//! whoever it is: the proxy speaks as the administrator.
+//! Rule: everything else is the real API server's own: lists, watches of nodes and pods, writes.
+//! The renewals are as the real one would send them, in JSON or protobuf as the client requested,
+//! one per node in each period. So thousands of nodes cost the machine no etcd and no writes. The
+//! proxy authenticates as the administrator for all clients.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,12 +29,12 @@ use super::watch_frames::{Form, renewal};
 const ZONES: usize = 10;
 const PODS_PER_NODE: usize = 1;
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// How finely a period is cut.
+/// Number of steps of a period.
 const SLICES: u32 = 100;
 
 type Told = Arc<Mutex<BTreeMap<String, ApiTime>>>;
 
-/// Runs both subjects behind the proxy.
+/// Runs both controllers behind the proxy.
 ///
 /// # Errors
 /// When a part fails.
@@ -61,7 +61,7 @@ pub async fn run(bed: &Bed, subjects: &[Subject; 2], count: usize) -> Result<[Nu
 
 struct Replay {
     hollow: Hollow,
-    /// What was replayed last of each node, for those who read a lease past the watch.
+    /// The last replayed renewal of each node, for clients that GET a lease.
     told: Told,
 }
 
@@ -92,7 +92,7 @@ impl Keeper for Replay {
 }
 
 impl Replay {
-    /// A lease that somebody reads, as it would stand if what was replayed had been written.
+    /// The response to a GET of a lease, as if the replayed renewals had been written.
     async fn as_replayed(&self, reply: Response<Incoming>, node: &str) -> Result<Response<Reply>> {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied();
         let (mut head, body) = reply.into_parts();
@@ -102,7 +102,7 @@ impl Replay {
                 lease["spec"]["renewTime"] = json!(time.to_micros_text());
                 Bytes::from(lease.to_string())
             }
-            // Not one of ours, or not in JSON: nobody who reads leases asks for anything else.
+            // Not one of our nodes, or not JSON: the controllers do not request this.
             _ => bytes,
         };
         head.headers.remove("content-length");
@@ -131,7 +131,7 @@ fn splice(hollow: Hollow, told: Told, mut real: Incoming, form: Form) -> Reply {
     ReceivedFrames(received).boxed()
 }
 
-/// Sends one renewal per beating node and period, evenly, until nobody receives.
+/// Sends one renewal per node and period, evenly, until the receiver is dropped.
 async fn replay(hollow: Hollow, told: Told, frames: mpsc::Sender<Bytes>, form: Form) {
     let mut slices = tokio::time::interval(HEARTBEAT / SLICES);
     // What was listed must be known before it changes.

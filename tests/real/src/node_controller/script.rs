@@ -1,8 +1,8 @@
-//! The script of events that both controllers are put through.
+//! The script of events that both controllers are run through.
 //!
-//! Rule: every act is the script's own and the same for both; between phases it is waited until
-//! nothing changes any more, so that what belongs to a phase is found in it. Periods are short by
-//! flags; those that no flag sets (the pod clean-up's) are waited for.
+//! Rule: every action is the script's own and the same for both; between phases the script waits
+//! until nothing changes any more, so that every change falls into its phase. Periods are shortened
+//! by flags; those without a flag (the pod garbage collector's) are waited for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use super::hollow::{Hollow, NodeForm, now};
 use super::recorder::{Entry, Recorder};
 use crate::metric_families::{Family, families};
 
-/// How often hollow nodes speak.
+/// The heartbeat interval of hollow nodes.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 const ZONES: [(&str, usize); 3] = [("a", 4), ("b", 8), ("c", 3)];
 
-/// What both are started with.
+/// The flags of both controllers.
 pub fn flags() -> Vec<String> {
     [
         "--node-monitor-period=1s",
         "--node-monitor-grace-period=6s",
         "--node-startup-grace-period=8s",
         // Not 1: at exactly that rate the reference stays at "never" once it was there, since its
-        // limiter that never lets anybody through says of itself that it lets one through a second.
+        // limiter that never admits anything reports a rate of one per second.
         "--node-eviction-rate=0.9",
         "--secondary-node-eviction-rate=0.5",
         "--large-cluster-size-threshold=6",
@@ -48,7 +48,7 @@ pub fn flags() -> Vec<String> {
     .to_vec()
 }
 
-/// Something that the script does.
+/// An action of the script.
 #[derive(Debug, Clone)]
 enum Act {
     Silence(&'static [&'static str]),
@@ -58,12 +58,12 @@ enum Act {
     /// Key, value, effect.
     Taint(&'static str, [&'static str; 3]),
     Untaint(&'static str, &'static str),
-    /// All of the node's pods anew.
+    /// Recreates all of the node's pods.
     Pods(&'static [&'static str]),
     DeleteNode(&'static str),
-    /// A node that never speaks.
+    /// A node without heartbeats.
     Mute(&'static str),
-    /// Pods that have ended, on a node.
+    /// Terminated pods on a node.
     Ended(&'static str, usize),
     Wait(u64),
 }
@@ -71,32 +71,33 @@ enum Act {
 struct Phase {
     name: &'static str,
     acts: Vec<Act>,
-    /// Seconds that it takes at least.
+    /// Minimum duration in seconds.
     least: u64,
 }
 
-/// What happened in a phase.
+/// The changes of a phase.
 #[derive(Debug, Clone)]
 pub struct PhaseRecord {
     pub name: &'static str,
     pub entries: Vec<Entry>,
-    /// From the last sign of life to Unknown, the longest of the nodes that fell silent in it.
+    /// The longest time from the last heartbeat to Unknown, of the nodes that stopped in this
+    /// phase.
     pub noticed: Option<Duration>,
-    /// Whether what came first in it was the controller's choice alone.
+    /// Whether the order of changes was the controller's choice alone.
     pub ordered: bool,
-    /// Who fell silent in it, those who did together in one group.
+    /// The nodes that stopped their heartbeats, grouped by those that stopped together.
     pub silenced: Vec<&'static [&'static str]>,
 }
 
 impl Phase {
     /// Where the script itself does several things, their order is the script's; and pods that a
-    /// taint sends away at once go in any order.
+    /// taint evicts at once are deleted in any order.
     fn is_ordered(&self) -> bool {
         let own = |act: &Act| matches!(act, Act::Speak(_) | Act::Ended(..) | Act::Taint(..));
         !self.acts.iter().any(own)
     }
 
-    /// Who falls silent in it, group by group.
+    /// The nodes whose heartbeats stop, group by group.
     fn silences(&self) -> Vec<&'static [&'static str]> {
         let groups = self.acts.iter().filter_map(|act| match act {
             Act::Silence(nodes) => Some(*nodes),
@@ -105,7 +106,7 @@ impl Phase {
         groups.collect()
     }
 
-    /// The script's own making of pods is not compared.
+    /// The script's own creation of pods is not compared.
     fn is_preparation(&self) -> bool {
         self.acts.iter().all(|act| matches!(act, Act::Pods(_)))
     }
@@ -114,7 +115,7 @@ impl Phase {
 const ALL: &[&str] =
     &["a1", "a2", "a3", "a4", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "c1", "c2", "c3"];
 
-/// Longer than the grace, a look, and a second beside.
+/// Longer than the grace period plus a monitor period plus a second.
 const SILENT: u64 = 10;
 
 fn phases() -> Vec<Phase> {
@@ -155,8 +156,8 @@ fn phases() -> Vec<Phase> {
         phase("two of a small zone are silent", vec![Silence(&["a1", "a2"])], SILENT + 4),
         phase("and a third: most of it", vec![Silence(&["a3"])], SILENT + 4),
         phase("the small zone is back", vec![Speak(&["a1", "a2", "a3"])], 5),
-        // The later ones wait behind the first, at the slow rate; they are further apart than a
-        // heartbeat and a look of the reference, so that it knows who came first.
+        // The later ones are queued behind the first, at the slow rate; they are further apart than
+        // a heartbeat and a check of the reference, so that it can tell their order.
         phase(
             "most of a large zone is silent",
             vec![Silence(B_HALF), Wait(3), Silence(&["b7"]), Wait(3), Silence(&["b6"])],
@@ -186,13 +187,13 @@ fn phases() -> Vec<Phase> {
     ]
 }
 
-/// Pods bear it as they bear a lost node.
+/// Pods tolerate it as they tolerate a lost node.
 const SOON: [&str; 3] = ["example.com/soon", "", "NoExecute"];
 
-/// Runs the whole script against one subject: what happened, and what it told of it in metrics.
+/// Runs the whole script against one controller; returns its changes and its metrics.
 ///
 /// # Errors
-/// When a part fails, or the script's own acts are refused.
+/// When a part fails, or the API server rejects the script's own actions.
 pub async fn run(
     bed: &Bed,
     subject: &Subject,
@@ -249,7 +250,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Does it; tells who fell silent, and when each was last heard.
+    /// Performs it; returns the nodes that stopped, with the time of each one's last heartbeat.
     async fn act(&self, act: &Act) -> Result<BTreeMap<String, tokio::time::Instant>> {
         match act {
             Act::Silence(nodes) => return Ok(self.hollow.silence(nodes)),
@@ -299,7 +300,8 @@ impl Stage {
         self.client.patch(&ObjectPath::node(node), patch).await.map(drop)
     }
 
-    /// Changes the taints as a careful person does: not over somebody else's change.
+    /// Changes the taints with the resource version as precondition, so as not to overwrite a
+    /// concurrent change.
     async fn taints(&self, node: &str, change: impl Fn(&mut Vec<Value>)) -> Result<()> {
         loop {
             let stored = self.client.read(&ObjectPath::node(node)).await?;
@@ -317,7 +319,7 @@ impl Stage {
         }
     }
 
-    /// Three pods: one that bears a lost node for ever, one for two seconds, one not at all.
+    /// Three pods: one tolerates a lost node forever, one for two seconds, one not at all.
     async fn pods(&self, node: &str) -> Result<()> {
         for (role, bears) in [("patient", None), ("quick", Some(2)), ("zero", Some(0))] {
             let path = ObjectPath::pod("default", &format!("{role}-{node}"));

@@ -1,8 +1,8 @@
 //! Frames of a watch as the API server writes them, a line of JSON or a length and a protobuf
-//! message: a renewed lease, and the word that a version has expired.
+//! message: a renewed lease, and the status that a version has expired.
 //!
-//! Rule: names and numbers of the fields are the API's; nothing is in a frame that its like does not
-//! have. The version of a lease grows with each renewal.
+//! Rule: names and numbers of the fields are the API's; a frame has only fields that the real one
+//! has. The version of a lease grows with each renewal.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use ports::ApiTime;
 use prost::Message;
 use serde_json::json;
 
-/// How a watch is written.
+/// The encoding of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Json,
@@ -19,7 +19,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Of an answer.
+    /// The encoding of a response.
     pub(super) fn of<T>(reply: &hyper::Response<T>) -> Self {
         let kind = reply.headers().get("content-type").and_then(|it| it.to_str().ok());
         match kind.is_some_and(|kind| kind.contains("protobuf")) {
@@ -28,7 +28,7 @@ impl Form {
         }
     }
 
-    /// How long the first frame is, if it is whole.
+    /// The length of the first frame, if it is complete.
     pub(super) fn whole_frame(self, bytes: &[u8]) -> Option<usize> {
         match self {
             Self::Json => bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1),
@@ -130,7 +130,7 @@ pub(super) fn renewal(form: Form, node: &str, time: ApiTime) -> Bytes {
     }
 }
 
-/// The same for every renewal of a node.
+/// The UID of a node's lease, the same in every renewal.
 fn uid(node: &str) -> String {
     format!("00000000-0000-4000-8000-{node:0>12}")
 }
@@ -156,7 +156,7 @@ fn protobuf(node: &str, resource_version: String, time: ApiTime) -> Bytes {
     framed("MODIFIED", ("coordination.k8s.io/v1", "Lease"), lease.encode_to_vec())
 }
 
-/// A `Status`, as far as it says what went wrong.
+/// A `Status` with the fields that describe an error.
 #[derive(Clone, PartialEq, Message)]
 struct Status {
     #[prost(string, tag = "2")]
@@ -169,7 +169,7 @@ struct Status {
     code: i32,
 }
 
-/// What stands in an answer, too, where the version is too old already when it is asked for.
+/// Also the body of the response to a request whose version is already too old.
 pub(super) fn expired_status() -> serde_json::Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "too old resource version", "reason": "Expired", "code": 410})
@@ -194,7 +194,7 @@ pub(super) fn expired(form: Form) -> Bytes {
     }
 }
 
-/// An object in its wrappings.
+/// An object in its envelope.
 fn framed(event: &str, (api_version, kind): (&str, &str), raw: Vec<u8>) -> Bytes {
     let type_meta = TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() };
     let unknown = Unknown { type_meta: Some(type_meta), raw };

@@ -1,15 +1,16 @@
 //! The checked-in record of runs of the suite: one file of lines per agent and runtime, and the page
 //! that shows them side by side.
 //!
-//! Rule: the page is made from the records alone, so that a run of one agent does not lose the column
-//! of another. A record has a line per spec: result, seconds, spec, first line of the failure.
+//! Rule: the page is generated from the records alone, so that a run of one agent does not lose the
+//! column of another. A record has a line per spec: result, seconds, spec, first line of the
+//! failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::results::Results;
 
-/// One record: where it comes from and how each spec ended.
+/// One record: its origin and the result of each spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
     /// Date, commit and label filter of the run.
@@ -65,7 +66,7 @@ impl Record {
     }
 }
 
-/// The page: counts per run, every spec that does not end alike, then all specs.
+/// The page: counts per run, every spec whose results differ, then all specs.
 pub fn page(records: &BTreeMap<String, Record>) -> String {
     let mut page = String::from(
         "# Upstream's node suite\n\n\

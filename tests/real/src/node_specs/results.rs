@@ -1,8 +1,8 @@
-//! What a run of the specs found, and the comparison of two of them.
+//! The results of a run of the specs, and the comparison of two of them.
 //!
-//! Rule: a spec that passes over the one runtime and not over the other is a difference, and so is
-//! one that was run only once. A difference is judged by the checked-in list: one that is not listed
-//! fails the comparison, and so does a listed one that is none any more.
+//! Rule: a spec that passes over one runtime and not over the other is a difference, and so is one
+//! that was run only once. A difference is checked against the checked-in list: one that is not
+//! listed fails the comparison, and so does a listed one that no longer occurs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How one spec ended, and why if not well.
+/// The result of one spec, and the reason if it did not pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
     pub state: String,
@@ -26,7 +26,7 @@ pub struct Ending {
 pub struct Results(pub BTreeMap<String, Ending>);
 
 impl Results {
-    /// From ginkgo's own report in JSON. What was not chosen is left out.
+    /// From ginkgo's own report in JSON. Specs that were not selected are left out.
     pub fn from_report(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let report: Value =
@@ -46,14 +46,14 @@ impl Results {
         serde_json::from_str(&text).with_context(|| path.display().to_string())
     }
 
-    /// A regular expression that only the specs match which failed; none if none did.
+    /// A regular expression that matches only the failed specs; `None` if none failed.
     pub fn focus_on_failed(&self) -> Option<String> {
         let failed = self.0.iter().filter(|(_, ending)| ending.state == "failed");
         let texts: Vec<String> = failed.map(|(name, _)| escaped(name)).collect();
         (!texts.is_empty()).then(|| texts.join("|"))
     }
 
-    /// These results with the newer ones of some specs.
+    /// These results with newer ones of some specs.
     #[must_use]
     pub fn updated_by(mut self, newer: Self) -> Self {
         self.0.extend(newer.0);
@@ -117,7 +117,7 @@ pub struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// Each spec that did not end alike, with both endings.
+    /// Each spec whose results differ, with both results.
     pub fn differences(&self) -> BTreeMap<&str, (&str, &str)> {
         let all: BTreeSet<&String> = self.reference.0.keys().chain(self.ours.0.keys()).collect();
         let state = |results: &'_ Results, name: &String| -> String {
@@ -138,7 +138,7 @@ impl Comparison<'_> {
             .collect()
     }
 
-    /// What failed over both: it says nothing of either runtime, only of this machine or its images.
+    /// What failed over both: the cause is this machine or its images, not a runtime.
     pub fn failed_alike(&self) -> impl Iterator<Item = &str> {
         let failed = |results: &Results, name: &String| {
             results.0.get(name).is_some_and(|ending| ending.state == "failed")
@@ -149,8 +149,8 @@ impl Comparison<'_> {
             .map(String::as_str)
     }
 
-    /// What the list does not explain, and what it explains in vain. A line of the list is the
-    /// spec's whole text, a tab, and the reason.
+    /// Differences that the list does not explain, and lines of the list without a difference. A
+    /// line of the list is the spec's whole text, a tab, and the reason.
     pub fn unexplained(&self, list: &str) -> Vec<String> {
         let lines = list.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
         let listed: BTreeSet<&str> = lines.map(|l| l.split('\t').next().unwrap_or(l)).collect();

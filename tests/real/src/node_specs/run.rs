@@ -1,5 +1,5 @@
-//! One run of upstream's node suite in a bed: the suite starts its own API server and the program that
-//! is given to it as the kubelet; the runtime is already there.
+//! One run of upstream's node suite in a bed: the suite starts its own API server and the given
+//! program as the kubelet; the runtime already runs.
 //!
 //! upstream: test/e2e_node (services, util)
 
@@ -14,7 +14,7 @@ use node_testkit::parts;
 
 use super::results::Results;
 
-/// What the suite itself needs.
+/// The parts that the suite itself needs.
 pub const NEEDS: &[&str] = &["e2e-node-test", "ginkgo", "kubelet"];
 
 /// Serial and slow ones would take hours; flaky ones prove nothing.
@@ -43,7 +43,7 @@ pub struct Suite {
     pub at_once: u32,
 }
 
-/// Runs the chosen specs over the runtime at this endpoint.
+/// Runs the selected specs over the runtime at this endpoint.
 pub fn run(bed: &Bed, endpoint: &str, chosen: &Suite) -> Result<Results> {
     let folder = bed.make_folder("suite")?;
     // The suite writes beside its own program.
@@ -56,7 +56,7 @@ pub fn run(bed: &Bed, endpoint: &str, chosen: &Suite) -> Result<Results> {
     let configuration = folder.join("kubelet.yaml");
     fs::write(&configuration, KUBELET)?;
     forget_systemd()?;
-    // The API server looks the node's name up when somebody wants a log.
+    // The API server resolves the node's name when a client requests a log.
     let mut hosts = fs::File::options().append(true).open("/etc/hosts").context("/etc/hosts")?;
     writeln!(hosts, "{NODE_ADDRESS} {NODE}")?;
     let report = folder.join("report.json");
@@ -85,8 +85,8 @@ pub fn run(bed: &Bed, endpoint: &str, chosen: &Suite) -> Result<Results> {
     Results::from_report(&report)
 }
 
-/// The suite starts the kubelet by systemd where it finds its program, and there is no systemd in a
-/// bed. What is removed is the bed's own view of the folder.
+/// The suite starts the kubelet with systemd if it finds systemd's program, and there is no systemd
+/// in a bed. Only the bed's own view of the directory is changed.
 fn forget_systemd() -> Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places: Vec<PathBuf> =

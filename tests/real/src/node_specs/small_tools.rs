@@ -1,6 +1,6 @@
-//! What upstream's specs call in their images and a small busybox has not: `curl`, `nc -u`, `nmeter`,
-//! `ipcs`, a web server with a file of its process id, and the program that tells its effective user. One
-//! static program, told apart by the name that it is run under.
+//! Programs that upstream's specs call in their images and a small busybox lacks: `curl`, `nc -u`,
+//! `nmeter`, `ipcs`, a web server with a PID file, and the program that prints its effective user.
+//! One static program, which acts by the name it is run under.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs, UdpSocket};
@@ -34,7 +34,7 @@ fn now() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The segments of shared memory, as `ipcs -m` begins its lines: key and number.
+/// The shared memory segments, as `ipcs -m` begins its lines: key and number.
 fn shared_memory() -> std::io::Result<()> {
     for line in std::fs::read_to_string("/proc/sysvipc/shm")?.lines().skip(1) {
         let words: Vec<&str> = line.split_whitespace().take(2).collect();
@@ -43,7 +43,7 @@ fn shared_memory() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Answers every request on port 80 alike.
+/// Answers every request on port 80 with the same response.
 fn serve() -> std::io::Result<()> {
     std::fs::create_dir_all("/var/run")?;
     std::fs::write("/var/run/nginx.pid", format!("{}\n", std::process::id()))?;

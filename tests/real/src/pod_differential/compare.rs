@@ -1,7 +1,7 @@
 //! One pod, two verdicts.
 //!
-//! The rule it keeps: a pod that both take must come out equal field by field, in our own form of
-//! it; a pod that both refuse by validation must be refused for the same fields.
+//! The rule it keeps: a pod that both accept must be equal field by field, in our own form of it; a
+//! pod that both reject by validation must be rejected for the same fields.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::ApiServer;
 
-/// What came of one or more pods.
+/// The result of one or more pods.
 #[derive(Debug, Default)]
 pub struct Comparison {
     pub taken: usize,
@@ -34,18 +34,18 @@ impl Comparison {
     }
 }
 
-/// What one side says of a pod.
+/// One side's verdict on a pod.
 enum Verdict {
     Taken(Box<Pod>),
-    /// Refused before validation: something could not be read.
+    /// Rejected before validation: something could not be decoded.
     Unreadable(String),
     Invalid(BTreeSet<String>),
 }
 
-/// Puts a pod to both sides.
+/// Gives a pod to both sides.
 ///
 /// # Errors
-/// When the server does not answer, or answers in a way that nobody understands.
+/// When the server does not answer, or its response cannot be parsed.
 pub fn compare(server: &ApiServer, pod: &Value) -> Result<Comparison> {
     let ours = our_verdict(pod)?;
     let theirs = their_verdict(server, pod)?;
@@ -119,8 +119,8 @@ fn their_verdict(server: &ApiServer, pod: &Value) -> Result<Verdict> {
     }
 }
 
-/// A field as the server names it, except where it names none: a mirror pod with claims is refused
-/// there without saying which.
+/// A field as the server names it, except where it names none: it rejects a mirror pod with claims
+/// without a field.
 fn named_field(field: &str) -> String {
     if field == "[]" { "spec.resourceClaims[0]".to_owned() } else { field.to_owned() }
 }

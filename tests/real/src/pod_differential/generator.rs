@@ -1,20 +1,20 @@
 //! Pods from a seed: rows of the table of verdicts, alone, mixed, and damaged.
 //!
-//! The rule it keeps: the same seed gives the same pods, and nothing else is asked for chance.
+//! The rule it keeps: the same seed gives the same pods; there is no other source of randomness.
 
 use serde_json::{Value, json};
 
 const VERDICTS: &str =
     include_str!("../../../../crates/model/pod-manifest/src/validation/tests/verdicts.txt");
-/// How many rows a mixed pod takes in at most, and how many of its values are damaged at most.
+/// The maximum number of rows in a mixed pod, and of its damaged values.
 const MOST_ROWS: usize = 5;
 const MOST_DAMAGE: usize = 3;
 
 pub struct Generator {
     state: u64,
     rows: Vec<(&'static str, bool)>,
-    /// What damage puts in: odd values, and every value of every row, so that each field meets
-    /// what is sound elsewhere.
+    /// The values that damage inserts: odd ones, and every value of every row, so that each field
+    /// gets what is valid elsewhere.
     values: Vec<Value>,
 }
 
@@ -55,8 +55,8 @@ impl Generator {
         pod
     }
 
-    /// A pod of several rows. Half of them take only rows that are sound, so that defaults are
-    /// seen as often as refusals.
+    /// A pod of several rows. Half of them take only valid rows, so that defaults are compared as
+    /// often as errors.
     pub fn mixed(&mut self) -> Value {
         let mut pod = plain_pod();
         let sound = self.below(2) == 0;
@@ -72,7 +72,7 @@ impl Generator {
         pod
     }
 
-    /// Puts an odd value somewhere in the specification.
+    /// Inserts an odd value somewhere in the specification.
     fn damage(&mut self, pod: &mut Value) {
         let mut place = &mut pod["spec"];
         loop {
@@ -105,7 +105,7 @@ impl Generator {
         }
     }
 
-    /// A number below the limit, by xorshift.
+    /// A pseudo-random number below the limit, by xorshift.
     fn below(&mut self, limit: usize) -> usize {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
@@ -190,7 +190,7 @@ fn set_all(pod: &mut Value, row: &str) {
     }
 }
 
-/// Sets a field; where an earlier row left something else in the way, nothing.
+/// Sets a field; does nothing if an earlier row left a value of another type in its path.
 fn set(pod: &mut Value, path: &str, value: Value) {
     let mut place = pod;
     for step in path.split('.') {

@@ -1,7 +1,7 @@
-//! An API server that judges pods by their own content alone, and a plain way to ask it.
+//! An API server that validates pods by their own content alone, and a simple client for it.
 //!
-//! The rule it keeps: admission that fills in or asks for other objects is off, so that only
-//! defaults and validation are left. TLS and credentials are kubectl's business: it proxies.
+//! The rule it keeps: admission that depends on other objects is off, so that only defaults and
+//! validation are left. kubectl handles TLS and credentials: it runs as a proxy.
 
 use std::fs;
 use std::io::{Read, Write};

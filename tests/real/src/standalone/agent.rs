@@ -1,4 +1,4 @@
-//! An agent that stands alone: ours or the reference, with a folder of manifests.
+//! A standalone agent: ours or the reference, with a manifest directory.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -40,8 +40,8 @@ impl Kind {
     }
 }
 
-/// Where an agent keeps what it has, and more of its configuration. Two agents with one home
-/// follow each other on it, never at once.
+/// An agent's root directory, and more of its configuration. Two agents may use one root after each
+/// other, never at once.
 #[derive(Debug, Clone)]
 pub struct Home {
     folder: PathBuf,
@@ -87,14 +87,14 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts it and waits until it calls itself healthy.
+    /// Starts it and waits until it is healthy.
     pub fn start(bed: &Bed, kind: &Kind, home: &Home) -> Result<Self> {
         let mut agent = Self::launch(bed, kind, home)?;
         ensure!(agent.until_healthy()?, "{} ended before it was healthy", kind.name);
         Ok(agent)
     }
 
-    /// Starts it, and waits for nothing.
+    /// Starts it without waiting.
     pub fn launch(bed: &Bed, kind: &Kind, home: &Home) -> Result<Self> {
         let manifests = home.manifests();
         let config = home.folder.join(format!("{}.yaml", kind.name));
@@ -117,13 +117,13 @@ impl Agent {
         Ok(Self { process, manifests, program: program.clone(), is_ours })
     }
 
-    /// Waits until it calls itself healthy; false when it has ended.
+    /// Waits until it is healthy; false if it has exited.
     pub fn until_healthy(&mut self) -> Result<bool> {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(60) {
             let is_healthy =
                 get(HEALTH.into(), "/healthz").is_ok_and(|answer| answer.status == 200);
-            // Ours can be asked about its pods a moment later.
+            // Our agent's socket may open later.
             if is_healthy && (!self.is_ours || UnixStream::connect(SOCKET).is_ok()) {
                 return Ok(true);
             }
@@ -136,7 +136,7 @@ impl Agent {
         bail!("{} was not healthy within a minute", self.program)
     }
 
-    /// Where all agents of this kind in a bed write.
+    /// The log of all agents of this kind in a bed.
     pub fn log(bed: &Bed, kind: &Kind) -> PathBuf {
         bed.logs().join(format!("node-{}.log", kind.name))
     }
@@ -145,19 +145,19 @@ impl Agent {
         self.process.id()
     }
 
-    /// Whether it has ended by itself.
+    /// Whether it has exited by itself.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.process.try_wait()?.is_some())
     }
 
-    /// Whether it has ended by aborting itself.
+    /// Whether it has aborted.
     pub fn has_aborted(&mut self) -> Result<bool> {
         let ended = self.process.try_wait()?;
         let abort = rustix::process::Signal::ABORT.as_raw();
         Ok(ended.is_some_and(|status| status.signal() == Some(abort)))
     }
 
-    /// What one of our own verbs prints about its pods.
+    /// The output of one of our verbs about its pods.
     pub fn ask(&self, arguments: &[&str]) -> Result<String> {
         let output = Command::new(&self.program).args(arguments).output()?;
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -165,7 +165,7 @@ impl Agent {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// What one of our verbs says to people beside its answer: warnings.
+    /// The warnings that one of our verbs prints beside its output.
     pub fn warnings(&self, arguments: &[&str]) -> Result<String> {
         let output = Command::new(&self.program).args(arguments).output()?;
         ensure!(output.status.success(), "keelson {arguments:?}: {}", output.status);
@@ -177,7 +177,7 @@ impl Agent {
         serde_json::from_str(&self.ask(&["ps", "-o", "json"])?).context("keelson ps -o json")
     }
 
-    /// One number of what our agent counts, as it tells at its socket.
+    /// The value of one metric of our agent, from its socket.
     pub fn metric(&self, name: &str) -> Result<f64> {
         let text = self.scrape("/metrics")?;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -185,7 +185,7 @@ impl Agent {
         number.trim().parse().with_context(|| format!("{name} {number}"))
     }
 
-    /// What our agent answers at its socket.
+    /// The response of our agent at its socket.
     pub fn scrape(&self, path: &str) -> Result<String> {
         let mut stream = UnixStream::connect(SOCKET).context(SOCKET)?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -197,7 +197,7 @@ impl Agent {
         Ok(body.to_owned())
     }
 
-    /// Puts a manifest into the folder whole, as a careful administrator does.
+    /// Writes a manifest into the manifest directory atomically.
     pub fn place(&self, name: &str, text: &str) -> Result<()> {
         let hidden = self.manifests.join(format!(".{name}"));
         fs::write(&hidden, text)?;
@@ -210,7 +210,7 @@ impl Agent {
         fs::remove_file(&path).with_context(|| path.display().to_string())
     }
 
-    /// The program itself, to be started with one of its other verbs.
+    /// The program itself, to run another of its verbs.
     pub fn program(&self) -> &str {
         &self.program
     }
@@ -232,7 +232,7 @@ impl Agent {
         Ok(Memory { pss: kib("Pss:")?, private_dirty: kib("Private_Dirty:")? })
     }
 
-    /// User and system time so far, with that of threads that have ended: a clock tick is the unit.
+    /// User and system time so far, including that of threads that have ended, in clock ticks.
     pub fn cpu_time(&self) -> Result<Duration> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
         // The name in front may have anything in it but a closing bracket after the last one.
@@ -245,7 +245,7 @@ impl Agent {
         Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 1000 / per_second))
     }
 
-    /// Kills it where it stands.
+    /// Kills it.
     pub fn end(mut self) -> Result<()> {
         self.process.kill()?;
         self.process.wait()?;

@@ -1,8 +1,8 @@
-//! The runtime's own share: the CRI calls for one pod without any agent.
+//! The runtime's own share: the CRI calls for one pod without an agent.
 //!
-//! Rule: the very messages that the reference kubelet sends for the pod that is measured, recorded from
-//! it, so that the runtime has the same work (filters, mounts, limits) with and without an agent. Only
-//! names and places are others, and the pod's label, by which an agent would take it for its own.
+//! Rule: the same messages that the reference kubelet sends for the measured pod, recorded from it,
+//! so that the runtime has the same work (filters, mounts, limits) with and without an agent. Only
+//! names and paths differ, and the pod's label, by which an agent would adopt it.
 
 use std::fs;
 use std::path::Path;
@@ -22,24 +22,24 @@ const POD_UID: &str = "io.kubernetes.pod.uid";
 /// How long the reference may take to send its messages.
 const RECORDING: Duration = Duration::from_secs(60);
 
-/// What a kubelet tells a runtime of a pod with one container.
+/// A kubelet's requests to a runtime for a pod with one container.
 #[derive(Debug, Clone)]
 pub struct Messages {
     sandbox: v1::PodSandboxConfig,
     container: v1::ContainerConfig,
 }
 
-/// What the runtime itself takes for a container that ends and comes again.
+/// The runtime's own time for a container that exits and is recreated.
 #[derive(Debug, Clone, Copy)]
 pub struct Crash {
-    /// With the time that it takes to tell of the end.
+    /// Includes the time until the runtime reports the exit.
     pub whole: Duration,
-    /// Of the first life.
+    /// Of the first container.
     pub create_and_start: Duration,
 }
 
-/// Has the reference kubelet run these pods (name, which is the uid too, and manifest) on a runtime that
-/// only takes notes.
+/// Has the reference kubelet run these pods (name, which is the UID too, and manifest) on a
+/// recording runtime.
 pub fn record(bed: &Bed, pods: &[(&str, String)]) -> Result<Vec<Messages>> {
     let socket = bed.make_folder("recorder")?.join("runtime.sock");
     let recorder = Recorder::default();
@@ -67,7 +67,7 @@ pub fn record(bed: &Bed, pods: &[(&str, String)]) -> Result<Vec<Messages>> {
 }
 
 impl Messages {
-    /// The same for a pod of this name, with what it mounts made below a folder.
+    /// The same for a pod of this name, with its mount sources created below a directory.
     fn named(&self, name: &str, folder: &Path) -> Result<Self> {
         let mut told = self.clone();
         let sandbox = &mut told.sandbox;
@@ -119,7 +119,7 @@ impl Messages {
 }
 
 impl Runtime {
-    /// One pod, gone again: the time of its calls.
+    /// One pod, removed again: the time of its calls.
     pub fn bare_pod(&self, name: &str, messages: &Messages, folder: &Path) -> Result<Duration> {
         let told = messages.named(name, &folder.join(name))?;
         let took = self.run(async |client| {
@@ -132,8 +132,8 @@ impl Runtime {
         Ok(took)
     }
 
-    /// One whose container ends once: from its end to the start of the next, which is made as soon as
-    /// the runtime tells of the end.
+    /// A pod whose container exits once: from the exit to the start of the next container, which is
+    /// created as soon as the runtime reports the exit.
     pub fn bare_crash(&self, name: &str, messages: &Messages, folder: &Path) -> Result<Crash> {
         let told = messages.named(name, &folder.join(name))?;
         let crash = self.run(async |client| {

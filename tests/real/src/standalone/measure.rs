@@ -1,4 +1,4 @@
-//! What is measured of one agent, and how.
+//! The measurements of one agent.
 
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -18,18 +18,18 @@ const IDLE: Duration = Duration::from_secs(60);
 const SINGLES: usize = 15;
 const CRASHES: usize = 9;
 
-/// Messages of the pods that are measured, in their list.
+/// Index of the measured pod's messages.
 const SINGLE: usize = 0;
 const CRASHING: usize = 1;
 
-/// Ends once, then stays: the first life leaves a mark in a volume of the pod.
+/// Exits once, then stays: the first run leaves a mark in a volume of the pod.
 const CRASHES_ONCE: &str =
     "    command: [sh, -c, 'test -e /mark/1 && exec sleep 1000; touch /mark/1; sleep 1; exit 1']
     volumeMounts: [{name: mark, mountPath: /mark}]
   volumes: [{name: mark, emptyDir: {}}]
 ";
 
-/// One agent's numbers.
+/// The results of one agent.
 #[derive(Debug)]
 pub struct Measured {
     /// With 0, 30 and 110 pods.
@@ -38,40 +38,40 @@ pub struct Measured {
     pub idle_cpu: [Duration; 3],
     /// From the manifest to the start of the container, one pod after another: the median.
     pub single: Duration,
-    /// From the end of a container to the start of its first successor: the median.
+    /// From the exit of a container to the start of its first successor: the median.
     pub crash: Duration,
-    /// From the removal of the manifest to the pod's end: the median.
+    /// From the removal of the manifest to the pod's removal: the median.
     pub removal: Duration,
-    /// What the runtime itself needed meanwhile, where the agent leaves pods of others alone.
+    /// The runtime's own times, if the agent leaves foreign pods alone.
     pub bare: Option<Bare>,
 }
 
-/// Ours beside what the runtime itself needs for the same, in milliseconds.
+/// Our times and the runtime's own for the same work, in milliseconds.
 #[derive(Debug, Default)]
 pub struct Bare {
     pub pod: Turns,
-    /// From an end to the next start; ten milliseconds are allowed for besides the share.
+    /// From an exit to the next start; ten milliseconds are allowed in addition to the ratio.
     pub crash: Turns,
-    /// The same beside making and starting a container alone, which leaves out how long the runtime
-    /// takes to tell of the end.
+    /// The same compared with creating and starting a container alone, which leaves out the time
+    /// until the runtime reports the exit.
     pub create_and_start: Turns,
 }
 
-/// What the promise about crashes allows besides its share.
+/// The absolute allowance of the promise about crashes.
 const ALLOWED: f64 = 10.0 / 1.15;
 
-/// The calls without an agent, by turns with its pods: a runtime just started, a disk just filled or a
-/// machine that is busy for a while then slow both down alike.
+/// The calls without an agent, in turns with the agent's pods: a runtime that was just started, a
+/// disk that was just filled or a machine that is busy for a while then slow both down alike.
 struct ByHand<'a> {
     runtime: &'a Runtime,
     folder: PathBuf,
-    /// Of a single pod, and of one that crashes.
+    /// For a single pod, and for one that crashes.
     messages: [Messages; 2],
     count: usize,
 }
 
 impl<'a> ByHand<'a> {
-    /// None beside an agent that would remove what it does not know.
+    /// `None` beside an agent that would remove foreign pods.
     fn beside(
         kind: &Kind,
         bed: &Bed,
@@ -93,7 +93,7 @@ impl<'a> ByHand<'a> {
         format!("bare-{}", self.count)
     }
 
-    /// One pod, gone again; the agent has none meanwhile.
+    /// One pod, removed again; the agent has none meanwhile.
     fn pod(&mut self) -> Result<Duration> {
         let name = self.next_name();
         self.runtime.bare_pod(&name, &self.messages[SINGLE], &self.folder)
@@ -164,7 +164,7 @@ pub fn agent(
 /// Images that both agents run.
 #[derive(Debug)]
 pub struct Images {
-    /// Does nothing, ends at once when told.
+    /// Does nothing, exits at once on SIGTERM.
     pub quiet: String,
     /// Has a shell.
     pub shell: String,
@@ -208,7 +208,7 @@ fn singles(
     Ok((median(starts)?, median(ends)?))
 }
 
-/// From a crash to the next life, and the bare calls for one.
+/// From a crash to the next start, and the bare calls for one.
 fn crashes(
     agent: &Agent,
     runtime: &Runtime,
@@ -247,9 +247,9 @@ fn burst(agent: &Agent, runtime: &Runtime, count: usize, image: &str) -> Result<
     Ok(nanos(last - begun))
 }
 
-/// From the manifests to the start of the last container, in milliseconds: many at once under the one
-/// and then under the other, each just started, so often. A machine that is slow for a while is slow
-/// for both.
+/// From the manifests to the start of the last container, in milliseconds: many pods at once under
+/// one agent and then under the other, each just started, in turns. A machine that is slow for a
+/// while is slow for both.
 pub fn bursts(
     bed: &Bed,
     runtime: &Runtime,

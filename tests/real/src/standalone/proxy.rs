@@ -1,9 +1,9 @@
-//! A socket between an agent and a real runtime that misbehaves as it is told.
+//! A proxy socket between an agent and a real runtime that injects faults.
 //!
-//! Rule: everything passes through to the real runtime and back unless a fault was asked for: calls
-//! that name a certain container, pod or sandbox are held until they are let go; a container's state
-//! is told as unknown; the stream of events is cut, emptied or doubled, or said not to exist, as by
-//! runtimes of before there was one. Invents no answer otherwise.
+//! Rule: everything passes through to the real runtime and back unless a fault is set: calls that
+//! name a certain container, pod or sandbox are held until they are released; a container's state
+//! is reported as unknown; the event stream is cut, emptied or duplicated, or not implemented, as
+//! in old runtimes. It invents no other response.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -33,7 +33,7 @@ fn failure(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failur
     Failure::other(error)
 }
 
-/// What becomes of the stream of events.
+/// How the event stream is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Events {
     #[default]
@@ -42,9 +42,9 @@ pub enum Events {
     Lost,
     /// Each event comes three times.
     Repeated,
-    /// Streams end, and nobody gets another.
+    /// Streams end, and new ones are refused.
     Cut,
-    /// Streams end, and from then on the runtime does not know such a call.
+    /// Streams end, and from then on the call is unimplemented.
     Unknown,
 }
 
@@ -56,14 +56,14 @@ impl Events {
 
 #[derive(Debug, Default)]
 struct Faults {
-    /// Calls whose request has one of these in it wait.
+    /// Calls whose request contains one of these are held.
     held: watch::Sender<Vec<String>>,
     waiting: AtomicUsize,
-    /// The container whose state nobody knows.
+    /// The container whose state is reported as unknown.
     unknown: Mutex<Option<String>>,
     events: watch::Sender<Events>,
     streams: AtomicUsize,
-    /// How many of them have ended.
+    /// How many streams have ended.
     ended: AtomicUsize,
 }
 
@@ -74,7 +74,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on `socket` for callers of the runtime at `runtime`.
+    /// Listens on `socket` for clients of the runtime at `runtime`.
     pub fn start(socket: &Path, runtime: &Path) -> Result<Self> {
         let faults = Arc::new(Faults::default());
         let listener = std::os::unix::net::UnixListener::bind(socket)
@@ -97,7 +97,7 @@ impl Proxy {
         format!("unix://{}", self.socket.display())
     }
 
-    /// From now on calls wait that name one of these: an id, or a pod's name.
+    /// From now on calls are held that name one of these: an id, or a pod's name.
     pub fn hold(&self, names: &[&str]) {
         self.faults.held.send_replace(names.iter().map(|name| (*name).to_owned()).collect());
     }
@@ -106,12 +106,12 @@ impl Proxy {
         self.hold(&[]);
     }
 
-    /// How many calls wait at this moment.
+    /// How many calls are held now.
     pub fn waiting(&self) -> usize {
         self.faults.waiting.load(Ordering::SeqCst)
     }
 
-    /// Whose state is told as unknown; None for nobody's.
+    /// Sets the container whose state is reported as unknown; `None` for no container.
     pub fn make_unknown(&self, container: Option<&str>) {
         let mut unknown = self.faults.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         *unknown = container.map(ToOwned::to_owned);
@@ -121,7 +121,7 @@ impl Proxy {
         self.faults.events.send_replace(events);
     }
 
-    /// How many streams of events were opened so far.
+    /// How many event streams were opened so far.
     pub fn streams(&self) -> usize {
         self.faults.streams.load(Ordering::SeqCst)
     }
@@ -132,7 +132,7 @@ impl Proxy {
     }
 }
 
-/// One connection of a caller: another to the runtime stands behind it, and ends with it.
+/// One client connection, with a connection to the runtime that ends with it.
 async fn converse(caller: UnixStream, runtime: PathBuf, faults: Arc<Faults>) -> Option<()> {
     let stream = UnixStream::connect(&runtime).await.ok()?;
     let (sender, connection) =
@@ -200,7 +200,7 @@ async fn hold(faults: &Faults, body: &[u8]) {
     if is_free(&held.borrow()) {
         return;
     }
-    // Counted down also when the caller gives up and this is dropped.
+    // Also decremented when the caller cancels the call and this is dropped.
     let _waiting = Waiting::new(&faults.waiting);
     let _ = held.wait_for(is_free).await;
 }
@@ -220,7 +220,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A status of gRPC's, without a body.
+/// A gRPC status without a body.
 fn refusal(status: &'static str) -> Response<AnyBody> {
     let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
     let words = [("content-type", "application/grpc"), ("grpc-status", status)];
@@ -230,7 +230,7 @@ fn refusal(status: &'static str) -> Response<AnyBody> {
     answer
 }
 
-/// An answer of one message with the state of the veiled container unknown.
+/// A response of one message with the state of the chosen container set to unknown.
 fn veiled(call: &str, bytes: Bytes, faults: &Faults) -> Bytes {
     let unknown = faults.unknown.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let (Some(id), Some(message)) = (unknown, bytes.get(5..)) else { return bytes };
@@ -254,7 +254,7 @@ fn veiled(call: &str, bytes: Bytes, faults: &Faults) -> Bytes {
     framed.into()
 }
 
-/// Frames as they are sent to it.
+/// The body's frames as they are received.
 struct Frames(mpsc::Receiver<Result<Frame<Bytes>, Failure>>);
 
 impl Body for Frames {
@@ -269,7 +269,7 @@ impl Body for Frames {
     }
 }
 
-/// Passes whole events on, or what is made of them.
+/// Passes complete events on, or applies the stream's fault.
 async fn pass_events(
     mut body: Incoming,
     frames: mpsc::Sender<Result<Frame<Bytes>, Failure>>,
@@ -314,7 +314,7 @@ async fn until_cut(mood: &mut watch::Receiver<Events>) {
     let _ = mood.wait_for(|mood| mood.has_no_stream()).await;
 }
 
-/// The next whole gRPC message, with its five bytes of head.
+/// The next complete gRPC message, with its five-byte prefix.
 fn next_message(buffer: &mut BytesMut) -> Option<Bytes> {
     let length = usize::try_from(buffer.get(1..5)?.get_u32()).ok()? + 5;
     (buffer.len() >= length).then(|| buffer.split_to(length).freeze())

@@ -1,4 +1,4 @@
-//! The runtime's side: what it knows of the pods.
+//! The runtime's view of the pods.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -9,8 +9,8 @@ use ports::container_runtime::ContainerRuntimeError;
 
 const POD_NAME: &str = "io.kubernetes.pod.name";
 const LOOK_EVERY: Duration = Duration::from_millis(4);
-/// When a container started is read from the runtime's own records. Looking seldom costs nothing there,
-/// and looking often takes processor time from what is measured.
+/// The start time of a container is read from the runtime's own records: polling rarely loses
+/// nothing, and polling often takes processor time from what is measured.
 const LOOK_FOR_STARTS_EVERY: Duration = Duration::from_millis(50);
 
 pub struct Runtime {
@@ -18,7 +18,7 @@ pub struct Runtime {
     client: CriClient,
 }
 
-/// One container as the runtime tells of it; times in nanoseconds since the epoch.
+/// One container as the runtime reports it; times in nanoseconds since the epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     pub id: String,
@@ -43,7 +43,7 @@ impl Runtime {
         Ok(Self { tasks, client })
     }
 
-    /// All containers of pods whose name begins so, with their times.
+    /// All containers of pods with this name prefix, with their times.
     pub fn containers(&self, prefix: &str) -> Result<Vec<Seen>> {
         self.tasks.block_on(async {
             let listed = self.client.list_containers(v1::ListContainersRequest::default()).await?;
@@ -76,7 +76,7 @@ impl Runtime {
         })
     }
 
-    /// Waits until so many containers of these pods have started (at the attempt given).
+    /// Waits until this many containers of these pods have started (at the given attempt).
     pub fn wait_started(&self, prefix: &str, count: usize, attempt: u32) -> Result<Vec<Seen>> {
         let begun = Instant::now();
         loop {
@@ -143,13 +143,13 @@ impl Runtime {
         bail!("pods {prefix}* were not gone within 5 minutes")
     }
 
-    /// Ends and removes all sandboxes, whoever made them.
+    /// Stops and removes all sandboxes of all clients.
     pub fn remove_all(&self) -> Result<()> {
         self.remove("")
     }
 
-    /// Ends and removes the sandboxes of pods whose names begin so. What an agent that has just ended
-    /// was about to remove may be on its way out still: then once more, a few times.
+    /// Stops and removes the sandboxes of pods with this name prefix. What an agent that has just
+    /// exited was removing may still be in progress: so it retries a few times.
     pub fn remove(&self, prefix: &str) -> Result<()> {
         for _ in 0..10 {
             if self.remove_once(prefix).is_ok() {
@@ -181,7 +181,7 @@ impl Runtime {
         })
     }
 
-    /// Calls of its own kind, by whoever measures.
+    /// Makes CRI calls through the given closure.
     pub fn run<T>(&self, calls: impl AsyncFnOnce(&CriClient) -> Result<T>) -> Result<T> {
         self.tasks.block_on(calls(&self.client))
     }

@@ -1,4 +1,5 @@
-//! The Node, its Lease and its events beside those of the reference kubelet on the same machine.
+//! The agent's Node, Lease and events compared with those of the reference kubelet on the same
+//! machine.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -174,7 +175,7 @@ fn compare(reference: &Seen, ours: &Seen) -> Result<()> {
     Ok(())
 }
 
-/// Conditions without their times, which are other moments.
+/// Conditions without their timestamps, which differ between the runs.
 fn without_times(node: &Value) -> Value {
     let mut node = node.clone();
     for condition in node["status"]["conditions"].as_array_mut().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! The table, by topic.
+//! The table of cases, by topic.
 
 mod containers;
 mod defined_volumes;
@@ -24,7 +24,7 @@ mod user_namespaces;
 
 use crate::support::Case;
 
-/// `name` of the case from the function that it is.
+/// A case whose `name` is its function's.
 macro_rules! cases {
     ($($name:ident),* $(,)?) => {
         pub(super) const CASES: &[crate::support::Case] = &[
@@ -37,12 +37,12 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// What only the embedded runtime has.
+/// Cases of features that only the embedded runtime has.
 pub(crate) fn of_handlers() -> impl Iterator<Item = &'static Case> {
     handlers::CASES.iter().chain(handler_trees::CASES)
 }
 
-/// Those that mean harm: what the embedded runtime keeps, whatever others do.
+/// Attacks that the embedded runtime must resist, whatever other runtimes do.
 pub(crate) fn of_hostile() -> impl Iterator<Item = &'static Case> {
     hostile::CASES.iter().chain(guards::CASES)
 }

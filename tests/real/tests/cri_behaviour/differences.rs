@@ -1,4 +1,4 @@
-//! Where a runtime does not do what a case asks, and why that is accepted.
+//! Cases that a runtime fails, and why that is accepted.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
@@ -6,10 +6,10 @@ pub(crate) enum Which {
     Keelson,
 }
 
-/// A runtime, a case, what it fails with there, and why that is accepted.
+/// A runtime, a case, its error there, and why that is accepted.
 type Difference = (Which, &'static str, &'static str, &'static str);
 
-/// What a server says to a call that its API does not have.
+/// A server's error for a call that its API does not have.
 const UNKNOWN_CALL: &str = "unknown method Stream";
 const OLDER: &str = "lists in parts came with the API of v1.36, after containerd 2.2";
 
@@ -65,7 +65,7 @@ const DIFFERENCES: &[Difference] = &[
     (Which::Containerd, "stream_of_images", UNKNOWN_CALL, OLDER),
 ];
 
-/// What the case must fail with, and the reason.
+/// The expected error of the case, and the reason.
 pub(crate) fn listed(which: Which, case: &str) -> Option<(&'static str, &'static str)> {
     DIFFERENCES
         .iter()

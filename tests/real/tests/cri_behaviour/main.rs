@@ -1,9 +1,10 @@
-//! How a CRI runtime behaves: one table of cases, run on containerd and on the embedded runtime.
+//! The behaviour of a CRI runtime: one table of cases, run on containerd and on the embedded
+//! runtime.
 //!
-//! Rule: a case asserts what the CRI text or containerd's answers demand, and is the same for both.
-//! Where a runtime differs, `differences.rs` says so with the reason and the words of the failure; a
-//! difference that is not listed fails, and so does one that is listed and no longer exists or is
-//! another.
+//! Rule: a case asserts what the CRI specification or containerd's behaviour demands, and is the
+//! same for both. `differences.rs` lists where a runtime differs, with the reason and the text of
+//! the error; a difference that is not listed fails, and so does a listed one that no longer occurs
+//! or has another error.
 
 mod cases;
 mod differences;
@@ -63,7 +64,7 @@ fn handlers_behave() -> Result<()> {
     let archives = support::archives()?;
     let programs = server::build()?;
     Test::new().needs(&["runc"]).deadline(ALL_CASES).run(|bed| {
-        // Another program of the kind, such as crun, where somebody names one; runsc needs words, too.
+        // KEELSON_OCI_PROGRAM names another OCI runtime, such as crun; runsc needs arguments, too.
         let runc = match std::env::var_os("KEELSON_OCI_PROGRAM") {
             Some(program) => program.into(),
             None => parts::program("runc", "runc")?,
@@ -83,7 +84,7 @@ fn handlers_behave() -> Result<()> {
     })
 }
 
-/// Runs the table; every case is told, and every one that is not as listed.
+/// Runs the table; prints every case, and collects those that are not as listed.
 fn run_all(
     bed: &Bed,
     socket: &std::path::Path,

@@ -1,5 +1,5 @@
-//! Pulls through the server from real registries: by tag, by digest, of several platforms, with a
-//! password, over TLS of an own authority, through a mirror, in every compression.
+//! Pulls through the server from real registries: by tag, by digest, multi-platform, with a
+//! password, over TLS with a private CA, through a mirror, in every compression.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -22,9 +22,9 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
 const REPOSITORY: &str = "tests/busybox";
-/// Words that let nobody in, and are nobody's business either.
+/// A wrong password, which must not be logged either.
 const WRONG: &str = "not-the-password-at-all";
-/// The user and the password that let in, as docker's file has them.
+/// The correct user and password, encoded as in docker's configuration file.
 const ENCODED: &str = "YmVkOmJlZC1wYXNzd29yZA==";
 const IDENTITY: &str = "an-identity-for-a-token-service";
 const TOKEN: &str = "a-token-of-the-registry";
@@ -43,7 +43,7 @@ fn registries_are_pulled_from() -> Result<()> {
             copy(bed, &plain, other)?;
         }
         let gate = Gate::before(plain.address())?;
-        // Everything that could be said is said.
+        // The highest log level, so that everything is logged.
         let keelson = server::Keelson::start_telling(bed, &programs, 10, |config, _| {
             let name = |host: &str| format!("{host}:{}", secure.address().port());
             config["registries"] = json!({
@@ -131,14 +131,14 @@ async fn from_the_plain_one(cri: &Cri, address: SocketAddr, digests: &Digests) -
     Ok(())
 }
 
-/// The second comes while the first is held at the gate; nothing is asked for twice.
+/// The second pull starts while the gate holds the first; nothing is requested twice.
 async fn two_at_once_are_one_pull(cri: &Cri, gate: &Gate, digests: &Digests) -> Result<()> {
     let image = format!("gated.test/{REPOSITORY}:several");
     let watching = async {
         gate.until_somebody_waits().await?;
         let second = pull(cri, &image, None);
         let open = async {
-            // Answered after the second pull was heard: they go over one connection, in order.
+            // Sent after the second pull was received: they share one connection, in order.
             for _ in 0..10 {
                 cri.rt().version(v1::VersionRequest::default()).await?;
             }
@@ -161,7 +161,7 @@ async fn two_at_once_are_one_pull(cri: &Cri, gate: &Gate, digests: &Digests) -> 
     remove(cri, &digests.config).await
 }
 
-/// Stands before a registry, writes down what is asked, and lets nothing through until it is open.
+/// A proxy before a registry: it records requests, and passes none on until it is opened.
 struct Gate {
     address: SocketAddr,
     kept: Arc<Kept>,
@@ -214,7 +214,7 @@ impl Kept {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One request for each connection.
+    /// One request per connection.
     fn pass(&self, mut client: TcpStream, registry: SocketAddr) -> Result<()> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -264,7 +264,7 @@ async fn with_passwords(cri: &Cri, address: SocketAddr) -> Result<()> {
         let why = refused(cri, &image, auth).await?;
         ensure!(why.contains("401"), "{why}");
     }
-    // For somebody else: not sent, so not let in.
+    // Credentials of another registry: not sent, so the pull is rejected.
     let mut elsewhere = login(USER, PASSWORD).unwrap_or_default();
     elsewhere.server_address = "https://elsewhere.test".to_owned();
     let why = refused(cri, &image, Some(elsewhere)).await?;
@@ -300,7 +300,7 @@ async fn in_other_forms(cri: &Cri, address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// CVE-2020-8564 and -8563: not at any level of the log.
+/// CVE-2020-8564 and -8563: no credentials at any log level.
 fn nothing_is_told(log: &str, address: SocketAddr) -> Result<()> {
     ensure!(log.contains(&address.to_string()), "the log says nothing of pulls: nothing is shown");
     for secret in [PASSWORD, WRONG, IDENTITY, TOKEN, ENCODED] {
@@ -318,7 +318,7 @@ async fn over_tls(cri: &Cri, port: u16) -> Result<()> {
     remove(cri, &id).await
 }
 
-/// One registry's content to another that nobody can push to so easily.
+/// Copies one registry's content to one with TLS or a password, which the push client lacks.
 fn copy(bed: &Bed, from: &Registry, to: &Registry) -> Result<()> {
     let data = |registry: &Registry| {
         bed.folder().join(format!("registry-{}", registry.address().port())).join("data")
@@ -422,7 +422,7 @@ fn push_manifest(registry: SocketAddr, tag: &str, kind: &str, bytes: &[u8]) -> R
     send(registry, "PUT", &format!("/v2/{REPOSITORY}/manifests/{tag}"), kind, bytes).map(drop)
 }
 
-/// The head of the answer; a refusal is an error.
+/// The head of the response; an HTTP error is an error.
 fn send(registry: SocketAddr, method: &str, path: &str, kind: &str, body: &[u8]) -> Result<String> {
     let limit = Duration::from_secs(30);
     let mut stream = TcpStream::connect_timeout(&registry, limit)?;

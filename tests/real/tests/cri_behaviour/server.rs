@@ -13,7 +13,7 @@ use real_tests::embedded::BRIDGE;
 
 const READY: Duration = Duration::from_secs(30);
 
-/// What a test of the runtime needs, built before its bed.
+/// What a test of the runtime needs; built before its bed.
 #[derive(Debug)]
 pub(crate) struct Programs {
     keelson: PathBuf,
@@ -33,7 +33,7 @@ pub(crate) fn build() -> Result<Programs> {
     Ok(Programs { keelson, supervisor: folder.join(target).join("debug/keelson-pod") })
 }
 
-/// `keelson cri`, answering.
+/// A running `keelson cri`.
 #[derive(Debug)]
 pub(crate) struct Keelson {
     running: Running,
@@ -46,7 +46,7 @@ impl Keelson {
         Self::start_with(bed, programs, |_, _| {})
     }
 
-    /// With a configuration that was changed; the folder is the server's own.
+    /// Starts it with a changed configuration; the closure gets the server's own directory.
     pub(crate) fn start_with(
         bed: &Bed,
         programs: &Programs,
@@ -55,7 +55,7 @@ impl Keelson {
         Self::start_telling(bed, programs, 4, change)
     }
 
-    /// The same, telling as much as asked for.
+    /// The same with a log verbosity.
     pub(crate) fn start_telling(
         bed: &Bed,
         programs: &Programs,
@@ -94,7 +94,7 @@ impl Keelson {
         Ok(keelson)
     }
 
-    /// All that it has said so far.
+    /// Its log so far.
     pub(crate) fn said(&self) -> Result<String> {
         let log = self.running.log();
         let bytes = fs::read(log).with_context(|| log.display().to_string())?;

@@ -1,4 +1,4 @@
-//! What cases share: the calls, small pods, and cleaning up after each of them.
+//! Shared by the cases: CRI calls, small pods, and the cleanup after each case.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
 pub(crate) const BUSYBOX: &str = images::BUSYBOX;
-/// Runs as user 1000 by name, has a volume, a stop signal and an entrypoint of its own.
+/// Runs as user 1000 by name, has a volume, a stop signal and its own entrypoint.
 pub(crate) const CONFIGURED: &str = "registry.test/configured:1";
 
-/// Says nothing about what to run.
+/// Has no command or entrypoint.
 pub(crate) const COMMANDLESS: &str = "registry.test/commandless:1";
-/// Its volumes lie at links and paths that lead out of it.
+/// Its volumes are at symlinks and paths that lead out of its root.
 pub(crate) const VOLUMES: &str = "registry.test/volumes:1";
-/// Its volumes have files, owners and modes in the image, or are not there at all.
+/// Its volumes have files, owners and modes in the image, or do not exist in it.
 pub(crate) const FILLED: &str = "registry.test/filled:1";
 /// Its volume is a file.
 pub(crate) const FILE_VOLUME: &str = "registry.test/file-volume:1";
@@ -40,7 +40,7 @@ pub(crate) struct Case {
     pub(crate) run: Run,
 }
 
-/// Images as archives, made once before the bed.
+/// Images as archives, built once before the bed.
 pub(crate) struct Archives(Vec<images::Built>);
 
 pub(crate) fn archives() -> Result<Archives> {
@@ -92,7 +92,7 @@ fn file_volume() -> Result<images::Image> {
 }
 
 impl Archives {
-    /// As files in the bed.
+    /// The archives as files in the bed.
     pub(crate) fn of(&self, bed: &Bed) -> Result<Vec<PathBuf>> {
         let folder = bed.make_folder("archives")?;
         let mut all = Vec::new();
@@ -105,7 +105,7 @@ impl Archives {
     }
 }
 
-/// A runtime, and what one case made in it.
+/// A runtime, and what one case created in it.
 pub(crate) struct Cri {
     pub(crate) runtime: RuntimeServiceClient<Channel>,
     pub(crate) images: ImageServiceClient<Channel>,
@@ -114,7 +114,7 @@ pub(crate) struct Cri {
     counter: std::cell::Cell<u32>,
 }
 
-/// The code of a refusal; an answer is an error.
+/// The code of an error; a success is an error.
 pub(crate) fn code<T>(outcome: Result<T, Status>) -> Result<Code> {
     match outcome {
         Ok(_) => bail!("it was answered; a refusal was expected"),
@@ -158,7 +158,7 @@ impl Cri {
         self.images.clone()
     }
 
-    /// Everything that the case left is removed; it may have failed half-way.
+    /// Removes everything that the case left; it may have failed half-way.
     pub(crate) async fn clean(&self) {
         let Ok(list) = self.rt().list_pod_sandbox(v1::ListPodSandboxRequest::default()).await
         else {
@@ -207,7 +207,7 @@ impl Cri {
         }
     }
 
-    /// A small pod with a network of its own.
+    /// A small pod with its own network.
     pub(crate) fn networked_pod(&self) -> v1::PodSandboxConfig {
         let mut pod = self.pod();
         pod_options(&mut pod).network = v1::NamespaceMode::Pod.into();
@@ -319,7 +319,7 @@ impl Cri {
         Ok(Running { pod, sandbox, id, log: self.folder.join(&container.log_path) })
     }
 
-    /// Runs a container to its end and gives its exit code and what it printed.
+    /// Runs a container to its end and returns its exit code and its output.
     pub(crate) async fn ran(
         &self,
         pod: v1::PodSandboxConfig,
@@ -371,7 +371,7 @@ impl Cri {
     }
 }
 
-/// A running container, and what is known of it.
+/// A running container and its identities.
 pub(crate) struct Running {
     pub(crate) pod: v1::PodSandboxConfig,
     pub(crate) sandbox: String,
@@ -380,8 +380,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// What the container wrote to its standard output, without stamps. The other stream may come
-    /// before or after it.
+    /// The container's standard output, without timestamps. Standard error may be interleaved with
+    /// it.
     pub(crate) fn output(&self) -> Result<String> {
         let mut all = String::new();
         for line in self.lines()?.into_iter().filter(|line| line.stream == "stdout") {
@@ -420,7 +420,7 @@ impl LogLine {
     }
 }
 
-/// The namespace options of a pod, to be changed.
+/// The namespace options of a pod, for changes.
 pub(crate) fn pod_options(pod: &mut v1::PodSandboxConfig) -> &mut v1::NamespaceOption {
     pod.linux
         .get_or_insert_default()
@@ -430,7 +430,7 @@ pub(crate) fn pod_options(pod: &mut v1::PodSandboxConfig) -> &mut v1::NamespaceO
         .get_or_insert_default()
 }
 
-/// The security context of a container, to be changed.
+/// The security context of a container, for changes.
 pub(crate) fn security(
     container: &mut v1::ContainerConfig,
 ) -> &mut v1::LinuxContainerSecurityContext {

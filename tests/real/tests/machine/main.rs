@@ -1,5 +1,5 @@
-//! The cgroup v2 machine: one boot per landing, in which everything that touches cgroups, systemd,
-//! swap or logind is shown once. What else needs the machine is added to this boot, not to another.
+//! The cgroup v2 machine: one boot per test run, which shows everything about cgroups, systemd,
+//! swap and logind once. Other tests that need the machine are added to this boot.
 
 mod pods;
 mod runtime;
@@ -13,7 +13,7 @@ use node_testkit::machine::{self, Payload, fact};
 use node_testkit::{images, parts};
 
 const SWAP_MB: u32 = 256;
-/// What the script ends with. Any status but those that shells and emulators give by themselves.
+/// The script's exit status. Any status but those that shells and emulators give by themselves.
 const STATUS: i32 = 7;
 
 /// Each fact is one line `name: value`; the payload ends with its own status only when it got that far.
@@ -62,7 +62,7 @@ echo "agent result: $(systemctl show keelson --property=Result --value)"
 systemctl stop containerd
 "#;
 
-/// Everything, by the verb `machine`; else what a landing has time for.
+/// True with the verb `machine`; otherwise only what `cargo xtask test` has time for.
 fn whole() -> bool {
     std::env::var_os("KEELSON_MACHINE_WHOLE").is_some()
 }

@@ -1,14 +1,15 @@
-//! Static pods in the machine: the script, and what its facts must be with either driver.
+//! Static pods in the machine: the script, and the expected facts with either cgroup driver.
 //!
-//! Rule: values are exact. What the machine's size decides is computed from what the machine tells of
-//! itself; by the verb `machine` the reference kubelet runs the same pods, and every value is its too.
+//! Rule: values are exact. Those that depend on the machine's size are computed from the machine's
+//! own facts; with the verb `machine` the reference kubelet runs the same pods and must give the
+//! same values.
 
 use anyhow::{Context, Result, ensure};
 use node_testkit::machine::fact;
 
 pub(crate) const SCRIPT: &str = include_str!("pods.sh");
 
-/// What a group or a container's process has.
+/// Values of a cgroup or a container's process.
 const VALUES: &[(&str, &str)] = &[
     // Two processors, by the straight line that the reference has for groups of its own.
     ("all pods cpu.weight", "79"),
@@ -55,7 +56,7 @@ const VALUES: &[(&str, &str)] = &[
     ("pages container hugetlb.2MB.max", "4194304"),
 ];
 
-/// What becomes of pods when memory is short, the agent dies, and they are not wanted any more.
+/// Pods when memory is short, when the agent dies, and when their manifests are removed.
 const COURSE: &[(&str, &str)] = &[
     ("killed child", "survived"),
     ("killed agent", "same containers"),
@@ -63,14 +64,15 @@ const COURSE: &[(&str, &str)] = &[
     ("left", "0"),
 ];
 
-/// What confines the containers of a pod: the pod's word, their own, and a profile that is not there.
+/// AppArmor profiles of a pod's containers: from the pod, from the container, and one that does not
+/// exist.
 const ARMOR: &[(&str, &str)] = &[
     ("AppArmor of inherits", "pods-own (enforce)"),
     ("AppArmor of free", "unconfined"),
     ("AppArmor of missing", "CreateContainerError"),
 ];
 
-/// What the pod of the middle class asks for.
+/// Memory request of the Burstable pod.
 const SOME_MEMORY: u64 = 200 << 20;
 
 pub(crate) fn check(output: &str, driver: &str, whole: bool) -> Result<()> {
@@ -102,7 +104,7 @@ pub(crate) fn check(output: &str, driver: &str, whole: bool) -> Result<()> {
     Ok(())
 }
 
-/// What a runtime calls the profile that it has for containers.
+/// A runtime's default AppArmor profile for containers.
 fn default_profile(on: &str) -> &'static str {
     if on.is_empty() { "cri-containerd.apparmor.d (enforce)" } else { "keelson-default (enforce)" }
 }

@@ -1,4 +1,5 @@
-//! The embedded runtime in the machine: the script, and what its facts must be with either driver.
+//! The embedded runtime in the machine: the script, and the expected facts with either cgroup
+//! driver.
 
 pub(crate) const SCRIPT: &str = include_str!("runtime.sh");
 
@@ -30,7 +31,7 @@ const SMOKE: &[Fact] = &[
     ("mounts left", "0"),
 ];
 
-/// Not the driver's business: a landing sees it once, with systemd.
+/// Independent of the cgroup driver: `cargo xtask test` checks it once, with systemd.
 const USERS: &[Fact] = &[
     // A file of the machine's root and the image's: the pod's root owns both.
     ("owners seen inside", "0 0"),
@@ -41,7 +42,7 @@ const USERS: &[Fact] = &[
     ("several layers", "7 upper upper done"),
 ];
 
-/// What a landing has no time for.
+/// What `cargo xtask test` has no time for.
 const WHOLE: &[Fact] = &[
     ("changed memory.max", "50331648"),
     ("changed cpu.max", "20000 100000"),

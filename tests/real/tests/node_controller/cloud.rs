@@ -1,5 +1,5 @@
-//! A cloud that is a program, and ranges of one family: a node is described, one that is no machine
-//! is deleted.
+//! A cloud provider program, and CIDR ranges of one family: a node that exists is labelled, one
+//! without a machine is deleted.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -11,7 +11,7 @@ use crate::stage::{Stage, seconds};
 
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// Knows one machine whole, one not at all, and of all others that they run.
+/// Describes one machine completely, does not know one, and reports all others as running.
 const PROGRAM: &str = r#"#!/bin/sh
 read -r question
 name=$(printf '%s' "$question" | sed 's/.*"name":"\([^"]*\)".*/\1/')
@@ -27,7 +27,7 @@ machine\ *) printf '{%s,"exists":true,"machine":{"name":"%s","state":"Running"}}
 esac
 "#;
 
-/// The controller that knows them. Nodes that another one gave two ranges keep them.
+/// A controller with the provider. Nodes with two ranges from another controller keep them.
 pub(crate) fn machines(stage: &Stage<'_>) -> Result<Running> {
     let program = stage.file("machines");
     std::fs::write(&program, PROGRAM)?;

@@ -1,8 +1,8 @@
-//! A controller dies at each of its named points, one after the other, while nodes fall silent; the
-//! next one does what is left.
+//! A controller dies at each of its crash points, one after the other, while nodes stop their
+//! heartbeats; the next controller finishes the work.
 //!
-//! Rule: every point is hit, or the test fails. Each that dies has a node of its own to give up, so
-//! that whatever those before it got done, its point lies ahead of it.
+//! Rule: every point is hit, or the test fails. Each controller that dies has its own node to
+//! taint, so that its point is always ahead of it, whatever those before it completed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::stage::{LOST, Stage, bears, seconds};
 
 const WELL: [&str; 8] = ["w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7"];
 const SILENT: [&str; 5] = ["s0", "s1", "s2", "s3", "s4"];
-/// It comes while no controller runs, and has no range when the next begins.
+/// It joins while no controller runs, and has no range when the next one starts.
 const LATE: &str = "late";
-/// These come with ranges, before any node falls silent.
+/// These join with ranges, before any node stops its heartbeats.
 const AT_THE_START: usize = 2;
 const FLAGS: &[&str] = &[
     "--leader-elect-lease-duration=3s",
@@ -73,8 +73,8 @@ fn die_at(stage: &Stage<'_>, name: &str, point: &str) -> Result<()> {
     Ok(())
 }
 
-/// Every node has a range of its own; who speaks is well, who does not is given up, and so are its
-/// pods that do not bear that.
+/// Every node has its own range; nodes with heartbeats are untainted, silent ones are tainted, and
+/// their pods without a toleration are deleted.
 fn is_right(stage: &Stage<'_>) -> Result<bool> {
     let mut ranges = BTreeSet::new();
     for node in WELL.iter().chain(&SILENT).chain(&[LATE]) {

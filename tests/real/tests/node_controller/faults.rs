@@ -1,5 +1,5 @@
-//! Our controller behind an API server that refuses every second write, lets every watch expire and
-//! loses answers: whoever is silent is given up all the same, and nobody else.
+//! Our controller behind an API server that rejects every second write, lets every watch expire and
+//! loses responses: it taints every silent node and no others.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::stage::{LOST, Stage, bears};
 
 const WELL: [&str; 5] = ["w0", "w1", "w2", "w3", "w4"];
 const SILENT: [&str; 3] = ["s0", "s1", "s2"];
-/// A watch that expires is opened again after a pause that grows as upstream's does, and nobody is given
-/// up on a view that is not proven: on a busy machine that can take several tries.
+/// A watch that expires is reopened after a back-off that grows as upstream's does, and no node is
+/// tainted on a stale cache: on a busy machine that can take several attempts.
 const PATIENCE: Duration = Duration::from_secs(200);
 
 #[test]
@@ -60,7 +60,7 @@ fn an_ill_api_server_costs_time_and_nothing_else() -> Result<()> {
         let count = faults.count();
         println!("one is back and one given up after {took:?}: {count:?}");
         ensure!(given_up(SILENT[0])? && all_well(&WELL)?, "the others are as they were");
-        // Not only at the end: at no moment was anything done to those who are well.
+        // Not only at the end: nothing was ever written about nodes that were well.
         for entry in recorder.so_far().iter().filter(|it| WELL.contains(&it.node.as_str())) {
             let wrong = ["=Unknown", "unreachable", "terminating", "Ready=False", "gone"];
             let is_wrong = wrong.iter().any(|word| entry.what.contains(word));

@@ -1,9 +1,10 @@
-//! Two instances fight for the lease while nodes fall silent and come back, and are killed and
-//! stalled in the middle of what they do; somebody else writes to the same nodes all the while.
+//! Two instances compete for the lease while nodes stop and resume their heartbeats; the instances
+//! are killed and stalled in the middle of their work, while another client writes to the same
+//! nodes.
 //!
-//! Rule: who wrote what is told by the API server alone (its audit log; every process is a user of
-//! its own). The moments come from a seed, which is printed. Each blow waits for something to be
-//! under way, and nothing here depends on who of the two is faster.
+//! Rule: only the API server's audit log says which instance wrote what (every process has its own
+//! user). The times come from a seed, which is printed. Each interruption waits for work to be in
+//! progress, and nothing here depends on which instance is faster.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,11 +21,11 @@ use crate::stage::{LOST, Stage, bears, seconds, signal};
 use crate::verdict::{Blow, leader, left_alone, only_leaders_acted, was_interrupted};
 
 const WELL: [&str; 7] = ["w0", "w1", "w2", "w3", "w4", "w5", "w6"];
-/// One of them; it is silent again and again, never for longer than the grace.
+/// One of them; it misses heartbeats repeatedly, never for longer than the grace period.
 const BLINKING: &str = "w6";
-/// They fall silent one after the other; the first two come back.
+/// They stop their heartbeats one after the other; the first two resume.
 const SILENT: [&str; 4] = ["s0", "s1", "s2", "s3"];
-/// Of each kind on each node that falls silent.
+/// Number of pods of each kind on each node that stops.
 const PODS: usize = 6;
 const LEASE: Duration = Duration::from_secs(3);
 const FLAGS: &[&str] = &[
@@ -36,7 +37,7 @@ const FLAGS: &[&str] = &[
     "--kube-api-qps=15",
     "--kube-api-burst=8",
 ];
-/// As many as ever run: two, and one for each that is killed.
+/// The maximum number of processes: two, and one for each that is killed.
 const PROCESSES: usize = 4;
 const SEED: u64 = 0x5eed_0006;
 
@@ -80,7 +81,7 @@ fn two_fight_for_the_lease_and_nothing_is_lost() -> Result<()> {
     })
 }
 
-/// What the API server wrote down.
+/// Checks the API server's audit log.
 fn judge(stage: &Stage<'_>, blows: &[Blow]) -> Result<()> {
     let writes = stage.audit()?.writes()?;
     let acts = only_leaders_acted(&writes, LEASE)?;
@@ -99,18 +100,19 @@ fn judge(stage: &Stage<'_>, blows: &[Blow]) -> Result<()> {
     Ok(())
 }
 
-/// Names of a node's pods: those that go with it at once, and those that bear its loss.
+/// Names of a node's pods: those that are deleted with it at once, and those that tolerate its
+/// loss.
 fn pods(node: &str) -> Vec<(String, String)> {
     (0..PODS).map(|number| (format!("go{number}-{node}"), format!("stay{number}-{node}"))).collect()
 }
 
-/// Taints as they are named in tests, without those that were set by hand.
+/// Taints in the tests' short form, without those that were set by hand.
 fn own_taints(stage: &Stage<'_>, node: &str) -> Result<Vec<String>> {
     let taints = stage.taints(node)?;
     Ok(taints.into_iter().filter(|taint| !taint.starts_with(BY_HAND)).collect())
 }
 
-/// All of the node's pods that should go are on their way.
+/// Whether all of the node's pods that should be deleted are being deleted.
 fn is_cleared(stage: &Stage<'_>, node: &str) -> Result<bool> {
     for (go, stay) in pods(node) {
         let stays = stage.is_kept(&stay)? && !stage.is_pod_ready(&stay)?;
@@ -121,7 +123,8 @@ fn is_cleared(stage: &Stage<'_>, node: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Who speaks is well, who does not is given up, and every node that was ever lost was cleared.
+/// Nodes with heartbeats are untainted, silent ones are tainted, and every node that was ever lost
+/// was cleared of its pods.
 fn is_right(stage: &Stage<'_>) -> Result<bool> {
     for node in WELL.iter().chain(&SILENT[..2]) {
         if stage.ready(node)? != "True" || !own_taints(stage, node)?.is_empty() {
@@ -204,7 +207,7 @@ impl Fight<'_> {
         self.wake()
     }
 
-    /// Waits until somebody has begun to give the node up, and a random moment longer.
+    /// Waits until an instance has begun to taint the node, and a random time longer.
     fn wait_for(&mut self, round: usize) -> Result<()> {
         let node = SILENT[round];
         self.stage.until(node, seconds(40), || Ok(self.stage.ready(node)? == "Unknown"))?;
@@ -212,14 +215,14 @@ impl Fight<'_> {
         Ok(())
     }
 
-    /// A node that was cleared speaks again; whoever leads then has to find out.
+    /// A node that was cleared resumes its heartbeats; the current leader has to detect it.
     fn come_back(&self, round: usize) -> Result<()> {
         let node = SILENT[round];
         self.stage.until("cleared", seconds(40), || is_cleared(self.stage, node))?;
         self.stage.runtime.block_on(self.stage.hollow.speak(&[node]))
     }
 
-    /// Whoever leads; the blow is written down.
+    /// Kills or stalls the current leader, and records the interruption.
     fn strike(&mut self, how: &'static str) -> Result<usize> {
         let writes = self.stage.audit()?.writes()?;
         let user = leader(&writes).context("nobody leads")?.to_owned();
@@ -258,7 +261,7 @@ impl Fight<'_> {
         Ok(())
     }
 
-    /// All end in good order.
+    /// Stops all in good order.
     fn end(mut self) -> Result<Vec<Blow>> {
         for instance in &mut self.instances {
             ensure!(instance.process.is_alive()?, "{} lives", instance.user);
@@ -269,7 +272,7 @@ impl Fight<'_> {
     }
 }
 
-/// Silent for a second, heard for a second.
+/// Alternates one second without and one with heartbeats.
 async fn blink(hollow: Hollow) {
     loop {
         hollow.silence(&[BLINKING]);

@@ -1,7 +1,7 @@
-//! Somebody who writes to nodes beside the controllers, and what became of it.
+//! A client that writes to nodes beside the controllers, and a check of its writes.
 //!
-//! Rule: taints, since those are what controllers replace as a whole; one after the other on all
-//! nodes, never twice the same, and never over somebody else's change.
+//! Rule: it writes taints, since controllers replace those as a whole; one after the other on all
+//! nodes, never the same twice, and never over a concurrent change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::stage::Stage;
 
-/// What the keys of these taints begin with.
+/// The key prefix of these taints.
 pub(crate) const BY_HAND: &str = "example.com/";
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -46,7 +46,7 @@ impl Hand {
         Self { ends, writing }
     }
 
-    /// Writes no more; all that was written must be there.
+    /// Stops the writes; all that was written must exist.
     pub(crate) fn stop(self, stage: &Stage<'_>) -> Result<()> {
         self.ends.store(true, Ordering::Relaxed);
         let written = stage.runtime.block_on(self.writing)??;
@@ -60,7 +60,7 @@ impl Hand {
     }
 }
 
-/// Adds a taint to those that are there.
+/// Adds a taint to the existing ones.
 async fn set_taint(client: &ApiClient, node: &str, key: &str) -> Result<()> {
     let path = ObjectPath::node(node);
     loop {

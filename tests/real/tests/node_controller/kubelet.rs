@@ -1,4 +1,4 @@
-//! A real node: our agent falls silent and comes back, and its static pod runs on.
+//! A real node: our agent is stopped and resumed, and its static pod keeps running.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ fn our_agent_is_missed_and_found_again_and_its_static_pod_runs_on() -> Result<()
         let manifests = bed.make_folder("manifests")?;
         fs::write(manifests.join("steady.yaml"), STEADY)?;
         let stage = Stage::new(bed, &keelson)?;
-        // Somebody else is well, so that not every zone is dark.
+        // Other nodes are well, so that not every zone is fully disrupted.
         stage.join(&["h0", "h1", "h2"], "a")?;
         let plane = &stage.cluster.plane;
         // How full this machine's disk is must not matter here.

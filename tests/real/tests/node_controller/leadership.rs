@@ -1,6 +1,6 @@
-//! Two instances on a real API server: one is killed while all is calm, and then the API server
-//! itself goes away; and client-go's own election as a rival for the same lease. What they do while
-//! they are at work is `fight`'s.
+//! Two instances on a real API server: one is killed while nothing happens, and then the API server
+//! itself is unavailable; and client-go's own election as a rival for the same lease. `fight`
+//! covers interruptions while they work.
 
 use std::time::{Duration, Instant};
 
@@ -39,14 +39,14 @@ fn leaders_come_and_go_and_no_node_is_called_lost() -> Result<()> {
         // Killed: the second follows once the lease has run out.
         first.kill()?;
         let took = stage.until("taken over", seconds(20), || {
-            // Nobody is what an answer that did not come looks like.
+            // An empty holder is also what a failed request looks like.
             let holder = stage.holder();
             Ok(!holder.is_empty() && holder != leader)
         })?;
         ensure!(took >= seconds(3), "not before the lease could have run out: {took:?}");
-        // Longer than the grace: that nobody was heard while nobody led counts against no one.
+        // Longer than the grace period: heartbeats missed while there was no leader do not count.
         stage.stays("all are well", seconds(9), || well(&stage))?;
-        // The API server goes away for longer than the grace, for everybody.
+        // The API server is unavailable to all clients for longer than the grace period.
         signal(stage.cluster.plane.api_server(), Signal::STOP)?;
         std::thread::sleep(seconds(12));
         signal(stage.cluster.plane.api_server(), Signal::CONT)?;
@@ -56,7 +56,7 @@ fn leaders_come_and_go_and_no_node_is_called_lost() -> Result<()> {
             ensure!(well(&stage).unwrap_or(true), "somebody was condemned for our absence");
             std::thread::sleep(Duration::from_millis(300));
         }
-        // And whoever leads now still sees: a silent node is found out.
+        // The current leader still detects a silent node.
         stage.hollow.silence(&["n2"]);
         stage.until("noticed", seconds(40), || Ok(stage.ready("n2")? == "Unknown"))?;
         stage.until("sent away", seconds(20), || Ok(!stage.is_kept("pod-n2")?))?;
@@ -67,7 +67,7 @@ fn leaders_come_and_go_and_no_node_is_called_lost() -> Result<()> {
     })
 }
 
-/// The real kube-controller-manager competes for our lease: each understands what the other writes.
+/// The real kube-controller-manager competes for our lease: each understands the other's records.
 fn a_rival_of_another_make(stage: &Stage<'_>) -> Result<()> {
     const RIVAL: &[&str] = &[
         "--controllers=ttl-after-finished-controller",

@@ -1,5 +1,5 @@
-//! The built `keelson node-controller` on a real kube-apiserver and etcd, with short periods: what
-//! the tests on paused time show of each rule, shown on the real part.
+//! The built `keelson node-controller` on a real kube-apiserver and etcd, with short periods: the
+//! rules that other tests show on paused time, shown with the real parts.
 
 mod cloud;
 mod dying;

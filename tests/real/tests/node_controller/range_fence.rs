@@ -1,8 +1,8 @@
-//! What a dead leader had sent gives no range away any more, on a real API server.
+//! Late writes of a dead leader assign no range any more, on a real API server.
 //!
-//! Rule: what arrives late is sent by the test itself, word for word as a leader sends it: with the
-//! version that the node had when that leader died, and with the range that its successor has given
-//! to another node since.
+//! Rule: the test itself sends the late write exactly as a leader does: with the version that the
+//! node had when that leader died, and with the range that its successor has given to another node
+//! since.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use serde_json::json;
 
 use crate::stage::{Stage, seconds};
 
-/// Two ranges.
+/// Room for two ranges.
 const FLAGS: &[&str] =
     &["--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/23", "--node-cidr-mask-size=24"];
-/// Who comes when both are given.
+/// Nodes that join when both ranges are assigned.
 const WAITING: [&str; 2] = ["n2", "n3"];
 const FENCE: &str = "keelson/range-fence";
 
@@ -50,7 +50,7 @@ fn a_range_that_arrives_late_is_refused() -> Result<()> {
         stage.until("handed out again", seconds(60), || {
             Ok(!range(WAITING[0])?.is_empty() || !range(WAITING[1])?.is_empty())
         })?;
-        // Whichever of the two is heard of first has it.
+        // The node that is observed first gets it.
         let (mut lucky, mut other) = (WAITING[0], WAITING[1]);
         let [mut version_of_lucky, mut version] = known;
         if range(lucky)?.is_empty() {
@@ -73,7 +73,7 @@ fn a_range_that_arrives_late_is_refused() -> Result<()> {
         let log = || std::fs::read_to_string(second.log());
         ensure!(matches!(answer, Err(ClusterApiError::Conflict { .. })), "{answer:?}: {}", log()?);
         ensure!(range(other)?.is_empty(), "it has {}", range(other)?);
-        // It was the fence, and who has a range has lost it.
+        // The fence annotation caused the conflict, and a node with a range no longer has one.
         let worn =
             |name: &str| anyhow::Ok(stage.node(name)?.metadata.annotations.contains_key(FENCE));
         ensure!(worn(other)?, "{other} was not fenced off");

@@ -1,5 +1,5 @@
-//! How fast nodes are given up, by the times that their taints bear on a real API server: at the
-//! one rate while a zone is well enough, at the other in a large zone that mostly is not.
+//! The eviction rates, measured by the times of taints on a real API server: the normal rate while
+//! a zone is healthy enough, the secondary rate in a large zone that is mostly unhealthy.
 
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ fn nodes_are_given_up_at_the_rates_that_the_flags_say() -> Result<()> {
     })
 }
 
-/// They fall silent together, and are given up one by one: never sooner after each other than the
-/// rate allows, and no later than what a busy machine costs.
+/// They stop their heartbeats together and are tainted one by one: never sooner after each other
+/// than the rate allows, and no later than a busy machine explains.
 fn given_up(stage: &Stage<'_>, nodes: &[&str], interval: Duration) -> Result<()> {
     stage.hollow.silence(nodes);
     let when = |name: &str| -> Result<Option<i64>> {
@@ -65,8 +65,8 @@ fn given_up(stage: &Stage<'_>, nodes: &[&str], interval: Duration) -> Result<()>
     for (at, later) in times.iter().enumerate() {
         for (distance, earlier) in times.iter().take(at).rev().enumerate() {
             let least = (i64::try_from(distance)? + 1) * interval;
-            // The API keeps whole seconds, and a time is written down a moment after the choice:
-            // 2.99 after 1.00 reads as 2 after 1.
+            // The API keeps whole seconds, and a time is written shortly after the decision: 2.99
+            // after 1.00 reads as 2 after 1.
             ensure!(later - earlier >= least - 1, "{times:?}: too fast for one in {interval} s");
         }
     }

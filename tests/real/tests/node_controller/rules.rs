@@ -1,4 +1,5 @@
-//! Each rule once: silence, taints, clocks, pods that go, out of service, clean-up, ranges.
+//! Each rule once: missing heartbeats, taints, clocks, pod deletion, out-of-service, garbage
+//! collection, ranges.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ const RANGES: &[&str] = &[
     "--terminated-pod-gc-threshold=2",
 ];
 
-/// Seconds.
+/// In seconds.
 const YEAR: i64 = 365 * 24 * 3600;
 
 /// Seconds from a node's taint to a pod's deletion, by the API server's own times.
@@ -59,7 +60,7 @@ fn every_rule_on_a_real_api_server() -> Result<()> {
         ended_pods(&stage).context("ended pods")?;
         stage.until("the orphan is gone", seconds(90), || Ok(stage.pod("orphan")?.is_none()))?;
         ensure!(began.elapsed() > seconds(40), "the quarantine was kept");
-        // Its finalizer keeps it; that nobody will ever run it is told.
+        // Its finalizer keeps it; its status says that it will never run.
         stage.until("the unbound one has failed", seconds(60), || {
             Ok(stage.pod("unbound")?.is_some_and(|pod| pod.status.phase == "Failed"))
         })?;
@@ -107,7 +108,8 @@ fn all_ranges(stage: &Stage<'_>) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// A controller that has just begun knows what is taken, also what somebody else gave twice.
+/// A controller that has just started knows which ranges are taken, also those that another one
+/// assigned twice.
 fn occupied_ranges(stage: &Stage<'_>) -> Result<()> {
     let taken = stage.node("n0")?.spec.pod_cidrs;
     let spec = json!({"podCIDR": taken.first(), "podCIDRs": taken});
@@ -133,7 +135,7 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
     stage.run_pod("soon", "n1", &bears(Some(3)))?;
     stage.run_pod("never", "n1", &bears(None))?;
     stage.run_pod("elsewhere", "n2", &json!([]))?;
-    // What their clocks say is nobody's business: they speak, or they do not.
+    // The nodes' clocks do not matter: only whether heartbeats arrive.
     for (name, ahead) in [("n1", 10 * YEAR), ("n2", 10 * YEAR), ("n5", -30 * YEAR)] {
         stage.hollow.set_clock(name, ahead);
     }
@@ -189,7 +191,7 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
             Ok(well && stage.ready(name)? == "True" && stage.taints(name)?.is_empty())
         })
     })?;
-    // Not only now: nobody else was called lost at any moment.
+    // Not only now: no other node was ever called lost.
     let writes = stage.audit()?.writes()?;
     let called = writes.iter().filter(|write| write.resource == "nodes/status");
     let called: BTreeSet<&str> = called.map(|write| write.name.as_str()).collect();
@@ -197,7 +199,7 @@ fn silence_and_return(stage: &Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A node that never posted anything is told apart from one that stopped.
+/// A node that never posted a status is distinguished from one that stopped.
 fn never_heard(stage: &Stage<'_>) -> Result<()> {
     stage.until("the mute one is given up", seconds(20), || Ok(stage.taints("mute")? == LOST))?;
     for condition in stage.node("mute")?.status.conditions {
@@ -228,7 +230,7 @@ fn pressure_and_cordon(stage: &Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The time of a toleration goes on while no controller runs.
+/// A toleration's time goes on while no controller runs.
 fn tolerations_survive(
     stage: &Stage<'_>,
     mut controller: node_testkit::start::Running,

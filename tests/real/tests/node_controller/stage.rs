@@ -1,4 +1,4 @@
-//! A real control plane, hollow nodes and our controller, and the questions that the tests ask.
+//! A real control plane, hollow nodes and our controller, and the queries of the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 pub(crate) const GRACE: Duration = Duration::from_secs(6);
-/// How often hollow nodes are heard, and how often where the grace is shorter still.
+/// The heartbeat interval of hollow nodes, and the one for shorter grace periods.
 const BEAT: Duration = Duration::from_secs(1);
 const QUICK_BEAT: Duration = Duration::from_millis(500);
 
-/// The taints of a node that is given up.
+/// The taints of a lost node.
 pub(crate) const LOST: [&str; 2] = ["unreachable:NoExecute", "unreachable:NoSchedule"];
 
-/// Flags that make everything quick.
+/// Flags with short periods.
 pub(crate) const QUICK: &[&str] = &[
     "--node-monitor-period=1s",
     "--node-monitor-grace-period=6s",
@@ -52,7 +52,7 @@ impl<'a> Stage<'a> {
         Self::with(bed, keelson, BEAT, || Cluster::start(bed))
     }
 
-    /// The same, with an API server that writes down what these users write, and quick nodes.
+    /// The same, with an audit log of these users' writes, and a short heartbeat interval.
     pub(crate) fn audited(bed: &'a Bed, keelson: &Path, users: &[String]) -> Result<Self> {
         Self::with(bed, keelson, QUICK_BEAT, || Cluster::start_audited(bed, users))
     }
@@ -76,12 +76,12 @@ impl<'a> Stage<'a> {
         self.runtime.block_on(self.hollow.register(forms))
     }
 
-    /// Starts a controller; its name tells its log and its socket from others'.
+    /// Starts a controller; its name distinguishes its log and its socket.
     pub(crate) fn controller(&self, name: &str, flags: &[&str]) -> Result<Running> {
         self.controller_by(name, &self.cluster.plane.user_kubeconfig(USER)?, flags)
     }
 
-    /// The same with a kubeconfig of its own.
+    /// The same with its own kubeconfig.
     pub(crate) fn controller_by(
         &self,
         name: &str,
@@ -91,7 +91,7 @@ impl<'a> Stage<'a> {
         Running::start(self.bed, name, &mut self.command(name, kubeconfig, flags))
     }
 
-    /// One that dies at a named point.
+    /// A controller that dies at a crash point.
     pub(crate) fn dying_controller(
         &self,
         name: &str,
@@ -115,7 +115,7 @@ impl<'a> Stage<'a> {
         command
     }
 
-    /// The real kube-controller-manager beside it, with the administrator's rights.
+    /// Starts the real kube-controller-manager with the administrator's permissions.
     pub(crate) fn reference(&self, name: &str, flags: &[&str]) -> Result<Running> {
         let program = "kube-controller-manager";
         let mut command = Command::new(parts::program(program, program)?);
@@ -132,7 +132,7 @@ impl<'a> Stage<'a> {
         self.bed.folder().join(format!("{name}.sock"))
     }
 
-    /// What a controller says about a node.
+    /// A controller's `explain` output for a node.
     pub(crate) fn explain(&self, controller: &str, node: &str) -> Result<String> {
         let mut command = Command::new(&self.keelson);
         command.args(["node-controller", "explain", node, "--explain-socket"]);
@@ -141,7 +141,7 @@ impl<'a> Stage<'a> {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Names of all nodes that there are.
+    /// The names of all nodes.
     pub(crate) fn all_nodes(&self) -> Result<Vec<String>> {
         let names = self.cluster.plane.kubectl(&["get", "nodes", "--output", "name"])?;
         Ok(names.lines().map(|name| name.trim_start_matches("node/").to_owned()).collect())
@@ -179,7 +179,7 @@ impl<'a> Stage<'a> {
         Ok(ready.context("no Ready condition")?.status)
     }
 
-    /// Taints as `key:effect`, without the usual prefix, sorted.
+    /// Taints as `key:effect`, without the node.kubernetes.io prefix, sorted.
     pub(crate) fn taints(&self, name: &str) -> Result<Vec<String>> {
         let node = self.node(name)?;
         let mut taints: Vec<String> = node
@@ -195,7 +195,7 @@ impl<'a> Stage<'a> {
         Ok(taints)
     }
 
-    /// A pod on a node, which says that it is ready; as if a kubelet ran it.
+    /// A pod on a node with a Ready status, as if a kubelet ran it.
     pub(crate) fn run_pod(&self, name: &str, node: &str, tolerations: &Value) -> Result<()> {
         let path = ObjectPath::pod("default", name);
         let body = json!({
@@ -217,7 +217,7 @@ impl<'a> Stage<'a> {
         self.patch(&path, true, &status)
     }
 
-    /// A pod that was never given to a node, and whose deletion waits for somebody's finalizer.
+    /// A pod that was never bound to a node, and whose deletion waits for a finalizer.
     pub(crate) fn end_unbound_pod(&self, name: &str) -> Result<()> {
         let path = ObjectPath::pod("default", name);
         let body = json!({
@@ -240,24 +240,24 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Adds a taint as a person would.
+    /// Adds a taint with kubectl.
     pub(crate) fn taint(&self, node: &str, taint: &str) -> Result<()> {
         self.cluster.plane.kubectl(&["taint", "nodes", node, taint]).map(|_| ())
     }
 
-    /// Makes objects as a person would.
+    /// Creates objects with kubectl.
     pub(crate) fn make(&self, name: &str, objects: &Value) -> Result<()> {
         let file = self.file(&format!("{name}.json"));
         std::fs::write(&file, objects.to_string())?;
         self.cluster.plane.kubectl(&["create", "--filename", &file.to_string_lossy()]).map(|_| ())
     }
 
-    /// A file of this test's own.
+    /// A file in the test's own directory.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.bed.folder().join(name)
     }
 
-    /// A node that never speaks, with this in its spec.
+    /// A node without heartbeats, with this spec.
     pub(crate) fn mute_node(&self, name: &str, spec: &Value) -> Result<()> {
         let body = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec,
@@ -272,13 +272,13 @@ impl<'a> Stage<'a> {
         Ok(self.runtime.block_on(self.cluster.client.delete(&path, Deletion::default()))?)
     }
 
-    /// Whether a pod is there and nobody asked for its end.
+    /// Whether a pod exists and is not being deleted.
     pub(crate) fn is_kept(&self, name: &str) -> Result<bool> {
         let pod = self.pod(name)?;
         Ok(pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_none()))
     }
 
-    /// Whether a pod says that it is ready.
+    /// Whether a pod's status is Ready.
     pub(crate) fn is_pod_ready(&self, name: &str) -> Result<bool> {
         let conditions = self.pod(name)?.context("no such pod")?.status.conditions;
         Ok(conditions.iter().any(|it| it.kind == "Ready" && it.status == "True"))
@@ -292,7 +292,7 @@ impl<'a> Stage<'a> {
         plane.kubectl(&["get", "events", "--all-namespaces", &selector, "--output", path])
     }
 
-    /// Waits until it holds; how long that took.
+    /// Waits until the condition holds; returns how long that took.
     pub(crate) fn until(
         &self,
         what: &str,
@@ -315,7 +315,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Sees that it holds for all of that time.
+    /// Checks that the condition holds for the whole time.
     pub(crate) fn stays(
         &self,
         what: &str,
@@ -340,7 +340,7 @@ pub(crate) fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Tolerates every taint that sends away for so long.
+/// A toleration of every NoExecute taint for this long.
 pub(crate) fn bears(seconds: Option<i64>) -> Value {
     let mut all = json!({"operator": "Exists", "effect": "NoExecute"});
     if let Some(seconds) = seconds {

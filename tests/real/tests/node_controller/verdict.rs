@@ -1,5 +1,5 @@
-//! What an audit log says about a fight: who acted without the lease, which blows fell into the
-//! middle of something, and what was done to nodes that were well.
+//! Checks of a fight's audit log: writes without the lease, interruptions that hit work in
+//! progress, and writes to nodes that were well.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use serde_json::json;
 #[derive(Debug)]
 pub(crate) struct Blow {
     pub(crate) how: &'static str,
-    /// Whom it hit.
+    /// The instance's user.
     pub(crate) user: String,
-    /// What it was at: giving this node up.
+    /// The node that it was tainting.
     pub(crate) node: &'static str,
     pub(crate) at: ApiTime,
 }
 
-/// Everything but the lease itself and events, which harm nobody, and what was refused: a lease does
-/// not fence, so what one that is stalled had on its way is sent when it wakes. That names a version
-/// of before, and whoever leads since has made another.
+/// Writes that change the cluster: all but the lease itself, events, which are harmless, and
+/// rejected writes. A lease does not fence, so an instance that was stalled sends its pending
+/// writes when it resumes. They carry an old version, which the next leader has changed since.
 fn is_act(write: &Write) -> bool {
     write.node().is_some() && write.is_done()
 }
@@ -30,14 +30,15 @@ fn is_claim(write: &Write) -> bool {
     write.is_about_leading() && write.is_done()
 }
 
-/// Who leads, as far as the log goes.
+/// The leader at the end of the log.
 pub(crate) fn leader(writes: &[Write]) -> Option<&str> {
     let last = writes.iter().rev().find(|write| is_claim(write))?;
     last.holder().map(|_| last.user.as_str())
 }
 
-/// Every act was received while its instance held the lease: after a claim or renewal of its own,
-/// within the lease's time, and before anybody else so much as asked for it. How many acts that was.
+/// Every such write was received while its instance held the lease: after its own claim or renewal,
+/// within the lease duration, and before another instance even requested it. Returns the number of
+/// such writes.
 pub(crate) fn only_leaders_acted(writes: &[Write], lease: Duration) -> Result<usize> {
     let bound = i64::try_from(lease.as_nanos())?;
     let mut acts = 0;
@@ -67,7 +68,7 @@ pub(crate) fn only_leaders_acted(writes: &[Write], lease: Duration) -> Result<us
     Ok(acts)
 }
 
-/// Whether the instance had done part of what there was to do, and somebody did the rest later.
+/// Whether the instance had done part of the work, and another did the rest later.
 pub(crate) fn was_interrupted(writes: &[Write], blow: &Blow) -> bool {
     let part_of_it = |write: &&Write| {
         let pods = write.resource.starts_with("pods");
@@ -80,7 +81,7 @@ pub(crate) fn was_interrupted(writes: &[Write], blow: &Blow) -> bool {
         && parts.iter().any(|write| write.received.nanos() > blow.at.nanos())
 }
 
-/// Nobody called these nodes lost, and nobody touched their pods.
+/// No controller called these nodes lost, and none touched their pods.
 pub(crate) fn left_alone(writes: &[Write], nodes: &[&str]) -> Result<()> {
     let about_them = |write: &&Write| write.node().is_some_and(|node| nodes.contains(&node));
     for write in writes.iter().filter(about_them) {

@@ -1,5 +1,5 @@
-//! A node out of service: what the forced deletion is for. A stateful pod with a volume on a node that
-//! died moves to another, and its volume with it.
+//! The out-of-service taint: what the forced deletion is for. A stateful pod with a volume on a
+//! dead node moves to another, and its volume with it.
 //!
 //! Rule: the attach-detach, volume-binding and stateful set controllers are the real ones, and the
 //! VolumeAttachments are theirs; this file only stands in for the CSI driver's attacher (which says
@@ -16,7 +16,7 @@ use crate::stage::{Stage, bears, seconds};
 
 const DRIVER: &str = "disks.example.com";
 const VOLUME: &str = "disk-1";
-/// What says to attach-detach that it is to look after a node's volumes.
+/// The annotation by which attach-detach manages a node's volumes.
 const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach=true";
 
 pub(crate) fn out_of_service(stage: &Stage<'_>) -> Result<()> {
@@ -90,12 +90,12 @@ fn stateful_set() -> Value {
     }})
 }
 
-/// As attach-detach and kubelets name it. upstream: volume/util/util.go
+/// The unique volume name of attach-detach and kubelets. upstream: volume/util/util.go
 fn unique_name() -> String {
     format!("kubernetes.io/csi/{DRIVER}^{VOLUME}")
 }
 
-/// Gives the set's pod to a node, where it runs. Its unique id.
+/// Binds the set's pod to a node and marks it running. Returns its UID.
 fn run_on(stage: &Stage<'_>, node: &str) -> Result<String> {
     stage.until("the set has made its pod", seconds(30), || stage.is_kept("db-0"))?;
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "db-0"},
@@ -112,7 +112,7 @@ fn run_on(stage: &Stage<'_>, node: &str) -> Result<String> {
     Ok(stage.pod("db-0")?.context("it was just bound")?.metadata.uid)
 }
 
-/// Nodes that a volume is to be attached to, and the names of the objects that say so.
+/// The nodes that a volume is to be attached to, with the names of the VolumeAttachments.
 fn attachments(stage: &Stage<'_>) -> Result<Vec<(String, String)>> {
     let path = "jsonpath={range .items[*]}{.spec.nodeName} {.metadata.name}{\"\\n\"}{end}";
     let text = stage.cluster.plane.kubectl(&["get", "volumeattachments", "--output", path])?;
@@ -121,7 +121,8 @@ fn attachments(stage: &Stage<'_>) -> Result<Vec<(String, String)>> {
     Ok(text.lines().filter_map(pair).collect())
 }
 
-/// The real controller asks for the volume on a node; it is attached, and the controller has seen it.
+/// The real controller requests the volume on a node; it is attached, and the controller has
+/// observed that.
 fn attach(stage: &Stage<'_>, node: &str) -> Result<()> {
     let plane = &stage.cluster.plane;
     let of_node = || Ok(attachments(stage)?.into_iter().find(|it| it.0 == node));
@@ -138,7 +139,7 @@ fn attach(stage: &Stage<'_>, node: &str) -> Result<()> {
     Ok(())
 }
 
-/// By the API server's own word: the pod was deleted by force, by us, and its volume by others.
+/// By the audit log: our controller deleted the pod with force, and others detached its volume.
 fn no_volume_was_touched(stage: &Stage<'_>) -> Result<()> {
     let writes = stage.audit()?.writes()?;
     let forced = writes.iter().any(|write| {

@@ -1,5 +1,5 @@
-//! Rules about many nodes at once and about what is behind them: zones, a cloud, ranges that run
-//! out, and what `explain` says about each.
+//! Rules about many nodes at once: zones, a cloud provider, ranges that run out, and the `explain`
+//! output for each.
 
 use std::fs;
 use std::time::Duration;
@@ -82,8 +82,8 @@ fn ranges_run_out(stage: &Stage<'_>, all: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The zone gives up its first two, and not the third: with it most of the zone is silent, and it is
-/// a small one.
+/// The first two nodes of the zone are tainted and the third is not: with it most of the zone is
+/// silent, and the zone is small.
 fn most_of_a_zone(stage: &Stage<'_>) -> Result<()> {
     for name in ["b0", "b1"] {
         stage.hollow.silence(&[name]);
@@ -104,8 +104,8 @@ fn most_of_a_zone(stage: &Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Nobody is given up while all are silent, and those that were are taken back: the fault is likely
-/// to be here.
+/// No node is tainted while all are silent, and existing taints are removed: the fault is likely to
+/// be the controller's own connection.
 fn all_dark(stage: &Stage<'_>, all: &[&str]) -> Result<()> {
     stage.hollow.silence(&["b3", "a0", "a1"]);
     let is_given_up = || -> Result<bool> {

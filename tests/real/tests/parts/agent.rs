@@ -1,5 +1,5 @@
-//! The built `keelson` on a real containerd: the CRI client's whole round, and an agent whose death
-//! and return no container notices.
+//! The built `keelson` on a real containerd: the CRI client's complete round, and restarts of the
+//! agent that do not affect containers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ fn runtime_with_images(bed: &Bed, archives: &[PathBuf]) -> Result<Containerd> {
     Ok(containerd)
 }
 
-/// A pod sandbox with one sleeping container; returns both identities.
+/// A pod sandbox with one sleeping container; returns both ids.
 fn start_sleeper(bed: &Bed, client: &Client<'_>) -> Result<(String, String)> {
     let logs = bed.make_folder("pod-logs")?;
     let pod = write_json(
@@ -122,12 +122,12 @@ fn cri_client_goes_the_whole_round() -> Result<()> {
     })
 }
 
-/// How many times the agent is killed: a few in a landing, more by `cargo xtask soak`.
+/// How often the agent is killed: a few times in `cargo xtask test`, more with `cargo xtask soak`.
 fn kills() -> Result<u32> {
     std::env::var("KEELSON_KILLS").map_or(Ok(5), |text| text.parse().context("KEELSON_KILLS"))
 }
 
-/// The instants at which it is killed, spread over its start: the same in every run.
+/// The instants of the kills, spread over the agent's start: the same in every run.
 fn instants() -> impl Iterator<Item = Duration> {
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
     std::iter::repeat_with(move || {
@@ -138,7 +138,7 @@ fn instants() -> impl Iterator<Item = Duration> {
     })
 }
 
-/// An agent on the default root folder of the bed; not waited for.
+/// Starts an agent on the bed's default root directory without waiting.
 fn start_agent(bed: &Bed, keelson: &Path, name: &str, config: &str) -> Result<Running> {
     let mut command = Command::new(keelson);
     command.args(["kubelet", config, "--root-dir=/var/lib/kubelet"]);

@@ -1,9 +1,9 @@
-//! Beds leave nothing, however they end: the test process killed, the warden killed, both killed, the
-//! deadline passed, a panic. Each time containerd runs a container in the bed, and the judge is a
-//! program of its own.
+//! Beds leave nothing, however they end: the test process killed, the warden killed, both killed,
+//! the deadline passed, a panic. Each time containerd runs a container in the bed, and a separate
+//! program checks for leftovers.
 //!
-//! A landing kills each once, when the container runs. `cargo xtask soak --kills N` kills N times,
-//! from the second on at instants over the making, the running and the ending of a bed.
+//! `cargo xtask test` kills each once, when the container runs. `cargo xtask soak --kills N` kills
+//! N times, from the second on at instants during creation, run and end of a bed.
 
 mod kills;
 mod planted;
@@ -49,8 +49,8 @@ fn killed_warden_leaves_nothing() -> Result<()> {
     kill_rounds(Target::Warden, "beds::killed_warden_leaves_nothing")
 }
 
-/// Nobody is left to clean up, so the bed dies and the next one sweeps. In between the judge must
-/// find what is there: it is not blind.
+/// No process is left to clean up, so the bed dies and the next one removes the rest. In between
+/// the leftover check must find what is there, which shows that it works.
 #[test]
 fn killed_warden_and_test_process_are_swept_by_the_next_bed() -> Result<()> {
     if victim::is_this_process() {
@@ -90,14 +90,14 @@ fn panic_leaves_nothing_but_its_logs() -> Result<()> {
     judge.context("outside the bed")?.finds_nothing()
 }
 
-/// containerd with a container that sleeps.
+/// containerd with a sleeping container.
 fn run_sleeper(bed: &Bed) -> Result<Containerd> {
     let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
     run_container(bed, &containerd, "sleeper", &["sleep", "1000"])?;
     Ok(containerd)
 }
 
-/// Reads a log that was kept, and removes the folder: this failure was wanted.
+/// Reads a kept log and removes its directory: this failure was intended.
 fn take_kept_log(test: &str, file: &str) -> Result<String> {
     let folder = kept_logs(test)?;
     let text = fs::read_to_string(folder.join(file))

@@ -1,7 +1,7 @@
-//! What a runtime is told about pods: ours against a recording of the reference kubelet's.
+//! CRI requests for pods: ours against a recording of the reference kubelet's.
 //!
-//! The recording carries the kubelet's version in its name: a new pin fails here until a new one is
-//! taken with KEELSON_WRITE_GOLDENS=1.
+//! The recording's name contains the kubelet's version: a new pinned version fails here until a new
+//! recording is made with KEELSON_WRITE_GOLDENS=1.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -102,7 +102,7 @@ fn read() -> Result<Recording> {
     serde_json::from_str(&text).with_context(|| golden.display().to_string())
 }
 
-/// Lets the reference kubelet run all pods on the recording runtime.
+/// Runs all pods with the reference kubelet on the recording runtime.
 fn record_reference(bed: &Bed) -> Result<Recording> {
     let manifests = bed.make_folder("manifests")?;
     let root = bed.make_folder("kubelet-root")?;
@@ -177,7 +177,7 @@ fn pods_of_kubelet() -> Result<serde_json::Value> {
     serde_json::from_str(body).with_context(|| answer.clone())
 }
 
-/// Why containers wait.
+/// The waiting reasons of containers.
 fn why() -> Result<BTreeMap<String, String>> {
     let list = pods_of_kubelet()?;
     let mut why = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! The control plane gives an ordinary pod what admission gives it, and refuses a node what is not
-//! its own.
+//! Admission in the control plane completes an ordinary pod, and a node may not write foreign
+//! objects.
 
 use std::fs;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn ordinary_pod_gets_its_service_account_volume() -> Result<()> {
     })
 }
 
-/// A node may make itself and nothing of another's.
+/// A node may create its own Node and nothing of another node's.
 fn nodes_are_restricted(bed: &Bed, plane: &ControlPlane) -> Result<()> {
     let kubeconfig = plane.node_kubeconfig("mine")?;
     let create = |name: &str| -> Result<String> {

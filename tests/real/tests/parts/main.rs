@@ -1,5 +1,5 @@
-//! Tests on real parts. One binary for all of them, since linking is slow; each test has a bed and
-//! a deadline of its own, and builds the parts it needs before the bed is made.
+//! Tests on real parts. One binary for all of them, since linking is slow; each test has its own
+//! bed and deadline, and builds the parts it needs before the bed is made.
 //!
 //! Needs root. A part that cannot be built fails the test that needs it.
 

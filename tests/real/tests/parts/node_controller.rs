@@ -1,5 +1,5 @@
-//! The built `keelson node-controller` on a real API server, as a person and a scraper meet it: with
-//! the rights of the example, over its secure port, and by `explain`.
+//! The built `keelson node-controller` on a real API server, as users and scrapers see it: with the
+//! permissions of the example, over its secure port, and by `explain`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -76,8 +76,8 @@ fn start(bed: &Bed, plane: &ControlPlane, keelson: &Path) -> Result<(Running, u1
     Ok((Running::start(bed, "keelson-node-controller", &mut command)?, port))
 }
 
-/// Who may read `/metrics`: the administrator by certificate, a service account by its token once
-/// it may, and nobody else.
+/// Access to `/metrics`: allowed for the administrator by certificate and, once authorized, for a
+/// service account by its token; refused for all others.
 fn only_those_who_may_read_metrics(bed: &Bed, asked: &Asked<'_>) -> Result<()> {
     let token = asked.plane.kubectl(&["create", "token", "default"])?;
     let refused = asked.with_token("/metrics", token.trim()).err().context("a stranger did")?;
@@ -97,7 +97,7 @@ fn only_those_who_may_read_metrics(bed: &Bed, asked: &Asked<'_>) -> Result<()> {
             "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}]},
     ]}).to_string())?;
     asked.plane.kubectl(&["create", "--filename", &reader.to_string_lossy()])?;
-    // A refusal is remembered for ten seconds.
+    // A denial is cached for ten seconds.
     let began = std::time::Instant::now();
     loop {
         match asked.with_token("/metrics", token.trim()) {
@@ -108,7 +108,7 @@ fn only_those_who_may_read_metrics(bed: &Bed, asked: &Asked<'_>) -> Result<()> {
     }
 }
 
-/// The secure port, asked by kubectl.
+/// The secure port, with kubectl as the client.
 struct Asked<'a> {
     plane: &'a ControlPlane,
     port: u16,
@@ -127,7 +127,7 @@ impl Asked<'_> {
         self.plane.kubectl_as(&self.nobody()?, &["--token", token, "get", "--raw", path])
     }
 
-    /// A kubeconfig that knows the port, and nobody.
+    /// A kubeconfig with the port and without credentials.
     fn nobody(&self) -> Result<PathBuf> {
         let authority = &self.plane.authority().files.certificate;
         let path = authority.with_file_name("nobody.kubeconfig");

@@ -1,7 +1,7 @@
-//! The reference kubelet's own word on every default: its `/configz` with next to nothing set.
+//! The reference kubelet's defaults: its `/configz` with almost nothing configured.
 //!
-//! The golden carries the kubelet's version in its name: a new pin fails here until a new golden is
-//! taken with KEELSON_WRITE_GOLDENS=1.
+//! The golden's name contains the kubelet's version: a new pinned version fails here until a new
+//! golden is made with KEELSON_WRITE_GOLDENS=1.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,8 +30,8 @@ fn defaults_are_those_of_the_golden() -> Result<()> {
     Test::new().needs(NEEDS).deadline(Duration::from_mins(4)).run(|bed| {
         let containerd = Containerd::start(bed, &ContainerdOptions::default())?;
         let plane = ControlPlane::start(bed)?;
-        // The three that are set on purpose: a cgroup v1 machine is no failure, somebody may come
-        // in and ask, and there is a runtime. All else is the kubelet's own.
+        // The three settings that the test needs: cgroup v1 is no error, anonymous requests are
+        // allowed, and there is a runtime. All else is the kubelet's default.
         let configuration = format!(
             "apiVersion: kubelet.config.k8s.io/v1beta1\n\
              kind: KubeletConfiguration\n\

@@ -20,7 +20,7 @@ fn registry_answers() -> Result<()> {
     })
 }
 
-/// kubectl is the client here: it speaks TLS to any server and takes a password.
+/// kubectl is the client here: it speaks TLS to any server and sends a password.
 #[test]
 fn registry_asks_for_a_password_over_tls() -> Result<()> {
     let needs = ["registry", "kubectl"];

@@ -31,7 +31,7 @@ pub(crate) async fn connect(socket: &Path) -> Result<Runtime> {
         .max_encoding_message_size(cri_wire::MESSAGE_SIZE_LIMIT))
 }
 
-/// A pod with a network of its own.
+/// A pod with its own network.
 pub(crate) fn pod(name: &str, logs: &Path) -> v1::PodSandboxConfig {
     v1::PodSandboxConfig {
         metadata: Some(v1::PodSandboxMetadata {
@@ -54,7 +54,7 @@ pub(crate) fn pod(name: &str, logs: &Path) -> v1::PodSandboxConfig {
     }
 }
 
-/// As a kubelet asks unless a pod says otherwise.
+/// A kubelet's default namespace options.
 fn namespaces() -> v1::NamespaceOption {
     v1::NamespaceOption { pid: v1::NamespaceMode::Container.into(), ..Default::default() }
 }
@@ -79,7 +79,7 @@ pub(crate) async fn address(runtime: &mut Runtime, sandbox: &str) -> Result<Stri
     Ok(status.network.unwrap_or_default().ip)
 }
 
-/// A started container that runs a shell script; gives its id.
+/// Starts a container that runs a shell script; returns its id.
 pub(crate) async fn start(
     runtime: &mut Runtime,
     (sandbox, pod): (&str, &v1::PodSandboxConfig),

@@ -1,5 +1,5 @@
-//! A gRPC client whose authority is a socket's path, as C core's is: HTTP/2 written by hand, since
-//! no HTTP library of ours would send it.
+//! A gRPC client with a socket path as its authority, as C core's: hand-written HTTP/2, since our
+//! HTTP library would not send it.
 //!
 //! `cargo xtask conformance foreign-grpc` does the same with the real C core from Python and with
 //! gRPC's Go library.
@@ -40,7 +40,7 @@ fn clients_with_a_path_as_authority_are_answered() -> Result<()> {
     })
 }
 
-/// Two calls on one connection: the second speaks of what the first put into the table.
+/// Two calls on one connection: the second refers to the HPACK table entries of the first.
 fn two_calls(socket: &Path, authority: &str) -> Result<v1::VersionResponse> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -72,7 +72,7 @@ fn call(stream: &mut UnixStream, id: u32, block: &[u8]) -> Result<()> {
     Ok(stream.write_all(&frame(DATA, END_STREAM, id, &[0; 5]))?)
 }
 
-/// A field with a literal name and value that goes into the table.
+/// A field with a literal name and value that is added to the HPACK table.
 fn literal(name: &str, value: &str) -> Vec<u8> {
     let mut bytes = vec![0x40];
     for text in [name, value] {
@@ -92,7 +92,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Reads until the call's stream ends; its message must have come before.
+/// Reads until the call's stream ends; its message must have arrived before.
 fn answer(stream: &mut UnixStream, id: u32) -> Result<v1::VersionResponse> {
     let mut body = Vec::new();
     loop {

@@ -1,7 +1,7 @@
 //! kubectl through a real API server and the reference kubelet to `keelson cri`: exec, attach,
 //! port-forward, cp and logs, over WebSocket and over SPDY.
 //!
-//! Rule: what is asserted is what a person would see; nothing depends on how fast anything is.
+//! Rule: assertions are about what a user sees; nothing depends on timing.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +21,7 @@ use super::kubelet::{configuration, with_busybox};
 use super::terminal::Terminal;
 
 const NEEDS: &[&str] = &["etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "kubelet"];
-/// More than any buffer on the way.
+/// More than any buffer in between.
 const LARGE: usize = 24 << 20;
 
 const POD: &str = r#"
@@ -45,7 +45,7 @@ spec:
     command: [sh, -c, "until test -e /go; do sleep 0.1; done; seq 1 20000; exec sleep 1000"]
 "#;
 
-/// The two ways on which kubectl's streams travel.
+/// The two transports of kubectl's streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     WebSocket,
@@ -158,7 +158,7 @@ fn commands(kubectl: &Kubectl<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Much in, much out, and an end of input that is not the end of the session.
+/// Large input and output, and an end of input that does not end the session.
 fn large(kubectl: &Kubectl<'_>) -> Result<()> {
     let script = format!("head -c {LARGE} /dev/zero");
     let (code, output, errors) =
@@ -269,7 +269,7 @@ fn copied(bed: &Bed, kubectl: &Kubectl<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Follows from before the first line on, and loses none of a burst.
+/// Follows the log from before the first line, and loses nothing of a burst.
 fn followed(kubectl: &Kubectl<'_>) -> Result<()> {
     let mut client = started(kubectl, &["logs", "--follow", "box", "-c", "counts"])?;
     kubectl.said(&["exec", "box", "-c", "counts", "--", "touch", "/go"])?;

@@ -1,5 +1,5 @@
-//! The reference kubelet, alone, over `keelson cri`: it runs a static pod to the end, restarts a
-//! container, and takes the pod down when its manifest goes.
+//! The standalone reference kubelet over `keelson cri`: it runs a static pod to completion,
+//! restarts a container, and removes the pod when its manifest is removed.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use node_testkit::images;
 use node_testkit::start::{KubeletOptions, ReferenceKubelet, get};
 use real_tests::embedded::{Embedded, EmbeddedOptions, Programs};
 
-/// Where the kubelet tells of its pods without asking who wants to know.
+/// The kubelet's read-only port, which lists its pods without authentication.
 const READ_ONLY: u16 = 10255;
 
 const POD: &str = r#"
@@ -40,7 +40,7 @@ spec:
   volumes: [{name: www, emptyDir: {medium: Memory}}]
 "#;
 
-/// What both tests set: anybody may ask, this machine's cgroups are no failure.
+/// Common to both tests: anonymous requests are allowed, cgroup v1 is no error.
 pub(crate) fn configuration(endpoint: &str) -> String {
     format!(
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
@@ -111,7 +111,7 @@ fn until_pod<T>(what: &str, look: impl Fn(&serde_json::Value) -> Option<T>) -> R
     let mut last = String::new();
     while begun.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(100));
-        // It calls itself healthy a moment before its server listens.
+        // The kubelet is healthy before its read-only server listens.
         match pods() {
             Ok(pods) => {
                 let Some(pod) = pods.first() else { continue };
@@ -126,7 +126,7 @@ fn until_pod<T>(what: &str, look: impl Fn(&serde_json::Value) -> Option<T>) -> R
     bail!("the pod was not {what} within a minute: {last}")
 }
 
-/// What the pod's own server says, once it says something.
+/// The response of the pod's own server, once there is one.
 fn until_served() -> Result<String> {
     let begun = Instant::now();
     loop {

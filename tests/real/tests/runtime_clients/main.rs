@@ -1,5 +1,5 @@
-//! `keelson cri` under clients that others wrote: the reference kubelet, kubectl through it, CNI
-//! plugins, gRPC clients that name a socket as their authority.
+//! `keelson cri` under foreign clients: the reference kubelet, kubectl through it, CNI plugins,
+//! gRPC clients with a socket path as their authority.
 
 mod calls;
 mod foreign_grpc;

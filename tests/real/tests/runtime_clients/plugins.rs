@@ -1,5 +1,5 @@
-//! Real CNI plugins under `keelson cri`: what they are told, what is kept of their results, and that
-//! nothing of theirs is left: not after a removal, a refused pod, or a server that was killed.
+//! Real CNI plugins under `keelson cri`: their input, the stored results, and that they leave
+//! nothing: not after a removal, a failed pod, or a server that was killed.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use super::calls::{self, Runtime};
 const LEASES: &str = "/var/lib/cni/networks/bed";
 const NEEDS: &[&str] = &["cni-plugins"];
 
-/// A bridge with addresses and host ports; the last plugin refuses when it is told to.
+/// A bridge with addresses and host ports; the last plugin fails on request.
 fn configuration() -> String {
     serde_json::json!({
         "cniVersion": "1.1.0",
@@ -41,7 +41,7 @@ fn configuration() -> String {
     .to_string()
 }
 
-/// Passes on what it gets, or refuses what the file beside it names.
+/// A plugin that passes its input on, or fails for the command that the file beside it names.
 const MOODY: &str = r#"#!/bin/sh
 input=$(cat)
 here=$(dirname "$0")
@@ -78,7 +78,7 @@ impl<'a> Stage<'a> {
         Ok(Self { bed, server, moody })
     }
 
-    /// From now on this command is refused; none where the name is empty.
+    /// From now on this command fails; none if the name is empty.
     fn refuse(&self, command: &str) -> Result<()> {
         Ok(fs::write(self.moody.join("refuses"), format!("{command}\n"))?)
     }
@@ -91,7 +91,8 @@ impl<'a> Stage<'a> {
         calls::connect(&self.server.socket()).await
     }
 
-    /// Nothing of any pod's network is there: links, addresses, host ports, namespaces, results.
+    /// Checks that nothing of any pod's network exists: links, addresses, host ports, namespaces,
+    /// results.
     fn is_clean(&self) -> Result<()> {
         let links = links_that_stay()?;
         ensure!(links.is_empty(), "links are left: {links}");
@@ -117,7 +118,7 @@ fn said(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The pods' links. The kernel takes those of a namespace down some time after its last user is gone.
+/// The pods' links. The kernel removes those of a namespace some time after its last user is gone.
 fn links_that_stay() -> Result<String> {
     let begun = Instant::now();
     loop {
@@ -129,7 +130,7 @@ fn links_that_stay() -> Result<String> {
     }
 }
 
-/// The addresses that host-local has given away.
+/// The addresses that host-local has assigned.
 fn addresses() -> Result<Vec<String>> {
     let Ok(entries) = fs::read_dir(LEASES) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
@@ -166,7 +167,7 @@ fn plugins_make_and_unmake_networks() -> Result<()> {
     })
 }
 
-/// A set-up that fails and cannot be undone: what it holds stays known, as a pod that is not ready.
+/// A set-up that fails and cannot be undone: the runtime keeps it as a pod that is not ready.
 async fn half_made(stage: &Stage<'_>, runtime: &mut Runtime) -> Result<String> {
     stage.refuse("ADD\nDEL")?;
     let refusal = calls::run(runtime, &calls::pod("half", &stage.bed.logs())).await;
@@ -182,7 +183,8 @@ async fn half_made(stage: &Stage<'_>, runtime: &mut Runtime) -> Result<String> {
     Ok(left.id.clone())
 }
 
-/// A pod with a host port: by its address and by the node's, with the result where tools look.
+/// A pod with a host port: reachable by its address and the node's, with the CNI result where tools
+/// look.
 async fn served(stage: &Stage<'_>, runtime: &mut Runtime) -> Result<()> {
     let mut pod = calls::pod("web", &stage.bed.logs());
     pod.port_mappings.push(v1::PortMapping {
@@ -211,7 +213,8 @@ async fn served(stage: &Stage<'_>, runtime: &mut Runtime) -> Result<()> {
     stage.is_clean()
 }
 
-/// A plugin that refuses: its words are told, what others made is undone, and readiness follows.
+/// A plugin that fails: its message is reported, the other plugins' work is undone, and the
+/// condition NetworkReady follows its STATUS.
 async fn refused(stage: &Stage<'_>, runtime: &mut Runtime) -> Result<()> {
     stage.refuse("ADD")?;
     let refusal = calls::run(runtime, &calls::pod("refused", &stage.bed.logs())).await;
@@ -256,8 +259,8 @@ fn until_served(place: SocketAddr) -> Result<()> {
     }
 }
 
-/// Kills at moments that differ from round to round while pods come: afterwards every pod that is
-/// told has an address of its own, and when they are removed nothing is left.
+/// Kills at different instants from round to round while pods are created: afterwards every listed
+/// pod has its own address, and when they are removed nothing is left.
 #[test]
 fn plugins_leave_nothing_when_the_server_is_killed() -> Result<()> {
     let programs = Programs::build()?;

@@ -1,4 +1,4 @@
-//! A terminal for a program under test: it types, reads what is shown, and changes its size.
+//! A terminal for a program under test: it types, reads the output, and changes its size.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -42,7 +42,7 @@ impl Terminal {
         let (mut reader, kept) = (master.try_clone()?, Arc::clone(&shown));
         std::thread::spawn(move || {
             let mut part = [0; 4096];
-            // Without anybody at the other end a terminal answers with an error.
+            // When the other end is closed, reading from the terminal gives an error.
             while let Ok(count @ 1..) = reader.read(&mut part) {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.extend_from_slice(&part[..count]);
@@ -64,7 +64,7 @@ impl Terminal {
         self.shown().contains(text)
     }
 
-    /// Waits until the text is shown; what is typed is typed again while it is not.
+    /// Waits until the text appears; retypes the input until then.
     pub(crate) fn until(&mut self, text: &str, typed: Option<&str>) -> Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(30) {
@@ -82,14 +82,14 @@ impl Terminal {
         bail!("{text:?} was not shown within 30 s: {:?}", self.shown())
     }
 
-    /// Changes the size and tells the program, as a window would.
+    /// Changes the size and sends SIGWINCH, as a terminal emulator would.
     pub(crate) fn resize(&self, rows: u16, columns: u16) -> Result<()> {
         tcsetwinsize(&self.master, size(rows, columns)).context("size of the terminal")?;
-        // It is not the program's controlling terminal, so the kernel tells nobody.
+        // It is not the program's controlling terminal, so the kernel sends no signal.
         kill_process(Pid::from_child(&self.child), Signal::WINCH).context("tell of a new size")
     }
 
-    /// Waits for the program's end and gives its exit code.
+    /// Waits for the program's end and returns its exit code.
     pub(crate) fn ended(mut self) -> Result<i32> {
         let begun = Instant::now();
         loop {

@@ -1,5 +1,5 @@
-//! The clock that the benchmark puts before CNI plugins: what goes through it is the plugin's own,
-//! and what it writes down is the plugin's time.
+//! The benchmark's wrapper for CNI plugins: it does not change a plugin's input and output, and it
+//! logs the plugin's time.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use node_testkit::bed::Test;
 use real_tests::cri_bench::plugins::Timed;
 
-/// Says what it was asked and given, takes its time, and fails in a way of its own.
+/// Prints its name, command and input, takes some time, and fails with its own exit code.
 const PLUGIN: &str = "#!/bin/sh\necho $0 $CNI_COMMAND; cat; sleep 0.05; exit 3\n";
 
 fn call(program: &Path, command: &str) -> Result<Output> {

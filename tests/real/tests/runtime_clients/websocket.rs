@@ -1,5 +1,5 @@
-//! A WebSocket client of the runtime's own addresses: version 5 with its half-close, much both ways
-//! at once, pings in between. Written by hand: what is sent is exactly what stands here.
+//! A WebSocket client of the runtime's streaming URLs: version 5 with its half-close, much data
+//! both ways at once, pings in between. Hand-written, so that the test controls every byte.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// One unmasked frame of the server: its kind and what it brings.
+/// One unmasked frame of the server: its kind and payload.
 async fn next(reader: &mut OwnedReadHalf) -> Result<(u8, Vec<u8>)> {
     let kind = reader.read_u8().await? & 0x0f;
     let length = match reader.read_u8().await? {
@@ -118,7 +118,7 @@ async fn to_the_end(reader: &mut OwnedReadHalf) -> Result<(Vec<u8>, usize, Strin
     }
 }
 
-/// The command's input ends while its output goes on; a close of a channel is no close of others.
+/// The command's input ends while its output goes on; closing one channel does not close others.
 async fn half_closed(runtime: &mut calls::Runtime, id: &str) -> Result<()> {
     let command = ["sh", "-c", "wc -c; sleep 0.2; echo after"];
     let (mut reader, mut writer) = exec(runtime, id, &command).await?;
@@ -133,7 +133,7 @@ async fn half_closed(runtime: &mut calls::Runtime, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// Much in while much comes out: neither side waits for the other to be done.
+/// Large input and output at the same time: neither side waits for the other to finish.
 async fn lasting(runtime: &mut calls::Runtime, id: &str) -> Result<()> {
     let (mut reader, mut writer) = exec(runtime, id, &["cat"]).await?;
     let input: Vec<u8> = (0..LARGE).map(|at| u8::try_from(at % 253).unwrap_or(0)).collect();

@@ -1,4 +1,4 @@
-//! Which process dies when: the dice, the board of pods that can be hit, and finding supervisors.
+//! Which process is killed when: random numbers, the pods that can be hit, and finding supervisors.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A small generator: the seed is printed, so that a failure can be had again.
+/// A small random number generator: the seed is printed, so that a failure can be reproduced.
 #[derive(Debug, Clone)]
 pub(crate) struct Dice(pub(crate) u64);
 
@@ -26,13 +26,13 @@ pub(crate) enum Blow {
     /// The server dies by itself at a named point.
     CrashAt(&'static str),
     Server,
-    /// A supervisor while the server lives: the server hears how the containers end.
+    /// A supervisor while the server lives: the server learns how the containers end.
     Supervisor,
-    /// Nobody is left to hear.
+    /// Server and supervisor: no process is left to learn it.
     Both,
 }
 
-/// So many blows: each crash point once (if there is room), the rest at random instants.
+/// The kills of a run: each crash point once (if there is room), the rest at random instants.
 pub(crate) fn plan(points: &[&'static str], count: usize, dice: &mut Dice) -> Vec<Blow> {
     let mut plan: Vec<Blow> = Vec::new();
     // In rounds, so that a long run comes to each point several times.
@@ -59,7 +59,7 @@ struct Entry {
     unsettled: bool,
 }
 
-/// The pods that are there now, as far as they can be hit.
+/// The pods that exist now and can be hit.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     entries: Mutex<BTreeMap<usize, Entry>>,
@@ -89,13 +89,14 @@ impl Board {
         self.locked().get(&slot).is_some_and(|entry| entry.lossy)
     }
 
-    /// A server died after this pod's supervisor, perhaps when it had ended the containers and had not
-    /// written that down: nobody knows then how they ended.
+    /// A server died after this pod's supervisor, perhaps after it had stopped the containers and
+    /// before it had recorded that: then it is unknown how they ended.
     pub(crate) fn is_unsettled(&self, slot: usize) -> bool {
         self.locked().get(&slot).is_some_and(|entry| entry.unsettled)
     }
 
-    /// The server is about to die; `alone` dies with it and is found as it is by the next one.
+    /// Records that the server is about to die; the supervisor `alone` dies with it, and the next
+    /// server finds it dead.
     pub(crate) fn server_dies(&self, alone: Option<&str>) {
         let mut entries = self.locked();
         let hit = entries.values_mut().filter(|entry| entry.hit);
@@ -104,7 +105,7 @@ impl Board {
         }
     }
 
-    /// Chooses a pod and notes that its supervisor is about to die. None is there now and then.
+    /// Chooses a pod and records that its supervisor is about to die; `None` if there is no pod.
     pub(crate) fn choose(&self, dice: &mut Dice, lossy: bool) -> Option<String> {
         let mut entries = self.locked();
         let mut some: Vec<&mut Entry> =
@@ -128,7 +129,8 @@ impl Board {
     }
 }
 
-/// Every supervisor that is nobody's child: its PID and the folder of its pod.
+/// Every supervisor whose parent is init: its PID and its pod's directory. Its forked children have
+/// the same command line and do not count.
 pub(crate) fn supervisors() -> Result<Vec<(Pid, String)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").context("/proc")? {
@@ -150,7 +152,7 @@ pub(crate) fn supervisors() -> Result<Vec<(Pid, String)>> {
     Ok(found)
 }
 
-/// Kills the supervisor of a sandbox; one that is gone by itself is fine.
+/// Kills the supervisor of a sandbox; one that has already exited is fine.
 pub(crate) fn kill_supervisor(sandbox: &str) -> Result<bool> {
     let short = sandbox.get(..16).unwrap_or(sandbox);
     for (pid, folder) in supervisors()? {

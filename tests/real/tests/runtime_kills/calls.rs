@@ -1,8 +1,8 @@
 //! Calls to a server that may die in the middle of them.
 //!
-//! Rule: a call ends with an answer, with a refusal by a server that lived, or as interrupted: then
-//! it returns when the next server answers. What is under way at any instant is known, so that a
-//! kill can say what it hit.
+//! Rule: a call ends with a response, with an error from a server that lived, or as interrupted:
+//! then it returns when the next server answers. The calls in flight at any instant are known, so
+//! that a kill can report what it hit.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
-/// No call takes so long, however busy the machine.
+/// No call takes this long, however busy the machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
@@ -40,13 +40,13 @@ pub(crate) struct Caller {
 
 #[derive(Debug)]
 struct Shared {
-    /// Of servers; counted up when one is gone or about to be.
+    /// Number of the server; incremented when one has died or is about to.
     life: AtomicU64,
     up: watch::Sender<bool>,
     busy: Mutex<BTreeMap<&'static str, usize>>,
 }
 
-/// Something under way.
+/// A call in flight.
 struct Busy<'a>(&'a Shared, &'static str);
 
 impl<'a> Busy<'a> {
@@ -96,11 +96,11 @@ impl Caller {
         ImageServiceClient::new(self.channel.clone())
     }
 
-    /// To be said before a server is killed, or when it was found dead.
+    /// Call this before a server is killed, or when it was found dead.
     pub(crate) fn goes_down(&self) {
         self.shared.up.send_replace(false);
         self.shared.life.fetch_add(1, Ordering::SeqCst);
-        // Whoever waits for another life looks again.
+        // Wakes tasks that wait for the next server.
         self.shared.up.send_replace(false);
     }
 
@@ -108,12 +108,12 @@ impl Caller {
         self.shared.up.send_replace(true);
     }
 
-    /// Which server this is.
+    /// The number of this server.
     pub(crate) fn life(&self) -> u64 {
         self.shared.life.load(Ordering::SeqCst)
     }
 
-    /// What is under way, without what only looks.
+    /// The calls in flight, without read-only ones.
     pub(crate) fn under_way(&self) -> Vec<String> {
         let busy = self.shared.locked();
         let some = busy.iter().filter(|(_, count)| **count > 0);
@@ -124,7 +124,7 @@ impl Caller {
         let _ = self.shared.up.subscribe().wait_for(|up| *up).await;
     }
 
-    /// Makes a change; see the rule above.
+    /// Makes a mutating call; see the rule above.
     pub(crate) async fn change<T>(
         &self,
         what: &'static str,
@@ -135,7 +135,7 @@ impl Caller {
         self.hear(what, call).await
     }
 
-    /// Only looks; asks again where it was interrupted.
+    /// Makes a read-only call; retries it if it was interrupted.
     pub(crate) async fn look<T, F: Future<Output = Result<tonic::Response<T>, Status>>>(
         &self,
         what: &'static str,
@@ -172,7 +172,7 @@ impl Caller {
         bail!("{what}: the connection ended, and nobody killed the server: {status}")
     }
 
-    /// Waits for a server after the one of this life; false when that one seems to live.
+    /// Waits for the server after this one; false if this one seems to live.
     pub(crate) async fn another_comes(&self, life: u64) -> bool {
         let mut up = self.shared.up.subscribe();
         let another = async {

@@ -1,6 +1,7 @@
-//! A connection to a supervisor is cut while both sides live: the pod goes on, and nothing is lost.
+//! A connection to a supervisor is cut while both sides live: the pod keeps running, and nothing is
+//! lost.
 //!
-//! The server's own socket is taken out of its hands by the kernel and shut down.
+//! The test takes the server's own socket with pidfd_getfd and shuts it down.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -38,7 +39,7 @@ fn a_connection_that_is_cut_costs_a_pod_nothing() -> Result<()> {
     })
 }
 
-/// Waits for a sign in a file of its own and ends with a code.
+/// Waits for a file of its own and exits with a code.
 fn script(name: &str, code: i32) -> String {
     format!(
         "echo > {RUNS}/{name}-waits; while [ ! -e {RUNS}/{name} ]; do usleep 10000; done; \
@@ -50,7 +51,7 @@ async fn cut_and_look(server: &OneServer<'_>) -> Result<()> {
     let mut slot = server.slot(1, 0);
     let pod = slot.pod;
     let steady = slot.make(pod.steady(), (None, true)).await?;
-    // What a supervisor forks looks like it for a moment.
+    // A supervisor's forked child looks like a supervisor until it executes.
     until("one supervisor", || async { Ok(supervisors(server)?.len() == 1) }).await?;
     let supervisors = supervisors(server)?;
     for round in 0..ROUNDS {
@@ -67,7 +68,7 @@ async fn cut_and_look(server: &OneServer<'_>) -> Result<()> {
             .await?;
             let cut = cut(server.process_id())?;
             ensure!(cut >= 1, "there was no connection to cut");
-            // They end while nobody may be connected.
+            // They exit while no server may be connected.
             for name in waiting {
                 fs::write(Path::new(RUNS).join(name), "")?;
             }
@@ -95,7 +96,7 @@ async fn cut_and_look(server: &OneServer<'_>) -> Result<()> {
     until("none is left", || async { Ok(self::supervisors(server)?.is_empty()) }).await
 }
 
-/// Shuts down what a server has open to supervisors; how many that were.
+/// Shuts down the server's connections to supervisors; returns how many.
 fn cut(server: u32) -> Result<usize> {
     let pid = Pid::from_raw(i32::try_from(server)?).context("no process")?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;

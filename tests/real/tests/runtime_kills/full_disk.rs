@@ -1,7 +1,7 @@
-//! The root folder has no room: containers end and are told, pods stop, exit codes last through kills
-//! of the server, and what could not be written is written once there is room.
+//! The root directory is full: exits of containers are reported, pods stop, exit codes survive
+//! kills of the server, and what could not be written is written once there is room.
 //!
-//! The root is a small file system of its own. Filled means: no block is left, or no inode.
+//! The root is its own small file system. Full means: no free block, or no free inode.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -56,7 +56,7 @@ async fn no_room_for_ends(server: &mut OneServer<'_>) -> Result<()> {
     let stop = v1::StopContainerRequest { container_id: steady.clone(), timeout: 0 };
     server.caller.runtime().stop_container(stop).await.context("StopContainer")?;
     server.until_exited(&slot, &steady, 137).await?;
-    // Nobody has written it; whoever comes next hears it all the same.
+    // It was not written to disk; the next server learns it from the supervisor all the same.
     server.another().await.context("a server on a full disk")?;
     let told = |server: &OneServer<'_>| {
         let slot = server.slot(1, 0);
@@ -94,7 +94,7 @@ async fn no_room_for_ends(server: &mut OneServer<'_>) -> Result<()> {
 }
 
 /// A sandbox's first record fits and the second does not: the address and the host port that were
-/// planned in between are free again.
+/// reserved in between are released.
 async fn no_room_for_a_plan(server: &OneServer<'_>) -> Result<()> {
     let root = server.home.root();
     let mut slot = server.slot(0, 1);
@@ -132,7 +132,7 @@ fn fill_blocks(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All but so many.
+/// Uses all but this many inodes.
 fn fill_inodes(root: &Path, spare: usize) -> Result<()> {
     let folder = filling(root)?;
     let mut count = 0;

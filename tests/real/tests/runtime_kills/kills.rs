@@ -1,8 +1,8 @@
-//! Server and supervisors are killed again and again under pods that come, run, are used and go,
-//! while images are pulled, imported and removed.
+//! Server and supervisors are killed repeatedly while pods are created, run, used and removed, and
+//! images are pulled, imported and removed.
 //!
-//! A landing does each named crash point and a few kills at random instants; `cargo xtask soak` does
-//! two hundred under thirty pods.
+//! `cargo xtask test` hits each crash point once and makes a few kills at random instants;
+//! `cargo xtask soak` makes two hundred under thirty pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ fn a_runtime_killed_at_any_instant_loses_leaks_and_runs_nothing_twice() -> Resul
 }
 
 /// The same on real CNI plugins: their addresses, links, host ports and results do not leak either.
-/// In a landing only the points that the network has to do with.
+/// `cargo xtask test` hits only the crash points of the network.
 #[test]
 fn a_runtime_with_plugins_killed_at_any_instant_leaks_nothing_of_theirs() -> Result<()> {
     let kills = asked("KEELSON_KILLS", OF_NETWORK.len() + 3)?.min(MOST_WITH_PLUGINS);
@@ -49,7 +49,7 @@ fn a_runtime_with_plugins_killed_at_any_instant_leaks_nothing_of_theirs() -> Res
 
 /// Plugins are processes: each kill takes longer than with the built-in network.
 const MOST_WITH_PLUGINS: usize = 60;
-/// Where a death leaves plugins half called, or called for nothing.
+/// Crash points at which plugins are half called, or called in vain.
 const OF_NETWORK: &[&str] = &[
     "network-planned",
     "pod-made",
@@ -59,7 +59,7 @@ const OF_NETWORK: &[&str] = &[
     "network-freed",
 ];
 
-/// Who makes the pods' networks.
+/// What sets up the pods' networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     BuiltIn,
@@ -75,7 +75,7 @@ impl Way {
     }
 }
 
-/// What is made before the bed.
+/// Inputs that are built before the bed.
 struct Fight {
     way: Way,
     kills: usize,
@@ -136,11 +136,12 @@ struct World<'a> {
     pulled: String,
     spare_archive: PathBuf,
     board: Arc<Board>,
-    /// A server that came to its crash point while it took over, before it answered.
+    /// The point at which a server died during its recovery, before it answered.
     early: Option<&'static str>,
-    /// A plugin's address was seen in use at a blow: what is looked for later can be found.
+    /// A plugin's address was in use at a kill, so the later search for leaked addresses is
+    /// meaningful.
     address_seen: bool,
-    /// What was under way at each blow.
+    /// The calls in flight at each kill.
     hits: Vec<(Blow, Vec<String>)>,
 }
 
@@ -195,7 +196,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// One pod, one pull and one import, to the end of each.
+    /// One pod, one pull and one import, each to its end.
     async fn one_of_each(&mut self) -> Result<()> {
         let board = Arc::new(Board::default());
         let pod = Pod { slot: 1001, round: u32::try_from(self.caller.life())? };
@@ -232,7 +233,7 @@ impl<'a> World<'a> {
         Ok(found)
     }
 
-    /// Processes of the bed that are not the runtime's: the registry, and whoever runs the test.
+    /// Processes of the bed that are not the runtime's: the registry, and the test's parent.
     fn others(&self) -> Vec<u32> {
         let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
         let parent = parent.map(i32::unsigned_abs);
@@ -279,7 +280,7 @@ impl<'a> World<'a> {
         self.report(&line)
     }
 
-    /// One blow, and the next server where it took one. `next` decides where that one will die.
+    /// One kill, and the next server if the kill ended one. `next` sets that server's crash point.
     async fn strike(&mut self, blow: Blow, next: Option<Blow>, dice: &mut Dice) -> Result<()> {
         let crash_at: Option<&'static str> = match next {
             Some(Blow::CrashAt(point)) => Some(point),
@@ -340,7 +341,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Says to all that the server dies, and this pod's supervisor with it.
+    /// Announces to all that the server dies, and this pod's supervisor with it.
     fn goes_down(&self, alone: Option<&str>) {
         self.board.server_dies(alone);
         self.caller.goes_down();
@@ -350,7 +351,7 @@ impl<'a> World<'a> {
         tokio::time::sleep(Duration::from_millis(dice.below(500))).await;
     }
 
-    /// A pod whose supervisor is to die; there is one as soon as a slot has made one.
+    /// A pod whose supervisor is to die; waits until a slot has created one.
     async fn victim(&self, dice: &mut Dice, lossy: bool) -> Result<Option<String>> {
         self.wait(dice).await;
         let begun = Instant::now();
@@ -393,7 +394,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Until the server has settled a pod without a supervisor; only then may it die itself.
+    /// Waits until the server has handled a pod without a supervisor; only then may it die itself.
     async fn until_told(&self, sandbox: &str) -> Result<()> {
         let begun = Instant::now();
         loop {
@@ -427,7 +428,7 @@ impl<'a> World<'a> {
         Ok(is_over && left.containers.is_empty())
     }
 
-    /// All pods are removed: the machine is as before, and everything still works.
+    /// After all pods are removed: the machine is as before, and everything still works.
     async fn judge(&mut self, before: &BTreeSet<String>) -> Result<()> {
         self.one_of_each().await.context("after all kills")?;
         // What an import that was killed has half unpacked is swept by the next server.
@@ -487,7 +488,7 @@ impl<'a> World<'a> {
         ))
     }
 
-    /// What a bed prints is kept only when the test fails.
+    /// A bed's output is kept only when the test fails.
     fn report(&self, line: &str) -> Result<()> {
         let Some(path) = std::env::var_os("KEELSON_KILL_REPORT") else { return Ok(()) };
         let mut text = match self.way {
@@ -500,7 +501,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Images that come and go.
+/// Images that are pulled, imported and removed.
 struct ImageWork {
     caller: Caller,
     home: Home,
@@ -557,7 +558,7 @@ impl ImageWork {
         }
     }
 
-    /// With patience the importing process is killed after it; without, it must succeed.
+    /// With a time limit the importing process is killed after it; without, it must succeed.
     async fn import_and_remove(&self, patience: Option<Duration>) -> Result<()> {
         loop {
             self.caller.wait_until_up().await;

@@ -1,8 +1,9 @@
 //! The embedded runtime dies: its server, its supervisors, the whole machine.
 //!
-//! Rule: whatever dies whenever, nothing leaks, no container is run twice, no exit code is invented,
-//! and none is lost unless nobody was left who could have heard it. What is true is read from files
-//! that the containers write and from the kernel; the runtime's answers are held against that.
+//! Rule: whichever process dies at whatever time, nothing leaks, no container is run twice, no exit
+//! code is invented, and none is lost unless no process was left that could have learned it. The
+//! truth is read from files that the containers write and from the kernel; the runtime's responses
+//! are compared with it.
 
 mod blows;
 mod calls;

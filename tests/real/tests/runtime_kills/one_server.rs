@@ -1,4 +1,4 @@
-//! One server with a pod or two, for tests that look at one fault and not at a fight.
+//! One server with one or two pods, for tests of a single fault.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -38,7 +38,7 @@ impl<'a> OneServer<'a> {
         Ok(())
     }
 
-    /// It is killed, and another comes.
+    /// Kills the server and starts another.
     pub(crate) async fn another(&mut self) -> Result<()> {
         self.caller.goes_down();
         self.running.kill()?;
@@ -66,7 +66,7 @@ impl<'a> OneServer<'a> {
         }
     }
 
-    /// A container has ended with this code; what is told of it otherwise is an error.
+    /// Waits until a container has exited with this code; any other reported exit is an error.
     pub(crate) async fn until_exited(&self, slot: &Slot, id: &str, code: i32) -> Result<()> {
         until("its end", || async {
             let status = slot.status(id).await??;

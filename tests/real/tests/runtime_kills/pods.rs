@@ -1,7 +1,7 @@
-//! The pods of these tests as CRI has them, and what their containers write about themselves.
+//! The CRI configurations of these tests' pods, and what their containers write about themselves.
 //!
-//! A container writes `begin` when its program runs, and `end` right before it ends by itself: that
-//! is the truth which the runtime's answers are held against.
+//! A container writes `begin` when its program runs, and `end` right before it exits by itself: the
+//! runtime's responses are compared with this.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ const SLOT: &str = "slot";
 const ROUND: &str = "round";
 const CONTAINER: &str = "container";
 
-/// One pod: a place among the pods of a test, and how often it was made there.
+/// One pod: a slot of a test, and how many pods were created in it before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pod {
     pub(crate) slot: usize,
@@ -32,7 +32,7 @@ impl Pod {
             .into()
     }
 
-    /// Most have a network of their own, some a host port, some share one PID namespace.
+    /// Most have their own network, some a host port, some share one PID namespace.
     pub(crate) fn config(self) -> v1::PodSandboxConfig {
         let Self { slot, round } = self;
         let (node, own) = (v1::NamespaceMode::Node, v1::NamespaceMode::Pod);
@@ -75,7 +75,7 @@ impl Pod {
         if self.slot % 5 == 2 { v1::NamespaceMode::Pod } else { v1::NamespaceMode::Container }
     }
 
-    /// A name that no other container of the test has.
+    /// A name that is unique in the test.
     pub(crate) fn whole_name(self, container: &str) -> String {
         format!("{}-{}-{container}", self.slot, self.round)
     }
@@ -114,7 +114,7 @@ impl Pod {
         self.container("steady", "exec sleep 100000")
     }
 
-    /// Ends by itself after a moment.
+    /// Exits by itself after a short time.
     pub(crate) fn brief(self, name: &str, code: i32, microseconds: u64) -> v1::ContainerConfig {
         let file = format!("{RUNS}/{}", self.whole_name(name));
         self.container(name, &format!("usleep {microseconds}; echo end >> {file}; exit {code}"))
@@ -126,7 +126,7 @@ impl Pod {
         labels
     }
 
-    /// What a container has written: how often it began, how often it ended by itself.
+    /// What a container has written: how often it began, how often it exited by itself.
     pub(crate) fn truth(self, container: &str) -> Result<(usize, usize)> {
         read_truth(&Path::new(RUNS).join(self.whole_name(container)))
     }

@@ -1,8 +1,8 @@
-//! The machine is started anew: all processes, mounts, links, rules and groups are gone, the root
-//! folder is there, and the state folder is empty (as on a tmpfs) or as it was.
+//! A reboot of the machine: all processes, mounts, links, rules and cgroups are gone, the root
+//! directory is there, and the state directory is empty (as on a tmpfs) or as before.
 //!
-//! Everything is found again and told truthfully; what belonged to the dead is freed when they are
-//! removed; images and new pods work at once.
+//! Everything is recovered and reported truthfully; resources of dead pods are released when the
+//! pods are removed; images and new pods work at once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ use crate::traces;
 const PODS: usize = 3;
 const UNKNOWN: i32 = 255;
 
-/// What a reboot leaves of the state folder.
+/// What a reboot leaves of the state directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Wiped,
@@ -68,7 +68,7 @@ struct Machine<'a> {
     round: u32,
 }
 
-/// A container before the reboot, and what must be told of it afterwards.
+/// A container before the reboot, and its expected status afterwards.
 struct Expected {
     pod: Pod,
     id: String,
@@ -141,8 +141,8 @@ impl<'a> Machine<'a> {
         self.server.kill()
     }
 
-    /// In each pod one that runs, one that has ended, one that was never started, and one that ends
-    /// while no server is there.
+    /// In each pod one container that runs, one that has exited, one that was never started, and
+    /// one that exits while no server runs.
     async fn populate(&self, state: State) -> Result<Vec<Expected>> {
         use v1::ContainerState::{ContainerCreated, ContainerExited};
         let mut expected = Vec::new();
@@ -171,7 +171,8 @@ impl<'a> Machine<'a> {
         Ok(expected)
     }
 
-    /// Lets those end that end without a server, and waits until their supervisors have noted it.
+    /// Lets those containers exit that exit without a server, and waits until their supervisors
+    /// have recorded it.
     async fn end_late(&self, expected: &[Expected]) -> Result<()> {
         let late = Path::new(crate::pods::RUNS).join("late");
         let notes: Vec<(PathBuf, u64)> = expected
@@ -191,7 +192,7 @@ impl<'a> Machine<'a> {
         std::fs::remove_file(late).context("the sign to end")
     }
 
-    /// Where a supervisor has written about a container.
+    /// Where a supervisor has recorded a container's exit.
     fn note_of(&self, id: &str) -> Result<PathBuf> {
         let pods = self.home.state().join("pods");
         for pod in std::fs::read_dir(&pods).with_context(|| pods.display().to_string())? {
@@ -203,7 +204,7 @@ impl<'a> Machine<'a> {
         anyhow::bail!("no supervisor has written about {id}")
     }
 
-    /// As a machine is after it was started anew.
+    /// Puts the machine into the state after a reboot.
     fn lose_everything(&self, state: State) -> Result<()> {
         end_processes()?;
         let table = std::fs::read_to_string("/proc/self/mountinfo")?;
@@ -280,7 +281,7 @@ async fn until<F: Future<Output = Result<bool>>>(
     Ok(())
 }
 
-/// Everything in the bed but its init and this test.
+/// Kills everything in the bed but its init and this test.
 fn end_processes() -> Result<()> {
     let own = [std::process::id(), 1];
     let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
@@ -317,7 +318,7 @@ fn remove_groups(folder: &Path) -> Result<()> {
         }
     }
     let begun = Instant::now();
-    // The dead take a moment to leave.
+    // Killed processes take a little time to exit.
     while std::fs::remove_dir(folder).is_err() {
         ensure!(begun.elapsed() < READY, "{} stays", folder.display());
         std::thread::sleep(Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! `keelson cri` that is killed and started again on the same folders.
+//! `keelson cri` that is killed and started again on the same directories.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use node_testkit::bed::Bed;
 use node_testkit::start::Running;
 use node_testkit::{parts, programs};
 
-/// Of the built-in network.
+/// The bridge of the built-in network.
 pub(crate) const BRIDGE: &str = "keelson0";
 
-/// What these tests run, built before the bed.
+/// The programs of these tests, built before the bed.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
     pub(crate) keelson: PathBuf,
@@ -32,7 +32,7 @@ pub(crate) fn build() -> Result<Programs> {
     Ok(Programs { keelson, supervisor: folder.join(target).join("debug/keelson-pod") })
 }
 
-/// The folders of one runtime; what lasts when its processes do not.
+/// The directories of one runtime, which outlive its processes.
 #[derive(Debug, Clone)]
 pub(crate) struct Home {
     programs: Programs,
@@ -83,12 +83,12 @@ impl Home {
         Ok(home)
     }
 
-    /// The addresses that a plugin has given away.
+    /// The addresses that a plugin has assigned.
     pub(crate) fn leases(&self) -> PathBuf {
         self.folder.join("leases")
     }
 
-    /// The results that are kept of plugins.
+    /// The stored results of plugins.
     pub(crate) fn results(&self) -> PathBuf {
         self.folder.join("cni")
     }
@@ -105,7 +105,7 @@ impl Home {
         self.folder.join("state")
     }
 
-    /// Starts a server; it may be told to die at a named point.
+    /// Starts a server, optionally with a crash point.
     pub(crate) fn start(&self, bed: &Bed, crash_at: Option<&str>) -> Result<Running> {
         let mut command = Command::new(&self.programs.keelson);
         command.args(["cri", "--listen", &format!("unix://{}", self.socket().display())]);
@@ -115,7 +115,7 @@ impl Home {
         Running::start(bed, "keelson-cri", &mut command)
     }
 
-    /// A process that imports an archive; its caller may kill it.
+    /// A process that imports an archive; the caller may kill it.
     pub(crate) fn import(&self, archive: &Path) -> Command {
         let mut command = Command::new(&self.programs.keelson);
         command.args(["image", "import", "--address"]);

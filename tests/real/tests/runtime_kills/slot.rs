@@ -1,8 +1,8 @@
-//! One place for a pod, where pod after pod is made, used and removed, as a kubelet would, whatever
-//! dies meanwhile.
+//! A slot in which pod after pod is created, used and removed, as by a kubelet, while processes are
+//! killed.
 //!
-//! Rule: after an interruption the runtime is asked what is there, and the work goes on from its
-//! answer; every answer is held against what the containers have written themselves.
+//! Rule: after an interruption the runtime is queried for what exists, and the work continues from
+//! its response; every response is compared with what the containers have written themselves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::pods::Pod;
 
 const LIMIT: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_millis(30);
-/// upstream: containerd's word for an exit that nobody saw.
+/// upstream: containerd's exit code for an exit that was not observed.
 const UNKNOWN: i32 = 255;
 const START_FAILED: i32 = 128;
 const KILLED: i32 = 137;
 
-/// What was seen to be right.
+/// Counts of successful checks.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Tally {
     pub(crate) pods: usize,
@@ -51,12 +51,12 @@ pub(crate) struct Slot {
     pub(crate) pod: Pod,
     pub(crate) dice: Dice,
     pub(crate) tally: Tally,
-    /// The containers of the pod, each with the code that it ends with by itself.
+    /// The containers of the pod, each with the code that it exits with by itself.
     pub(crate) wanted: BTreeMap<String, Option<i32>>,
 }
 
 impl Slot {
-    /// Pod after pod, until the board says that it is over.
+    /// Runs pod after pod until the test ends.
     pub(crate) async fn run(mut self) -> Result<Tally> {
         while !self.board.is_over() {
             let pod = self.pod;
@@ -67,7 +67,7 @@ impl Slot {
         Ok(self.tally)
     }
 
-    /// One pod from its making to its removal.
+    /// One pod from its creation to its removal.
     pub(crate) async fn life(&mut self) -> Result<()> {
         self.board.begin(self.pod.slot);
         self.wanted.clear();
@@ -84,7 +84,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Makes the pod with one container, which is started or not; gives its id.
+    /// Creates the pod with one container, started or not; returns its id.
     pub(crate) async fn make(
         &mut self,
         config: v1::ContainerConfig,
@@ -151,7 +151,7 @@ impl Slot {
         self.check("steady", &status).await
     }
 
-    /// A refusal is fine only where the test has killed the supervisor.
+    /// An error is acceptable only if the test has killed the supervisor.
     fn refused(&self, what: &str, status: &Status) -> Trouble {
         if self.board.is_hit(self.pod.slot) {
             return Trouble::Hit;
@@ -308,7 +308,7 @@ impl Slot {
         }
     }
 
-    /// Holds what is told of a container against what it has written.
+    /// Compares a container's status with what the container has written.
     async fn check(&mut self, name: &str, status: &v1::ContainerStatus) -> Result<(), Trouble> {
         use v1::ContainerState as State;
         let (hit, lossy) = (self.board.is_hit(self.pod.slot), self.board.is_lossy(self.pod.slot));
@@ -331,7 +331,8 @@ impl Slot {
             (State::ContainerExited, START_FAILED) => hit && begun == 0,
             (State::ContainerExited, UNKNOWN) => {
                 self.tally.unknown += 1;
-                // One that ran on is found and ended by the next server, which hears how.
+                // The next server finds and stops a container that kept running, and learns its
+                // exit code.
                 let unheard = lossy && code.is_some();
                 let unknown = unheard || begun == 0 || self.board.is_unsettled(self.pod.slot);
                 hit && status.reason == "Unknown" && unknown && begun <= 1
@@ -353,14 +354,14 @@ impl Slot {
         Ok(())
     }
 
-    /// The supervisor is dead: the pod is told as over, and each container truthfully.
+    /// The supervisor is dead: the pod is reported NotReady, and each container truthfully.
     async fn aftermath(&mut self) -> Result<()> {
         let begun = Instant::now();
         loop {
             let sandboxes = self.sandboxes().await?;
             let over =
                 sandboxes.iter().all(|one| one.state() == v1::PodSandboxState::SandboxNotready);
-            // It is told as over before its containers are ended.
+            // It is reported NotReady before its containers are stopped.
             let containers = self.containers(self.pod.labels()).await?;
             let runs = |one: &v1::Container| one.state() == v1::ContainerState::ContainerRunning;
             if over && !containers.iter().any(runs) {
@@ -396,7 +397,7 @@ impl Slot {
         }
     }
 
-    /// Stops and removes; a pod whose supervisor is just dying may ask for patience.
+    /// Stops and removes; a pod whose supervisor is just dying may need retries.
     pub(crate) async fn remove(&mut self) -> Result<()> {
         let begun = Instant::now();
         loop {

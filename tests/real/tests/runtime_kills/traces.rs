@@ -1,4 +1,4 @@
-//! What a runtime can leave behind, read from the kernel and the disk; the runtime is not asked.
+//! What a runtime can leave behind, read from the kernel and the disk, not from the runtime.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Everything there is, a line each.
+/// Everything that exists, a line each.
 pub(crate) fn look(folders: &[&Path], known: &[u32]) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     processes(known, &mut found)?;
@@ -44,7 +44,7 @@ pub(crate) fn look(folders: &[&Path], known: &[u32]) -> Result<BTreeSet<String>>
     Ok(found)
 }
 
-/// Host ports that the plugin for them has made, a line each.
+/// Host ports of the portmap plugin, a line each.
 pub(crate) fn host_ports() -> Result<Vec<String>> {
     let output = Command::new("iptables-save").args(["-t", "nat"]).output();
     let output = output.context("iptables-save")?;
@@ -54,7 +54,7 @@ pub(crate) fn host_ports() -> Result<Vec<String>> {
     Ok(of_ports.map(|line| format!("host port: {}", without_counts(line))).collect())
 }
 
-/// A rule without what it has counted.
+/// A rule without its counters.
 fn without_counts(line: &str) -> String {
     let mut words: Vec<&str> = line.split_whitespace().collect();
     for at in 1..words.len() {
@@ -65,7 +65,7 @@ fn without_counts(line: &str) -> String {
     words.join(" ")
 }
 
-/// All but those that are known, and those that are on their way out.
+/// All processes but those that are known, and those that are exiting.
 fn processes(known: &[u32], found: &mut BTreeSet<String>) -> Result<()> {
     for entry in std::fs::read_dir("/proc").context("/proc")? {
         let name = entry?.file_name();
@@ -88,7 +88,7 @@ fn walk(folder: &Path, what: &str, only: bool, found: &mut BTreeSet<String>) -> 
         entries => entries.with_context(|| folder.display().to_string())?,
     };
     for entry in entries {
-        // One that is gone since the folder was opened.
+        // A process that has exited since the directory was opened.
         let Ok(entry) = entry else { continue };
         let Ok(kind) = entry.file_type() else { continue };
         if !only || kind.is_dir() {
@@ -101,7 +101,7 @@ fn walk(folder: &Path, what: &str, only: bool, found: &mut BTreeSet<String>) -> 
     Ok(())
 }
 
-/// What is there now beyond what was; what is just going gets a while to go.
+/// What exists now and did not before; what is just ending gets time to end.
 pub(crate) fn left(
     before: &BTreeSet<String>,
     look: impl Fn() -> Result<BTreeSet<String>>,

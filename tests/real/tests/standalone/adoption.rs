@@ -1,7 +1,7 @@
-//! Pods change hands between the reference kubelet and the agent, and do not notice.
+//! Pods are handed over between the reference kubelet and the agent without being affected.
 //!
-//! Rule: one root folder, one runtime, one agent at a time. Containers of every kind are the same
-//! ones afterwards, counts and waits of a crash loop go on, and readiness that was reached stays.
+//! Rule: one root directory, one runtime, one agent at a time. Containers of every kind are the
+//! same afterwards, restart counts and back-off of a crash loop go on, and pods stay ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,10 +24,10 @@ const RICH: &str = "rich";
 const AGAIN: &str = "again";
 const LOOPS: &str = "loops";
 
-/// Every wait of a crash loop but the first is as long as the longest.
+/// Makes every back-off but the first the maximum.
 const BACK_OFF: &str = "crashLoopBackOff: {maxContainerRestartPeriod: 6s}\n";
 const LONGEST_WAIT: i64 = 6_000_000_000;
-/// Where the reference tells of its pods without asking who wants to know.
+/// The reference's read-only port, which lists its pods without authentication.
 const OPEN_PORT: &str = "readOnlyPort: 10255\n";
 
 #[test]
@@ -61,8 +61,8 @@ fn pods_of_the_reference_kubelet_are_adopted_and_given_back() -> Result<()> {
         ours.end()?;
 
         let reference = Agent::start(bed, &Kind::reference()?, &open)?;
-        // It has looked at everything when it has started the next life of the one that loops and
-        // tells of all others that they are ready.
+        // It has observed everything when it has restarted the crash-looping container and reports
+        // all others ready.
         wait_for("the crash loop goes on under the reference", PATIENCE, || {
             Ok(latest(&runtime, LOOPS)?.attempt > last)
         })?;
@@ -119,7 +119,7 @@ const RICH_SPEC: &str = r#"
     volumeMounts: [{name: data, mountPath: /data}]
 "#;
 
-/// Has been restarted once.
+/// Restarted once.
 const AGAIN_SPEC: &str = r#"
   volumes: [{name: data, emptyDir: {}}]
   containers:
@@ -160,14 +160,14 @@ fn same(runtime: &Runtime, before: &Lives) -> Result<()> {
     Ok(())
 }
 
-/// The last life of a pod with one container.
+/// The last container of a pod with one container.
 fn latest(runtime: &Runtime, pod: &str) -> Result<Seen> {
     let seen = runtime.containers(pod)?;
     seen.into_iter().max_by_key(|one| one.attempt).with_context(|| format!("nothing of {pod}"))
 }
 
-/// All run and are ready by the reference's word, one has crashed once, and one loop waits for its
-/// third restart.
+/// The reference reports all running and ready, one has crashed once, and one crash loop waits for
+/// its third restart.
 fn until_settled(runtime: &Runtime) -> Result<(Lives, Seen)> {
     wait_for("the reference's pods are ready", PATIENCE, || {
         let told = of_reference().unwrap_or_default();
@@ -200,7 +200,7 @@ fn named(pods: &Value) -> Result<BTreeMap<String, Value>> {
     items.into_iter().map(|pod| Ok((name(&pod).context("a name")?, pod))).collect()
 }
 
-/// What was said of each pod's readiness, changes only.
+/// Each pod's reported readiness, changes only.
 #[derive(Debug, Default)]
 struct Readiness(BTreeMap<String, Vec<bool>>);
 
@@ -253,7 +253,7 @@ fn volumes_are_the_same(agent: &Agent) -> Result<()> {
     Ok(())
 }
 
-/// The count goes on, and the wait that had begun is waited to its end.
+/// The restart count goes on, and a back-off that had begun runs to its end.
 fn loop_goes_on(
     agent: &Agent,
     runtime: &Runtime,
@@ -275,7 +275,7 @@ fn loop_goes_on(
     Ok(())
 }
 
-/// The reference tells of the same containers, and that they are ready.
+/// The reference reports the same containers, and that they are ready.
 fn given_back(before: &Lives) -> Result<()> {
     let mut told = BTreeMap::new();
     let seen = wait_for("the reference's pods are ready again", PATIENCE, || {

@@ -1,4 +1,4 @@
-//! What is left of pods that are gone: nothing; and how many dead containers are kept meanwhile.
+//! Removed pods leave nothing behind; and how many dead containers are kept meanwhile.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use node_testkit::start::Containerd;
 
 use crate::node::{Node, archives, container_id, keelson, restarts, uid, wait_for};
 
-/// Crashes come quickly, so that there are dead containers soon.
+/// Short back-off, so that there are dead containers soon.
 const CONFIGURATION: &str = "featureGates: {KubeletCrashLoopBackOffMax: true}\n\
     crashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
-/// A pod that an agent before this one left behind.
+/// A pod that an earlier agent left behind.
 const STRANGER: &str = "11111111-2222-3333-4444-555555555555";
 
 #[test]
@@ -84,7 +84,7 @@ const CRASHING: &str = r#"
   containers: [{name: main, image: BUSYBOX, command: [sh, -c, "sleep 0.2; exit 1"]}]
 "#;
 
-/// One dead container is kept for each name; the newest, and its log with it.
+/// One dead container is kept for each name: the newest, with its log.
 fn dead_are_few(node: &Node<'_>) -> Result<()> {
     let mut last = String::new();
     let few = wait_for("one dead container", Duration::from_secs(70), || {
@@ -111,7 +111,7 @@ fn no_trace(node: &Node<'_>, uid: &str) -> Result<()> {
     gone.with_context(|| format!("left: {left:#?}"))
 }
 
-/// All that names the pod: folders, logs, records, mounts, cgroups.
+/// Everything that names the pod: directories, logs, records, mounts, cgroups.
 fn traces(node: &Node<'_>, uid: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let root = node.home.root();
@@ -135,12 +135,12 @@ fn traces(node: &Node<'_>, uid: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// All that is left of any pod: folders, logs, links, records, mounts, cgroups.
+/// Everything that is left of any pod: directories, logs, links, records, mounts, cgroups.
 pub(crate) fn remains(root: &Path) -> Result<Vec<String>> {
     remains_in(root, Path::new("/var/log/pods"))
 }
 
-/// The same where logs are kept elsewhere.
+/// The same with another log directory.
 pub(crate) fn remains_in(root: &Path, logs: &Path) -> Result<Vec<String>> {
     let mut found = leftover_groups()?;
     let records =

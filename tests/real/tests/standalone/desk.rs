@@ -1,4 +1,4 @@
-//! What a person at the machine sees: ps, logs, explain, timeline, stop.
+//! The verbs for people on the node: ps, logs, explain, timeline, stop.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -133,7 +133,7 @@ fn follow(node: &Node<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A manifest's pod is ended by its manifest.
+/// A pod from a manifest is stopped by removing the manifest.
 fn stop(node: &Node<'_>) -> Result<()> {
     let said = refused(&node.agent, &["stop", "web"])?;
     let file = node.home.manifests().join("web.yaml");

@@ -1,6 +1,6 @@
-//! Beginnings and endings that go another way than planned: an agent that is there before its
-//! runtime, a sandbox that dies under its containers, hooks before an end, variables from files; and
-//! the verbs that reach into a container, over containerd.
+//! Starts and terminations that do not go as planned: an agent that starts before its runtime, a
+//! sandbox that dies under its containers, preStop hooks, variables from files; and the verbs that
+//! reach into a container, over containerd.
 
 use std::fs;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::node::{
     Node, PATIENCE, STEADY, archives, container, containerd, keelson, pod, restarts, wait_for,
 };
 
-/// The runtime says which cgroup driver it uses. The configuration says another, so that a guess
+/// The runtime reports its cgroup driver. The configuration names the other one, so that a guess
 /// would be wrong.
 #[test]
 fn an_agent_that_is_there_before_its_runtime_guesses_nothing() -> Result<()> {
@@ -42,7 +42,7 @@ fn an_agent_that_is_there_before_its_runtime_guesses_nothing() -> Result<()> {
     })
 }
 
-/// `Never` gets no second sandbox; `OnFailure` starts what has not succeeded; init containers begin
+/// `Never` gets no second sandbox; `OnFailure` restarts what has not succeeded; init containers run
 /// again from the first.
 #[test]
 fn a_sandbox_that_dies_takes_its_pod_along_as_its_policy_says() -> Result<()> {
@@ -97,7 +97,7 @@ fn lines(file: &str) -> String {
     fs::read_to_string(format!("/run/bed/marks/{file}")).unwrap_or_default()
 }
 
-/// Somebody else stops the sandbox, as an administrator may.
+/// Stops the sandbox through the runtime, as an administrator may.
 fn stop_sandbox(node: &Node<'_>, pod: &Value) -> Result<()> {
     let endpoint = node.containerd.endpoint();
     let client = ["cri-client", "--runtime-endpoint", endpoint.as_str()];
@@ -111,7 +111,8 @@ fn stop_sandbox(node: &Node<'_>, pod: &Value) -> Result<()> {
     node.agent.ask(&[&client[..], &["stopp", id]].concat()).map(drop)
 }
 
-/// Hooks of each kind, a liveness kill that runs one too, and one that fails and tells nothing.
+/// Hooks of each kind, a liveness kill that runs one too, and one that fails without leaking a
+/// secret.
 #[test]
 fn hooks_run_before_every_end_and_a_failing_one_tells_no_secret() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);
@@ -144,7 +145,7 @@ fn hooks_run_before_every_end_and_a_failing_one_tells_no_secret() -> Result<()> 
     })
 }
 
-/// Fails its probe until it has been told to end once.
+/// Fails its probe until it has received SIGTERM once.
 const UNWELL: &str = r#"
   volumes: [{name: marks, hostPath: {path: /run/bed/marks}}]
   containers:
@@ -173,7 +174,7 @@ const FILES: &str = r#"
       valueFrom: {fileKeyRef: {volumeName: shared, path: variables, key: NAME}}
 "#;
 
-/// One hook asks a server that is in the pod, one sleeps, one fails.
+/// One hook calls a server in the pod, one sleeps, one fails.
 const HOOKED: &str = r#"
   terminationGracePeriodSeconds: 20
   containers:

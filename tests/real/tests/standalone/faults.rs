@@ -1,9 +1,9 @@
-//! A runtime that misbehaves towards one pod, or whose events cannot be relied on. The runtime is
-//! real; between it and the agent stands a socket that holds calls, veils a state, and cuts, empties
-//! or doubles the stream of events, or denies it.
+//! A runtime that misbehaves towards one pod, or whose events are unreliable. The runtime is real;
+//! a proxy between it and the agent holds calls, hides a state, and cuts, empties, duplicates or
+//! refuses the event stream.
 //!
-//! Rule: nothing here measures time. That one pod does not delay another is shown by what the other
-//! comes to while the first is still held.
+//! Rule: nothing here measures time. That one pod does not delay another is shown by the other's
+//! progress while the first is still held.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,11 +22,11 @@ use crate::node::{
     wait_for,
 };
 
-/// Later restarts come soon too.
+/// Makes later restarts quick too.
 const SHORT_BACK_OFF: &str = "featureGates: {KubeletCrashLoopBackOffMax: true}\n\
     crashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 
-/// Ends with an error when it is poked, and at once when it is told to end.
+/// Exits with an error when it is poked, and at once on SIGTERM.
 pub(crate) const TOUCHY: &str = r#"
   hostNetwork: true
   containers:
@@ -35,7 +35,7 @@ pub(crate) const TOUCHY: &str = r#"
     command: [sh, -c, "trap 'exit 0' TERM; trap 'exit 3' USR1; while :; do sleep 1000 & wait; done"]
 "#;
 
-/// Lets a touchy pod's container end by itself.
+/// Makes the container of a TOUCHY pod exit by itself.
 pub(crate) fn poke(node: &Node<'_>, name: &str) -> Result<()> {
     let pod = node.until_ready(name)?;
     // The container may be gone before the command in it has ended.
@@ -47,7 +47,7 @@ pub(crate) fn poke(node: &Node<'_>, name: &str) -> Result<()> {
     })
 }
 
-/// The one container of the pod that runs.
+/// The pod's running container.
 fn running(node: &Node<'_>, name: &str) -> Result<String> {
     let lives = node.runtime.containers(name)?;
     let mut running = lives.iter().filter(|life| life.finished_at == 0);
@@ -118,7 +118,7 @@ fn a_runtime_that_hangs_on_one_pod_delays_that_pod_only() -> Result<()> {
     })
 }
 
-/// Somebody waits for an answer at this moment. A call that was given up is made again.
+/// A call waits for its response now. A call that timed out is made again.
 fn held(proxy: &Proxy) -> Result<()> {
     wait_for("a call is held", PATIENCE, || Ok(proxy.waiting() > 0))
 }
@@ -132,7 +132,7 @@ fn others_go_on(node: &Node<'_>) -> Result<()> {
     node.until_gone("leaves")
 }
 
-/// As the reference does it: it is ended, and another takes its place. Nobody else is concerned.
+/// As in the reference: the container is killed and replaced. Others are not affected.
 fn unknown(node: &Node<'_>, proxy: &Proxy) -> Result<()> {
     let pod = node.until_ready("free")?;
     let (id, other) = (container_id(&pod, "main")?, running(node, "other")?);
@@ -195,8 +195,8 @@ fn events_that_are_lost_repeated_or_cut_cost_time_only() -> Result<()> {
     })
 }
 
-/// A runtime that does not know the call (containerd before 1.7): listings take over by themselves. The
-/// safety net under a stream comes much later than anybody here waits.
+/// A runtime without the call (containerd before 1.7): the agent falls back to listings by itself.
+/// The relist interval with a stream is much longer than this test waits.
 fn without_stream(node: &Node<'_>, proxy: &Proxy, log: &Path) -> Result<()> {
     let streams = proxy.streams();
     proxy.events(Events::Unknown);
@@ -211,7 +211,7 @@ fn without_stream(node: &Node<'_>, proxy: &Proxy, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// No life twice, and one at a time.
+/// No container is run twice, and only one at a time.
 fn lives(node: &Node<'_>, seen: &mut BTreeSet<(u32, String)>) -> Result<()> {
     let lives = node.runtime.containers("touchy")?;
     let running = lives.iter().filter(|life| life.finished_at == 0).count();

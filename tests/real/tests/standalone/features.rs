@@ -1,8 +1,8 @@
-//! What pods may ask for that not every node can give: restart rules, a place that another pod has,
-//! profiles, users of their own, pages, devices; and an image service of its own for the node.
+//! Pod features that not every node has: restart rules, preemption, security profiles, user
+//! namespaces, huge pages, devices; and a separate image service.
 //!
-//! Rule: what this machine can do is read from inside the container or from the kernel's files; what
-//! it cannot do is refused in the reference's words.
+//! Rule: what this machine supports is read from inside the container or from the kernel's files;
+//! what it does not support is refused with the reference's message.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::node::{
     Node, archives, container, container_id, ensure_has, keelson, restarts, uid, wait_for,
 };
 
-/// Later restarts come soon too.
+/// Makes later restarts quick too.
 const SHORT_BACK_OFF: &str = "crashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 
 #[test]
@@ -56,7 +56,7 @@ fn rules_on_exit_codes_go_before_policies() -> Result<()> {
     })
 }
 
-/// Ends once with this code and then goes on; the pod itself is never restarted.
+/// Exits once with this code and then keeps running; the pod's own policy never restarts it.
 fn with_rule(codes: &str, code: i32) -> String {
     format!(
         "  restartPolicy: Never\n  volumes: [{{name: data, emptyDir: {{}}}}]\n  containers:\n  \
@@ -79,7 +79,7 @@ const OWN_POLICY: &str = r#"
     volumeMounts: [{name: data, mountPath: /data}]
 "#;
 
-/// Its first container ends once with 88, and with it begin all again, the init container too.
+/// Its first container exits once with 88, which restarts all containers, the init container too.
 const TOGETHER: &str = r#"
   volumes: [{name: marks, hostPath: {path: /run/bed/marks}}]
   initContainers:
@@ -212,7 +212,7 @@ fn sleeper(of_pod: &str, of_container: &str) -> String {
     )
 }
 
-/// Everything is allowed but to make folders.
+/// Everything is allowed but creating directories.
 const NO_FOLDERS: &str = r#"{"defaultAction": "SCMP_ACT_ALLOW", "syscalls":
     [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}]}"#;
 
@@ -229,7 +229,7 @@ fn given(node: &Node<'_>) -> Result<()> {
     armored(node)
 }
 
-/// What a container's first process is called by the kernel's security modules.
+/// Prints the security label of a container's first process.
 const LABEL: &str = "cat /proc/1/attr/current";
 
 fn labelled(node: &Node<'_>) -> Result<()> {
@@ -331,7 +331,7 @@ fn images_are_asked_of_their_own_service() -> Result<()> {
     })
 }
 
-/// The image's `/etc/group` puts this user into a group that nobody asked for.
+/// The image's `/etc/group` puts this user into a supplemental group.
 const GROUPED: &str = "keelson.test/grouped:1";
 
 #[test]

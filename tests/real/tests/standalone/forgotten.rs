@@ -1,20 +1,20 @@
-//! What containerd v2.2 forgets when whoever asked it to start something is killed meanwhile.
+//! What containerd v2.2 loses track of when the client of a start request is killed.
 //!
-//! A request whose client is gone is cancelled in the middle, and the shim goes on all the same:
-//! - the program that starts the shim is killed when it has started it ("failed to start shim: start
-//!   failed: : signal: killed"): containerd never hears of that shim;
-//! - the shim has made the task, containerd calls it failed ("failed to get task pid: context
-//!   canceled") and drops the sandbox's container, so that stopping and removing the sandbox succeed
-//!   without touching it: shim and root mount stay;
-//! - the task is still being made when it is deleted again ("container not created"), or deleting it
-//!   takes longer than containerd waits ("failed to delete task": "context deadline exceeded"): the shim
-//!   has a task more than containerd knows of, and for that it ignores the shutdown with which its
-//!   sandbox ends, however ordinary that end is.
+//! A request whose client disconnects is cancelled half-way, and the shim continues all the same:
+//! - the program that starts the shim is killed after it has started it ("failed to start shim:
+//!   start failed: : signal: killed"): containerd never learns of that shim;
+//! - the shim has created the task, containerd considers it failed ("failed to get task pid:
+//!   context canceled") and drops the sandbox's container, so that stopping and removing the
+//!   sandbox succeed without touching it: shim and root mount stay;
+//! - the task is still being created when it is deleted again ("container not created"), or
+//!   deleting it takes longer than containerd waits ("failed to delete task": "context deadline
+//!   exceeded"): the shim has a task that containerd does not know, and therefore ignores the
+//!   shutdown at the end of its sandbox, however regular that end is.
 //!
-//! Nobody who speaks CRI hears of these again, so they are not an agent's to remove; the reference
-//! kubelet leaves the same. What runs in them does so in the pod's cgroup, which is ours and excused by
-//! nothing. So: of what the judge finds, only shims and root mounts are excused, and only those of whose
-//! start (or the start of a container in whose sandbox) containerd's own log says that it was cancelled.
+//! These are invisible over CRI, so an agent cannot remove them; the reference kubelet leaves the
+//! same. Their processes are in the pod's cgroup, which is ours and never excused. So only shims
+//! and root mounts are excused, and only those of whose start (or the start of a container in whose
+//! sandbox) containerd's own log says that it was cancelled.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,12 +28,12 @@ use real_tests::standalone::agent::{Agent, Home, Kind};
 
 use crate::node::{STEADY, archives, containerd, pod};
 
-/// What a failure says that came of a cancelled request: the second where a program that containerd
-/// ran for it was ended with it.
+/// The error texts of a cancelled request: the second when a program that containerd ran for the
+/// request was killed with it.
 const CANCELLED: [&str; 2] =
     ["context canceled", "failed to start shim: start failed: : signal: killed"];
 
-/// Ids whose start was cancelled, and the sandboxes of those.
+/// Ids whose start was cancelled, and their sandboxes.
 pub(crate) struct Forgotten {
     cut_off: BTreeSet<String>,
     sandboxes: BTreeSet<String>,
@@ -75,7 +75,7 @@ impl Forgotten {
         Self { cut_off, sandboxes }
     }
 
-    /// Whether what the judge found is one of these.
+    /// Whether a leftover is one of these.
     pub(crate) fn has(&self, thing: &str) -> bool {
         const TASKS: &str =
             "mount: /run/bed/containerd/state/io.containerd.runtime.v2.task/k8s.io/";
@@ -95,7 +95,7 @@ impl Forgotten {
     }
 }
 
-/// Ids as containerd gives them, in the order in which they stand there.
+/// Ids in containerd's format, in the order in which they occur.
 fn ids(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
     words.filter(|word| word.len() == 64 && word.bytes().all(|letter| letter.is_ascii_hexdigit()))
@@ -159,8 +159,8 @@ fn only_what_was_cut_off_is_excused() {
 
 const KILLS: u64 = 25;
 
-/// The claim above, on the reference: killed while it starts pods it leaves such shims too. By verb: it
-/// takes a minute, and shows nothing of ours.
+/// The reference shows the same: killed while it starts pods, it leaves such shims too. By verb: it
+/// takes a minute, and tests nothing of ours.
 #[test]
 fn containerd_behaves_so_under_a_killed_reference() -> Result<()> {
     let (archives, reference) = (archives()?, Kind::reference()?);
@@ -196,8 +196,9 @@ fn containerd_behaves_so_under_a_killed_reference() -> Result<()> {
             forgotten.cut_off.len(),
             shims.len()
         );
-        // Those that are not excused are of sandboxes that the reference killed before their containers:
-        // a shim is only told to end when its sandbox is, and refuses while it has a container.
+        // Those that are not excused are of sandboxes that the reference killed before their
+        // containers: a shim gets its shutdown only with its sandbox, and refuses it while it has a
+        // container.
         ensure!(excused > 0, "it leaves none: {shims:#?}");
         Ok(())
     })

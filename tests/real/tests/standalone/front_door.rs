@@ -1,5 +1,5 @@
-//! README's first command as a newcomer types it: `./dev run`, on a machine that has neither
-//! containerd nor runc nor a network. It runs in a bed, where port 8080 is nobody else's.
+//! The README's first command as a new user types it: `./dev run`, on a machine that has neither
+//! containerd nor runc nor a network. It runs in a bed, where no other program uses port 8080.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
-//! A disk that is full under pods' folders, or under their logs: what is full is named, everything
-//! else goes on, and all goes on by itself once there is room.
+//! A full disk under the pod directories, or under the pod logs: the error names what is full,
+//! everything else goes on, and all recovers once there is room.
 //!
-//! Each is a small file system of its own. Filled means: no block and no inode is left.
+//! Each is its own small file system. Full means: no free block and no free inode.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -70,7 +70,7 @@ fn under_folders(node: Node<'_>) -> Result<Node<'_>> {
     node.place("late", TOUCHY)?;
     let said = node.until_explained("late", FULL)?;
     ensure_has(&said, &[&*root.to_string_lossy()])?;
-    // A life that ends is noticed, and what cannot be written down is told.
+    // A container's exit is observed, and what cannot be written is reported.
     poke(&node, "touchy")?;
     let mut told = String::new();
     wait_for("what cannot be written is told", PATIENCE, || {
@@ -120,7 +120,7 @@ fn under_logs(node: &Node<'_>, logs: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes every block and every inode.
+/// Uses all blocks and all inodes.
 fn fill(folder: &Path) -> Result<()> {
     let full = |error: &std::io::Error| error.kind() == ErrorKind::StorageFull;
     for number in 0.. {

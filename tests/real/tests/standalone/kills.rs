@@ -1,12 +1,13 @@
-//! The agent is killed again and again while pods start, crash, change and go.
+//! The agent is killed repeatedly while pods are created, crash, change and are removed.
 //!
-//! Every crash point of the agent is hit once (it aborts there), and it is killed at odd instants
-//! besides, while it does something. However often: no steady container is restarted or said to be
-//! unready, no container is run twice, restart counts and back-off go on, and in the end nothing is
-//! left: by our own look, and by the judge, a program of its own that compares with before the run.
-//! A pod that is being ended gets no more time to end by it.
+//! Every crash point of the agent is hit once (it aborts there), and it is also killed at odd
+//! instants while it works. However often: no steady container is restarted or reported unready, no
+//! container is run twice, restart counts and back-off go on, and in the end nothing is left: by
+//! this test's own checks and by the leftover check, a separate program that compares with the
+//! state before the run. A terminating pod gets no additional grace period.
 //!
-//! A landing has a few pods and kills; `KEELSON_KILLS` (`cargo xtask soak`) makes it thirty pods.
+//! `cargo xtask test` has a few pods and kills; `KEELSON_KILLS` (`cargo xtask soak`) makes it
+//! thirty pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,7 +31,7 @@ use crate::node::{
 const CRASHING: &str = "sleep 0.3; exit 1";
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How many pods of each kind; one more comes and one goes with every round.
+/// How many pods of each kind; one more is added and one removed in every round.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     steady: usize,
@@ -100,7 +101,7 @@ fn an_agent_killed_at_any_instant_loses_leaks_and_restarts_nothing() -> Result<(
     })
 }
 
-/// Crash points that lie outside of actions: whether one was under way then is up to the machine.
+/// Crash points outside of actions: whether one was in progress then depends on the machine.
 const BETWEEN_ACTIONS: [&str; 3] = ["uid-saved", "ending-saved", "memory-saved"];
 
 #[derive(Debug, Default)]
@@ -109,7 +110,7 @@ struct Kills {
     odd: Counted,
 }
 
-/// Kills, and those of them while something was done, by what the agent's log tells.
+/// Kills, and those while actions were in progress, by the agent's log.
 #[derive(Debug, Default)]
 struct Counted {
     all: usize,
@@ -123,7 +124,7 @@ impl Counted {
     }
 }
 
-/// The steady pods: the container of each, and its condition of readiness.
+/// The steady pods: the container of each, and its Ready condition.
 struct Steady {
     containers: BTreeSet<String>,
     ready: BTreeMap<String, Value>,
@@ -140,8 +141,8 @@ struct Churn<'a> {
 }
 
 impl Churn<'_> {
-    /// One pod comes and goes, so that what is made once for all pods is there: classes' cgroups, the
-    /// network's bridge. Then the judge looks.
+    /// One pod is created and removed, so that what is created once for all pods exists: QoS
+    /// cgroups, the network's bridge. Then the leftover check takes its snapshot.
     fn warm_up(&mut self, runtime: &Runtime) -> Result<Judge> {
         let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
         agent.place("first", &networked("first", STEADY))?;
@@ -152,7 +153,7 @@ impl Churn<'_> {
         Judge::call()
     }
 
-    /// Starts all pods; answers with the steady ones.
+    /// Starts all pods; returns the steady ones.
     fn begin(&mut self, runtime: &Runtime) -> Result<Steady> {
         let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
         for number in 0..self.size.steady {
@@ -178,7 +179,7 @@ impl Churn<'_> {
         Ok(Steady { containers: seen.into_iter().map(|one| one.id).collect(), ready })
     }
 
-    /// Makes every kind of work for the agent: pods that come, change and go.
+    /// Makes every kind of work for the agent: pods are created, changed and removed.
     fn stir(&mut self, agent: &Agent) -> Result<()> {
         self.round += 1;
         for number in 0..self.size.changing {
@@ -200,8 +201,8 @@ impl Churn<'_> {
         Ok(())
     }
 
-    /// Lets the agent end itself where it is told. That may be before it calls itself healthy: there
-    /// is work left from the round before.
+    /// Waits until the agent aborts at its crash point. That may be before it is healthy: there is
+    /// work left from the previous round.
     fn crash_at(&mut self, point: &str) -> Result<()> {
         let before = fs::metadata(&self.log).map_or(0, |log| log.len());
         let mut kind = self.keelson.clone();
@@ -243,8 +244,8 @@ impl Churn<'_> {
         Ok(())
     }
 
-    /// On a quick machine all kills may fall into the wait before the second restart, whose first
-    /// life is forgotten by then: the loop must be seen to go on.
+    /// On a fast machine all kills may fall into the back-off before the second restart, whose
+    /// first container is removed by then: the crash loop must be seen to go on.
     fn until_a_restart(
         &self,
         runtime: &Runtime,
@@ -260,7 +261,8 @@ impl Churn<'_> {
         agent.end()
     }
 
-    /// Without manifests nothing is left: no container, folder, record, mount, cgroup, log or link.
+    /// Without manifests nothing is left: no container, directory, record, mount, cgroup, log or
+    /// link.
     fn end(&mut self, containerd: &Containerd, runtime: &Runtime, steady: &Steady) -> Result<()> {
         let agent = Agent::start(self.bed, &self.keelson, &self.home)?;
         no_flap(&agent, steady)?;
@@ -297,7 +299,7 @@ impl Churn<'_> {
     }
 }
 
-/// A pod with a network and a mount of its own.
+/// A pod with its own network and mount.
 fn networked(name: &str, script: &str) -> String {
     let text = pod(name, "", script).replace("hostNetwork: true", "hostNetwork: false");
     format!(
@@ -314,17 +316,17 @@ fn leases() -> Result<Vec<String>> {
     Ok(names.filter(|name| name.starts_with("10.88.")).collect())
 }
 
-/// How long a container that never ran may take to go before containerd is suspected.
+/// How long a container that never ran may take to be removed before containerd is suspected.
 const SUSPICIOUS: i64 = 20_000_000_000;
 
 fn never_ran(one: &Seen) -> bool {
     one.started_at == 0 && one.finished_at > 0 && now() - one.finished_at > SUSPICIOUS
 }
 
-/// containerd v2.2 forgets a task whose start was cancelled in the middle (our connection was cut by a
-/// kill): it calls the container ended and refuses for ever to remove it, since its task lives. The
-/// agent tries on, which is all that it can do; a person at the machine ends the task. Where there is
-/// no such task this changes nothing, and the test fails.
+/// containerd v2.2 loses a task whose start was cancelled half-way (a kill cut our connection): it
+/// reports the container as exited and refuses forever to remove it, since its task lives. The
+/// agent retries, which is all that it can do; an administrator kills the task. Where there is no
+/// such task this changes nothing, and the test fails.
 fn free(containerd: &Containerd, one: &Seen) {
     match containerd.run_ctr(&["--namespace", "k8s.io", "tasks", "delete", "--force", &one.id]) {
         Ok(_) => eprintln!("{}: containerd forgot a task whose start was cut off; ended", one.pod),
@@ -332,7 +334,7 @@ fn free(containerd: &Containerd, one: &Seen) {
     }
 }
 
-/// The condition of readiness of each steady pod of which the agent knows it.
+/// The Ready condition of each steady pod that the agent knows.
 fn readiness(agent: &Agent) -> Result<BTreeMap<String, Value>> {
     let pods = agent.pods()?;
     let mut ready = BTreeMap::new();
@@ -348,7 +350,7 @@ fn readiness(agent: &Agent) -> Result<BTreeMap<String, Value>> {
     Ok(ready)
 }
 
-/// Whatever a new agent says of the steady pods is what was said before it; it comes to say all.
+/// A new agent reports the same status of the steady pods as the one before it, eventually of all.
 fn no_flap(agent: &Agent, steady: &Steady) -> Result<()> {
     wait_for("the agent tells of every steady pod", PATIENCE, || {
         let now = readiness(agent)?;
@@ -360,7 +362,7 @@ fn no_flap(agent: &Agent, steady: &Steady) -> Result<()> {
     })
 }
 
-/// Actions that were begun and have not ended, by the agent's own log since that place in it.
+/// The number of actions that have begun and not ended, by the agent's log from this offset.
 fn in_flight(log: &PathBuf, since: u64) -> Result<usize> {
     let bytes = fs::read(log)?.split_off(usize::try_from(since)?);
     let text = String::from_utf8_lossy(&bytes);
@@ -368,7 +370,7 @@ fn in_flight(log: &PathBuf, since: u64) -> Result<usize> {
     Ok(count("\"Begins\"").saturating_sub(count("\"Ended\"")))
 }
 
-/// All lives of containers that were ever seen: the runtime forgets.
+/// All containers that were ever observed: the runtime removes them.
 #[derive(Default)]
 struct History {
     lives: BTreeMap<String, Seen>,
@@ -376,7 +378,7 @@ struct History {
 }
 
 impl History {
-    /// What must hold at any time; nobody does anything meanwhile.
+    /// What must hold at any time; nothing is being changed meanwhile.
     fn check(&mut self, runtime: &Runtime, steady: &Steady) -> Result<()> {
         let seen = runtime.containers("")?;
         let now: BTreeSet<String> = seen
@@ -394,7 +396,7 @@ impl History {
         self.back_off()
     }
 
-    /// A crash loop goes on where it was: the first restart at once, then after 10 s, 20 s...
+    /// A crash loop continues where it was: the first restart at once, then after 10 s, 20 s...
     fn back_off(&mut self) -> Result<()> {
         let crashing = self.lives.values().filter(|one| one.pod.starts_with("crashing-"));
         let lives = by_pod(crashing.filter(|one| one.started_at > 0).cloned().collect());
@@ -405,7 +407,7 @@ impl History {
                 let [old, new] = pair else { continue };
                 ensure!(new.attempt > old.attempt, "{pod}: counts go on: {lives:?}");
                 self.restarts += 1;
-                // A life in between that nobody saw tells nothing.
+                // A container in between that was not observed proves nothing.
                 if new.attempt != old.attempt + 1 || new.attempt < 2 || old.finished_at == 0 {
                     continue;
                 }
@@ -425,7 +427,7 @@ fn is_running(seen: &Seen) -> bool {
 const GRACE: Duration = Duration::from_secs(14);
 const SPENT: Duration = Duration::from_secs(5);
 
-/// Ignores the signal, and says when it came.
+/// Ignores SIGTERM, and writes when it came.
 const STUBBORN: &str =
     "trap 'echo told > /told/now' TERM; echo up > /told/up; while :; do sleep 0.1; done";
 
@@ -445,7 +447,7 @@ fn grace_that_was_spent_before_a_kill_stays_spent() -> Result<()> {
             told.display()
         );
         agent.place("stubborn", &format!("{text}{mounts}"))?;
-        // The script runs: a signal before the trap would end nothing and be told by nobody.
+        // The script runs: a signal before the trap would have no effect and leave no trace.
         wait_for("its script runs", PATIENCE, || Ok(told.join("up").exists()))?;
         agent.withdraw("stubborn")?;
         wait_for("it is told to end", PATIENCE, || Ok(told.join("now").exists()))?;
@@ -466,11 +468,11 @@ fn grace_that_was_spent_before_a_kill_stays_spent() -> Result<()> {
     })
 }
 
-/// Says good-bye in its hook.
+/// Writes a message in its hook.
 const POLITE: &str =
     "    lifecycle: {preStop: {exec: {command: [sh, -c, 'echo bye > /told/bye']}}}\n";
 
-/// A manifest that goes while there is no agent: its pod ends as it asked to all the same.
+/// A manifest that is removed while no agent runs: its pod still gets its grace period.
 fn withdrawn_unseen(
     bed: &Bed,
     (keelson, home): (&Kind, &Home),

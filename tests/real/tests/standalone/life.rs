@@ -1,4 +1,5 @@
-//! How pods begin, go on and end: order of containers, hooks, policies, deadlines, last words.
+//! The pod lifecycle: order of containers, hooks, restart policies, deadlines, termination
+//! messages.
 
 use std::fs;
 use std::time::Duration;
@@ -226,7 +227,7 @@ const NO_PROGRAM: &str = r#"
     command: [/no/such/program]
 "#;
 
-/// The runtime's words are all that there is, and they are told once.
+/// The runtime's error is the only information, and it is reported once.
 fn no_program(node: &Node<'_>) -> Result<()> {
     let pod = node.until_phase("no-program", "Failed")?;
     let ended = &container(&pod, "main")["state"]["terminated"];

@@ -1,5 +1,6 @@
 //! The agent as a black box beside containerd and the reference kubelet: what it runs and how, and
-//! what becomes of pods when it is killed, adopted from, adopted by, or left without a runtime.
+//! what happens to pods when it is killed, when pods are handed over between the two, or when the
+//! runtime is gone.
 
 mod adoption;
 mod clean_up;

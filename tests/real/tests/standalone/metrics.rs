@@ -1,5 +1,5 @@
-//! What is counted, beside what the reference counts: of every metric that ours tells, kind, labels and
-//! bounds are the reference's, and ours has those that people watch a node by.
+//! Metrics compared with the reference's: every metric of ours has the reference's kind, labels and
+//! bounds, and ours has those that operators monitor a node by.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const PROBED: &str = r#"
     readinessProbe: {exec: {command: ["false"]}, periodSeconds: 1}
 "#;
 
-/// What this issue's node must tell, at least.
+/// The metrics that the node must have, at least.
 const TOLD: &[&str] = &[
     "kubelet_cgroup_manager_duration_seconds",
     "kubelet_evented_pleg_connection_latency_seconds",
@@ -48,7 +48,7 @@ const TOLD: &[&str] = &[
     "prober_probe_total",
 ];
 
-/// Told only after the first of them, which one of the two may have had.
+/// Exposed only after the first error of its kind, which one of the two may have had.
 const ON_TROUBLE: &[&str] = &[
     "kubelet_evented_pleg_connection_error_count",
     "kubelet_run_podsandbox_errors_total",
@@ -84,7 +84,7 @@ fn metrics_are_named_and_measured_as_the_reference_does() -> Result<()> {
     })
 }
 
-/// Runs the pod under an agent and asks it for its metrics.
+/// Runs the pod under an agent and reads its metrics.
 fn told(
     bed: &Bed,
     runtime: &Runtime,
@@ -96,7 +96,7 @@ fn told(
     runtime.wait_started("probed", 1, 0)?;
     let mut probes = String::new();
     wait_for("every probe was tried", PATIENCE, || {
-        // The reference serves a moment after it calls itself healthy.
+        // The reference's server may start after it is healthy.
         probes = ask(&agent, "/metrics/probes").unwrap_or_default();
         let tried = |kind: &str, result: &str| {
             probes.lines().any(|line| {
@@ -118,7 +118,7 @@ fn told(
     })?;
     let mut families = families(&text)?;
     families.extend(real_tests::metric_families::families(&probes)?);
-    // The agent first: two who stop one sandbox at once are in each other's way.
+    // The agent first: two clients that stop one sandbox at once interfere.
     agent.end()?;
     runtime.remove_all()?;
     Ok(families)

@@ -1,4 +1,4 @@
-//! A containerd with images, the built agent, and pods by a few words.
+//! A containerd with images, the built agent, and short ways to write pods.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use real_tests::standalone::agent::{Agent, Home, Kind};
 use real_tests::standalone::runtime::{Runtime, Seen};
 use serde_json::Value;
 
-/// The images must be made before the bed begins: it has no way to what they are made from.
+/// The images must be built before the bed, which cannot reach their sources.
 pub(crate) fn archives() -> Result<Vec<PathBuf>> {
     let sandbox = images::pause()?.named(images::CONTAINERD_PAUSE);
     [images::pause()?, sandbox, images::busybox()?].iter().map(images::Image::oci_archive).collect()
@@ -41,7 +41,7 @@ pub(crate) fn pod(name: &str, metadata: &str, script: &str) -> String {
     )
 }
 
-/// Sleeps for ever and ends at once when told.
+/// Sleeps forever and exits at once on SIGTERM.
 pub(crate) const STEADY: &str = "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done";
 
 pub(crate) fn wait_for(
@@ -99,7 +99,7 @@ impl<'a> Node<'a> {
         Self::of_parts(bed, kind, parts, home)
     }
 
-    /// Of a runtime and a home that a test has made itself.
+    /// From a runtime and an agent root that a test has made itself.
     pub(crate) fn of_parts(
         bed: &'a Bed,
         kind: &Kind,
@@ -123,7 +123,7 @@ impl<'a> Node<'a> {
         self.agent.place(name, &manifest(name, spec))
     }
 
-    /// The whole pod of that manifest, if the agent has it.
+    /// The pod of that manifest as v1, if the agent has it.
     pub(crate) fn pod(&self, name: &str) -> Result<Option<Value>> {
         let pods = self.agent.pods()?;
         let items = pods["items"].as_array().context("items")?;
@@ -131,7 +131,7 @@ impl<'a> Node<'a> {
         Ok(items.iter().find(|pod| pod["metadata"]["name"] == *full).cloned())
     }
 
-    /// Waits until something of a pod holds; answers with the pod.
+    /// Waits until a condition on a pod holds; returns the pod.
     pub(crate) fn until(
         &self,
         what: &str,
@@ -160,12 +160,12 @@ impl<'a> Node<'a> {
         self.until(phase, name, |pod| pod["status"]["phase"] == phase)
     }
 
-    /// Waits until the agent has no such pod any more.
+    /// Waits until the agent no longer has the pod.
     pub(crate) fn until_gone(&self, name: &str) -> Result<()> {
         wait_for(&format!("{name} is gone"), PATIENCE, || Ok(self.pod(name)?.is_none()))
     }
 
-    /// What `explain` says, once it says this.
+    /// The output of `explain`, once it contains these words.
     pub(crate) fn until_explained(&self, name: &str, words: &str) -> Result<String> {
         let mut last = String::new();
         let told = wait_for(&format!("explain {name} says {words:?}"), PATIENCE, || {
@@ -176,7 +176,7 @@ impl<'a> Node<'a> {
         Ok(last)
     }
 
-    /// Runs a shell script in a pod's container and answers with its output.
+    /// Runs a shell script in a pod's container and returns its output.
     pub(crate) fn shell(&self, pod: &Value, container: &str, script: &str) -> Result<String> {
         let id = container_id(pod, container)?;
         let endpoint = self.containerd.endpoint();
@@ -185,7 +185,7 @@ impl<'a> Node<'a> {
         self.agent.ask(&words)
     }
 
-    /// Ends the agent and removes what is left in the runtime.
+    /// Stops the agent and removes what is left in the runtime.
     pub(crate) fn end(self) -> Result<()> {
         self.agent.end()?;
         self.runtime.remove_all()
@@ -194,8 +194,8 @@ impl<'a> Node<'a> {
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A pod from the lines of its specification, in which `BUSYBOX` stands for the image. Where they
-/// do not say how long it has to end, it is a second: a shell's child ignores the signal as init.
+/// A pod from the lines of its specification, in which `BUSYBOX` stands for the image. The default
+/// grace period is one second: a shell as PID 1 ignores SIGTERM.
 pub(crate) fn manifest(name: &str, spec: &str) -> String {
     let mut spec = spec.trim_matches('\n').replace("BUSYBOX", images::BUSYBOX);
     if !spec.contains("\n  terminationGracePeriodSeconds:") && !spec.starts_with("  terminationG") {
@@ -216,7 +216,7 @@ pub(crate) fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
     all.into_iter().find(|status| status["name"] == name).unwrap_or(&Value::Null)
 }
 
-/// Without the runtime's name before it.
+/// The container id without the runtime's prefix.
 pub(crate) fn container_id(pod: &Value, name: &str) -> Result<String> {
     let id = container(pod, name)["containerID"].as_str();
     let id = id.and_then(|id| id.split("//").nth(1));
@@ -231,7 +231,7 @@ pub(crate) fn uid(pod: &Value) -> Result<String> {
     Ok(pod["metadata"]["uid"].as_str().context("a uid")?.to_owned())
 }
 
-/// What one of our verbs says when it refuses.
+/// The error message of one of our verbs.
 pub(crate) fn refused(agent: &Agent, arguments: &[&str]) -> Result<String> {
     match agent.ask(arguments) {
         Ok(said) => bail!("keelson {arguments:?} did not refuse: {said}"),
@@ -239,7 +239,7 @@ pub(crate) fn refused(agent: &Agent, arguments: &[&str]) -> Result<String> {
     }
 }
 
-/// Whether a text has every one of these words.
+/// Checks that a text contains every one of these words.
 pub(crate) fn ensure_has(text: &str, words: &[&str]) -> Result<()> {
     let missing: Vec<&&str> = words.iter().filter(|word| !text.contains(**word)).collect();
     ensure!(missing.is_empty(), "{missing:?} not in:\n{text}");

@@ -1,5 +1,5 @@
-//! A pod over containerd 1.6, which tells of nothing by itself: a listing every second takes over, and
-//! a pod begins, crashes, is probed, changed and removed as over a runtime with a stream of events.
+//! A pod over containerd 1.6, which has no event stream: the agent lists every second, and a pod
+//! starts, crashes, is probed, changed and removed as over a runtime with an event stream.
 //!
 //! By verb only: `cargo xtask real containerd_behaves_of_before_there_were_events`.
 
@@ -18,10 +18,10 @@ use crate::node::{
     Node, PATIENCE, archives, container, container_id, is_ready, keelson, restarts, wait_for,
 };
 
-/// A listing is a second apart, and what follows it takes time on a busy machine.
+/// Listings are a second apart, and what follows takes time on a busy machine.
 const SOON: Duration = Duration::from_secs(4);
 
-/// Ends when it is told to, by a file for the crash and another for the probes.
+/// Exits on request, by one file for the crash and another for the probes.
 const LISTED: &str = r#"
   terminationGracePeriodSeconds: 1
   initContainers:

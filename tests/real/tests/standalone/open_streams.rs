@@ -1,6 +1,6 @@
-//! Where the runtime is in the agent's process, streams need no address: nothing of them is TCP of
-//! this machine, neither at the agent's end nor at that of whoever asked. Who cannot take one so still
-//! gets an address.
+//! With the embedded runtime in the agent's process, streams need no URL: neither the agent nor the
+//! client uses TCP on this machine for them. A client that cannot take a stream this way still gets
+//! a URL.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,8 +17,8 @@ use crate::reach::{Talk, Verbs};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The process's sockets that are TCP of this machine, as the kernel lists them. Connections into a
-/// pod's own network are not among them.
+/// The process's TCP sockets on this machine, as the kernel lists them. Connections into a pod's
+/// own network are not among them.
 fn tcp_of(process: u32) -> Result<Vec<String>> {
     let mut sockets = BTreeSet::new();
     for entry in fs::read_dir(format!("/proc/{process}/fd"))? {
@@ -47,7 +47,7 @@ pub(crate) fn has_no_tcp(process: u32) -> Result<()> {
     Ok(())
 }
 
-/// While a command and a forwarded port are in use.
+/// Checks while a command and a forwarded port are in use.
 pub(crate) fn are_not_tcp(verbs: &Verbs, pod: &str, agent: u32) -> Result<()> {
     has_no_tcp(agent).context("before")?;
     let said = |talk: &mut Talk| -> Result<()> {
@@ -87,7 +87,7 @@ pub(crate) fn are_not_tcp(verbs: &Verbs, pod: &str, agent: u32) -> Result<()> {
     Ok(())
 }
 
-/// Whoever leaves takes the command along.
+/// A client that disconnects ends its command.
 pub(crate) fn end_with_who_asked(verbs: &Verbs, pod: &str) -> Result<()> {
     let script = "echo $$; exec sleep 4321";
     let mut sleeping = verbs.talk(&["exec", "-i", pod, "--", "sh", "-c", script])?;
@@ -101,8 +101,7 @@ pub(crate) fn end_with_who_asked(verbs: &Verbs, pod: &str) -> Result<()> {
     })
 }
 
-/// A client of another age does not offer its connection; it gets an address, and somebody answers
-/// there.
+/// An older client does not offer its connection; it gets a URL, and a server answers there.
 pub(crate) fn have_addresses_too(socket: &Path, agent: u32) -> Result<()> {
     let pods: Value = serde_json::from_str(&ask(socket, "GET", "/v1/pods", "")?)?;
     let container = pods["pods"][0]["containers"][0]["id"].as_str().context("a container")?;
@@ -122,7 +121,7 @@ pub(crate) fn have_addresses_too(socket: &Path, agent: u32) -> Result<()> {
     Ok(())
 }
 
-/// The body of the agent's answer.
+/// The body of the agent's response.
 fn ask(socket: &Path, method: &str, path: &str, body: &str) -> Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,5 +1,5 @@
-//! Probes of every kind: what they ask, what follows from the answers, and that a new agent does not
-//! forget what the old one knew.
+//! Probes of every kind: their requests, the effects of the results, and that a new agent keeps the
+//! old one's results.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -113,7 +113,7 @@ const GATED: &str = r#"
     readinessProbe: {tcpSocket: {port: 9000}, periodSeconds: 1}
 "#;
 
-/// Liveness would have killed it in its first second.
+/// Without the gate, liveness would have killed it in its first second.
 fn gated(node: &Node<'_>) -> Result<()> {
     node.until_explained("gated", "Startup probe failed: dial tcp")?;
     let pod = node.pod("gated")?.context("the pod")?;
@@ -187,7 +187,7 @@ fn wired(node: &Node<'_>, asked: &Asked) -> Result<()> {
     Ok(())
 }
 
-/// Readiness is remembered: neither the condition nor its time changes, nor is a container ended.
+/// Readiness is recovered: neither the condition nor its time changes, and no container is killed.
 fn no_flap(node: Node<'_>) -> Result<Node<'_>> {
     let names = ["flips", "gated", "headed"];
     let mut before = Vec::new();
@@ -219,7 +219,7 @@ fn condition<'a>(pod: &'a Value, kind: &str) -> &'a Value {
     all.into_iter().flatten().find(|one| one["type"] == kind).unwrap_or(&Value::Null)
 }
 
-/// What probes on the node's network ask: HTTP that redirects once, and gRPC health.
+/// The test's server for probes on the node's network: HTTP that redirects once, and gRPC health.
 struct Asked {
     heads: Arc<Mutex<Vec<String>>>,
     serving: Arc<AtomicBool>,

@@ -1,6 +1,6 @@
-//! Pulls through the agent and containerd from a registry that asks for a password: where logins
-//! come from, what a wrong one looks like, who shares a pull and who may not, and that no login is
-//! ever told.
+//! Pulls through the agent and containerd from a registry with a password: the sources of
+//! credentials, the effect of wrong ones, which pods may share a pull, and that no credentials are
+//! ever leaked.
 
 mod door;
 
@@ -18,16 +18,16 @@ use serde_json::{Value, json};
 
 use crate::node::{Node, PATIENCE, archives, container, ensure_has, keelson, wait_for};
 
-/// What lets in, as the header has it and as docker's file has it.
+/// The credentials, as in the header and as in docker's configuration file.
 const LOGIN: &str = "Basic YmVkOmJlZC1wYXNzd29yZA==";
 const ENCODED: &str = "YmVkOmJlZC1wYXNzd29yZA==";
-/// What containerd says when it has nothing to show.
+/// containerd's error without credentials.
 const NO_LOGIN: &str = "no basic auth credentials";
 const WRONG_PASSWORD: &str = "not-the-password-at-all";
 
-/// A registry with a password, images in it, and the door that everybody goes through.
+/// A registry with a password, images in it, and the proxy before it.
 struct Shop {
-    /// Its process goes with it.
+    /// The registry's process is stopped with it.
     _registry: Registry,
     door: Door,
 }
@@ -73,7 +73,7 @@ fn images_are_pulled_with_the_logins_of_the_node_and_none_is_told() -> Result<()
         let shop = Shop::open(bed, &busybox, &names)?;
         let programs = Programs::write(bed, &shop)?;
         kind.command.extend(programs.flags.clone());
-        // Everything that could be said is said.
+        // The highest log level, so that everything is logged.
         kind.command.push("--v=10".to_owned());
         let node = Node::start(bed, &kind, &archives, "serializeImagePulls: false\n")?;
         from_a_file(&node, &shop).context("docker's file")?;
@@ -86,7 +86,7 @@ fn images_are_pulled_with_the_logins_of_the_node_and_none_is_told() -> Result<()
     })
 }
 
-/// Docker's file in the kubelet's root directory.
+/// Writes docker's configuration file in the kubelet's root directory.
 fn write_file(node: &Node<'_>, shop: &Shop, auth: &str) -> Result<()> {
     let place = |name: &str| format!("http://{}/bed/{name}", shop.door.address());
     let file = json!({"auths": {
@@ -126,7 +126,7 @@ fn from_a_file(node: &Node<'_>, shop: &Shop) -> Result<()> {
     Ok(())
 }
 
-/// Where the record of an image's pull lies, and what it says of the image's name.
+/// The path of the record of an image's pull, and its content for the image's name.
 fn record_of(node: &Node<'_>, shop: &Shop, name: &str) -> Result<(PathBuf, Value)> {
     let image = format!("{}/bed/{name}", shop.door.address());
     for entry in fs::read_dir(node.home.root().join("image_manager/pulled"))? {
@@ -139,10 +139,10 @@ fn record_of(node: &Node<'_>, shop: &Shop, name: &str) -> Result<(PathBuf, Value
     anyhow::bail!("no record of {image}")
 }
 
-/// Credential provider programs: one that knows, one that is wrong, one that fails.
+/// Credential provider programs: one with correct credentials, one with wrong ones, one that fails.
 struct Programs {
     flags: Vec<String>,
-    /// A line for each time that the first was asked.
+    /// A line for each run of the first program.
     asked: PathBuf,
 }
 
@@ -266,7 +266,8 @@ fn refused(node: &Node<'_>, shop: &Shop) -> Result<()> {
     Ok(())
 }
 
-/// The image is here, brought by a secret's login; a pod without one has to show its own.
+/// The image is present, pulled with a secret's credentials; a pod without the secret has to
+/// present its own.
 fn nobody_rides(node: &Node<'_>, shop: &Shop) -> Result<()> {
     let (path, _) = record_of(node, shop, "file")?;
     let mut record: Value = serde_json::from_slice(&fs::read(&path)?)?;
@@ -287,7 +288,7 @@ fn nobody_rides(node: &Node<'_>, shop: &Shop) -> Result<()> {
         node.agent.withdraw(pod)?;
         node.until_gone(pod)?;
     }
-    // With a login that the registry takes it is everybody's again.
+    // With node credentials that the registry accepts every pod may use it again.
     write_file(node, shop, ENCODED)?;
     place(node, shop, "owner", "file", "IfNotPresent")?;
     node.until_ready("owner")?;
@@ -296,7 +297,7 @@ fn nobody_rides(node: &Node<'_>, shop: &Shop) -> Result<()> {
     Ok(())
 }
 
-/// Not in the log, not in statuses, events or explanations, not in what is kept on disk.
+/// No credentials in the log, in statuses, events or explanations, or on disk.
 fn nothing_is_told(node: &Node<'_>, bed: &Bed) -> Result<()> {
     let mut told = vec![
         ("the log", fs::read_to_string(bed.logs().join("node-keelson.log"))?),
@@ -342,8 +343,9 @@ fn as_many_pulls_run_side_by_side_as_configured() -> Result<()> {
     })
 }
 
-/// Pods of these images before a shut door, which is opened once every pod says that it pulls and
-/// so many pulls wait there. How many waited at the same time, at most.
+/// Starts pods with these images before a closed proxy, which is opened once every pod reports that
+/// it pulls and the expected number of pulls waits. Returns the maximum number of pulls that waited
+/// at the same time.
 fn at_once(node: &Node<'_>, shop: &Shop, names: &[&str], expected: usize) -> Result<usize> {
     shop.door.shut(true);
     for name in names {

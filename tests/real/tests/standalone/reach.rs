@@ -1,7 +1,7 @@
-//! How people reach into pods: exec, attach, port-forward, cp. What is true of these verbs whatever
-//! the runtime is, for the tests that have one.
+//! exec, attach, port-forward, cp: what holds for these verbs with every runtime, for tests that
+//! have one.
 //!
-//! Rule: every wait is for something that is said or shown; nothing depends on who is faster.
+//! Rule: every wait is for an output or a state; nothing depends on timing.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,9 +22,9 @@ const PART: usize = 1 << 20;
 /// The verbs of one agent.
 pub(crate) struct Verbs {
     pub(crate) program: PathBuf,
-    /// The agent's socket, where it is not the usual one.
+    /// The agent's socket, if not the default one.
     pub(crate) socket: Option<PathBuf>,
-    /// For files of a test.
+    /// The directory for files of a test.
     pub(crate) folder: PathBuf,
 }
 
@@ -50,7 +50,7 @@ impl Verbs {
         Ok(String::from_utf8(answer.stderr)?)
     }
 
-    /// A verb that goes on until its input or its other end does.
+    /// Starts a verb that runs until its input or its other end closes.
     pub(crate) fn talk(&self, arguments: &[&str]) -> Result<Talk> {
         let mut command = self.verb(arguments);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -70,7 +70,7 @@ pub(crate) fn good(answer: Output, what: &[&str]) -> Result<String> {
     Ok(String::from_utf8(answer.stdout)?)
 }
 
-/// A running program, ended when the test is done with it.
+/// A running program, killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -95,7 +95,7 @@ impl Talk {
         Ok(input.write_all(words.as_bytes())?)
     }
 
-    /// No more input; what comes out is still to be had.
+    /// Closes the input; the output can still be read.
     pub(crate) fn end_input(&mut self) {
         drop(self.running.0.stdin.take());
     }
@@ -106,7 +106,7 @@ impl Talk {
         Ok(line)
     }
 
-    /// What it still says, and its exit code.
+    /// The remaining output, and the exit code.
     pub(crate) fn end(mut self) -> Result<(Option<i32>, String)> {
         let mut rest = String::new();
         self.output.read_to_string(&mut rest)?;
@@ -114,7 +114,7 @@ impl Talk {
     }
 }
 
-/// A command's streams and code, and what is said of what is not there.
+/// A command's streams and exit code, and the errors for things that do not exist.
 pub(crate) fn commands(verbs: &Verbs, pod: &str) -> Result<()> {
     let script = "echo o; echo e >&2; exit 7";
     let answer = verbs.verb(&["exec", pod, "--", "sh", "-c", script]).output()?;
@@ -132,7 +132,8 @@ pub(crate) fn commands(verbs: &Verbs, pod: &str) -> Result<()> {
 pub(crate) fn command_on_a_terminal(verbs: &Verbs, pod: &str) -> Result<()> {
     let mut shell = OnTerminal::start(verbs.verb(&["exec", "-it", pod, "--", "sh"]))?;
     shell.until("# ")?;
-    // The first size is told when the shell runs already: whoever types before sees none.
+    // The terminal's first size is set after the shell has started: a command typed before sees
+    // none.
     let until = |size: &str, word: &str| {
         format!("until [ \"$(stty size)\" = '{size}' ]; do :; done; echo {word}''ed\n")
     };
@@ -153,7 +154,7 @@ fn part(number: usize) -> Vec<u8> {
     (0..PART).map(|at| ((at * 31 + number * 7) % 251) as u8).collect()
 }
 
-/// Writes so many parts, and gives the writer back.
+/// Writes this many parts, and returns the writer.
 fn write_parts<W: Write + Send + 'static>(mut to: W, parts: usize) -> JoinHandle<Result<W>> {
     std::thread::spawn(move || {
         for number in 0..parts {
@@ -177,8 +178,8 @@ fn joined<T>(writing: JoinHandle<Result<T>>) -> Result<T> {
     writing.join().map_err(|_| anyhow::anyhow!("writing panicked"))?
 }
 
-/// Through `cat`: what goes in comes out, and the end of the input is the end of it. Through `wc`:
-/// the end of the input is not the end of the command.
+/// Through `cat`: the output equals the input, and the end of the input ends it. Through `wc`: the
+/// end of the input does not end the command.
 pub(crate) fn large_streams(verbs: &Verbs, pod: &str, parts: usize) -> Result<()> {
     let mut cat = verbs.talk(&["exec", "-i", pod, "--", "cat"])?;
     let writing = write_parts(cat.running.0.stdin.take().context("its input")?, parts);
@@ -227,7 +228,7 @@ pub(crate) fn copies(verbs: &Verbs, pod: &str) -> Result<()> {
     Ok(())
 }
 
-/// Many connections, one with so many parts each way at once, and one to a port where nobody is.
+/// Many connections, one with this many parts each way at once, and one to a closed port.
 pub(crate) fn ports(verbs: &Verbs, pod: &str, parts: usize) -> Result<()> {
     let servers = "mkdir /w; echo hi > /w/index.html; httpd -p 8000 -h /w; \
                    nc -ll -p 8001 -e cat > /dev/null 2>&1 & \
@@ -255,18 +256,18 @@ pub(crate) fn ports(verbs: &Verbs, pod: &str, parts: usize) -> Result<()> {
     // One direction ends, and so does the program at the other end: its direction ends too.
     socket.shutdown(Shutdown::Write)?;
     ensure!(socket.read(&mut [0; 8])? == 0, "more came out than went in");
-    // Nobody listens there: the connection ends, and the others go on.
+    // A closed port: the connection ends, and the others continue.
     let mut socket = TcpStream::connect(("127.0.0.1", closed))?;
     socket.set_read_timeout(Some(PATIENCE))?;
     ensure!(matches!(socket.read(&mut [0; 8]), Ok(0) | Err(_)), "something answered");
     page()
 }
 
-/// Says what it is given, and something more when that is over: for [`attach_to_the_end`].
+/// Echoes its input, and prints a line after its end: for [`attach_to_the_end`].
 pub(crate) const ECHO: &str = "cat; echo over";
 
-/// A pod with one container that has its input once and is never restarted: its input ends and its
-/// output goes on.
+/// A pod with one container with `stdinOnce` that is never restarted: its input ends and its output
+/// continues.
 pub(crate) fn attach_to_the_end(verbs: &Verbs, pod: &str) -> Result<()> {
     let mut attached = verbs.talk(&["attach", "-i", pod])?;
     attached.say("hello\n")?;
@@ -278,8 +279,8 @@ pub(crate) fn attach_to_the_end(verbs: &Verbs, pod: &str) -> Result<()> {
     Ok(())
 }
 
-/// A container whose input outlives whoever writes to it: the next one goes on. On containerd the end
-/// of such an input is the end of the session, and not of the container.
+/// A container whose input outlives a client: the next client continues. On containerd the end of
+/// such an input ends the session, and not the container.
 pub(crate) fn attach_again(verbs: &Verbs, pod: &str, container: &str) -> Result<()> {
     for word in ["one", "two"] {
         let mut attached = verbs.talk(&["attach", "-i", pod, "-c", container])?;
@@ -293,7 +294,7 @@ pub(crate) fn attach_again(verbs: &Verbs, pod: &str, container: &str) -> Result<
     Ok(())
 }
 
-/// A container with a terminal, joined by one of another size, which then changes.
+/// A container with a terminal, attached from a terminal of another size, which then changes.
 pub(crate) fn attach_on_a_terminal(verbs: &Verbs, pod: &str, container: &str) -> Result<()> {
     let mut shell = OnTerminal::start(verbs.verb(&["attach", "-it", pod, "-c", container]))?;
     for (size, columns, rows) in [("30 100", 100, 30), ("20 90", 90, 20)] {

@@ -1,8 +1,6 @@
-//! What the kernel was told about resources, read from the cgroup files of a v1 machine, and what is
-//! said when memory was not enough.
+//! Resource settings, read from the cgroup files of a v1 machine, and the reports of OOM kills.
 //!
-//! On a machine with the unified hierarchy the values stand in other files: shown on the cgroup v2
-//! machine, not here.
+//! On a cgroup v2 machine the values are in other files: tested on the cgroup v2 machine, not here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +46,7 @@ fn limits_stand_in_the_cgroups_and_a_kill_for_memory_is_told() -> Result<()> {
         ensure_has(&said, &["no set of running pods found to reclaim resources: [(res: cpu"])?;
         node.agent.withdraw_all()?;
         node.runtime.wait_gone("")?;
-        // What is left of a class says that nobody is in it.
+        // The value of an empty QoS cgroup.
         let shares = Path::new("/sys/fs/cgroup/cpu/kubepods/burstable/cpu.shares");
         wait_for("an empty class has the least weight", Duration::from_secs(60), || {
             Ok(fs::read_to_string(shares)?.trim() == "2")
@@ -182,7 +180,8 @@ fn memory(node: &Node<'_>) -> Result<()> {
     );
     let said = node.until_explained("child", "OOMKilling")?;
     ensure_has(&said, &["process tail", "of a limit of 25165824 bytes"])?;
-    // One kill follows the other within milliseconds: both are told, in events and of the end.
+    // The two OOM kills are milliseconds apart: both are reported, in events and in the
+    // termination.
     let said = node.until_explained("child", "process sort (pid")?;
     let pod = node.until("both kills are told of the end", "child", |pod| {
         let message = container(pod, "main")["state"]["terminated"]["message"].as_str();

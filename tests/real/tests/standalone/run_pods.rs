@@ -107,8 +107,7 @@ fn the_exit_code_tells_how_stopped_pods_ended() -> Result<()> {
         ] {
             fs::write(&pod, manifest("stopped", "restartPolicy: Always", script))?;
             let told = run(&keelson, &folder, &archive);
-            // Whoever runs the tests may have been told not to mind a closed terminal (`nohup`), which
-            // its children would inherit.
+            // The tests may run under `nohup`, and its ignored SIGHUP would be inherited.
             let mut running = Command::new("env")
                 .arg("--default-signal=HUP")
                 .arg(told.get_program())
@@ -140,10 +139,10 @@ fn the_exit_code_tells_how_stopped_pods_ended() -> Result<()> {
     })
 }
 
-/// Ignores SIGTERM, in a pod with much time to end.
+/// Ignores SIGTERM, in a pod with a long grace period.
 const DEAF: &str = "trap '' TERM; echo up; while :; do sleep 1; done";
 
-/// A `keelson run` in the foreground whose words are read as they come.
+/// A `keelson run` in the foreground whose output is read as it arrives.
 struct Foreground {
     child: Child,
     words: BufReader<ChildStderr>,
@@ -226,7 +225,7 @@ fn a_second_interrupt_kills_and_what_a_third_leaves_is_ended_by_the_next_run() -
     })
 }
 
-/// A background agent without a pod of its own names what was left, shows it, and ends it.
+/// A background agent without its own pod reports what was left, lists it, and stops it.
 fn ends_what_is_left(
     keelson: &Path,
     folder: &Path,

@@ -19,7 +19,7 @@ use crate::terminal::OnTerminal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Of the embedded runtime: another network than its own choice.
+/// Embedded runtime settings with a network other than the default.
 const SETTINGS: &str =
     r#"{"version": 1, "network": {"bridge": "verbs0", "subnets": ["10.77.0.0/24"]}}"#;
 
@@ -71,12 +71,12 @@ impl Home {
         })
     }
 
-    /// The background agents of this root.
+    /// The PIDs of the background agents of this root.
     fn agents(&self) -> Result<Vec<i32>> {
         self.processes("run-agent")
     }
 
-    /// The only one.
+    /// The PID of the only one.
     fn agent(&self) -> Result<u32> {
         match self.agents()?[..] {
             [agent] => Ok(u32::try_from(agent)?),
@@ -84,7 +84,7 @@ impl Home {
         }
     }
 
-    /// Processes whose command line has this word and this home.
+    /// Processes whose command line contains this word and this root.
     fn processes(&self, word: &str) -> Result<Vec<i32>> {
         let home = self.folder.display().to_string();
         let mut found = Vec::new();
@@ -100,7 +100,7 @@ impl Home {
         Ok(found)
     }
 
-    /// The agent is gone, and so is everything of its pods. A supervisor may be the last to go.
+    /// The agent and everything of its pods are gone. A supervisor may exit last.
     fn nothing_is_left(&self) -> Result<()> {
         let mut left = Vec::new();
         let gone = wait_for("the agent ends with its last pod", PATIENCE, || {
@@ -234,7 +234,7 @@ fn attach(home: &Home) -> Result<()> {
     Ok(())
 }
 
-/// A second hand-over, the same again, a foreground run beside it, a killed agent.
+/// A second run handed to the agent, the same again, a foreground run beside it, a killed agent.
 fn more_pods(home: &Home, web: &str) -> Result<()> {
     let settings = home.folder.join("runtime.json").display().to_string();
     let again = home.run(&["--runtime-config", &settings, "--detach", web]).output()?;
@@ -248,7 +248,7 @@ fn more_pods(home: &Home, web: &str) -> Result<()> {
     let [agent] = home.agents()?[..] else { bail!("{:?} agents", home.agents()?) };
     let before = home.ask(&["exec", "web", "--", "cat", "/proc/1/stat"])?;
     kill_process(Pid::from_raw(agent).context("its number")?, Signal::KILL)?;
-    // A killed process lets go of its sockets and locks one after another.
+    // A killed process releases its sockets and locks one after another.
     wait_for("the agent is gone", PATIENCE, || {
         Ok(home.agents()?.is_empty() && home.refused(&["ps"])?.contains("no agent answers"))
     })?;
@@ -260,7 +260,7 @@ fn more_pods(home: &Home, web: &str) -> Result<()> {
     let after = home.ask(&["exec", "web", "--", "cat", "/proc/1/stat"])?;
     let start = |stat: &str| stat.split_whitespace().nth(21).map(str::to_owned);
     ensure!(start(&before) == start(&after), "the container was started anew");
-    // The agent that took them up was not told of the settings; it has kept them.
+    // The agent that adopted them did not get the settings; it has recovered them.
     let next = home.write("next.yaml", &manifest("next", STEADY))?;
     good(home.run(&["--detach", &next]).output()?, &["run"])?;
     home.until_runs("next")?;
@@ -294,7 +294,7 @@ fn an_image_runs_without_a_manifest() -> Result<()> {
 
         let shell = with(&["--image", images::BUSYBOX, "-it", "--name", "shell", "--", "sh"]);
         let mut shell = OnTerminal::start(shell)?;
-        // Its first prompt may have come before anybody looked.
+        // Its first prompt may have appeared before the test read it.
         wait_for("the shell runs", PATIENCE, || {
             Ok(home.ask(&["ps"]).is_ok_and(|table| table.contains("Running")))
         })?;

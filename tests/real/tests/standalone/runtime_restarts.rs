@@ -1,6 +1,6 @@
-//! containerd dies and comes back under pods: no container that just runs is restarted, and what
-//! happened meanwhile is caught up with: a pod that was asked for, a container that ended unseen, pods
-//! that were being started and stopped at that instant.
+//! containerd is restarted under pods: no running container is restarted, and the agent catches up
+//! with what happened meanwhile: a new pod, a container that exited unobserved, pods that were
+//! being started and stopped at that instant.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,10 +22,10 @@ use crate::node::{
 
 const RESTARTS: usize = 3;
 
-/// How often the agent had to look at everything the runtime has, and was answered.
+/// How often the agent listed everything in the runtime, successfully.
 const LISTINGS: &str = "kubelet_pleg_relist_duration_seconds_count";
 
-/// Thirty by the soak verb; a landing has less time.
+/// Thirty with the soak verb, fewer in `cargo xtask test`.
 fn pods() -> usize {
     if std::env::var_os("KEELSON_KILLS").is_some() { 30 } else { 10 }
 }
@@ -59,8 +59,8 @@ fn a_runtime_killed_under_pods_costs_no_container() -> Result<()> {
             ensure!(!agent.has_ended()?, "the agent ended in round {round}");
             caught_up(&agent, &format!("falls-{round}-node"))?;
             let listings = agent.metric(LISTINGS)? - listings;
-            // Once for each time, when its events are heard again; an event of a container that
-            // nobody knows any more asks for another.
+            // Once per restart, when the event stream is open again; an event of a container that
+            // is not known any more causes another.
             ensure!((1.0..=4.0).contains(&listings), "caught up with {listings} listings");
         }
         all_run(&agent, pods() + 2 * RESTARTS)?;
@@ -79,13 +79,13 @@ fn a_runtime_killed_under_pods_costs_no_container() -> Result<()> {
     })
 }
 
-/// Pods that begin, and as many that end, when the runtime dies.
+/// Number of pods that start, and of pods that stop, when the runtime dies.
 const CHURNING: usize = 3;
 
-/// Takes its time to end, and says that it has begun to.
+/// Exits slowly on SIGTERM, and prints when it begins to.
 const SLOW: &str = "trap 'echo ending; sleep 15; exit 0' TERM; while :; do sleep 1000 & wait; done";
 
-/// A pod that is long in starting, by its hook, and long in stopping.
+/// A pod with a slow postStart hook that also stops slowly.
 fn slow(name: &str) -> String {
     let hook = "    lifecycle: {postStart: {exec: {command: [sleep, '10']}}}\n    command:";
     pod(name, "", SLOW).replace("PeriodSeconds: 2", "PeriodSeconds: 30").replacen(
@@ -170,12 +170,12 @@ fn same_containers(
     Ok(())
 }
 
-/// Says in the process table which pod a process is of.
+/// A marker on the command line that shows which pod a process belongs to.
 fn marker(round: usize) -> String {
     format!("{}", 77_000 + round)
 }
 
-/// Ends a container's process while nobody looks.
+/// Kills a container's process while it is not observed.
 fn end_unseen(round: usize) -> Result<()> {
     let wanted = format!("sleep\0{}\0", marker(round));
     for entry in fs::read_dir("/proc")? {
@@ -194,8 +194,8 @@ fn pod_of(agent: &Agent, name: &str) -> Result<Option<Value>> {
     Ok(items.iter().find(|pod| pod["metadata"]["name"] == name).cloned())
 }
 
-/// The end was seen and answered with one restart. This runtime has no exit code of what ended while
-/// it was away, and says so with 255; it may also have been told by the container's shim.
+/// The exit was observed and answered with one restart. This runtime has no exit code for an exit
+/// while it was down, and reports 255; it may also have got the code from the container's shim.
 fn caught_up(agent: &Agent, name: &str) -> Result<()> {
     let mut last = None;
     wait_for("its second life", PATIENCE, || {

@@ -1,4 +1,5 @@
-//! Where pods come from: a folder, one file, a URL; and what bad input does to those that run.
+//! Sources of static pods: a directory, one file, a URL; and that bad input does not affect running
+//! pods.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -78,7 +79,7 @@ fn a_folder_may_hold_anything_and_its_good_pods_run() -> Result<()> {
     })
 }
 
-/// What makes a pod static.
+/// The properties of a static pod.
 fn identity(pod: &serde_json::Value) -> Result<()> {
     let metadata = &pod["metadata"];
     let note = |name: &str| metadata["annotations"][format!("kubernetes.io/config.{name}")].clone();
@@ -122,7 +123,7 @@ fn spoil(node: &Node<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The same content again changes nothing; other content is another pod.
+/// The same content again changes nothing; different content is a different pod.
 fn mend(node: &Node<'_>, kept: &str, before: &[String; 2]) -> Result<()> {
     node.agent.place("turns-bad", &pod("turns-bad", "", STEADY))?;
     wait_for("the trouble is over", SOON, || {
@@ -138,7 +139,7 @@ fn mend(node: &Node<'_>, kept: &str, before: &[String; 2]) -> Result<()> {
     Ok(())
 }
 
-/// What the server does with the next question.
+/// How the server handles the next request.
 #[derive(Clone)]
 enum Mood {
     Tell(String),
@@ -164,7 +165,7 @@ impl Server {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (mood, noted) = (own.clone(), noted.clone());
-                // One that hangs holds up nobody else.
+                // A hanging request does not block others.
                 std::thread::spawn(move || serve(stream, &mood, &noted));
             }
         });
@@ -283,7 +284,7 @@ fn json_pod(name: &str) -> String {
     )
 }
 
-/// `keelson ps` warns so.
+/// Waits for a warning of `keelson ps`.
 fn wait_told(agent: &Agent, word: &str) -> Result<String> {
     let mut told = String::new();
     wait_for(&format!("a warning of {word:?}"), SOON, || {

@@ -1,5 +1,5 @@
-//! People reach into pods over containerd: a runtime whose streams are somebody else's code. And what
-//! a static pod may not bring along, because only an API server can add it later.
+//! exec, attach and port-forward over containerd, a runtime with its own streaming server. And the
+//! fields that a static pod may not have, because only an API server can add them later.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,7 +62,7 @@ const ASK: &str = r"
   - {name: main, image: BUSYBOX, stdin: true, stdinOnce: true, command: [sh, -c, ECHO]}
 ";
 
-/// One says what it is given; one is a shell.
+/// One container echoes its input; one is a shell.
 const TALK: &str = r#"
   restartPolicy: Never
   containers:
@@ -73,7 +73,8 @@ const TALK: &str = r#"
   - {name: shell, image: BUSYBOX, stdin: true, tty: true, command: [sh]}
 "#;
 
-/// upstream: ValidatePodCreate forbids them; a static pod has nobody who could add them afterwards.
+/// upstream: ValidatePodCreate forbids them; and for a static pod no client can add them
+/// afterwards.
 #[test]
 fn a_static_pod_has_no_ephemeral_containers() -> Result<()> {
     let (keelson, archives) = (keelson()?, archives()?);

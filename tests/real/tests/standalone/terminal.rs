@@ -1,4 +1,4 @@
-//! A pseudo terminal for a program under test: what is typed, what is shown, its size.
+//! A pseudo terminal for a program under test: its input, its output, its size.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -44,7 +44,7 @@ impl OnTerminal {
         Ok(self.master.write_all(text.as_bytes())?)
     }
 
-    /// Reads until the words were seen.
+    /// Reads until the text has appeared.
     pub(crate) fn until(&mut self, words: &str) -> Result<()> {
         let begun = Instant::now();
         let mut part = [0; 4096];
@@ -64,8 +64,8 @@ impl OnTerminal {
         Ok(())
     }
 
-    /// Another size, and the program is told. It has no controlling terminal here: the kernel would
-    /// tell nobody.
+    /// Changes the size and sends SIGWINCH. It is not the program's controlling terminal here, so
+    /// the kernel sends no signal.
     pub(crate) fn resize(&self, columns: u16, rows: u16) -> Result<()> {
         set_size(&self.master, columns, rows)?;
         kill_process(Pid::from_child(&self.child), Signal::WINCH).context("tell of a new size")

@@ -2,11 +2,12 @@
 //! embedded runtime in the same process, are killed in turns: at named points and at random instants,
 //! while pods come and go.
 //!
-//! However often: no container of either root is started again, no pod gets another address, the rules
-//! of both stay, and every host port and address answers all the time, also while an agent is dead. In
-//! the end each root leaves nothing of its own and everything of the other.
+//! However often: no container of either root is restarted, no pod gets another address, the rules
+//! of both stay, and every host port and address answers all the time, also while an agent is dead.
+//! In the end each root leaves nothing of its own and everything of the other.
 //!
-//! A landing does a few kills; `KEELSON_ROOTS_SECONDS` (`cargo xtask soak --part two-roots`) goes on for so long.
+//! `cargo xtask test` makes a few kills; `KEELSON_ROOTS_SECONDS`
+//! (`cargo xtask soak --part two-roots`) sets how long it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,7 +30,7 @@ use serde_json::Value;
 use crate::node::{STEADY, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// For an armed agent to reach its point.
+/// The timeout for an armed agent to reach its crash point.
 const POINT: Duration = Duration::from_secs(20);
 const KILLS: u64 = 6;
 
@@ -39,18 +40,18 @@ struct Root {
     name: &'static str,
     root: PathBuf,
     state: PathBuf,
-    /// Manifests and what is said.
+    /// The directory for manifests and output.
     work: PathBuf,
     port: u16,
 }
 
-/// What must not change of a pod.
+/// The properties of a pod that must not change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Facts {
     address: String,
     container: String,
     restarts: u64,
-    /// Made at the start of its program.
+    /// Generated when its program starts.
     answer: String,
 }
 
@@ -63,7 +64,7 @@ impl Root {
         command
     }
 
-    /// False: the agent did not take it, or died meanwhile.
+    /// False: the agent did not accept it, or died meanwhile.
     fn run(&self, arguments: &[&str], crash_at: Option<&str>) -> Result<bool> {
         let said = fs::File::options().create(true).append(true).open(self.work.join("said"))?;
         let mut command = self.command(arguments);
@@ -113,7 +114,7 @@ impl Root {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Stops its pods; the agent ends with the last, and leaves nothing.
+    /// Stops its pods; the agent exits with the last, and leaves nothing.
     fn end(&self) -> Result<()> {
         let agent = self.agent()?;
         wait_for("the agent ends with its last pod", PATIENCE, || {
@@ -135,7 +136,7 @@ impl Root {
         [1, 2].map(|number| (format!("{}-{number}", self.name), self.port + number))
     }
 
-    /// Of the steady pods, as far as they run.
+    /// The properties of the steady pods that run.
     fn facts(&self) -> Result<BTreeMap<String, Facts>> {
         let mut facts = BTreeMap::new();
         for pod in self.pods()? {
@@ -163,7 +164,7 @@ impl Root {
         Ok(names["bridge"].as_str().context("a bridge")?.to_owned())
     }
 
-    /// The rules that name one of these addresses.
+    /// The firewall rules with one of these addresses.
     fn rules(&self, facts: &BTreeMap<String, Facts>) -> Result<BTreeSet<String>> {
         let table = format!("keelson-{}", self.bridge()?);
         let mut list = Command::new("nft");
@@ -173,7 +174,7 @@ impl Root {
         Ok(listed.lines().filter(names).map(|line| line.trim().to_owned()).collect())
     }
 
-    /// What of this root is on the machine.
+    /// What this root has on the machine.
     fn left(&self) -> Result<Vec<String>> {
         let bridge = self.bridge()?;
         let mut left = Vec::new();
@@ -210,7 +211,7 @@ impl Root {
     }
 }
 
-/// A pod of a manifest has the node's name behind its own.
+/// Whether this is the pod of the manifest: its name has the node's name as suffix.
 fn is_called(pod: &Value, name: &str) -> bool {
     let rest = pod["metadata"]["name"].as_str().and_then(|it| it.strip_prefix(name));
     rest.is_some_and(|rest| rest.starts_with("-bed-"))
@@ -222,7 +223,7 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Asks every steady pod by its host port and its address, again and again.
+/// Sends requests to every steady pod by its host port and its address, repeatedly.
 struct Watch {
     ends: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
@@ -278,7 +279,7 @@ impl Drop for Watch {
     }
 }
 
-/// A plain sequence of odd numbers: which instant each hits is up to the machine.
+/// A simple pseudo-random sequence: which instant each kill hits depends on the machine.
 struct Dice(u64);
 
 impl Dice {
@@ -293,15 +294,15 @@ impl Dice {
 #[derive(Debug, Default)]
 struct Tally {
     at_points: u64,
-    /// The armed agent did what was asked without reaching its point.
+    /// How often the armed agent completed an operation without reaching its crash point, by point.
     missed_points: BTreeMap<&'static str, u64>,
     points: BTreeSet<&'static str>,
     at_random: u64,
-    /// Of those, while a pod was coming or going.
+    /// Of those, the ones while a pod was being started or stopped.
     interrupting: u64,
 }
 
-/// Two roots with steady pods, and a pod of each that comes and goes.
+/// Two roots with steady pods, and one pod each that is started and stopped.
 struct Machine {
     roots: [Root; 2],
     steady: [BTreeMap<String, Facts>; 2],
@@ -310,8 +311,8 @@ struct Machine {
 }
 
 impl Machine {
-    /// The judge has seen the machine before the pods, with what the default root leaves for ever: its
-    /// control groups, and the directory of links to logs.
+    /// The leftover check's snapshot is from before the pods, with what the default root leaves
+    /// permanently: its cgroups, and the directory of log links.
     fn start(bed: &Bed, keelson: &Path, archive: &Path) -> Result<(Self, Judge)> {
         // A build that goes on meanwhile replaces the program.
         let own = bed.make_folder("program")?.join("keelson");
@@ -378,7 +379,7 @@ impl Machine {
         Watch::start(expected)
     }
 
-    /// Both roots have what they had.
+    /// Checks that both roots have what they had.
     fn check(&self, root: usize) -> Result<()> {
         let (name, found) = (self.roots[root].name, self.roots[root].facts()?);
         ensure!(found == self.steady[root], "{name}: {found:?}, was {:?}", self.steady[root]);
@@ -387,7 +388,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Starts or stops the pod that comes and goes.
+    /// Starts or stops the pod that changes.
     fn change(&self, root: usize, comes: bool) -> Result<Child> {
         let root = &self.roots[root];
         let pod = format!("{}-comes", root.name);
@@ -403,7 +404,7 @@ impl Machine {
         Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn()?)
     }
 
-    /// The agent dies at a named point while a pod comes and goes.
+    /// The agent dies at a crash point while a pod is started or stopped.
     fn crash(&mut self, victim: usize, point: &'static str) -> Result<()> {
         self.roots[victim].kill_agent()?;
         // It may die before it has said that it is there.
@@ -450,7 +451,7 @@ impl Machine {
         }
     }
 
-    /// The agent is killed while a pod comes or goes.
+    /// The agent is killed while a pod is started or stopped.
     fn kill(&mut self, victim: usize, dice: &mut Dice) -> Result<()> {
         let comes = self.has_changed(victim, false);
         let mut change = self.change(victim, comes)?;
@@ -536,8 +537,8 @@ fn two_roots_lose_nothing_whichever_agent_is_killed() -> Result<()> {
     })
 }
 
-/// What an administrator gives to two roots at once is refused to the second, with the first one's root
-/// and process; the first one's pods do not notice.
+/// Resources that are configured for both roots are refused to the second, with the first one's
+/// root and process in the message; the first one's pods are not affected.
 #[test]
 fn a_second_root_is_refused_what_the_first_one_has() -> Result<()> {
     let keelson = programs::build("keelson", "keelson")?;

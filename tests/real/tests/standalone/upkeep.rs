@@ -1,5 +1,5 @@
-//! What the agent sees to beside pods: logs that stay small, limits of others' cgroups, pods that
-//! ask for what this node does not give, volume work in a process of its own.
+//! What the agent does beside running pods: log rotation, limits of other cgroups, pods that
+//! request what this node does not have, volume operations in a separate process.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use real_tests::standalone::agent::{Agent, Home};
 use crate::clean_up::cgroup_tops;
 use crate::node::{Node, PATIENCE, archives, containerd, ensure_has, keelson, uid, wait_for};
 
-/// As often as may be asked for.
+/// Small limits, checked as often as the configuration allows.
 const SMALL_LOGS: &str = "containerLogMaxSize: 8Ki\ncontainerLogMaxFiles: 3\n\
     containerLogMonitorInterval: 3s\n";
 const LAST_LINE: u32 = 1200;
@@ -68,7 +68,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     names.collect()
 }
 
-/// Logs in the folder: what is half done, and what was packed a moment ago, counts once.
+/// Logs in the directory: a partial file and a freshly compressed one count once.
 fn finished(names: &[String]) -> usize {
     let packed = |name: &&String| names.contains(&format!("{name}.gz"));
     names.iter().filter(|name| !name.ends_with(".tmp") && !packed(name)).count()
@@ -131,13 +131,13 @@ const ASKING: &str = r#"
   containers: [{name: main, image: BUSYBOX, command: [sleep, "1000"]}]
 "#;
 
-/// How easily the kernel kills a process for memory.
+/// A process's OOM score adjustment.
 fn score(process: u32) -> Result<i32> {
     let path = format!("/proc/{process}/oom_score_adj");
     Ok(fs::read_to_string(&path).with_context(|| path.clone())?.trim().parse()?)
 }
 
-/// Whether this very process, and so its children, may make itself harder to kill.
+/// Whether this process, and so its children, may lower its OOM score adjustment.
 fn may_lower_score() -> Result<bool> {
     const SYS_RESOURCE: u32 = 24;
     let status = fs::read_to_string("/proc/self/status")?;

@@ -22,7 +22,7 @@ fn volumes_are_what_they_should_be_and_nobody_gets_out_of_them() -> Result<()> {
         let host = bed.make_folder("host")?;
         fs::write(host.join("file"), "from the host")?;
         fs::write(host.join("secret"), "not for pods")?;
-        // A node is enough: nobody opens it.
+        // A device node is enough: it is never opened.
         let (mode, loop_0) = (Mode::from_raw_mode(0o600), rustix::fs::makedev(7, 0));
         mknodat(CWD, host.join("block"), FileType::BlockDevice, mode, loop_0)?;
         let _socket = UnixListener::bind(host.join("socket"))?;
@@ -186,7 +186,7 @@ fn kinds(node: &Node<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What was mended is tried again by itself.
+/// A corrected volume is retried automatically.
 fn mended(node: &Node<'_>) -> Result<()> {
     node.until_explained("missing", "/run/bed/late")?;
     fs::create_dir("/run/bed/late")?;
@@ -194,7 +194,7 @@ fn mended(node: &Node<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The first container plants links, the others are to be mounted through them.
+/// The first container plants symlinks, the others would be mounted through them.
 const ESCAPE: &str = r#"
   terminationGracePeriodSeconds: 1
   volumes: [{name: data, emptyDir: {}}]
@@ -270,7 +270,7 @@ const AFTER: &str = r#"
     - {name: three, mountPath: /three}
 "#;
 
-/// A stated UID makes it the same pod: its old volume stays, and the new ones come.
+/// An explicit UID makes it the same pod: its old volume stays, and the new ones are added.
 fn edited(node: &Node<'_>) -> Result<()> {
     let text = |spec: &str| {
         let named = "  name: edited\n";

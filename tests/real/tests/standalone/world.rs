@@ -1,4 +1,4 @@
-//! What a container finds around itself: environment, names, addresses, rights, processes, ports.
+//! A container's environment: variables, names, addresses, permissions, processes, ports.
 //!
 //! Rule: it is read from inside, by programs of the container or from `/proc`.
 
@@ -18,7 +18,7 @@ use crate::node::{
 const CONFIGURATION: &str = "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n\
     resolvConf: /run/bed/resolv.conf\n";
 const RESOLV_CONF: &str = "nameserver 192.0.2.53\nsearch example.org\noptions ndots:3\n";
-/// Its user has a name and no number.
+/// Its user is a name and not a number.
 const NAMED_USER: &str = "registry.test/named-user:1";
 
 #[test]
@@ -118,7 +118,7 @@ fn words(node: &Node<'_>) -> Result<()> {
     log_layout(&pod)
 }
 
-/// Where log shippers find it.
+/// Logs are where log shippers expect them.
 fn log_layout(pod: &serde_json::Value) -> Result<()> {
     let (uid, id) = (uid(pod)?, container_id(pod, "main")?);
     let log = format!("/var/log/pods/default_words-node_{uid}/main/0.log");
@@ -287,7 +287,7 @@ const NEVER: &str = r#"
   - {name: main, image: "registry.test/nowhere:1", imagePullPolicy: Never}
 "#;
 
-/// Nobody listens there.
+/// A port on which nothing listens.
 const AWAY: &str = r#"
   containers: [{name: main, image: "127.0.0.1:1/nowhere:1"}]
 "#;

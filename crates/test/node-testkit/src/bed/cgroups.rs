@@ -1,9 +1,8 @@
-//! A bed's cgroups, from the host's side: which hierarchies there are, a cgroup in each, and their
-//! removal; and from inside: the mounts that make them look like a machine's own.
+//! A bed's cgroups. On the host: the mounted hierarchies, a cgroup in each, and their removal.
+//! Inside the bed: the mounts that make them look like a machine's own.
 //!
-//! Rule: a bed's cgroup stands below the caller's own, so that limits on the caller hold for the
-//! bed. Where the machine is hybrid, the bed is plain v1: no `unified` inside, nothing takes it for
-//! v2.
+//! Rule: a bed's cgroup is below the caller's own, so that limits on the caller hold for the bed.
+//! On a hybrid machine the bed is plain v1: without `unified` inside, no program takes it for v2.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,9 +15,9 @@ use mount_table::{Mount, MountTable};
 
 /// The prefix of every bed's cgroup.
 pub(crate) const PREFIX: &str = "keelson-bed-";
-/// On v2 a cgroup with children may hold no processes, so the bed's own ones stay in a leaf.
+/// On v2 a cgroup with children may hold no processes, so the bed's own processes stay in a leaf.
 const LEAF: &str = "init";
-/// How long the kernel may take to let go of a cgroup whose processes have ended.
+/// How long the kernel may take to release a cgroup whose processes have ended.
 const REMOVAL: Duration = Duration::from_secs(10);
 
 /// One hierarchy that is mounted on this machine.
@@ -27,11 +26,11 @@ pub(crate) struct Hierarchy {
     /// As in `/proc/self/cgroup`: `memory`, `cpu,cpuacct`, `name=systemd`; empty for v2.
     pub controllers: String,
     pub mount_point: PathBuf,
-    /// This process' cgroup in it.
+    /// This process's cgroup in it.
     pub own: PathBuf,
 }
 
-/// What kind of machine a bed looks like.
+/// The cgroup layout that programs in a bed see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     V1,
@@ -49,7 +48,7 @@ pub(crate) fn mounted() -> Result<Vec<Hierarchy>> {
     Ok(found)
 }
 
-/// The hierarchies that a bed gets: the v1 ones where there is any controller in v1.
+/// The hierarchies that a bed gets: the v1 ones if any controller is on v1.
 pub(super) fn of_a_bed() -> Result<(Layout, Vec<Hierarchy>)> {
     let all = mounted()?;
     let has_controller =
@@ -95,7 +94,7 @@ pub(super) struct BedCgroups {
 }
 
 impl BedCgroups {
-    /// Decides where they will stand, and makes nothing yet: the list is written down first.
+    /// Chooses the paths without creating them: they are recorded on disk first.
     pub(super) fn plan(identity: &str) -> Result<Self> {
         let (layout, hierarchies) = of_a_bed()?;
         let roots = hierarchies
@@ -126,8 +125,8 @@ impl BedCgroups {
         Ok(())
     }
 
-    /// The files to write into on the way to the bed: before the cgroup namespace is made, so that
-    /// the bed's cgroups become its roots, and after.
+    /// The `cgroup.procs` files to write to on the way into the bed: those before the cgroup
+    /// namespace is created, so that the bed's cgroups become its roots, and those after.
     pub(super) fn entries(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let procs = |root: &PathBuf| root.join("cgroup.procs");
         let before = self.roots.iter().map(procs).collect();

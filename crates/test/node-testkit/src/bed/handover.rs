@@ -1,8 +1,8 @@
-//! What one process of a bed hands to the next: a role and an order in the environment, a report
-//! and a lifeline as inherited descriptors.
+//! What one process of a bed passes to the next: a role and a specification in the environment, a
+//! report and a lifeline as inherited descriptors.
 //!
-//! Rule: the order carries every choice; the later processes ask nobody. The variables are removed
-//! from a role's environment once read, except where the next one needs them.
+//! Rule: the specification is complete; the later processes have no other input. The variables are
+//! removed from a role's environment once read, except where the next one needs them.
 
 use std::env;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
-/// The variable that marks every process of a bed; judges look for it too.
+/// The variable that marks every process of a bed; the leftover check looks for it too.
 pub(crate) const ROLE: &str = "KEELSON_BED_ROLE";
 const ORDER: &str = "KEELSON_BED_ORDER";
 /// The number of the inherited descriptor: the report's writing end for the warden, the lifeline's
@@ -30,7 +30,7 @@ pub(super) enum Role {
 /// Where the command's output goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandOutput {
-    /// Where the caller's output goes: for people.
+    /// To the caller's output: for people.
     Inherit,
     /// Into `output.log` among the bed's logs: for tests.
     Log,
@@ -44,13 +44,13 @@ pub(super) struct Order {
     pub command: Vec<String>,
     pub output: CommandOutput,
     pub keep_logs: PathBuf,
-    /// The arguments with which the executable gets to its role again.
+    /// The arguments with which the executable reaches its role again.
     pub reentry: Vec<String>,
-    /// The command must say that it got to the test's body, or its success counts for nothing.
+    /// The command must report that it reached the test's body, or its success counts for nothing.
     pub must_enter: bool,
-    /// The process for whose life the bed lasts.
+    /// The process whose end ends the bed.
     pub owner: i32,
-    /// Set by the warden: the bed's identity, and its folder on the host.
+    /// Set by the warden: the bed's identity, and its directory on the host.
     pub identity: String,
     pub folder: PathBuf,
 }

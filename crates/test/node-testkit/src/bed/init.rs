@@ -1,8 +1,9 @@
-//! PID 1 of a bed: makes the namespaces look like a machine, starts the command, reaps what is left
-//! to it, and passes the command's status on.
+//! PID 1 of a bed: makes the namespaces look like a machine, starts the command, reaps orphans, and
+//! passes the command's status on.
 //!
-//! Rule: whatever a part writes to `/run`, `/var`, `/etc`, `/usr` or a cgroup goes to the bed's own
-//! folder and cgroups. Its end is the bed's end: the kernel kills what runs in its PID namespace.
+//! Rule: what a part writes to `/run`, `/var`, `/etc`, `/usr` or a cgroup goes to the bed's own
+//! directory and cgroups. When init ends the bed ends: the kernel kills what runs in its PID
+//! namespace.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -30,7 +31,7 @@ use super::{EXIT_NO_BED, network};
 const BELOW_SYS: [(&str, &str); 2] =
     [("securityfs", "/sys/kernel/security"), ("bpf", "/sys/fs/bpf")];
 
-/// Init's whole life.
+/// Runs init until the bed ends.
 pub(super) fn run(order: &Order) -> ! {
     let status = match live(order) {
         Ok(status) => status,
@@ -58,7 +59,8 @@ fn live(order: &Order) -> Result<i32> {
     Ok(status)
 }
 
-/// The second string beside the death signal: covers a warden that died before that was set.
+/// Ends init when the warden's end of the lifeline closes: covers a warden that died before the
+/// parent death signal was set.
 fn watch_lifeline(lifeline: OwnedFd) {
     thread::spawn(move || {
         loop {
@@ -109,7 +111,8 @@ fn furnish(order: &Order) -> Result<()> {
         .context("share mounts inside the bed")
 }
 
-/// What a test, or a part that it runs, does to the mode of `/dev/null` is done to the bed's own.
+/// Gives the bed its own `/dev/null`, so that a test or part that changes its mode does not change
+/// the host's.
 fn own_null() -> Result<()> {
     let (table, node) = ("/dev/shm", "/dev/shm/null");
     mount_new("tmpfs", table, "mode=755")?;
@@ -128,8 +131,8 @@ fn mount_new(kind: &str, target: &str, options: &str) -> Result<()> {
         .with_context(|| format!("mount {kind} on {target} ({options:?})"))
 }
 
-/// Takes the host's mount away before the bed's own comes: programs look for cgroups in the mount
-/// table, where a hidden mount still stands.
+/// Unmounts the host's mount before the bed's own is made: programs look for cgroups in the mount
+/// table, which still lists a hidden mount.
 fn replace(kind: &str, target: &str) -> Result<()> {
     match unmount(target, UnmountFlags::DETACH) {
         // Not a mount of its own here.
@@ -174,7 +177,7 @@ fn link_joint_controllers(hierarchy: &Hierarchy, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `/run` is new; `/var`, `/etc` and `/usr` are seen through, and written to the bed's folder.
+/// `/run` is new; `/var`, `/etc` and `/usr` are overlays whose writes go to the bed's directory.
 fn mount_folders(folder: &File) -> Result<()> {
     mount_new("tmpfs", "/run", "mode=755")?;
     let make =
@@ -200,7 +203,7 @@ fn mount_folders(folder: &File) -> Result<()> {
     mount_bind(&real, kubelet).with_context(|| format!("mount {}", kubelet.display()))
 }
 
-/// Names resolve the same way on every machine: by this file alone.
+/// Makes names resolve the same way on every machine: by `/etc/hosts` alone.
 fn write_etc(host_name: &str) -> Result<()> {
     let hosts =
         format!("127.0.0.1 localhost\n::1 localhost\n{} {host_name}\n", network::NODE_ADDRESS);

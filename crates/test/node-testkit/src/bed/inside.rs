@@ -1,4 +1,4 @@
-//! The bed as the test in it sees it: its folders and how long it lasts.
+//! The bed as the test in it sees it: its directories and its deadline.
 //!
 //! Rule: paths inside are the same in every bed, and short: unix sockets allow about a hundred
 //! bytes. It starts nothing; see [`crate::start`].
@@ -14,13 +14,13 @@ use rustix::mount::{MountFlags, mount};
 
 use super::handover::Order;
 
-/// Where the bed's folder is mounted inside.
+/// Where the bed's directory is mounted inside.
 pub(crate) const FOLDER: &str = "/run/bed";
 /// Written by the test's body when it is reached.
 pub(super) const ENTERED: &str = ".entered";
-/// The folder of logs within the bed's folder.
+/// The directory of logs within the bed's directory.
 pub(super) const LOGS: &str = "logs";
-/// The folder for temporary files within the bed's folder.
+/// The directory for temporary files within the bed's directory.
 pub(super) const TEMPORARY: &str = "tmp";
 
 /// A bed, from inside.
@@ -32,7 +32,7 @@ pub struct Bed {
 
 impl Bed {
     pub(super) fn new(order: &Order) -> Self {
-        // The warden's clock started a moment earlier; it has the last word anyway.
+        // The warden's clock started earlier, and the warden enforces the deadline.
         let deadline = Duration::from_millis(order.deadline_milliseconds);
         Self { name: order.name.clone(), ends: Instant::now() + deadline }
     }
@@ -42,24 +42,24 @@ impl Bed {
         &self.name
     }
 
-    /// The bed's own folder: on the host's file system, removed with the bed.
+    /// The bed's own directory: on the host's file system, removed with the bed.
     #[must_use]
     pub fn folder(&self) -> &'static Path {
         Path::new(FOLDER)
     }
 
-    /// A folder in the bed's own folder, made if it is not there.
+    /// A directory in the bed's own directory, created if it does not exist.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub fn make_folder(&self, name: &str) -> Result<PathBuf> {
         let path = self.folder().join(name);
         fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
         Ok(path)
     }
 
-    /// Mounts file systems at names that the mount table escapes, and that are not UTF-8: whatever
-    /// starts afterwards must read past them.
+    /// Mounts file systems at names that the mount table escapes and that are not UTF-8: everything
+    /// started afterwards must cope with them.
     ///
     /// # Errors
     /// When they cannot be mounted.
@@ -73,13 +73,13 @@ impl Bed {
         Ok(())
     }
 
-    /// The folder whose files are kept when the test fails.
+    /// The directory whose files are kept when the test fails.
     #[must_use]
     pub fn logs(&self) -> PathBuf {
         self.folder().join(LOGS)
     }
 
-    /// How long the bed will last at most.
+    /// The time until the deadline.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.ends.saturating_duration_since(Instant::now())

@@ -1,6 +1,6 @@
-//! The test process' side of a bed: starts the warden and waits for its report.
+//! The test process's side of a bed: starts the warden and waits for its report.
 //!
-//! Rule: no report, no success. A warden that dies without one is cleaned up after here.
+//! Rule: no report, no success. If the warden dies without one, this process cleans up after it.
 
 use std::fs;
 use std::io::{self, Read};
@@ -17,18 +17,18 @@ use serde::{Deserialize, Serialize};
 use super::handover::{self, CommandOutput, Order, Role};
 use super::{EXIT_DEADLINE, EXIT_NO_BED, lodging, logs};
 
-/// What somebody wants run in a bed.
+/// A command to run in a bed.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub name: String,
     pub deadline: Duration,
     pub command: Vec<String>,
     pub output: CommandOutput,
-    /// Where the bed's logs are kept when it did not end well.
+    /// Where the bed's logs are kept when it did not succeed.
     pub keep_logs: PathBuf,
-    /// The arguments with which this very executable comes to [`super::enter_role`] again.
+    /// The arguments with which this executable reaches [`super::enter_role`] again.
     pub reentry: Vec<String>,
-    /// Whether success needs the word of [`super::Bed::mark_entered`].
+    /// Whether success requires that [`super::Bed::mark_entered`] was called.
     pub must_enter: bool,
 }
 
@@ -39,7 +39,7 @@ pub enum Outcome {
     Exited { status: i32, logs: Option<PathBuf> },
     /// The deadline passed and everything was killed.
     DeadlinePassed { milliseconds: u64, logs: Option<PathBuf> },
-    /// There was no bed, or it could not be cleared away.
+    /// There was no bed, or it could not be removed.
     Failed { reason: String, logs: Option<PathBuf> },
 }
 
@@ -54,7 +54,7 @@ impl Outcome {
         }
     }
 
-    /// The folder of the kept logs.
+    /// The directory of the kept logs.
     #[must_use]
     pub fn logs(&self) -> Option<&Path> {
         match self {
@@ -102,7 +102,7 @@ pub fn launch(request: &Request) -> Result<Outcome> {
     warden.args(&request.reentry);
     handover::give(&mut warden, Role::Warden, &order, Some(writer.as_raw_fd()))?;
     if request.output == CommandOutput::Log {
-        // A test harness announces itself on its output; nobody wants that from a warden.
+        // A test harness writes to its standard output, which a warden must not.
         warden.stdin(Stdio::null()).stdout(Stdio::null());
     }
     let inherited = writer.as_raw_fd();

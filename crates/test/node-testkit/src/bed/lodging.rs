@@ -1,8 +1,8 @@
-//! Where beds lodge on the host: one folder per bed with a lock that its warden holds, and what
-//! must be cleared away when it is gone.
+//! Where beds are on the host: one directory per bed with a lock that its warden holds, and what
+//! must be removed when the bed has ended.
 //!
-//! Rule: a bed whose lock can be taken has no warden any more, and whoever finds it clears it. What
-//! will be made is written down before it is made.
+//! Rule: a bed whose lock can be taken has no warden any more, and the process that takes it
+//! removes the bed. What will be created is recorded on disk first.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -23,7 +23,7 @@ const FOLDER: &str = "folder";
 /// How long processes that were just killed may go on holding files.
 const REMOVAL: Duration = Duration::from_secs(10);
 
-/// What is written down of a bed.
+/// What is recorded of a bed on disk.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     pub name: String,
@@ -32,7 +32,7 @@ pub(super) struct Record {
     pub cgroups: Vec<PathBuf>,
 }
 
-/// One bed's place, held by its warden.
+/// One bed's directory, locked by its warden.
 #[derive(Debug)]
 pub(super) struct Lodging {
     pub identity: String,
@@ -40,14 +40,14 @@ pub(super) struct Lodging {
     _lock: File,
 }
 
-/// The folder in which all beds of this machine stand.
+/// The directory of all beds of this machine.
 #[must_use]
 pub fn beds_folder() -> PathBuf {
     std::env::temp_dir().join("keelson-beds")
 }
 
 impl Lodging {
-    /// Sweeps what dead wardens left, then takes a place of its own.
+    /// Removes what dead wardens left, then creates and locks a directory.
     pub(super) fn take() -> Result<Self> {
         let beds = beds_folder();
         for covered in ["/var", "/etc", "/usr"] {
@@ -90,7 +90,7 @@ impl Lodging {
     }
 }
 
-/// Removes what beds left whose wardens are dead, and tells their names.
+/// Removes the beds whose wardens are dead, and returns their names.
 ///
 /// # Errors
 /// When something of such a bed cannot be removed.
@@ -110,7 +110,7 @@ pub fn is_occupied(identity: &str) -> bool {
     })
 }
 
-/// One process at a time makes or sweeps beds, so a bed is never seen half made.
+/// One process at a time creates or removes beds, so that no other sees a half-made one.
 fn lock_all(beds: &Path) -> Result<File> {
     fs::create_dir_all(beds).with_context(|| format!("make {}", beds.display()))?;
     let path = beds.join(".lock");
@@ -149,7 +149,7 @@ fn read_record(place: &Path) -> Result<Record> {
 }
 
 fn clear_place(place: &Path) -> Result<()> {
-    // Without a record nothing but the folder had been made.
+    // Without a record, only the directory had been created.
     if let Ok(record) = read_record(place) {
         for cgroup in &record.cgroups {
             cgroups::remove(cgroup)?;
@@ -169,7 +169,7 @@ fn clear_place(place: &Path) -> Result<()> {
     }
 }
 
-/// Short, because socket paths have it in them on the host.
+/// Short, because it is part of socket paths on the host.
 fn free_identity(beds: &Path) -> String {
     let process = std::process::id();
     (0_u32..)

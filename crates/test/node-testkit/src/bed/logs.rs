@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 /// The file among a bed's logs that has the command's own output.
 pub(super) const OUTPUT: &str = "output.log";
 
-/// `target/bed-logs/<test>`, beside the executable's own target folder.
+/// `target/bed-logs/<test>`, in the executable's own target directory.
 pub(super) fn folder_for(test: &str) -> Result<PathBuf> {
     let executable = std::env::current_exe().context("find this executable")?;
     Ok(folder_beside(&executable).join(test.replace("::", ".")))
@@ -40,7 +40,7 @@ pub(crate) fn tail(path: &Path, lines: usize) -> String {
     }
 }
 
-/// Copies a bed's logs out of its folder: plain files, one level of folders at a time.
+/// Copies a bed's logs out of its directory: regular files, one level of directories at a time.
 pub(super) fn keep(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 /// The address of the bed's own link.
 pub const NODE_ADDRESS: &str = "172.31.255.1";
 
-/// A bridge without ports stands in for a network card: dummy links are not had everywhere.
+/// A bridge without ports stands in for a network card: not every kernel has dummy links.
 const LINKS: &str = "\
 link set lo up
 link add bed0 type bridge
@@ -40,7 +40,7 @@ pub(super) fn bring_up() -> Result<()> {
     Ok(())
 }
 
-/// A port on which nothing listens at this moment.
+/// A port on which nothing listens now.
 ///
 /// # Errors
 /// When the loopback has none.

@@ -1,4 +1,4 @@
-//! Test names from closures, and which cgroup stands where on v1, hybrid and v2 machines.
+//! Test names from closures, and the cgroup paths on v1, hybrid and v2 machines.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn test_names_are_libtests_names() {
     assert_eq!(name("parts::starts::{{closure}}::{{closure}}"), None);
 }
 
-/// The very name that libtest gave this thread.
+/// The name that libtest gave this thread.
 #[test]
 fn a_closure_here_has_this_tests_name() {
     fn name_of<F: Fn()>(_: &F) -> &'static str {

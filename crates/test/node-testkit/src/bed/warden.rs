@@ -1,8 +1,8 @@
-//! The warden: makes a bed, watches over it, and clears it away.
+//! The warden: creates a bed, watches it, and removes it.
 //!
-//! Rule: whichever comes first ends the bed: the command's end, the owner's end however it came, or
-//! the deadline. The warden outlives the bed by its cleaning only. It stays in the host's
-//! namespaces and runs nothing of the test's.
+//! Rule: the first of these ends the bed: the command's end, the owner's end for any reason, or the
+//! deadline. The warden outlives the bed only to clean up. It stays in the host's namespaces and
+//! runs nothing of the test's.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -32,7 +32,7 @@ enum End {
     Deadline,
 }
 
-/// The warden's whole life.
+/// Runs the warden until the bed is removed.
 pub(super) fn run(order: &Order) -> ! {
     let report = handover::take_descriptor();
     let outcome = keep_watch(order).unwrap_or_else(|error| Outcome::Failed {
@@ -42,7 +42,7 @@ pub(super) fn run(order: &Order) -> ! {
     let status = outcome.exit_status();
     match (report, serde_json::to_vec(&outcome)) {
         (Ok(report), Ok(text)) => {
-            // The owner may be gone; then nobody reads it.
+            // The owner may have ended; then the report has no reader.
             let _ = File::from(report).write_all(&text);
         }
         (Err(error), _) => eprintln!("bed: no way to report: {error:#}"),
@@ -128,7 +128,7 @@ fn make_and_run(
     })
 }
 
-/// A status as a shell would give it.
+/// A status in the form of a shell's `$?`.
 fn plain_status(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
 }
@@ -219,7 +219,7 @@ fn wait_for_end(init: &Child, owner: &OwnedFd, ends: Instant) -> Result<End> {
     }
 }
 
-/// Adds to the kept logs what was still running when the deadline passed. Best effort.
+/// Logs the processes that were still running when the deadline passed. Best effort.
 fn note_who_ran(cgroups: &BedCgroups, logs_folder: &Path) {
     let mut text = String::from("running when the deadline passed:\n");
     let mut folders: Vec<PathBuf> = cgroups.roots.first().cloned().into_iter().collect();

@@ -1,5 +1,5 @@
-//! `leftovers snapshot FILE`, `leftovers compare FILE`: judges what a run left on this machine.
-//! Everything it knows is in the library; it shares no process with what it judges.
+//! `leftovers snapshot FILE`, `leftovers compare FILE`: checks what a run left on this machine. The
+//! logic is in the library; it shares no process with what it checks.
 
 use std::process::ExitCode;
 

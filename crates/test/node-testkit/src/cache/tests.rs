@@ -1,4 +1,4 @@
-//! The order in which the variables are asked.
+//! The precedence of the environment variables.
 
 use std::path::PathBuf;
 

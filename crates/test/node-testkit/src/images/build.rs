@@ -127,10 +127,10 @@ fn bytes_of(content: &Content) -> Result<Cow<'_, [u8]>> {
     }
 }
 
-/// Smaller layers are compressed sooner than they are looked up.
+/// Below this size, compressing is faster than a cache lookup.
 const WORTH_KEEPING: usize = 64 << 10;
 
-/// The gzip form of a layer, from the cache when it was made before.
+/// The gzip form of a layer, from the cache if it was made before.
 fn compressed(layer_tar: &Blob) -> Result<Vec<u8>> {
     if layer_tar.bytes.len() < WORTH_KEEPING {
         return gzip(&layer_tar.bytes);
@@ -144,7 +144,7 @@ fn compressed(layer_tar: &Blob) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Compresses with a header that says neither when nor where.
+/// Compresses with a header without time, name or operating system.
 pub(super) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let unknown_system = 255;
     let mut encoder = GzBuilder::new()
@@ -169,7 +169,7 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     text
 }
 
-/// This machine's architecture in the image world's words.
+/// This machine's architecture as OCI images name it.
 pub(super) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -79,7 +79,7 @@ pub fn agnhost(program: &Path) -> Result<Image> {
     }))
 }
 
-/// Busybox with a link for each applet it lists, users, and the folders that programs expect.
+/// Busybox with a link for each applet it lists, users, and the directories that programs expect.
 fn userland(mut image: Image, program: &Path) -> Result<Image> {
     ensure_static(program, "busybox-static")?;
     let listed = run(Command::new(program).arg("--list"))?;
@@ -104,7 +104,7 @@ fn pause_program() -> Result<PathBuf> {
     static_program("pause", PAUSE_SOURCE)
 }
 
-/// Compiles a small program of one file into the cache, static, named by its source and compiler.
+/// Compiles a static program of one source file into the cache, keyed by source and compiler.
 pub fn static_program(name: &str, source: &str) -> Result<PathBuf> {
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
@@ -133,7 +133,7 @@ pub fn static_program(name: &str, source: &str) -> Result<PathBuf> {
     Ok(kept)
 }
 
-/// The musl target is a download of the toolchain's own installer; it is added when it lacks.
+/// Adds the musl target, a rustup download, if it is missing.
 fn add_target(compiler: &OsString, target: &str) -> Result<()> {
     let folder =
         run(Command::new(compiler).args(["--print=target-libdir", &format!("--target={target}")]))?;
@@ -145,7 +145,7 @@ fn add_target(compiler: &OsString, target: &str) -> Result<()> {
     Ok(())
 }
 
-/// A program that needs a loader would not start in an image that has none.
+/// A program that needs an interpreter would not start in an image that has none.
 fn ensure_static(program: &Path, package: &str) -> Result<()> {
     let bytes = fs::read(program)
         .with_context(|| format!("reading {} (from {package})", program.display()))?;
@@ -158,7 +158,7 @@ fn ensure_static(program: &Path, package: &str) -> Result<()> {
     }
 }
 
-/// Whether a 64-bit little-endian ELF file asks for a loader; `None` for anything else.
+/// Whether a 64-bit little-endian ELF file names an interpreter; `None` for anything else.
 pub(super) fn names_interpreter(elf: &[u8]) -> Option<bool> {
     const INTERPRETER: u32 = 3;
     if elf.get(..6)? != b"\x7fELF\x02\x01" {

@@ -1,8 +1,8 @@
 //! Writes built images as files: OCI layout, OCI archive, docker archive.
 //!
-//! The rule: a file or folder appears whole or not at all (written beside its place, then renamed),
-//! and equal images give equal bytes. Archives asked for without a place live in the cache, named by
-//! the manifest's digest, and are written once.
+//! The rule: a file or directory appears whole or not at all (written beside its path, then
+//! renamed), and equal images give equal bytes. Archives requested without a path are written to
+//! the cache once, named by the manifest's digest.
 
 use std::fs;
 use std::io::{BufWriter, Write as _};
@@ -18,7 +18,7 @@ use super::{Image, Reference};
 type Archive<'a> = tar::Builder<BufWriter<&'a mut fs::File>>;
 
 impl Image {
-    /// The OCI archive of this image in the cache; written when it is not there.
+    /// The OCI archive of this image in the cache; written if it is missing.
     pub fn oci_archive(&self) -> Result<PathBuf> {
         let built = self.build()?;
         let path = kept(&built, "oci")?;
@@ -28,7 +28,7 @@ impl Image {
         Ok(path)
     }
 
-    /// The docker archive of this image in the cache; written when it is not there.
+    /// The docker archive of this image in the cache; written if it is missing.
     pub fn docker_archive(&self) -> Result<PathBuf> {
         let built = self.build()?;
         let path = kept(&built, "docker")?;
@@ -156,7 +156,7 @@ fn parent_of(path: &Path) -> Result<&Path> {
     Ok(parent)
 }
 
-/// Writes a file beside its place and renames it there: it is whole or it is not there.
+/// Writes a file beside its path and renames it: it is complete or does not exist.
 pub(super) fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut fs::File) -> Result<()>,

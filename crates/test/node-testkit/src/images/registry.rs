@@ -15,7 +15,7 @@ use super::Image;
 use super::build::{Blob, CONFIG_TYPE, LAYER_TYPE, MANIFEST_TYPE, descriptor};
 
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Answers are lists and errors; more than this is not one of them.
+/// Responses are lists and errors; a larger one is refused.
 const LARGEST_ANSWER: u64 = 4 << 20;
 
 /// Pushes the image under its repository and tag; returns the manifest's digest.
@@ -33,8 +33,8 @@ pub fn push(registry: SocketAddr, image: &Image) -> Result<String> {
     Ok(built.manifest.digest)
 }
 
-/// Pushes one image whose layers are those of the images given, the lowest first; its name and what
-/// it runs are the first one's. Returns the manifest's digest.
+/// Pushes one image whose layers are those of the given images, the lowest first; its name and
+/// configuration are the first one's. Returns the manifest's digest.
 pub fn push_stack(registry: SocketAddr, stack: &[Image]) -> Result<String> {
     let first = stack.first().context("an image of no layers")?;
     let reference = first.reference()?;

@@ -1,7 +1,7 @@
-//! Looks at the host, one function for each kind of thing.
+//! Collects what is on the host, one function for each kind.
 //!
 //! Rule: each returns lines that are equal when the thing is the same. What vanishes while being
-//! looked at is not there.
+//! read does not count.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ const LINKS: &str = "/sys/class/net";
 type Things = BTreeSet<String>;
 type Look = fn() -> Result<Things>;
 
-/// Everything that is looked at.
+/// Everything that is collected.
 pub(super) const KINDS: &[(&str, Look)] = &[
     ("process", processes),
     ("mount", mounts),
@@ -80,7 +80,7 @@ fn describe_process(process: &str) -> Option<String> {
     Some(format!("{process} started at {started}: {}", command.trim()))
 }
 
-/// Whether the process' parent runs the same executable: an orphan's parent is some init.
+/// Whether the process's parent runs the same executable: an orphan's parent is some init.
 fn parent_has_program(process: &Path, executable: &Path) -> bool {
     let parent = || {
         let status = fs::read_to_string(process.join("status")).ok()?;
@@ -190,7 +190,7 @@ fn names_in(folder: &Path) -> Result<Things> {
         .with_context(|| folder.display().to_string())
 }
 
-/// What a program printed, or nothing when the machine does not have it.
+/// What a program printed, or `None` if the machine does not have it.
 fn output(program: &str, arguments: &[&str]) -> Result<Option<String>> {
     let output = match Command::new(program).args(arguments).output() {
         Ok(output) => output,

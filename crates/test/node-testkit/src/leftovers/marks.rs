@@ -1,7 +1,8 @@
-//! What belongs to beds and parts, and what is other people's: pure rules over names.
+//! What belongs to beds and parts, and what is other programs': pure rules over names.
 //!
-//! Rule: in a bed everything is the bed's, so there a thing counts when in doubt. On the machine others
-//! run pods and parts too, of their own roots, so there only what carries a bed's own mark counts.
+//! Rule: inside a bed everything is the bed's, so there a thing counts when in doubt. On the host
+//! other programs run pods and parts too, with other roots, so there only what carries a bed's mark
+//! counts.
 
 use std::path::Path;
 
@@ -22,17 +23,17 @@ const PROGRAMS: [&str; 11] = [
     "keelson",
 ];
 
-/// Where the judge looks.
+/// Where the check runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ground {
-    /// In a bed, whose namespaces hold nothing of others.
+    /// Inside a bed, whose namespaces hold nothing else.
     Bed,
-    /// On the machine, where other roots have pods, and other programs are parts.
+    /// On the host, where other roots have pods, and other programs are parts.
     Machine,
 }
 
 impl Ground {
-    /// A bed's init gives it its host name and the directory.
+    /// Detected by the bed's host name and directory.
     pub(super) fn here() -> Self {
         let name = rustix::system::uname();
         let is_bed = name.nodename().to_bytes().starts_with(b"bed-") && Path::new(FOLDER).is_dir();
@@ -40,7 +41,7 @@ impl Ground {
     }
 }
 
-/// Folders that parts write to.
+/// Directories that parts write to.
 const PARTS_FOLDERS: [&str; 11] = [
     "/run/containerd",
     "/run/runc",
@@ -55,14 +56,14 @@ const PARTS_FOLDERS: [&str; 11] = [
     "/usr/libexec/kubernetes",
 ];
 
-/// Where named network namespaces stand; anybody's, so their names decide.
+/// The directory of named network namespaces; any program may create them, so their names decide.
 pub(super) const NETWORK_NAMESPACES: &str = "/run/netns";
 
 /// Bridges that other programs make, whose ports are theirs too.
 const FOREIGN_BRIDGES: [&str; 7] =
     ["docker", "br-", "virbr", "podman", "cni-podman", "lxcbr", "lxdbr"];
 
-/// Folders whose entries count. On the machine a bed's own alone.
+/// Directories whose entries count; on the host only a bed's own.
 pub(super) fn parts_folders(ground: Ground) -> &'static [&'static str] {
     match ground {
         Ground::Bed => &PARTS_FOLDERS,
@@ -115,7 +116,7 @@ pub(super) fn is_foreign_cgroup(ground: Ground, path: &str, own: &str) -> bool {
     !parent.is_empty() && path.starts_with(&format!("{parent}/"))
 }
 
-/// Whether an entry of the temp folder would be a part's or ours.
+/// Whether an entry of the temporary directory is a part's or ours.
 pub(super) fn is_ours_in_temp(ground: Ground, name: &str) -> bool {
     let names: &[&str] = match ground {
         Ground::Bed => {

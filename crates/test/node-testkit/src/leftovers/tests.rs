@@ -1,4 +1,4 @@
-//! What counts as left, and what a busy machine does by itself.
+//! What counts as a leftover, and what a busy machine does by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -268,8 +268,8 @@ table ip cni_hostport {
     assert_eq!(traces::rules(Ground::Bed, foreign, our_link), BTreeSet::new());
 }
 
-/// On the machine others have pods, parts and roots, also of Keelson; there only a bed's own mark
-/// counts. Each row: what both grounds say.
+/// On the host other programs have pods, parts and roots, also Keelson's; only a bed's own mark
+/// counts there. Each row: the results inside a bed and on the host.
 #[test]
 fn on_the_machine_only_the_marks_of_beds_count() {
     let on = |rule: &dyn Fn(Ground) -> bool| (rule(Ground::Bed), rule(Ground::Machine));
@@ -309,8 +309,8 @@ fn on_the_machine_only_the_marks_of_beds_count() {
     }
 }
 
-/// The judge at work: a foreign root's agent, network namespace and link beside the tests are nothing of
-/// theirs; a process that still has its bed's mark, and a bed's cgroup, are.
+/// The check ignores another root's agent, network namespace and link beside the tests; it reports
+/// a process that still has its bed's mark, and a bed's cgroup.
 #[test]
 fn a_foreign_pod_is_no_leftover_and_a_beds_own_is() {
     if !rustix::process::geteuid().is_root() {
@@ -331,7 +331,7 @@ fn a_foreign_pod_is_no_leftover_and_a_beds_own_is() {
     }
 }
 
-/// Things that go with the test.
+/// Things that are removed with the test.
 #[derive(Debug)]
 struct Planted {
     process: std::process::Child,
@@ -358,7 +358,7 @@ impl Planted {
         Self { process, _folder: folder, names, undo, cgroup: None }
     }
 
-    /// What a bed would have lost.
+    /// What a bed would have left behind.
     fn of_a_bed(own: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let process = sleeping(Path::new("/bin/sleep"), Some("inside"));

@@ -1,7 +1,7 @@
 //! Finds traces of beds and parts in what the kernel and its tools print: mounts, addresses, rules.
 //!
 //! Rule: pure; each returns the lines that count, equal when the thing is the same, and leaves out
-//! what other people on the machine do.
+//! those of other programs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::bed::{CGROUP_PREFIX, NODE_ADDRESS};
 
 type Things = BTreeSet<String>;
 
-/// The name of the folder in which all beds stand.
+/// The name of the directory of all beds.
 const BEDS: &str = "keelson-beds";
 
 /// The mounts of a mount table that a bed could have made.
@@ -35,7 +35,7 @@ fn our_mount(
     let (kind, source) = (mount.kind.to_string_lossy(), mount.source.to_string_lossy());
     let options: Vec<String> =
         mount.options().map(|one| one.to_string_lossy().into_owned()).collect();
-    // An overlay has its folders among the options: lowerdir=/a:/b,upperdir=/c.
+    // An overlay's directories are in its options: lowerdir=/a:/b,upperdir=/c.
     let in_options = || options.iter().flat_map(|one| one.split([':', '=']));
     let paths = || [root, target, source.as_ref()].into_iter().chain(in_options());
     if paths().filter_map(bed_of_path).any(is_occupied) {
@@ -47,7 +47,8 @@ fn our_mount(
     ours.then(|| format!("{target} ({kind}, {source}, {root})"))
 }
 
-/// The identity of the bed in whose folder or cgroup a path lies; empty for the folder of all beds.
+/// The identity of the bed in whose directory or cgroup a path lies; empty for the directory of all
+/// beds.
 fn bed_of_path(path: &str) -> Option<&str> {
     let mut steps = path.split('/');
     if steps.any(|step| step == BEDS) {
@@ -60,7 +61,7 @@ fn is_in_parts_folder(ground: Ground, path: &str) -> bool {
     marks::parts_folders(ground).iter().any(|folder| Path::new(path).starts_with(folder))
 }
 
-/// Whether a path lies in a folder of ours in the temp folder.
+/// Whether a path is in a directory of ours in the temporary directory.
 fn is_ours_below(ground: Ground, path: &str, temp: &Path) -> bool {
     let below = Path::new(path).strip_prefix(temp).ok();
     below
@@ -73,7 +74,7 @@ fn is_our_namespace_mount(ground: Ground, path: &str) -> bool {
     name.is_some_and(|name| marks::is_our_network_namespace(ground, &name.to_string_lossy()))
 }
 
-/// The addresses in the output of `ip -oneline address show` that a bed could have given.
+/// The addresses in the output of `ip -oneline address show` that a bed could have assigned.
 pub(super) fn addresses(text: &str, is_our_link: impl Fn(&str) -> bool) -> Things {
     // "5: veth1@if4    inet 10.0.0.2/24 ... valid_lft 86000sec": the times at the end run.
     let ours = text.lines().filter_map(|line| {

@@ -1,8 +1,8 @@
-//! One run of the machine: power on, stream the output, learn the exit status, power off.
+//! One run of the machine: power on, stream the output, read the exit status, power off.
 //!
-//! The rule: output, exit status and console leave the machine by three lines of their own, so nothing
-//! has to be told apart in a mixed stream; a run that says no exit status is an error, never a guess.
-//! The emulator dies with the thread that started it, and so with the caller.
+//! The rule: output, exit status and console each have a serial line of their own, so that they
+//! need not be separated in a mixed stream; a run without an exit status is an error, never a
+//! guess. The emulator dies with the thread that started it, and so with the caller.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write};
@@ -67,7 +67,7 @@ pub(super) fn run(
     }
 }
 
-/// The emulator, stopped when nobody holds it any more.
+/// The emulator, stopped on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -127,7 +127,7 @@ fn drive(command: &mut Command, name: &str, path: &str, options: &str) {
         .args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}")]);
 }
 
-/// Passes the output on while it comes, until the emulator closes it or time is up.
+/// Passes the output on as it arrives, until the emulator closes it or the deadline passes.
 fn stream(emulator: &mut Child, until: Instant, sink: &mut dyn Write) -> Result<String> {
     let mut pipe = emulator.stdout.take().context("the emulator has no output")?;
     let (sender, receiver) = mpsc::channel::<Vec<u8>>();
@@ -187,7 +187,7 @@ pub(super) fn die_with_caller(command: &mut Command) -> &mut Command {
     unsafe {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The caller may have died before the call: then nobody will send the signal.
+            // The caller may have died before the call: then no signal will be sent.
             if getppid() != Some(caller) {
                 return Err(rustix::io::Errno::SRCH.into());
             }

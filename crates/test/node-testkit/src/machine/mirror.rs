@@ -1,7 +1,8 @@
-//! Where this machine gets its Debian packages from: the emulated one is built from the same place.
+//! Where this machine gets its Debian packages from: the emulated one is built from the same
+//! mirror.
 //!
-//! The rule: the project names no mirror; what apt is configured with here is used. Reads apt's two
-//! source formats; judges neither keys nor components.
+//! The rule: the project names no mirror; the one that apt is configured with is used. Reads apt's
+//! two source formats; checks neither keys nor components.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! Packs a payload into a read-only disk for the machine.
 //!
-//! The rule: nothing gets a name on this machine. Files are gathered on a tmpfs in a mount namespace
-//! that ends with the packing, and the disk is an unnamed file that lives as long as its descriptor.
+//! The rule: nothing gets a name on this machine. Files are collected on a tmpfs in a mount
+//! namespace that ends with the packing, and the disk is an unnamed file that lives as long as its
+//! descriptor.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,8 +18,8 @@ use super::Payload;
 use super::boot::die_with_caller;
 use super::recipe::search_path;
 
-/// Arguments: the disk, the folder (or nothing), then pairs of target and source; the script comes on
-/// standard input when SCRIPT is set.
+/// Arguments: the disk, the directory (or nothing), then pairs of target and source; the script is
+/// read from standard input when SCRIPT is set.
 const PACK: &str = r#"
 set -eu
 mount -t tmpfs -o mode=0755 tmpfs /mnt
@@ -83,7 +84,7 @@ pub(super) fn pack(payload: &Payload) -> Result<File> {
     Ok(disk)
 }
 
-/// A path by which a child of this process opens an unnamed file of ours.
+/// A path by which a child of this process can open an unnamed file.
 pub(super) fn own_path(file: &File) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }

@@ -1,8 +1,8 @@
-//! Builds the machine into the cache: packages, the two files of ours, kernel and disk image.
+//! Builds the machine into the cache: packages, our own two files, kernel and disk image.
 //!
-//! The rule: the cache key is the whole recipe, so a changed recipe is a new machine and an unchanged
-//! one costs a look. One builder at a time; the others wait for it. What an interrupted build left is
-//! removed by the next one.
+//! The rule: the cache key is the whole recipe, so a changed recipe is a new machine and an
+//! unchanged one costs a lookup. One builder at a time; the others wait for it. The next build
+//! removes what an interrupted one left.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ const POLICY: &str = include_str!("guest/container.cil");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     AppArmor,
-    /// Debian's reference policy, permissive: it judges, writes down and lets everything pass.
+    /// Debian's reference policy, permissive: it logs denials and allows everything.
     Selinux,
 }
 
@@ -145,7 +145,7 @@ fn build(machines: &Path, folder: &Path, variant: Variant) -> Result<()> {
     require!(status.success(), "building the machine: {status}, see {}", log_path.display());
     fs::rename(unfinished.path(), folder)
         .with_context(|| format!("placing the machine at {}", folder.display()))?;
-    // The log of a build that worked is of no use to anybody.
+    // The log of a successful build is not needed.
     let _ = fs::remove_file(&log_path);
     eprintln!("machine: built in {:.0} s", started.elapsed().as_secs_f64());
     Ok(())
@@ -161,7 +161,7 @@ fn remove_unfinished(machines: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The proxy that apt is told to use; debootstrap fetches by itself and would not know.
+/// The proxy for apt, whose configuration debootstrap does not read.
 fn apt_proxy() -> Option<String> {
     let output = Command::new("apt-config")
         .args(["dump", "--no-empty", "--format", "%v%n", "Acquire::http::Proxy"])
@@ -187,13 +187,13 @@ fn require_programs(programs: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The caller's search path with the system programs' folders, which a plain user's may lack.
+/// The caller's search path with the directories of system programs, which a plain user's may lack.
 pub(super) fn search_path() -> String {
     let own = std::env::var("PATH").unwrap_or_default();
     format!("{own}:/usr/sbin:/usr/bin:/sbin:/bin")
 }
 
-/// The file of the machine's folder that `name` means.
+/// The path of a file in the machine's directory.
 pub(super) fn file(folder: &Path, name: &str) -> Result<PathBuf> {
     let path = folder.join(name);
     require!(path.is_file(), "{} is missing: remove its folder to build again", path.display());

@@ -1,4 +1,4 @@
-//! The parts of the machine that need no machine: apt's sources, payload paths, the status line.
+//! What can be tested without booting: apt's sources, payload paths, the status line.
 
 use std::path::Path;
 

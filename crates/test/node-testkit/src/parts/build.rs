@@ -1,7 +1,7 @@
 //! Builds one part with Go into the cache.
 //!
-//! Rule: the folder of a part appears whole, by one rename, or not at all; while one process builds
-//! a part, others wait for it. A part that is there costs a few file reads and no Go.
+//! Rule: a part's directory appears whole, by one rename, or not at all; while one process builds a
+//! part, others wait for it. A part that exists costs a few file reads and no Go.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -36,7 +36,7 @@ fn key(part: &Part, version: &str) -> Result<String> {
     Ok(format!("{}-{version}-{}", part.name, pin::short_hash(pieces)))
 }
 
-/// The part, built if it was missing.
+/// The part, built if it is missing.
 pub(super) fn ensure(part: &'static Part) -> Result<BuiltPart> {
     let built = place(part)?;
     if built.bin.is_dir() {
@@ -129,7 +129,7 @@ fn go_command(part: &Part, version: &str, package: &str, output: &Path) -> Resul
     Ok(go)
 }
 
-/// One line that says what failed, what it may lack and where the rest is.
+/// One line with what failed, what may be missing and where the log is.
 fn failure(part: &Part, version: &str, output: &str, log: &Path) -> String {
     let reason = output
         .lines()

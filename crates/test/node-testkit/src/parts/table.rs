@@ -11,7 +11,7 @@ use super::{modules_folder, pin};
 #[derive(Debug)]
 pub struct Part {
     pub name: &'static str,
-    /// The folder of its Go module under `tests/real-parts`.
+    /// The directory of its Go module under `tests/real-parts`.
     pub folder: &'static str,
     /// The required module whose version is the part's version.
     pub module: &'static str,
@@ -22,7 +22,7 @@ pub struct Part {
     pub tags: &'static [&'static str],
     /// Link flags beside `-s -w`; `{version}` stands for the version with its `v`.
     pub link_flags: &'static str,
-    /// What building needs from Debian, beside Go.
+    /// The Debian packages that building needs, beside Go.
     pub debian_packages: &'static [&'static str],
 }
 
@@ -55,7 +55,7 @@ const fn kubernetes(name: &'static str, programs: &'static [(&'static str, &'sta
     }
 }
 
-/// A part that has a module folder of its own name.
+/// A part whose module directory has the part's name.
 const fn own_module(
     name: &'static str,
     module: &'static str,

@@ -1,6 +1,6 @@
 //! Certificates for parts in a bed: an authority of the bed's own and what it signs.
 //!
-//! Rule: keys never leave the bed's folder, and every bed has its own authority.
+//! Rule: keys never leave the bed's directory, and every bed has its own authority.
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,13 +12,13 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 
-/// For whom a certificate is, in the words that Kubernetes reads them: the common name is the
-/// user's name, organizations are its groups.
+/// The subject of a certificate, as Kubernetes reads it: the common name is the user's name,
+/// organizations are the user's groups.
 #[derive(Debug, Clone, Default)]
 pub struct Subject<'a> {
     pub common_name: &'a str,
     pub organization: Option<&'a str>,
-    /// Names and addresses under which it serves; none for a client.
+    /// Names and addresses that a server serves under; empty for a client.
     pub alternative_names: &'a [&'a str],
 }
 
@@ -38,10 +38,11 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes an authority whose files, and those of what it signs, lie in the folder.
+    /// Creates an authority; its files, and those of the certificates it signs, are in the
+    /// directory.
     ///
     /// # Errors
-    /// When keys cannot be made or written.
+    /// When keys cannot be generated or written.
     pub fn make(folder: &Path, name: &str) -> Result<Self> {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name = DistinguishedName::new();
@@ -62,7 +63,7 @@ impl Authority {
     /// Signs a certificate and writes `<file>.key` and `<file>.crt`.
     ///
     /// # Errors
-    /// When a name is none, or files cannot be written.
+    /// When an alternative name is invalid, or files cannot be written.
     pub fn issue(&self, file: &str, subject: &Subject<'_>) -> Result<KeyAndCertificate> {
         let names: Vec<String> =
             subject.alternative_names.iter().map(|&name| name.to_owned()).collect();

@@ -1,6 +1,6 @@
-//! containerd with runc and CNI plugins, everything of it in one folder of the bed.
+//! containerd with runc and CNI plugins, all in one directory of the bed.
 //!
-//! Rule: the configuration is whole and made here; nothing is read from the host's `/etc`.
+//! Rule: the configuration is complete and generated here; nothing is read from the host's `/etc`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,7 +23,7 @@ const READY: Duration = Duration::from_secs(30);
 pub struct Mirror {
     /// The host in image names, such as `registry.k8s.io`.
     pub of: String,
-    /// Where it really is, such as `http://127.0.0.1:5000`.
+    /// The address of the mirror, such as `http://127.0.0.1:5000`.
     pub at: String,
 }
 
@@ -32,7 +32,7 @@ pub struct Mirror {
 pub enum Generation {
     #[default]
     Pinned,
-    /// 1.6: it has no stream of events and does not tell its cgroup driver. By verb only.
+    /// 1.6: it has no event stream and does not report its cgroup driver. By verb only.
     Old,
 }
 
@@ -45,7 +45,7 @@ impl Generation {
     }
 }
 
-/// What may be asked of a containerd.
+/// Options of a containerd.
 #[derive(Debug, Clone, Default)]
 pub struct ContainerdOptions {
     pub generation: Generation,
@@ -54,7 +54,7 @@ pub struct ContainerdOptions {
     pub test_handler: bool,
     /// Put containers into systemd's scopes: for machines whose PID 1 is systemd.
     pub systemd_cgroups: bool,
-    /// The image that holds a pod's namespaces, if not the usual one.
+    /// The sandbox image, if not the default one.
     pub sandbox_image: Option<String>,
 }
 
@@ -128,7 +128,7 @@ impl Containerd {
     /// Runs `ctr` and returns what it printed.
     ///
     /// # Errors
-    /// When it fails, with what it said.
+    /// When it fails, with its output.
     pub fn run_ctr(&self, arguments: &[&str]) -> Result<String> {
         output_of(self.ctr()?.args(arguments))
     }
@@ -136,7 +136,7 @@ impl Containerd {
     /// Imports an image archive into the namespace that CRI looks in.
     ///
     /// # Errors
-    /// When containerd refuses it.
+    /// When containerd rejects it.
     pub fn import(&self, archive: &Path) -> Result<String> {
         self.run_ctr(&["--namespace", "k8s.io", "images", "import", &archive.to_string_lossy()])
     }
@@ -209,7 +209,7 @@ fn configure(folder: &Path, options: &ContainerdOptions) -> Result<String> {
     Ok(text)
 }
 
-/// The configuration of the second version of the format; one handler, no second one.
+/// A configuration in version 2 of the format; one handler, no second one.
 fn configure_old(folder: &Path, options: &ContainerdOptions) -> Result<String> {
     let folder = folder.display();
     let runc = parts::program("runc", "runc")?;
@@ -242,7 +242,8 @@ fn configure_old(folder: &Path, options: &ContainerdOptions) -> Result<String> {
     Ok(text)
 }
 
-/// Pods on a bridge of the bed. No masquerading: a bed leads nowhere, and needs no iptables so.
+/// Pods on a bridge of the bed. No masquerading: a bed's network leads nowhere, so iptables is not
+/// needed.
 pub const BRIDGE: &str = r#"{
   "cniVersion": "1.0.0",
   "name": "bed",

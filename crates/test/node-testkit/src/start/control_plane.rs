@@ -1,8 +1,8 @@
-//! A control plane: etcd, kube-apiserver, kube-controller-manager and a kubectl that speaks to it.
+//! A control plane: etcd, kube-apiserver, kube-controller-manager and a kubectl for it.
 //!
 //! Rule: it refuses what a real cluster refuses: RBAC and Node authorization, NodeRestriction and
-//! ServiceAccount admission, certificates from an authority of its own. No scheduler: a test says
-//! where its pods go.
+//! ServiceAccount admission, certificates from an authority of its own. No scheduler: a test binds
+//! its pods to nodes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const SERVICE_ADDRESS: &str = "10.96.0.1";
 const SIGNING_KEY: &str = "service-account.key";
 const SIGNING_KEY_PUBLIC: &str = "service-account.pub";
 
-/// A control plane that serves. Fields are dropped, and so stopped, in this order.
+/// A running control plane. Fields are dropped, and so stopped, in this order.
 #[derive(Debug)]
 pub struct ControlPlane {
     controller_manager: Running,
@@ -44,7 +44,7 @@ impl ControlPlane {
     pub const NEEDS: &'static [&'static str] =
         &["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
 
-    /// All controllers but those that watch over nodes, for tests of others that do.
+    /// All controllers but those that watch over nodes, for tests of other node controllers.
     pub const WITHOUT_NODE_CONTROLLERS: &'static str = "*,-node-lifecycle-controller,\
         -taint-eviction-controller,-node-ipam-controller,-pod-garbage-collector-controller";
 
@@ -107,15 +107,15 @@ impl ControlPlane {
     /// Runs kubectl as the administrator and returns what it printed.
     ///
     /// # Errors
-    /// When it fails, with what it said.
+    /// When it fails, with its output.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         output_of(kubectl(&self.admin)?.args(arguments))
     }
 
-    /// Runs kubectl as whoever a kubeconfig says.
+    /// Runs kubectl as the user of a kubeconfig.
     ///
     /// # Errors
-    /// When it fails, with what it said.
+    /// When it fails, with its output.
     pub fn kubectl_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<String> {
         output_of(kubectl(kubeconfig)?.args(arguments))
     }
@@ -144,7 +144,7 @@ impl ControlPlane {
         &self.authority
     }
 
-    /// A kubeconfig with which a node of this name may do what nodes may do.
+    /// A kubeconfig with the rights of the node of this name.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -155,7 +155,7 @@ impl ControlPlane {
         write_kubeconfig(&self.folder, &file, self.port, &self.authority, &files)
     }
 
-    /// A kubeconfig of a user who may do what RBAC lets a user of that name do.
+    /// A kubeconfig of a user of this name, whose rights come from RBAC.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -297,7 +297,7 @@ fn start_controller_manager(
     let mut command = Command::new(parts::program(name, name)?);
     command
         .args(["--leader-elect=false", "--use-service-account-credentials=true"])
-        // Nobody asks it anything.
+        // The tests have no client for it.
         .arg("--secure-port=0")
         .arg(format!("--controllers={controllers}"))
         .arg(format!("--kubeconfig={}", kubeconfig.display()))

@@ -1,6 +1,6 @@
-//! One GET over plain HTTP, for asking parts how they are.
+//! One GET over plain HTTP, for health checks of parts.
 //!
-//! Rule: every step has a time limit. No TLS: where that is needed, kubectl asks.
+//! Rule: every step has a timeout. No TLS: where that is needed, tests use kubectl.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What a server said.
+/// A server's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -18,10 +18,10 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Asks for a path.
+/// Requests a path.
 ///
 /// # Errors
-/// No connection, no answer in time, or an answer that is not HTTP.
+/// No connection, no response in time, or a response that is not HTTP.
 pub fn get(address: SocketAddr, path: &str) -> Result<Answer> {
     let ask = || -> Result<String> {
         let mut connection = TcpStream::connect_timeout(&address, LIMIT)?;

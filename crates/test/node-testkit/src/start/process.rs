@@ -1,4 +1,4 @@
-//! A part that runs: its process and its log.
+//! A running part: its process and its log.
 //!
 //! Rule: waiting ends at once when the process has ended, with the end of its log, and at a
 //! deadline otherwise.
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::bed::Bed;
 use crate::bed::tail;
 
-/// How long a part may take to end when it is asked to.
+/// How long a part may take to end after SIGTERM.
 const STOPPING: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(25);
 
@@ -58,10 +58,10 @@ impl Running {
         &self.log
     }
 
-    /// Asks again and again until the answer is there.
+    /// Polls until the check succeeds.
     ///
     /// # Errors
-    /// When the process ends, or the time passes; with the last reason why not, and its log's end.
+    /// When the process ends, or the timeout passes; with the last reason and the end of its log.
     pub fn wait_until<T>(
         &mut self,
         what: &str,
@@ -88,7 +88,7 @@ impl Running {
     /// Whether the process still runs.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel reports no status.
     pub fn is_alive(&mut self) -> Result<bool> {
         Ok(self.child.try_wait().context("look at a process")?.is_none())
     }
@@ -103,7 +103,7 @@ impl Running {
         Ok(())
     }
 
-    /// Asks the process to end, and kills it when it does not.
+    /// Sends SIGTERM, and SIGKILL if the process does not end.
     pub fn stop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;

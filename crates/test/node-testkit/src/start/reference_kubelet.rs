@@ -1,7 +1,7 @@
 //! The reference kubelet, with a configuration of the test's choosing.
 //!
-//! Rule: the configuration is passed as it is; nothing is added to it here, so that what `/configz`
-//! tells is due to the test's text and the kubelet's own defaults.
+//! Rule: the configuration is passed unchanged, so that `/configz` shows the test's text and the
+//! kubelet's own defaults.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::parts;
 
 const READY: Duration = Duration::from_secs(60);
 
-/// How a reference kubelet is started.
+/// Options of a reference kubelet.
 #[derive(Debug, Clone, Default)]
 pub struct KubeletOptions {
     /// The text of its configuration file.
@@ -28,15 +28,15 @@ pub struct KubeletOptions {
     pub kubeconfig: Option<PathBuf>,
     /// The runtime's endpoint, when the configuration does not name it.
     pub runtime_endpoint: Option<String>,
-    /// With what to ask its own server; without, anonymously.
+    /// Credentials for requests to its own server; without them, requests are anonymous.
     pub credentials: Option<KeyAndCertificate>,
     /// More flags.
     pub flags: Vec<String>,
-    /// A program with its first arguments that takes the reference's place.
+    /// A program with its first arguments that runs in place of the reference.
     pub program: Option<(PathBuf, Vec<String>)>,
 }
 
-/// A reference kubelet that is healthy.
+/// A reference kubelet that was healthy.
 #[derive(Debug)]
 pub struct ReferenceKubelet {
     running: Running,
@@ -47,7 +47,7 @@ impl ReferenceKubelet {
     /// The parts to name in a test's needs; kubectl asks its server.
     pub const NEEDS: &'static [&'static str] = &["kubelet", "kubectl"];
 
-    /// Starts it and waits until it calls itself healthy on its usual port.
+    /// Starts it and waits until it is healthy on its default port.
     ///
     /// # Errors
     /// When it ends, or is not healthy in time; with the end of its log.
@@ -82,15 +82,15 @@ impl ReferenceKubelet {
         Ok(kubelet)
     }
 
-    /// What `/healthz` says now.
+    /// What `/healthz` returns now.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// When the kubelet does not answer.
     pub fn healthz(&self) -> Result<String> {
         healthz()
     }
 
-    /// The configuration that it runs with, as its `/configz` tells.
+    /// The effective configuration, from its `/configz`.
     ///
     /// # Errors
     /// When its server does not answer, or not with JSON.
@@ -101,7 +101,7 @@ impl ReferenceKubelet {
         answer.get("kubeletconfig").cloned().context("/configz has no kubeletconfig")
     }
 
-    /// Asks its own server for a path, without verifying its self-signed certificate.
+    /// Requests a path of its own server, without verifying its self-signed certificate.
     ///
     /// # Errors
     /// When it refuses or does not answer.

@@ -1,6 +1,6 @@
 //! An image registry on the bed's loopback.
 //!
-//! Rule: plain HTTP without asking who you are, unless TLS or a password is asked for.
+//! Rule: plain HTTP without authentication, unless TLS or a password is requested.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,22 +17,22 @@ use super::process::Running;
 use crate::bed::{Bed, free_port};
 use crate::parts;
 
-/// Who may come in when a password is asked for.
+/// The user when a password is required.
 pub const USER: &str = "bed";
 pub const PASSWORD: &str = "bed-password";
-/// The registry takes bcrypt only. A hash of the password above, of the lowest cost.
+/// The registry takes bcrypt only. A hash of the password above, with the lowest cost.
 const PASSWORD_LINE: &str = "bed:$2a$04$z/jnzsUA4XhlZYuDiBwD4uBij3hmTwohYch971KIXUe6HZgjKklLG\n";
 
 const READY: Duration = Duration::from_secs(20);
 
-/// What may be asked of a registry.
+/// Options of a registry.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RegistryOptions {
     pub tls: bool,
     pub password: bool,
 }
 
-/// A registry that answers.
+/// A running registry.
 #[derive(Debug)]
 pub struct Registry {
     running: Running,
@@ -106,7 +106,7 @@ impl Registry {
         self.address
     }
 
-    /// Where clients reach it, such as `http://127.0.0.1:5000`.
+    /// The URL for clients, such as `http://127.0.0.1:5000`.
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.authority.is_some() { "https" } else { "http" };

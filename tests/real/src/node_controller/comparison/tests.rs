@@ -1,4 +1,4 @@
-//! The comparison itself: what it calls equal and what not.
+//! What the comparison treats as equal and what not.
 
 use super::*;
 use tokio::time::Instant;

@@ -1,4 +1,4 @@
-//! Containers: created, started, ended, removed.
+//! Containers: create, start, exit, remove.
 
 use anyhow::{Result, ensure};
 use cri_wire::v1;

@@ -1,4 +1,4 @@
-//! Volumes that an image defines by itself.
+//! Volumes that an image defines itself.
 
 use anyhow::{Result, ensure};
 use cri_wire::v1;
@@ -56,7 +56,7 @@ async fn defined_volume_behind_a_link_has_the_files_there(cri: &Cri) -> Result<(
     Ok(())
 }
 
-/// The next container of the same name is a new one, and finds what the image has.
+/// The next container of the same name gets a new volume with the image's content.
 async fn defined_volume_ends_with_its_container(cri: &Cri) -> Result<()> {
     let pod = cri.pod();
     let sandbox = cri.run(&pod).await?;

@@ -123,8 +123,9 @@ async fn exec_output_of_many_mebibytes_is_whole(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-/// Each stream is cut at 16 MiB, which with the rest of the answer is more than a message may have:
-/// the client is refused, nothing is held for it, and the command runs to its end.
+/// Each stream is cut at 16 MiB, which with the rest of the response is more than a gRPC message
+/// may have: the client gets an error, the runtime keeps nothing for it, and the command runs to
+/// its end.
 async fn exec_output_beyond_a_message_is_refused(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 100").await?;
     let script = "head -c 40000000 /dev/zero; echo end > /mark";

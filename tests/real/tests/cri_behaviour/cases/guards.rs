@@ -1,5 +1,5 @@
-//! What the embedded runtime guards on the machine: where packets go, who is served, which files are
-//! written. Each case shows with a control that the attempt would have an effect.
+//! The embedded runtime's protection of the host: where packets go, which clients are served, which
+//! files are written. Each case shows with a control that the attempt would have an effect.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ async fn guard_half_sent_requests_keep_no_exec_waiting(cri: &Cri) -> Result<()> 
     Ok(())
 }
 
-/// What a pod does that may write to the dir of its logs.
+/// What a pod that may write to its log directory can do.
 async fn guard_log_that_becomes_a_link_is_not_followed(cri: &Cri) -> Result<()> {
     let victim = cri.folder.join("victim");
     std::fs::write(&victim, "kept")?;
@@ -129,7 +129,7 @@ async fn namespace_of(cri: &Cri, sandbox: &str) -> Result<String> {
     Ok(info["networkNamespace"].as_str().context("no namespace")?.to_owned())
 }
 
-/// "I am the router, and 2001:db8:bad::/64 is here", three times, as a pod may send it.
+/// Sends three router advertisements with the prefix 2001:db8:bad::/64, as a pod may.
 fn advertise(namespace: &str) -> Result<()> {
     use std::os::fd::AsFd as _;
     let namespace = std::fs::File::open(namespace)?;
@@ -147,7 +147,7 @@ fn advertise(namespace: &str) -> Result<()> {
             sockopt::set_ipv6_multicast_hops(&raw, 255)?;
             let everybody = SocketAddrV6::new("ff02::1".parse()?, 0, 0, link.index);
             for _ in 0..3 {
-                // The link has its address after a moment.
+                // The link gets its address asynchronously.
                 let begun = Instant::now();
                 while let Err(error) = sendto(&raw, &packet, SendFlags::empty(), &everybody) {
                     ensure!(begun.elapsed() < Duration::from_secs(5), "sending: {error}");
@@ -160,7 +160,7 @@ fn advertise(namespace: &str) -> Result<()> {
     sent?
 }
 
-/// CVE-2020-10749's class.
+/// Of the class of CVE-2020-10749.
 async fn guard_router_advertisements_change_nothing_on_the_machine(cri: &Cri) -> Result<()> {
     let running = cri.running_as(cri.networked_pod(), cri.container("sleep 1000")).await?;
     let namespace = namespace_of(cri, &running.sandbox).await?;
@@ -197,7 +197,7 @@ async fn guard_router_advertisements_change_nothing_on_the_machine(cri: &Cri) ->
     Ok(())
 }
 
-/// What `crictl statsp` shows.
+/// The statistics that `crictl statsp` shows.
 async fn guard_stats_of_a_pod_without_a_parent_group(cri: &Cri) -> Result<()> {
     let mut pod = cri.pod();
     pod.linux.get_or_insert_default().cgroup_parent.clear();

@@ -1,4 +1,4 @@
-//! Commands in containers that another program made: what they start ends with them.
+//! Commands in containers of another OCI runtime: their child processes end with them.
 //!
 //! On the embedded runtime only: the handler `oci` is the real runc, by configuration.
 
@@ -40,7 +40,7 @@ async fn handler_exec_at_its_limit_kills_the_whole_tree(cri: &Cri) -> Result<()>
     anyhow::bail!("left: {}", String::from_utf8_lossy(&left))
 }
 
-/// What the program is told in the bundle that it is given.
+/// The pod's identity in the OCI bundle that the program gets.
 async fn handler_is_told_the_pod(cri: &Cri) -> Result<()> {
     let (sandbox, id) = running(cri).await?;
     let pods = cri.folder.join("../../k/state/pods");

@@ -1,4 +1,4 @@
-//! Pods whose containers another program makes (a RuntimeClass handler), and devices by name.
+//! Pods whose containers another OCI runtime creates (a RuntimeClass handler), and CDI devices.
 //!
 //! On the embedded runtime only: the handler `oci` is the real runc, by configuration.
 
@@ -72,7 +72,7 @@ async fn until_says(running: &Running, word: &str) -> Result<()> {
     bail!("it never said {word:?}, but {:?}", running.output())
 }
 
-/// The server's own folder.
+/// The server's own directory.
 fn server_folder(cri: &Cri) -> PathBuf {
     cri.folder.join("../../k")
 }
@@ -131,7 +131,7 @@ async fn handler_execs_with_output_and_exit_code(cri: &Cri) -> Result<()> {
     let answer = cri.exec(&running.id, &["sh", "-c", "id -u; echo err >&2; exit 5"], 20).await?;
     ensure!((answer.exit_code, answer.stdout.as_slice()) == (5, b"1234\n"), "{answer:?}");
     ensure!(answer.stderr == b"err\n", "{answer:?}");
-    // One that is over before anybody can look.
+    // A command that ends before it can be observed.
     for _ in 0..5 {
         let answer = cri.exec(&running.id, &["true"], 20).await?;
         ensure!(answer.exit_code == 0, "{answer:?}");
@@ -301,7 +301,7 @@ async fn handler_and_built_in_live_side_by_side(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-/// Writes a description of devices where the server looks for them.
+/// Writes a CDI file where the server looks for it.
 fn describe(cri: &Cri, name: &str, text: &str) -> Result<()> {
     let folder = server_folder(cri).join("cdi");
     fs::create_dir_all(&folder)?;
@@ -366,8 +366,8 @@ async fn named_devices_and_hooks_on_a_handler(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-/// As descriptions of graphics cards have them: a link in the container's root, which the hook finds by
-/// the bundle's configuration.
+/// As in CDI files of graphics cards: a link in the container's root, which the hook finds by the
+/// bundle's configuration.
 async fn hooks_of_named_devices_on_the_built_in_handler(cri: &Cri) -> Result<()> {
     let script = "bundle=$(sed 's/.*\"bundle\":\"\\([^\"]*\\)\".*/\\1/'); \
                   root=$(sed 's/.*\"path\":\"\\([^\"]*\\)\".*/\\1/' \"$bundle/config.json\"); \

@@ -1,5 +1,5 @@
-//! Pods, images and clients that mean harm. Each case tries one way, and shows with a control that
-//! the way would be open if nobody stood in it.
+//! Attacks by pods, images and clients. Each case tries one, and shows with a control that it would
+//! succeed without the runtime's protection.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ cases![
     hostile_swap_of_a_mount_target_leads_nowhere,
 ];
 
-/// How many processes of the container have the word in their command line.
+/// The number of processes of the container with the word in their command line.
 async fn count(cri: &Cri, id: &str, word: &str) -> Result<usize> {
     let answer = cri.exec(id, &["ps", "-o", "args"], 10).await?;
     Ok(String::from_utf8_lossy(&answer.stdout).lines().filter(|line| line.contains(word)).count())
@@ -44,8 +44,8 @@ async fn until_gone(cri: &Cri, id: &str, word: &str) -> Result<()> {
     Ok(())
 }
 
-/// CVE-2022-31030's class: the deadline is also for what a command leaves behind. It would print
-/// for ever, and be waited for.
+/// Of the class of CVE-2022-31030: the timeout also applies to a command's children. This one would
+/// print forever, and the exec would wait for it.
 async fn hostile_child_that_prints_for_ever_ends_with_the_exec(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 1000").await?;
     let begun = Instant::now();
@@ -54,7 +54,7 @@ async fn hostile_child_that_prints_for_ever_ends_with_the_exec(cri: &Cri) -> Res
     ensure!(code(answered)? == Code::DeadlineExceeded);
     ensure!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     until_gone(cri, &running.id, "5151").await?;
-    // One that only stays, and says nothing, keeps nobody waiting and may stay.
+    // A child that stays without printing does not delay the exec, and may stay.
     let script = "sleep 6161 & echo said";
     let answer = cri.exec(&running.id, &["sh", "-c", script], 30).await?;
     ensure!(answer.stdout == b"said\n" && answer.exit_code == 0, "{answer:?}");
@@ -62,7 +62,7 @@ async fn hostile_child_that_prints_for_ever_ends_with_the_exec(cri: &Cri) -> Res
     Ok(())
 }
 
-/// Give and take the container's share of a processor.
+/// Sets the container's CPU quota.
 async fn give(cri: &Cri, id: &str, cpu_quota: i64) -> Result<()> {
     let linux =
         v1::LinuxContainerResources { cpu_period: 1_000_000, cpu_quota, ..Default::default() };
@@ -75,8 +75,8 @@ async fn give(cri: &Cri, id: &str, cpu_quota: i64) -> Result<()> {
     Ok(())
 }
 
-/// One that would print for ever has a turn of a few milliseconds in each second. The silence between
-/// two turns is longer than a child is waited for, and is none.
+/// A child that prints forever runs for a few milliseconds of each second. The pause between two
+/// runs is longer than the exec waits for output, and must not count as silence.
 async fn hostile_child_that_gets_no_turn_is_no_silent_one(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 1000").await?;
     give(cri, &running.id, 20_000).await?;
@@ -89,7 +89,7 @@ async fn hostile_child_that_gets_no_turn_is_no_silent_one(cri: &Cri) -> Result<(
     until_gone(cri, &running.id, "8181").await
 }
 
-/// The client sends more than the command takes, and leaves.
+/// The client sends more than the command reads, and disconnects.
 async fn hostile_command_that_never_reads_ends_with_its_client(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 1000").await?;
     let request = v1::ExecRequest {
@@ -114,7 +114,7 @@ async fn hostile_command_that_never_reads_ends_with_its_client(cri: &Cri) -> Res
     until_gone(cri, &running.id, "7171").await
 }
 
-/// A connection to a one-time address, after the answer.
+/// A connection to a one-time URL, after the response.
 async fn upgraded(url: &str) -> Result<tokio::net::TcpStream> {
     let rest = url.strip_prefix("http://").context("an address")?;
     let (host, path) = rest.split_once('/').context("a path")?;
@@ -187,7 +187,8 @@ async fn hostile_pod_cannot_reach_the_hosts_loopback(cri: &Cri) -> Result<()> {
     anyhow::bail!("the control failed: nothing comes even without the rules")
 }
 
-/// CVE-2020-15257: a pod on the host's network reaches every abstract socket there, whoever it is.
+/// CVE-2020-15257: a pod on the host's network can reach every abstract socket there, with any
+/// user.
 async fn hostile_pod_on_the_hosts_network_finds_no_socket(cri: &Cri) -> Result<()> {
     let address = std::os::unix::net::SocketAddr::from_abstract_name("keelson-control")?;
     let control = std::os::unix::net::UnixListener::bind_addr(&address)?;
@@ -204,8 +205,8 @@ async fn hostile_pod_on_the_hosts_network_finds_no_socket(cri: &Cri) -> Result<(
     Ok(())
 }
 
-/// CVE-2022-23648: volumes that an image defines at links and upwards paths. Nothing of the machine
-/// is in them, and nothing is made on the machine.
+/// CVE-2022-23648: an image's volumes at symlinks and at paths with `..`. They contain nothing of
+/// the host, and nothing is created on the host.
 async fn hostile_volumes_of_an_image_stay_inside(cri: &Cri) -> Result<()> {
     ensure!(Path::new("/etc/shadow").exists(), "the control failed: nothing to be stolen");
     let script = "ls -A /absolute /relative /etc; mount | grep -c ' /led/up '; \
@@ -221,7 +222,7 @@ async fn hostile_volumes_of_an_image_stay_inside(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-/// Exchanges two names again and again, as fast as it goes.
+/// Exchanges two names repeatedly, as fast as possible.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<std::io::Result<u64>>,
@@ -250,8 +251,8 @@ impl Swapper {
     }
 }
 
-/// CVE-2021-30465: whoever shares a volume swaps the folder in it that something is to be mounted on
-/// for a link out of the root, in the moment between looking and mounting.
+/// CVE-2021-30465: a container that shares a volume swaps the directory in it that is a mount
+/// target for a symlink out of the root, between the check and the mount.
 async fn hostile_swap_of_a_mount_target_leads_nowhere(cri: &Cri) -> Result<()> {
     let place = |name: &str| cri.folder.join(name);
     for folder in ["shared/spot", "inner", "victim"] {
@@ -287,7 +288,7 @@ async fn hostile_swap_of_a_mount_target_leads_nowhere(cri: &Cri) -> Result<()> {
 }
 
 /// One container with a mount on what is being swapped. It may be refused; if it runs, the mount is
-/// inside its root, at the folder or at what the link means there. Whether it ran.
+/// inside its root, at the directory or at the symlink's target there. Returns whether it ran.
 async fn swapped(cri: &Cri, (sandbox, pod): (&str, &v1::PodSandboxConfig)) -> Result<bool> {
     let mount = |host: &str, target: &str| v1::Mount {
         host_path: cri.folder.join(host).display().to_string(),
@@ -310,7 +311,7 @@ async fn swapped(cri: &Cri, (sandbox, pod): (&str, &v1::PodSandboxConfig)) -> Re
     Ok(started)
 }
 
-/// How many files and folders a container has written, as far as its statistics say.
+/// The number of files and directories a container has written, from its statistics.
 async fn written(cri: &Cri, id: &str) -> Result<u64> {
     let request = v1::ContainerStatsRequest { container_id: id.to_owned() };
     let stats = cri.rt().container_stats(request).await?.into_inner().stats;
@@ -318,10 +319,10 @@ async fn written(cri: &Cri, id: &str) -> Result<u64> {
     Ok(inodes.map_or(0, |count| count.value))
 }
 
-/// A tree in its root that is deeper than any path: it is counted, it goes with its container, and no
-/// other container's removal hears of it.
+/// A tree in its root that is deeper than PATH_MAX: it is counted, it is removed with its
+/// container, and it does not affect the removal of other containers.
 async fn hostile_depth_of_a_root_keeps_nothing_from_being_removed(cri: &Cri) -> Result<()> {
-    // Each turn hangs what there is below a thousand more folders.
+    // Each round moves the existing tree below a thousand more directories.
     let script = "set -e; path=d; for i in 1 2 3 4 5 6 7 8 9 10; do path=$path/$path; done; \
         mkdir /deep; for i in $(seq 4); do mkdir -p /new/$path; mv /deep /new/$path/deep; \
         mv /new /deep; done; echo made; sleep 1000";
@@ -345,7 +346,8 @@ async fn hostile_depth_of_a_root_keeps_nothing_from_being_removed(cri: &Cri) -> 
     Ok(())
 }
 
-/// CVE-2020-8557's class: the files that every container gets lie with the machine's own state.
+/// Of the class of CVE-2020-8557: the files that every container gets are on the host, beside the
+/// runtime's state.
 async fn hostile_writes_to_the_pods_files_fill_nothing(cri: &Cri) -> Result<()> {
     // More than a pod may have, less than would hurt this machine if it could.
     let script = "for file in hostname hosts resolv.conf; do \
@@ -361,7 +363,7 @@ async fn hostile_writes_to_the_pods_files_fill_nothing(cri: &Cri) -> Result<()> 
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     ensure!(running.output()? == "kept\n", "written without end: {}", running.output()?);
-    // They are on a file system of their own, and the state folder's has none of it.
+    // They are on a file system of their own, not on the state directory's.
     use std::os::unix::fs::MetadataExt as _;
     let shared = state.join("pods").join(&running.sandbox[..16]).join("shared/hostname");
     let (own, around) = (std::fs::metadata(&shared)?, std::fs::metadata(&state)?);
@@ -371,8 +373,7 @@ async fn hostile_writes_to_the_pods_files_fill_nothing(cri: &Cri) -> Result<()> 
     Ok(())
 }
 
-/// A volume's folder is swapped for a link between the moment in which its path was looked at and
-/// the start.
+/// A volume's directory is swapped for a symlink between the check of its path and the start.
 async fn hostile_source_that_becomes_a_link_is_not_followed(cri: &Cri) -> Result<()> {
     let place = |name: &str| cri.folder.join(name);
     for (folder, mark) in [("victim", "victim"), ("source", "mine")] {

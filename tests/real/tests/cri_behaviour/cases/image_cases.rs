@@ -1,4 +1,4 @@
-//! Images that are there.
+//! Images in the runtime's store.
 
 use anyhow::{Result, ensure};
 use cri_wire::v1;

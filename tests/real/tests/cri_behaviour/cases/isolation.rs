@@ -1,4 +1,4 @@
-//! What a container may see and do.
+//! What a container can see and do.
 
 use anyhow::{Result, ensure};
 use cri_wire::v1;
@@ -124,8 +124,8 @@ async fn user_is_shown_in_the_status(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-/// CVE-2019-11245: the image's user counts at every start, also when the image is there already and
-/// another container of it has run.
+/// CVE-2019-11245: the image's user applies at every start, also when the image is present already
+/// and another container of it has run.
 async fn user_is_the_same_at_every_start(cri: &Cri) -> Result<()> {
     let pod = cri.pod();
     let sandbox = cri.run(&pod).await?;
@@ -232,7 +232,7 @@ async fn seccomp_from_a_missing_file_is_refused(cri: &Cri) -> Result<()> {
     refused(cri, config).await
 }
 
-/// CVE-2023-2431: a profile of the machine without its name is no profile; never none at all.
+/// CVE-2023-2431: a localhost profile without a name is refused; it never means unconfined.
 async fn seccomp_from_no_file_is_refused(cri: &Cri) -> Result<()> {
     let mut config = cri.container("true");
     security(&mut config).seccomp = profile(ProfileType::Localhost, "");
@@ -398,7 +398,7 @@ fn limited(cri: &Cri, script: &str, resources: v1::LinuxContainerResources) -> v
     config
 }
 
-/// The container's own value on either version of the groups.
+/// The container's own value on either cgroup version.
 const MEMORY: &str =
     "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null";
 const SHARES: &str = "cat /sys/fs/cgroup/cpu.weight /sys/fs/cgroup/cpu/cpu.shares 2>/dev/null";

@@ -1,4 +1,4 @@
-//! What containers write, and where it goes.
+//! Container logs: what containers write, and where it goes.
 
 use anyhow::{Result, ensure};
 use cri_wire::v1;

@@ -1,5 +1,5 @@
-//! What of the machine a container may change by what it is given: nothing. The bed has a `/dev/null` of
-//! its own, which is the machine's to the runtimes in it.
+//! Files and devices of the host that a container gets: it can change none of them. The bed has its
+//! own `/dev/null`, which is the host's for the runtimes in it.
 
 use std::fs::{Metadata, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -24,7 +24,7 @@ cases![
 
 const NULL: &str = "/dev/null";
 
-/// As it was, and as it is again afterwards.
+/// The device's metadata, restored afterwards.
 struct Device(Metadata);
 
 impl Device {
@@ -56,7 +56,7 @@ impl Drop for Device {
     }
 }
 
-/// Changes what it may, by every name that it has.
+/// Tries every change by every name of the device.
 const CHANGE: &str = "for f in /proc/keys /proc/timer_list /proc/self/fd/0 /dev/null; do \
     touch -d '2001-01-01 00:00' $f; touch $f; chown 1000:1000 $f; chmod 640 $f; done 2>/dev/null; echo tried";
 
@@ -89,7 +89,7 @@ async fn device_of_the_machine_is_not_changed_in_a_user_namespace(cri: &Cri) -> 
     device.require_unchanged()
 }
 
-/// A runtime may say so when it makes the container or when it starts it.
+/// A runtime may refuse on create or on start.
 async fn started(cri: &Cri, config: &v1::ContainerConfig) -> Result<Running> {
     let pod = cri.pod();
     let sandbox = cri.run(&pod).await?;
@@ -136,8 +136,8 @@ async fn oom_score_without_resources_is_zero(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-/// CVE-2019-5736: what runs as `/proc/self/exe` is the runtime's program. Whether it is refused or ends
-/// by itself, others run afterwards.
+/// CVE-2019-5736: a process started as `/proc/self/exe` is the runtime's program. Whether it is
+/// refused or exits, other containers can run afterwards.
 async fn program_of_the_runtime_spoils_no_other_container(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 1000").await?;
     let mut config = cri.container("");

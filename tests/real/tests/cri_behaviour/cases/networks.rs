@@ -27,7 +27,7 @@ async fn serving(cri: &Cri, pod: v1::PodSandboxConfig) -> Result<(Running, Strin
     Ok((running, network.ip))
 }
 
-/// Asks until it answers, for a while.
+/// Retries until it gets a response or times out.
 async fn fetch(address: &str) -> Result<String> {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut last = anyhow::anyhow!("never tried");

@@ -1,4 +1,4 @@
-//! What a runtime says of itself: versions, conditions, statistics, events.
+//! What a runtime reports: versions, conditions, statistics, events.
 
 use std::time::Duration;
 
@@ -191,7 +191,7 @@ async fn events_tell_a_life(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-/// What dashboards ask for; a runtime may have more.
+/// The metrics that dashboards use; a runtime may have more.
 const METRICS: &[&str] = &[
     "container_cpu_usage_seconds_total",
     "container_memory_usage_bytes",
@@ -238,7 +238,7 @@ async fn metrics_of_a_pod(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-/// What cannot be served is said, not pretended.
+/// An unsupported call returns Unimplemented, not a success.
 async fn checkpoint_is_not_implemented(cri: &Cri) -> Result<()> {
     let running = cri.running("sleep 100").await?;
     let location = cri.folder.join("checkpoint.tar");

@@ -1,4 +1,4 @@
-//! Mounts that have others below them, read-only at the top alone or all the way down.
+//! Mounts with submounts, read-only at the top only or recursively.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ cases![
     status_tells_of_recursive_read_only,
 ];
 
-/// A folder with another file system below it.
+/// A directory with another file system below it.
 fn folder(cri: &Cri) -> Result<PathBuf> {
     let place = cri.folder.join("top");
     let below = place.join("below");

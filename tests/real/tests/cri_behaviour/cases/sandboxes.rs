@@ -1,4 +1,4 @@
-//! Pod sandboxes: made, shown, stopped, removed.
+//! Pod sandboxes: create, list, stop, remove.
 
 use anyhow::{Result, ensure};
 use cri_wire::v1;

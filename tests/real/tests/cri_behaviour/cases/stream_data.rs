@@ -1,4 +1,4 @@
-//! What flows through attach and port-forward, over WebSocket written by hand.
+//! Data through attach and port-forward, with a hand-written WebSocket client.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ cases![
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client of a one-time address, and what came on each channel.
+/// A client of a one-time URL, and what it received on each channel.
 struct Client {
     stream: TcpStream,
     came: BTreeMap<u8, Vec<u8>>,
@@ -58,7 +58,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads one frame; the end of the connection is the end.
+    /// Reads one frame; the end of the connection ends the client.
     async fn next(&mut self) -> Result<()> {
         let Ok(first) = self.stream.read_u8().await else {
             self.over = true;
@@ -86,7 +86,7 @@ impl Client {
         String::from_utf8_lossy(bytes).into_owned()
     }
 
-    /// Until a channel has these words.
+    /// Reads until a channel has received this text.
     async fn until(&mut self, channel: u8, words: &str) -> Result<()> {
         let reading = async {
             while !self.text(channel).contains(words) {
@@ -140,7 +140,7 @@ async fn attach_carries_both_ways(cri: &Cri) -> Result<()> {
         client.until(1, &format!("got {word}\n")).await?;
     }
     ensure!(client.text(1) == "got one\ngot two\n", "{:?}", client.came);
-    // The log has it as well, and the container stays when who is attached goes.
+    // The log has it as well, and the container keeps running when the attached client disconnects.
     ensure!(running.output()? == "got one\ngot two\n", "{:?}", running.output()?);
     drop(client);
     let request = v1::AttachRequest {

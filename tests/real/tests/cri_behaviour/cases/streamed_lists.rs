@@ -1,4 +1,4 @@
-//! Lists that come in parts, since v1.36: the same items as the plain lists, whatever their number.
+//! Streamed lists, since v1.36: the same items as the plain lists, whatever their number.
 
 use anyhow::{Result, ensure};
 use cri_wire::v1;
@@ -17,10 +17,10 @@ cases![
     stream_of_images,
 ];
 
-/// More than one message holds, and few enough to be made within a case.
+/// More than one message holds, and few enough to create within a case.
 const MANY: usize = 101;
 
-/// The items of each part, as texts; what a stream ends with is an end and no error.
+/// The items of each message, as texts; a stream ends without an error.
 async fn parts<Answer, Item>(
     mut stream: Streaming<Answer>,
     items: impl Fn(Answer) -> Vec<Item>,

@@ -1,4 +1,4 @@
-//! Addresses for streams; what flows through them is tried with kubectl's protocols elsewhere.
+//! Streaming URLs; other tests cover the data with kubectl's protocols.
 
 use anyhow::{Result, ensure};
 use cri_wire::v1;
@@ -76,7 +76,7 @@ async fn stream_port_forward_of_unknown_is_not_found(cri: &Cri) -> Result<()> {
     Ok(())
 }
 
-/// Speaks WebSocket by hand and gives what came, without its end.
+/// Speaks WebSocket by hand and returns what it received, without the close frame.
 async fn websocket(url: &str, protocol: &str) -> Result<(String, Vec<u8>)> {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let rest = url.trim_start_matches("http://");

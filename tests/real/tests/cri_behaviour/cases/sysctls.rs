@@ -1,4 +1,4 @@
-//! Settings of the kernel that a pod asks for: its own namespaces' and nobody else's.
+//! A pod's sysctls: they apply to its own namespaces and to no others.
 
 use anyhow::{Result, ensure};
 use cri_wire::v1;

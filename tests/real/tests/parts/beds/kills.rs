@@ -1,8 +1,9 @@
-//! Kills test processes and wardens, once or many times, and calls the judge after each kill.
+//! Kills test processes and wardens, once or many times, and runs the leftover check after each
+//! kill.
 //!
 //! Rule: the first kill hits a bed in which a container runs. The others come at instants that a
-//! fixed seed spreads evenly over making, running and ending, in victims that end by themselves; how
-//! long making and ending take is measured first, so a slow machine is hit everywhere too.
+//! fixed seed spreads evenly over creation, run and end, in victims that end by themselves; the
+//! durations of creation and end are measured first, so that a slow machine is hit everywhere too.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,9 +17,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::victim::{Phase, Victim};
 
-/// How long the container of a victim runs that ends by itself.
+/// How long the container of a victim runs before the victim ends by itself.
 const STAY: Duration = Duration::from_millis(300);
-/// How long the next beds have for sweeping: killed processes hold their locks for a moment more.
+/// How long the next beds may take to clean up: killed processes hold their locks a little longer.
 const SWEEPING: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(super) enum Target {
     Both,
 }
 
-/// How many times each is killed: once in a landing, more by `cargo xtask soak`.
+/// How often each is killed: once in `cargo xtask test`, more with `cargo xtask soak`.
 fn kills() -> Result<u32> {
     std::env::var("KEELSON_KILLS").map_or(Ok(1), |text| text.parse().context("KEELSON_KILLS"))
 }
@@ -72,7 +73,7 @@ fn describe(phase: Phase) -> &'static str {
     }
 }
 
-/// How long a bed's making and ending take on this machine.
+/// The durations of a bed's creation and end on this machine.
 #[derive(Debug, Default)]
 struct Pace {
     making: Duration,
@@ -80,7 +81,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// By a victim that nobody kills.
+    /// Measures a victim that is not killed.
     fn measure(test: &'static str) -> Result<Self> {
         let mut victim = Victim::start(test, Some(STAY))?;
         let making = victim.wait_until_it_runs()?;
@@ -117,7 +118,7 @@ impl Moment {
     }
 }
 
-/// The same moments in every run.
+/// The same kill times in every run.
 fn moments(target: Target) -> impl Iterator<Item = Moment> {
     let mut state: u64 = match target {
         Target::TestProcess => 0x9e37_79b9_7f4a_7c15,
@@ -140,8 +141,8 @@ fn moments(target: Target) -> impl Iterator<Item = Moment> {
     })
 }
 
-/// Kills while the container runs, which must fail the test and, where nobody is left to clean up,
-/// leave what the judge then finds.
+/// Kills while the container runs, which must fail the test and, if no process is left to clean up,
+/// leave what the check then finds.
 fn kill_at_rest(target: Target, victim: &mut Victim, judge: &Judge) -> Result<()> {
     match target {
         Target::TestProcess => drop(victim.kill()?),

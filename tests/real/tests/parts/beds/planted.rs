@@ -1,8 +1,8 @@
-//! The judge against planted things: one of every kind that a careless bed would leave, beside what
-//! other people do on a machine.
+//! The leftover check against planted things: one of every kind that a faulty bed would leave,
+//! beside unrelated things of the machine.
 //!
-//! Rule: both are planted in a bed, where the judge looks at the bed as if it were the machine; so
-//! nothing planted can outlive the test.
+//! Rule: both are planted in a bed, where the check treats the bed as the machine; so nothing
+//! planted can outlive the test.
 
 use std::fs;
 use std::path::Path;
@@ -77,7 +77,7 @@ fn mount_tmpfs(target: &str) -> Result<()> {
     run("mount", &["-t", "tmpfs", "tmpfs", target])
 }
 
-/// In the memory hierarchy, or the only one there is.
+/// In the memory hierarchy, or in the unified one if it is the only one.
 fn make_cgroup(name: &str) -> Result<()> {
     let memory = Path::new("/sys/fs/cgroup/memory");
     let top = if memory.exists() { memory } else { Path::new("/sys/fs/cgroup") };

@@ -1,6 +1,6 @@
-//! A test process of its own with a bed, which is there to be killed.
+//! A separate test process with a bed, which exists to be killed.
 //!
-//! Rule: it says how far its bed has come by files in a folder of the test that kills it.
+//! Rule: it reports its bed's progress by files in a directory of the test that kills it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,15 +12,15 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{LONG, kept_logs};
 
-/// Set for the victim: the folder for its files.
+/// Set for the victim: the directory for its files.
 const FOLDER: &str = "KEELSON_TEST_VICTIM";
 /// Set for a victim that ends by itself: after how many milliseconds.
 const STAY: &str = "KEELSON_TEST_VICTIM_STAY";
-/// Written when the container runs, and when the test in the bed is over.
+/// Written when the container runs, and when the test in the bed has ended.
 const RUNS: &str = "runs";
 const OVER: &str = "over";
 
-/// How far a bed has come.
+/// The phase that a bed is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Making,
@@ -34,8 +34,8 @@ pub(super) fn is_this_process() -> bool {
     std::env::var_os(FOLDER).is_some()
 }
 
-/// In the bed: says that all is set up, and waits for somebody to end this bed; a victim that is to
-/// stay for a while only ends by itself then.
+/// In the bed: reports that everything is set up, and waits to be killed; a victim with a STAY time
+/// ends by itself after it.
 pub(super) fn lie_still() -> Result<()> {
     let folder = std::env::var_os(FOLDER).map(PathBuf::from);
     if let Some(folder) = &folder {
@@ -58,7 +58,7 @@ pub(super) struct Victim {
 }
 
 impl Victim {
-    /// Starts `test` as a victim, for ever or for a while. Waits for nothing.
+    /// Starts `test` as a victim, forever or for a while, without waiting.
     pub(super) fn start(test: &'static str, stay: Option<Duration>) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let mut command = Command::new(std::env::current_exe()?);
@@ -74,12 +74,12 @@ impl Victim {
         Ok(Self { test, folder, began, process: command.spawn()? })
     }
 
-    /// Waits until the container runs, and tells how long that took.
+    /// Waits until the container runs, and returns how long that took.
     pub(super) fn wait_until_it_runs(&mut self) -> Result<Duration> {
         self.wait_for(RUNS)
     }
 
-    /// Waits until the test in the bed is over, and tells how long that took.
+    /// Waits until the test in the bed has ended, and returns how long that took.
     pub(super) fn wait_until_it_is_over(&mut self) -> Result<Duration> {
         self.wait_for(OVER)
     }
@@ -111,7 +111,7 @@ impl Victim {
         })
     }
 
-    /// Whether the test in the bed got to its end.
+    /// Whether the test in the bed ran to its end.
     pub(super) fn is_over(&self) -> bool {
         self.has(OVER)
     }
@@ -120,7 +120,7 @@ impl Victim {
         self.folder.path().join(file).exists()
     }
 
-    /// The child that watches over the bed, once there is one.
+    /// The PID of the warden, once it exists.
     pub(super) fn warden(&self) -> Option<u32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id())).ok()?;
         let children = tasks.flatten().filter_map(|task| {

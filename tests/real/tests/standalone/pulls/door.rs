@@ -1,7 +1,8 @@
-//! A door before a registry: it sees who asks for what, can be shut, and can bring a login along.
+//! A proxy before a registry: it records requests with their credentials, can be closed, and can
+//! add credentials.
 //!
-//! Rule: one request per connection and nothing changed but the login; while the door is shut,
-//! questions for manifests wait before it. What the registry answers is the registry's.
+//! Rule: one request per connection, and only the credentials are changed; while the proxy is
+//! closed, requests for manifests wait. Responses are the registry's own.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,19 +16,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The first byte of a TLS connection.
 const TLS_HANDSHAKE: u8 = 22;
 
-/// A request that went through.
+/// A request that was passed on.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) method: String,
     pub(crate) path: String,
-    /// The login as the header has it; empty for none.
+    /// The Authorization header; empty for none.
     pub(crate) login: String,
 }
 
 #[derive(Default)]
 struct State {
     is_shut: bool,
-    /// Waiting questions by repository.
+    /// Waiting requests by repository.
     waiting: BTreeMap<String, usize>,
     most_waiting: usize,
     asked: Vec<Asked>,
@@ -37,13 +38,13 @@ struct State {
 pub(crate) struct Door {
     address: SocketAddr,
     registry: SocketAddr,
-    /// What is said for whoever brings no login.
+    /// Credentials that are added to requests without any.
     login: Option<&'static str>,
     shared: Arc<(Mutex<State>, Condvar)>,
 }
 
 impl Door {
-    /// Opens it; it stays until the test's process ends.
+    /// Starts it; it runs until the test's process ends.
     pub(crate) fn open(registry: SocketAddr, login: Option<&'static str>) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("a door")?;
         let address = listener.local_addr()?;
@@ -72,17 +73,18 @@ impl Door {
         self.shared.1.notify_all();
     }
 
-    /// Repositories about which somebody waits before the door.
+    /// Repositories with waiting requests.
     pub(crate) fn waiting(&self) -> Vec<String> {
         self.state().waiting.keys().cloned().collect()
     }
 
-    /// How many repositories were waited for at the same time, at most, since the last look.
+    /// The maximum number of repositories with waiting requests at the same time, since the last
+    /// call.
     pub(crate) fn most_waiting(&self) -> usize {
         std::mem::take(&mut self.state().most_waiting)
     }
 
-    /// What has gone through with a login, of one repository.
+    /// The requests of one repository that were passed on with credentials.
     pub(crate) fn asked(&self, repository: &str) -> Vec<Asked> {
         let of = format!("/v2/{repository}/");
         let state = self.state();
@@ -90,7 +92,7 @@ impl Door {
         through.filter(|asked| !asked.login.is_empty()).cloned().collect()
     }
 
-    /// Questions with a login for the manifest of a tag: one for each pull.
+    /// Manifest requests by tag with credentials: one for each pull.
     pub(crate) fn pulls(&self, repository: &str) -> usize {
         let tagged =
             |asked: &&Asked| asked.method == "HEAD" && asked.path.ends_with("/manifests/1");
