@@ -1,7 +1,7 @@
-//! What this kernel lets us do for containers: tried, not assumed.
+//! Probes what this kernel supports for containers, by trying it.
 //!
-//! Rule: runs in a process of its own with one thread, since it makes namespaces and mounts, all of
-//! which end with it. Each answer is what the same steps for a container would have met.
+//! Rule: runs in a process of its own with one thread: it creates namespaces and mounts, all of
+//! which end with it. Each probe performs the steps that a container's creation would perform.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -13,18 +13,19 @@ use crate::spec::{IdMappings, IdRange, OverlaySpec, RootFilesystem};
 use crate::system::{MountChange, change_mount};
 use crate::user_namespace;
 
-/// The name by which the program knows that it is to try these.
+/// The program name (`argv[0]`) that selects the probe.
 pub const NAME: &str = "keelson-abilities";
 
-/// Any ids will do: nothing is written.
+/// Any ids: nothing is written.
 const FIRST_ID: u32 = 1 << 20;
 const IDS: u32 = 1 << 16;
 
-/// Prints a line for each: the name, and why not where it does not work. `folder` lies where
-/// containers' layers lie and has the empty folders `lower`, `upper` and `work`.
+/// Prints a line for each feature: its name, and the error where it does not work. `folder` is on
+/// the filesystem of the containers' layers and has the empty directories `lower`, `upper` and
+/// `work`.
 pub fn report(folder: &Path) {
     let folder = folder.display().to_string();
-    // The second leaves the machine's mounts.
+    // Last: the second one enters a new mount namespace.
     for (name, outcome) in [
         ("recursive-read-only", recursive_read_only(&folder)),
         ("user-namespaces", mapped_root(&folder)),
@@ -44,7 +45,7 @@ fn recursive_read_only(folder: &str) -> Result<()> {
     change_mount(tree.as_fd(), change).during("making mounts read-only, with those beneath")
 }
 
-/// A user namespace, and an overlay whose layers show its ids.
+/// Creates a user namespace and an overlay with id-mapped layers.
 fn mapped_root(folder: &str) -> Result<()> {
     let range = || vec![IdRange { inside: 0, outside: FIRST_ID, count: IDS }];
     let namespace = user_namespace::holding(&IdMappings { users: range(), groups: range() })?;

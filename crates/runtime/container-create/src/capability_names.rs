@@ -1,4 +1,4 @@
-//! What the kernel's capabilities are called, by number and without their prefix.
+//! Names of the kernel's capabilities by number, without their prefix.
 //!
 //! upstream: linux/capability.h
 

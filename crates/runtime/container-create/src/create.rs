@@ -1,13 +1,13 @@
-//! Making a container: the helper's half with the machine's rights, and the container's own half.
+//! Creates a container: the helper's part with the host's privileges, and the container's own part.
 //!
-//! Rule: the helper opens everything that belongs to the machine, enters the pod's namespaces, makes
-//! the new process, puts it into its group and is gone. The new process builds its own view of the
-//! world and waits; only then does anything of the image run.
+//! Rule: the helper opens everything that belongs to the host, enters the pod's namespaces, clones
+//! the new process, puts it into its cgroup and exits. The new process sets up its mounts and
+//! waits; only then does anything of the image run.
 //!
-//! Where others live in its PID namespace already, they see the new process from its first moment,
-//! and with the right to trace any process they can look into it. A builder that they do not see
-//! goes ahead then, and the new process is its copy with empty hands: in the container's root, with
-//! nothing of the machine open. In a user namespace the kernel keeps such eyes out by itself.
+//! If the container joins a PID namespace with processes in it, they see the new process at once
+//! and, with CAP_SYS_PTRACE, can inspect it. So a builder outside that namespace sets everything up
+//! first, and the new process is cloned from it: in the container's root, with nothing of the host
+//! open. With a user namespace the kernel itself prevents such inspection.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -38,23 +38,24 @@ use crate::system::{
 };
 use crate::{devices, groups, identity, sysctl, terminal, user_namespace};
 
-/// What a container is made from.
+/// The inputs of a container's creation.
 pub struct Creation<'a> {
     pub spec: &'a ContainerSpec,
     pub pod: &'a PodNamespaces,
-    /// The ranges of the pod's user namespace.
+    /// The id ranges of the pod's user namespace.
     pub mappings: Option<&'a crate::spec::IdMappings>,
-    /// The PID namespace of another container, where that is wanted.
+    /// The PID namespace of the target container, if one is to be joined.
     pub target_pid: Option<BorrowedFd<'a>>,
     pub process: &'a ProcessFiles,
     pub hierarchy: Option<&'a Hierarchy>,
     /// None with a terminal.
     pub streams: Option<Streams>,
-    /// The pod's: what processes on their way have open, and who is in the container might find.
+    /// The pod's null device: processes that are being set up have it open, where a process of the
+    /// container might find it.
     pub null: BorrowedFd<'a>,
 }
 
-/// Runs in a fork of the supervisor; does not return in either process.
+/// Runs in a fork of the supervisor; returns in neither process.
 pub fn create(creation: Creation<'_>, reporter: &Reporter) -> ! {
     match help(creation, reporter) {
         Ok(Role::Helper) => exit_now(0),
@@ -71,7 +72,7 @@ enum Role<'a> {
     Container(Box<Container<'a>>),
 }
 
-/// What the new process needs from the time before.
+/// What the new process needs from the helper.
 struct Container<'a> {
     spec: &'a ContainerSpec,
     process: &'a ProcessSpec,
@@ -87,7 +88,7 @@ struct Container<'a> {
     program: FileIdentity,
     go: UnixStream,
     hooks: Option<Runner>,
-    /// The PID namespace where others already are, not entered yet.
+    /// A PID namespace with other processes in it, not entered yet.
     seen_in: Option<BorrowedFd<'a>>,
 }
 
@@ -95,7 +96,7 @@ fn required<'a, T>(part: &'a Option<T>, name: &str) -> Result<&'a T> {
     part.as_ref().ok_or_else(|| Trouble::bad(format!("the container has no {name}")))
 }
 
-/// Descriptors that the helper still needs; the supervisor's others are closed.
+/// Descriptors that the helper still needs; all others are closed.
 fn kept(creation: &Creation<'_>, reporter: &Reporter) -> Vec<RawFd> {
     let mut keep =
         vec![0, 1, 2, reporter.as_fd().as_raw_fd(), creation.process.folder().as_raw_fd()];
@@ -115,7 +116,7 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
     let security = required(&spec.security, "security")?;
     let root = required(&spec.root, "root")?;
     let namespaces = required(&spec.namespaces, "namespaces")?.clone();
-    // Before anything is set that is meant for the container.
+    // Before labels, limits and OOM score of the container are set on this process.
     let hooks = Runner::start(spec, creation.null)?;
     let program = FileIdentity::of_this_program()?;
     identity::check_ids(security)?;
@@ -139,7 +140,7 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
         give_streams(streams, security, creation.mappings.filter(|_| user.is_some()))?;
     }
     identity::set_limits(&security.limits)?;
-    // From here on the machine's mounts may be out of sight.
+    // From here on the host's mounts may not be reachable.
     let owner = root_of_pod(creation.mappings);
     let (devices, cover) = make_nodes(spec, &mut mounts, user.map(|_| owner.unwrap_or_default()))?;
     let root = overlay::prepare_root(root, user, owner, &spec.mount_label)?;
@@ -175,7 +176,7 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
             } else {
                 let mut bytes = [0; 4];
                 if (&ours).read_exact(&mut bytes).is_err() {
-                    // The builder has said why there is none.
+                    // The builder has reported the error.
                     return Ok(Role::Helper);
                 }
                 pid = u32::from_ne_bytes(bytes);
@@ -187,8 +188,8 @@ fn help<'a>(creation: Creation<'a>, reporter: &Reporter) -> Result<Role<'a>> {
     }
 }
 
-/// Inodes of the container's own that only the machine's root can make. `owner` is the pod's root, in a
-/// user namespace, where the container cannot make any itself.
+/// Creates the container's own device nodes, which needs the host's root. `owner` is the pod's root
+/// id on the host, set with a user namespace, in which the container cannot create nodes itself.
 fn make_nodes(
     spec: &ContainerSpec,
     mounts: &mut [Prepared],
@@ -204,16 +205,16 @@ fn make_nodes(
     Ok((devices, cover))
 }
 
-/// Who is root in the pod, as the machine knows it.
+/// The ids of the pod's root on the host.
 fn root_of_pod(mappings: Option<&crate::spec::IdMappings>) -> Option<(u32, u32)> {
     let of = |ranges: &[crate::spec::IdRange]| user_namespace::outside(ranges, 0);
     mappings.and_then(|mappings| of(&mappings.users).zip(of(&mappings.groups)))
 }
 
-/// One of the two, or none without a group.
+/// At most one of the two is set; neither without a cgroup.
 #[derive(Default)]
 struct WayIn {
-    /// What this process then starts is born in the group, as it is in one that systemd made.
+    /// Moves this process, so that its children start in the cgroup; also with a systemd scope.
     for_caller: Option<Door>,
     for_others: Option<Door>,
 }
@@ -237,7 +238,8 @@ fn make_group(creation: &Creation<'_>) -> Result<Option<Cgroup>> {
     }
 }
 
-/// So that a program may open `/dev/stdout` anew, whoever it runs as.
+/// Changes the owner of pipes to the container's user, so that its program may reopen
+/// `/dev/stdout`.
 pub(crate) fn give_streams(
     streams: &Streams,
     security: &SecuritySpec,
@@ -254,7 +256,7 @@ pub(crate) fn give_streams(
     })?;
     for stream in streams {
         let stat = rustix::fs::fstat(stream).during("looking at a standard stream")?;
-        // Devices and files of others are not ours to give away.
+        // Never changes the owner of devices or regular files.
         if rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo {
             let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
             let _ = rustix::fs::fchown(stream, Some(uid), Some(gid));
@@ -263,7 +265,8 @@ pub(crate) fn give_streams(
     Ok(())
 }
 
-/// Enters what exists; says what is to be made new, and the PID namespace that is left for later.
+/// Enters the existing namespaces; returns the kinds to create, and the PID namespace to enter
+/// later.
 fn enter_namespaces<'a>(
     creation: &Creation<'a>,
     wanted: &ContainerNamespaces,
@@ -314,9 +317,9 @@ fn enter_namespaces<'a>(
     Ok((new, seen_in))
 }
 
-/// What a container ends with whose program never ran, as containerd tells it too. Whoever would have
-/// told it to start is gone, and the kernel's word is all that is known of it then: a code that programs
-/// use for troubles of their own would be taken for theirs.
+/// The exit code of a container whose program never ran; containerd reports the same. If the
+/// supervisor died before it sent the start, this code is all that is known; a code that programs
+/// use for their own errors would be taken for one of these.
 const NEVER_STARTED: i32 = 128;
 
 impl<'a> Container<'a> {
@@ -336,7 +339,7 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// None in the builder, when there is another who goes on.
+    /// None in the builder when it has cloned the process that goes on.
     fn build_or_fail(mut self, reporter: &Reporter) -> Result<Option<Launch<'a>>> {
         let own = match self.seen_in {
             None => {
@@ -385,7 +388,7 @@ impl<'a> Container<'a> {
         }))
     }
 
-    /// In its group, as a session of its own.
+    /// Waits for its cgroup and becomes a session leader.
     fn arrive(&mut self) -> Result<()> {
         self.go.read_exact(&mut [0]).during("waiting for the helper")?;
         rustix::process::setsid().during("beginning a session")?;
@@ -395,8 +398,8 @@ impl<'a> Container<'a> {
         Ok(())
     }
 
-    /// Mounts that only the process itself can make, and what lies on them: those show its PID and
-    /// cgroup namespaces.
+    /// Removes the mounts that only the final process can create, with all beneath them: those that
+    /// depend on its PID and cgroup namespaces.
     fn set_apart(&mut self) -> Vec<Prepared> {
         let own_groups = self.spec.cgroup.is_some();
         let places: Vec<String> = self
@@ -413,7 +416,8 @@ impl<'a> Container<'a> {
         own
     }
 
-    /// From the machine's root into the container's, with all mounts but those set apart.
+    /// From the host's root into the container's, with all mounts except those of the process
+    /// itself.
     fn enter_root(&mut self, own: Vec<Prepared>) -> Result<Vec<Prepared>> {
         let sysctls = Own {
             network: false,
@@ -438,18 +442,19 @@ impl<'a> Container<'a> {
             }
         }
         let root = Root::here()?;
-        // A filesystem that is about to be read-only takes their places first.
+        // Create their mount points before a filesystem becomes read-only.
         own.iter().try_for_each(|mount| mount.make_place(&root))?;
         Ok(own)
     }
 
-    /// What was prepared, in its places.
+    /// Attaches the prepared mounts and devices.
     fn fill(&self, root: &Root) -> Result<()> {
         self.mounts.iter().try_for_each(|mount| mount.attach(root))?;
         self.devices.iter().try_for_each(|device| device.attach(root))
     }
 
-    /// Leaves everything of the machine behind and goes among others; false in who stays behind.
+    /// Closes everything of the host and clones into the PID namespace. True in the new process,
+    /// false in the builder.
     fn step_in(
         &mut self,
         namespace: BorrowedFd<'_>,
@@ -476,7 +481,7 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Terminal, working directory, masks.
+    /// Sets up the terminal, the working directory and masks.
     fn furnish(&self, root: &Root) -> Result<Option<terminal::Terminal>> {
         let terminal = if self.process.terminal {
             let terminal = terminal::open(root, self.process.terminal_size, self.security)?;
@@ -485,7 +490,7 @@ impl<'a> Container<'a> {
         } else {
             None
         };
-        // The working directory may have to be made on a root that is about to be read-only.
+        // The working directory may have to be created before the root becomes read-only.
         enter_folder(root, self.process, true)?;
         for path in &self.spec.read_only_paths {
             make_read_only(root, path)?;

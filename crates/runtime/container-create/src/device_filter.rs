@@ -1,9 +1,10 @@
-//! Device rules as a program for version 2 control groups, which have no file for them.
+//! Device rules as a BPF program for cgroup version 2, which has no file for them.
 //!
-//! Rule: [`assemble`] is pure: the last rule that matches decides, and nothing matches by default.
-//! [`attach`] puts the program on one group, beside those of its parents (all must agree).
+//! Rule: [`assemble`] is pure: the last rule that matches decides, and the default is to deny.
+//! [`attach`] attaches the program to one cgroup; the programs of its parents apply as well (all
+//! must allow).
 //!
-//! The kernel hands over `{ u32 access << 16 | kind, u32 major, u32 minor }` and wants 1 for yes.
+//! The kernel passes `{ u32 access << 16 | kind, u32 major, u32 minor }` and expects 1 for "allow".
 
 use std::fs::File;
 use std::io;
@@ -23,7 +24,7 @@ const MAKE_NODE: i32 = 1;
 const READ: i32 = 2;
 const WRITE: i32 = 4;
 
-/// One instruction of the kernel's machine.
+/// One BPF instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Instruction {
@@ -34,8 +35,8 @@ pub(crate) struct Instruction {
     value: i32,
 }
 
-// Registers: 1 is the context; 2 kind, 3 access, 4 major, 5 minor are loaded from it; 0 is the answer;
-// 6 is scratch.
+// Registers: 1 is the context; 2 kind, 3 access, 4 major, 5 minor are loaded from it; 0 is the
+// result; 6 is scratch.
 const LOAD_WORD: u8 = 0x61;
 const COPY: u8 = 0xbf;
 const SET: u8 = 0xb7;
@@ -58,7 +59,7 @@ pub(crate) fn assemble(rules: &[DeviceRule]) -> Vec<Instruction> {
         instruction(LOAD_WORD, 4, 1, 4, 0),
         instruction(LOAD_WORD, 5, 1, 8, 0),
     ];
-    // The last rule decides, so it is asked first; a rule for everything ends the list.
+    // The last rule decides, so it is tested first; a rule that matches everything ends the list.
     for rule in rules.iter().rev() {
         block(rule, &mut program);
         if is_total(rule) {
@@ -76,7 +77,7 @@ fn is_total(rule: &DeviceRule) -> bool {
         && rule.access == DeviceAccess::ALL
 }
 
-/// Conditions that skip the block when they do not hold, then the answer.
+/// Conditions that skip the block unless they hold, then the result.
 fn block(rule: &DeviceRule, program: &mut Vec<Instruction>) {
     let mut conditions: Vec<Vec<Instruction>> = Vec::new();
     let kind = match rule.kind {
@@ -94,7 +95,7 @@ fn block(rule: &DeviceRule, program: &mut Vec<Instruction>) {
             (rule.access.write, WRITE),
         ];
         let mask = bits.iter().filter(|(set, _)| *set).fold(0, |all, (_, bit)| all | bit);
-        // Allowing asks that nothing else is wanted; denying, that something of it is wanted.
+        // Allow only if no other access is requested; deny if any of this access is requested.
         if rule.allow {
             conditions.push(vec![
                 instruction(COPY, 6, 3, 0, 0),
@@ -105,7 +106,7 @@ fn block(rule: &DeviceRule, program: &mut Vec<Instruction>) {
             conditions.push(vec![
                 instruction(COPY, 6, 3, 0, 0),
                 instruction(AND, 6, 0, 0, mask),
-                // Skips the block if none is wanted.
+                // Skips the block if none of it is requested.
                 instruction(0x15, 6, 0, 0, 0),
             ]);
         }
@@ -120,7 +121,7 @@ fn block(rule: &DeviceRule, program: &mut Vec<Instruction>) {
     let length = flat.len();
     for (at, one) in flat.iter_mut().enumerate() {
         if matches!(one.code, JUMP_UNLESS_EQUAL | JUMP_UNLESS_EQUAL_REGISTER | 0x15) {
-            // Over the rest of the conditions and the two instructions of the answer.
+            // Past the remaining conditions and the two instructions of the result.
             one.offset = i16::try_from(length - at - 1 + 2).unwrap_or(i16::MAX);
         }
     }
@@ -158,7 +159,7 @@ const PROGRAM_CGROUP_DEVICE: u32 = 15;
 const ATTACH_CGROUP_DEVICE: u32 = 6;
 const ALLOW_MULTI: u32 = 2;
 
-/// Puts the rules in force on the group in this folder.
+/// Attaches the rules to the cgroup of this directory.
 pub(crate) fn attach(folder: &Path, rules: &[DeviceRule]) -> io::Result<()> {
     let program = assemble(rules);
     let mut load = LoadAttributes {

@@ -1,10 +1,10 @@
 //! Device nodes and the links beside them in a container's `/dev`.
 //!
-//! Rule: every node is the container's own, never an inode of the machine: in a user namespace, where
-//! none can be made, it was made beforehand with the machine's rights. Only where those do not suffice
-//! is it the machine's, bound read-only: devices can be written to all the same, modes and owners
-//! cannot be changed. A name that the image has taken with something else is an error. Which devices
-//! may be opened is the control group's business.
+//! Rule: every node is the container's own, never an inode of the host. With a user namespace, in
+//! which nodes cannot be created, they are created beforehand with the host's privileges. Only if
+//! that fails is the host's node bound read-only: the device can be written to all the same, its
+//! mode and owner cannot be changed. If the image has something else at the path, that is an error.
+//! Which devices may be opened is up to the cgroup's device rules.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
@@ -17,7 +17,7 @@ use crate::nodes::{Node, Nodes, read_only};
 use crate::paths::{Missing, Root, open_source, split};
 use crate::spec::DeviceNode;
 
-/// Every container has these, for everybody to read and write.
+/// In every container, readable and writable for all users.
 const STANDARD: &[(&str, u32, u32)] = &[
     ("null", 1, 3),
     ("zero", 1, 5),
@@ -35,12 +35,12 @@ const LINKS: &[(&str, &str)] = &[
     ("ptmx", "pts/ptmx"),
 ];
 
-/// Nodes that were made beforehand, for containers that cannot make their own.
+/// Nodes created beforehand, for containers that cannot create their own.
 #[derive(Default)]
 pub(crate) struct ReadyNodes(Option<Vec<(&'static str, OwnedFd)>>);
 
 impl ReadyNodes {
-    /// Runs as the machine's root. `owner` is the pod's root as the machine knows it.
+    /// Runs as the host's root. `owner` is the pod's root id on the host.
     pub(crate) fn make(nodes: &Nodes, owner: (u32, u32)) -> Result<Self> {
         let mut ready = Vec::new();
         for (name, major, minor) in STANDARD {
@@ -54,12 +54,12 @@ impl ReadyNodes {
         Ok(Self(Some(ready)))
     }
 
-    /// The descriptors that it holds.
+    /// The raw descriptors it holds.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = RawFd> {
         self.0.iter().flatten().map(|(_, node)| node.as_raw_fd())
     }
 
-    /// Runs inside; `dev` has just been mounted.
+    /// Runs inside the container; `dev` has just been mounted.
     pub(crate) fn fill(&self, root: &Root, dev: &str) -> Result<()> {
         match &self.0 {
             Some(nodes) => {
@@ -86,7 +86,7 @@ impl ReadyNodes {
     }
 }
 
-/// A node of the machine, which must be the device that was asked for.
+/// Opens a node of the host, which must be the expected device.
 fn machine_node(path: &str, major: u32, minor: u32) -> Result<OwnedFd> {
     let node = open_source(path, "", false)?;
     let stat = rustix::fs::fstat(&node).during(format_args!("looking at {path}"))?;
@@ -104,7 +104,7 @@ fn bind_machine_node(node: &OwnedFd, path: &str) -> Result<OwnedFd> {
     read_only(detached_copy(node, false).during(format_args!("copying the mount of {path}"))?)
 }
 
-/// As the machine's is: the same device, mode and owner, and an inode of its own.
+/// A new inode with the device, mode and owner of the host's node.
 fn copied_node(node: &OwnedFd, path: &str, nodes: &Nodes) -> Result<OwnedFd> {
     let stat = rustix::fs::fstat(node).during(format_args!("looking at {path}"))?;
     let copy = Node {
@@ -117,13 +117,13 @@ fn copied_node(node: &OwnedFd, path: &str, nodes: &Nodes) -> Result<OwnedFd> {
     nodes.node(name, copy).or_else(|_| bind_machine_node(node, path))
 }
 
-/// A device of the specification, made beforehand if the container cannot make it.
+/// A device of the specification, created beforehand if the container cannot create it.
 pub(crate) struct PreparedDevice {
     node: DeviceNode,
     tree: Option<OwnedFd>,
 }
 
-/// Runs as the machine's root. `bind`: the container cannot make nodes.
+/// Runs as the host's root. `bind`: the container cannot create nodes.
 pub(crate) fn prepare(
     devices: &[DeviceNode],
     nodes: &Nodes,
@@ -144,7 +144,7 @@ pub(crate) fn prepare(
 }
 
 impl PreparedDevice {
-    /// Runs inside, after all mounts.
+    /// Runs inside the container, after all mounts.
     pub(crate) fn attach(&self, root: &Root) -> Result<()> {
         let path = &self.node.path;
         match &self.tree {

@@ -1,11 +1,12 @@
-//! A further process in a container that runs: the same namespaces, group, user, capabilities, filter.
+//! Starts a further process (exec) in a running container, with its namespaces, cgroup, user,
+//! capabilities and seccomp filter.
 //!
-//! Rule: the namespaces are those of the container's first process, taken by its pidfd all at once;
-//! a container that has used up its processes cannot keep us out. So a helper goes into the group and
-//! starts the new process there, which is quick; where that fails, the process is made outside and let
-//! in afterwards. Whoever is in the container can kill the new process. Looking
-//! into it takes the right to trace any process, and then nothing of the machine is found open: what
-//! is needed for its making stays with a helper that the container never sees.
+//! Rule: the namespaces are those of the container's first process, entered by its pidfd all at
+//! once. A container at its PID limit must not prevent an exec: the helper enters the cgroup and
+//! clones the new process there, which is quick; if that fails, the process is cloned outside and
+//! moved in afterwards. Processes of the container can kill the new process. To inspect it they
+//! need CAP_SYS_PTRACE, and then find nothing of the host open: what its setup needs stays with a
+//! helper that is never visible in the container.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -27,26 +28,27 @@ use crate::system::{
 };
 use crate::{groups, identity, terminal};
 
-/// What a process in a container is made from.
+/// The inputs of an exec.
 pub struct Entry<'a> {
-    /// Of the container's first process.
+    /// The pidfd of the container's first process.
     pub container: BorrowedFd<'a>,
     pub namespaces: &'a ContainerNamespaces,
-    /// The pod has a user namespace, with these ranges.
+    /// The id ranges of the pod's user namespace, if it has one.
     pub mappings: Option<&'a IdMappings>,
     pub process: &'a ProcessSpec,
     pub security: &'a SecuritySpec,
     pub files: &'a ProcessFiles,
     pub group: Option<&'a Cgroup>,
-    /// A group beneath the container's by which the whole tree can be killed; it is made.
+    /// A cgroup to create below the container's, by which the whole process tree can be killed.
     pub exec_group: Option<&'a Cgroup>,
     /// None with a terminal.
     pub streams: Option<Streams>,
-    /// The pod's: what processes on their way have open, and who is in the container might find.
+    /// The pod's null device: processes that are being set up have it open, where a process of the
+    /// container might find it.
     pub null: BorrowedFd<'a>,
 }
 
-/// Runs in a fork of the supervisor; does not return in either process.
+/// Runs in a fork of the supervisor; returns in neither process.
 pub fn enter_container(entry: Entry<'_>, reporter: &Reporter) -> ! {
     match help(entry, reporter) {
         Ok(None) => exit_now(0),
@@ -58,7 +60,7 @@ pub fn enter_container(entry: Entry<'_>, reporter: &Reporter) -> ! {
     }
 }
 
-/// The kinds of namespaces that the container has beside the machine's.
+/// The kinds of namespaces in which the container differs from the host.
 pub(crate) fn kinds(wanted: &ContainerNamespaces, user: bool) -> Result<u64> {
     let mut kinds = NEW_MOUNT;
     for (choice, kind) in [
@@ -118,7 +120,7 @@ fn help<'a>(entry: Entry<'a>, reporter: &Reporter) -> Result<Option<Launch<'a>>>
         drop(theirs);
         let mut pid = [0; 4];
         if (&ours).read_exact(&mut pid).is_err() {
-            // The second helper has said why there is none.
+            // The second helper has reported the error.
             return Ok(None);
         }
         match u32::from_ne_bytes(pid) {
@@ -131,11 +133,11 @@ fn help<'a>(entry: Entry<'a>, reporter: &Reporter) -> Result<Option<Launch<'a>>>
     }
 }
 
-/// In place of a process: none can be started in the group, which has as many as it may.
+/// Sent instead of a PID: the cgroup is at its PID limit.
 const NO_ROOM: u32 = 0;
 
-/// From the machine into the container, with empty hands: whatever is open here is open in the new
-/// process too, from its first moment on.
+/// From the host into the container. Closes everything of the host first: what is open here is open
+/// in the new process from its start.
 fn approach<'a>(
     (entry, program): (Entry<'a>, FileIdentity),
     kinds: u64,

@@ -1,12 +1,12 @@
-//! What went wrong while a container was made, in a form that travels to whoever asked.
+//! Errors of a container's creation, in a form that the supervisor passes on to its client.
 //!
-//! Rule: says the step, the path or value, and the kernel's word. One kind for each thing that a
-//! caller can do differently.
+//! Rule: the message names the step, the path or value, and the kernel's error. One kind for each
+//! case that a caller handles differently.
 
 use std::fmt::Display;
 use std::io;
 
-/// Why a container or process could not be made.
+/// Why a container or process could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Trouble {
@@ -18,9 +18,9 @@ pub struct Trouble {
 #[repr(i32)]
 pub enum TroubleKind {
     Other = 0,
-    /// The specification contradicts itself or this machine.
+    /// The specification is inconsistent, or not possible on this host.
     BadSpec = 1,
-    /// The program is missing or may not be run.
+    /// The program is missing or not executable.
     NoProgram = 2,
     /// The container is not running any more.
     Gone = 3,
@@ -44,7 +44,7 @@ impl From<cgroup_files::CgroupError> for Trouble {
     }
 }
 
-/// Adds the step to an error of the kernel.
+/// Adds the step to a kernel error.
 pub(crate) trait During<T> {
     fn during(self, step: impl Display) -> Result<T>;
 }

@@ -1,8 +1,9 @@
-//! What the creating process tells the supervisor, over a socket that keeps messages whole.
+//! Messages from the creating process to the supervisor, over a socket that preserves message
+//! boundaries.
 //!
-//! Rule: first the new process's PID (with its pidfd), then that it is ready (with a terminal's
-//! master, if it has one) or what went wrong; the end of the socket without either after the start
-//! means that the program runs. Both sides are the same build: this never crosses versions.
+//! Rule: first the new process's PID (with its pidfd), then either "ready" (with a terminal's
+//! master, if it has one) or an error. If the socket is closed after the start without an error,
+//! the program runs. Both sides are the same build: messages never cross versions.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,7 +18,7 @@ use rustix::net::{
 use crate::error::{Trouble, TroubleKind};
 
 const LONGEST: usize = 8 * 1024;
-/// Namespaces and what holds them.
+/// Namespaces and the processes that hold them.
 const MOST_DESCRIPTORS: usize = 8;
 
 #[derive(Clone, PartialEq, Message)]
@@ -45,7 +46,8 @@ pub enum Report {
         pid: u32,
         pidfd: OwnedFd,
     },
-    /// It waits for the start; with a terminal's master. Of a pod: namespaces by name.
+    /// It waits for the start. The descriptors are a terminal's master, or a pod's namespaces by
+    /// name.
     Ready {
         names: Vec<String>,
         descriptors: Vec<OwnedFd>,
@@ -53,13 +55,13 @@ pub enum Report {
     Failed(Trouble),
 }
 
-/// The helper's and the new process's side.
+/// The socket's end in the helper and in the new process.
 #[derive(Debug)]
 pub struct Reporter {
     socket: OwnedFd,
 }
 
-/// A socket pair: the supervisor's side first.
+/// A socket pair: the supervisor's end first.
 pub fn pair() -> io::Result<(OwnedFd, Reporter)> {
     let (ours, theirs) = rustix::net::socketpair(
         rustix::net::AddressFamily::UNIX,
@@ -104,7 +106,7 @@ impl Reporter {
         Ok(())
     }
 
-    /// Waits for the word to go on; false if the other side is gone.
+    /// Waits for permission to go on; false if the other side is gone.
     pub(crate) fn wait(&self) -> bool {
         let mut word = [0; 1];
         loop {
@@ -123,7 +125,7 @@ impl AsFd for Reporter {
     }
 }
 
-/// Hands a descriptor to whoever waits in [`take`].
+/// Sends a descriptor to the process that waits in [`take`].
 pub(crate) fn give(socket: impl AsFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -147,13 +149,14 @@ pub(crate) fn take(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     }))
 }
 
-/// The supervisor's word to go on.
+/// The supervisor's permission to go on.
 pub fn go(socket: impl AsFd) -> io::Result<()> {
     rustix::net::send(socket, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     Ok(())
 }
 
-/// The next report; none at the end. An error of the kind `WouldBlock`: not now.
+/// The next report; none at the end of the socket. An error of kind `WouldBlock` if there is none
+/// yet.
 pub fn receive(socket: impl AsFd) -> io::Result<Option<Report>> {
     let mut bytes = [0; LONGEST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];

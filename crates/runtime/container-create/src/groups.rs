@@ -1,7 +1,7 @@
-//! The container's control group: made, limited, and closed to devices it may not use.
+//! The container's cgroup: created, limited, and restricted to its devices.
 //!
-//! Rule: the limits and the device rules are in force before a process of the container is in the
-//! group. Does not choose limits.
+//! Rule: the limits and the device rules are in force before a process of the container enters the
+//! cgroup. Does not choose limits.
 
 use cgroup_files::{
     Cgroup, Controller, DeviceAccess, DeviceKind, DeviceRule, Door, Hierarchy, HugePageLimit,
@@ -40,7 +40,7 @@ impl LimitsSpec {
     }
 }
 
-/// What every container may do with devices: make nodes of any, use those that are in its `/dev`.
+/// Device rules of every container: mknod of any device, use of those in its `/dev`.
 fn usual_rules() -> Vec<DeviceRule> {
     let node = DeviceAccess { read: false, write: false, make_node: true };
     let any = |kind| DeviceRule { allow: true, kind, major: None, minor: None, access: node };
@@ -66,7 +66,7 @@ fn usual_rules() -> Vec<DeviceRule> {
     rules
 }
 
-/// All rules in order; the first word is always "nothing".
+/// All rules in order; the first one always denies everything.
 pub(crate) fn device_rules(spec: &CgroupSpec) -> Result<Vec<DeviceRule>> {
     let everything = |allow| DeviceRule {
         allow,
@@ -103,11 +103,11 @@ fn device_rule(rule: &DeviceRuleSpec) -> Result<DeviceRule> {
     Ok(DeviceRule { allow: rule.allow, kind, major: rule.major, minor: rule.minor, access })
 }
 
-/// Runs as the machine's root.
+/// Runs as the host's root.
 pub(crate) fn make(hierarchy: &Hierarchy, spec: &CgroupSpec) -> Result<Cgroup> {
     let group = hierarchy.group(&spec.path)?;
     if !spec.systemd_unit.is_empty() {
-        // From here on this process is in it, and what it starts is born there.
+        // From here on this process is in the scope, and its children start there.
         let scope = Scope {
             unit: &spec.systemd_unit,
             slice: &spec.systemd_slice,
@@ -120,7 +120,7 @@ pub(crate) fn make(hierarchy: &Hierarchy, spec: &CgroupSpec) -> Result<Cgroup> {
     Ok(group)
 }
 
-/// Limits and device rules of a group that is there.
+/// Sets limits and device rules of an existing cgroup.
 pub(crate) fn limit(group: &Cgroup, spec: &CgroupSpec) -> Result<()> {
     if let Some(limits) = &spec.limits {
         group.apply(&limits.to_limits())?;
@@ -138,23 +138,23 @@ pub(crate) fn limit(group: &Cgroup, spec: &CgroupSpec) -> Result<()> {
             let limits = Limits { devices: rules, ..Limits::default() };
             group.apply(&limits).map_err(Trouble::from)
         }
-        // A version 1 machine without the devices controller cannot do it.
+        // A host with version 1 and without the devices controller cannot restrict devices.
         Version::V1 if spec.all_devices => Ok(()),
         Version::V1 => Err(Trouble::bad("this machine has no devices controller")),
     }
 }
 
-/// The ways into a container's group for an exec.
+/// Open cgroup files by which processes of an exec enter the container's cgroup.
 pub(crate) struct ExecDoors {
-    /// For somebody else; always open.
+    /// Moves another process; always open.
     pub for_others: Door,
-    /// For the caller itself, where the machine has one. Not open when the group has all the
-    /// processes that it may have: then nothing can be started inside.
+    /// Moves the caller itself, where the kernel supports it. Not open when the cgroup is at its
+    /// PID limit: nothing can be cloned inside then.
     pub for_caller: Option<Door>,
 }
 
-/// An exec with a deadline is in the container's own group for every controller, and in a group
-/// beneath by which its whole tree can be found and killed.
+/// An exec with a deadline is in the container's own cgroup for every controller, and in a cgroup
+/// below it by which its process tree can be found and killed.
 pub(crate) fn exec_doors(group: &Cgroup, exec: Option<&Cgroup>) -> Result<ExecDoors> {
     if let Some(exec) = exec {
         make_plain(exec)?;
@@ -167,8 +167,8 @@ pub(crate) fn exec_doors(group: &Cgroup, exec: Option<&Cgroup>) -> Result<ExecDo
     Ok(ExecDoors { for_others, for_caller: group.door_of_caller(exec)? })
 }
 
-/// Only a folder: no controllers are passed down, so the container's group may keep its processes
-/// (version 2), and on version 1 only the freezer has it.
+/// Creates the directory alone: no controllers are enabled in the container's cgroup, which may
+/// therefore keep processes (version 2). On version 1 only the freezer has it.
 fn make_plain(exec: &Cgroup) -> Result<()> {
     let folder = exec
         .folder(Controller::Freezer)

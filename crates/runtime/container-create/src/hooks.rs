@@ -1,10 +1,10 @@
-//! Hooks that come with devices: programs of the machine, run in a container that is being made.
+//! OCI hooks of CDI devices: programs of the host that run while a container is created.
 //!
-//! Rule: a hook finds the container's root where the bundle says, with everything mounted and nothing
-//! of the image running; it is the machine's program, so it runs without the labels, limits and filter
-//! that the container gets. So who runs hooks is started before any of these, waits, and goes into the
-//! namespaces when they are there. A hook that fails, or is late, fails the container. Other points of
-//! a container's life than `createContainer` are the caller's to refuse.
+//! Rule: a hook finds the container's root where the bundle says, with everything mounted and
+//! nothing of the image running. It is a program of the host and runs without the labels, limits
+//! and seccomp filter of the container. So the hook runner is forked before any of these are set,
+//! waits, and enters the namespaces once they exist. A hook that fails or exceeds its timeout fails
+//! the container. The caller refuses hooks of other points than `createContainer`.
 //!
 //! upstream: runc libcontainer/rootfs_linux.go (createContainer hooks), configs/config.go (Command.Run)
 
@@ -30,25 +30,26 @@ use crate::system::{
 #[cfg(test)]
 mod tests;
 
-/// The one point that is served.
+/// The only supported hook point.
 pub const CREATE_CONTAINER: &str = "createContainer";
-/// Where the container's root is while hooks run, in the bundle.
+/// Where the container's root is mounted in the bundle while hooks run.
 pub const ROOT_IN_BUNDLE: &str = "rootfs";
 
 const OCI_VERSION: &str = "1.0.2";
-/// For a hook that says nothing of it.
+/// The timeout of a hook that does not set one.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What is read of a hook's complaints: the rest goes by.
+/// How much of a hook's stderr is kept; the rest is discarded.
 const LONGEST_COMPLAINT: usize = 16 * 1024;
 const LONGEST_REASON: usize = 500;
 
-/// The container's end of the line to who runs its hooks.
+/// The container's handle of its hook runner.
 pub(crate) struct Runner {
     socket: UnixStream,
 }
 
 impl Runner {
-    /// Runs with the machine's rights and nothing set yet that a container gets. None without hooks.
+    /// Forks the runner with the host's privileges, before anything of the container is set. None
+    /// without hooks.
     pub(crate) fn start(spec: &ContainerSpec, null: BorrowedFd<'_>) -> Result<Option<Self>> {
         let Some(first) = spec.hooks.first() else { return Ok(None) };
         if let Some(odd) = spec.hooks.iter().find(|hook| hook.point != CREATE_CONTAINER) {
@@ -58,7 +59,7 @@ impl Runner {
             return Err(Trouble::bad(format!("the hook {} has no bundle", first.path)));
         }
         let (ours, theirs) = UnixStream::pair().during("making a socket pair")?;
-        match clone_sibling(0).during("starting who runs hooks")? {
+        match clone_sibling(0).during("starting the hook runner")? {
             Sibling::Self_ => {
                 drop(ours);
                 let word = match serve(spec, &theirs, null) {
@@ -72,20 +73,20 @@ impl Runner {
         }
     }
 
-    /// Runs the hooks in this process's namespaces, and waits for their end.
+    /// Runs the hooks in this process's namespaces, and waits until they have ended.
     pub(crate) fn run(mut self) -> Result<()> {
         let own = rustix::process::getpid();
         let pidfd = rustix::process::pidfd_open(own, PidfdFlags::empty())
             .during("opening the container's process")?;
-        give(&self.socket, pidfd.as_fd()).during("telling who runs hooks")?;
-        // As a hook sees it, which is among the container's processes.
+        give(&self.socket, pidfd.as_fd()).during("telling the hook runner")?;
+        // The PID in the container's PID namespace, in which hooks run.
         let number = own.as_raw_nonzero().get().to_ne_bytes();
-        self.socket.write_all(&number).during("telling who runs hooks")?;
+        self.socket.write_all(&number).during("telling the hook runner")?;
         let mut word = Vec::new();
         self.socket.read_to_end(&mut word).during("waiting for the hooks")?;
         match word.as_slice() {
             [0] => Ok(()),
-            [] => Err(Trouble::other("who runs hooks ended early")),
+            [] => Err(Trouble::other("the hook runner ended early")),
             text => Err(Trouble::other(String::from_utf8_lossy(text).into_owned())),
         }
     }
@@ -96,7 +97,7 @@ fn serve(spec: &ContainerSpec, mut socket: &UnixStream, null: BorrowedFd<'_>) ->
     place_null(null).during("placing a null device")?;
     close_all_but(&[0, 1, 2, socket.as_raw_fd()]).during("closing descriptors")?;
     let Some(container) = take(socket).during("waiting for the container")? else {
-        // It failed before its hooks were due, and has said why.
+        // The creation failed before the hooks were due, and has reported its error.
         exit_now(0)
     };
     let mut number = [0; 4];
@@ -112,7 +113,7 @@ fn serve(spec: &ContainerSpec, mut socket: &UnixStream, null: BorrowedFd<'_>) ->
     })
 }
 
-/// What OCI calls the state, as JSON.
+/// The OCI state as JSON.
 fn state(id: &str, pid: i32, bundle: &str) -> String {
     format!(
         r#"{{"ociVersion":"{OCI_VERSION}","id":{},"status":"creating","pid":{pid},"bundle":{}}}"#,
@@ -121,7 +122,7 @@ fn state(id: &str, pid: i32, bundle: &str) -> String {
     )
 }
 
-/// A text as JSON writes it.
+/// A string as JSON.
 fn quoted(text: &str) -> String {
     let mut all = String::from('"');
     for letter in text.chars() {
@@ -135,8 +136,8 @@ fn quoted(text: &str) -> String {
     all
 }
 
-/// Runs one hook to its end; the error goes on after its name. `container` ends with the container's
-/// process, and nobody needs the hook then.
+/// Runs one hook to its end; the caller puts its name before the error. `container` becomes
+/// readable when the container's process has ended and the hook is no longer needed.
 fn run(
     hook: &HookSpec,
     (state, bundle): (&str, &str),
@@ -148,9 +149,9 @@ fn run(
     }
     let variables = hook.environment.iter().filter_map(|entry| entry.split_once('='));
     command.env_clear().envs(variables).current_dir(bundle).process_group(0);
-    // Its output is that of who runs hooks: the pod's null device.
+    // Its stdout is the runner's: the pod's null device.
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
-    // SAFETY: system calls alone, between fork and exec of a process with one thread.
+    // SAFETY: only system calls between fork and exec, in a process with one thread.
     unsafe { command.pre_exec(|| reset_signals().and_then(|()| die_with_parent())) };
     let mut child = command.spawn().map_err(|error| format!("cannot be run: {error}"))?;
     let limit = match hook.timeout {
@@ -158,12 +159,12 @@ fn run(
         seconds => Duration::from_secs(seconds.into()),
     };
     if let Some(mut input) = child.stdin.take() {
-        // A hook that does not read it has its reasons. It fits into what a pipe holds.
+        // A hook need not read the state, which fits into a pipe's buffer.
         let _ = input.write_all(state.as_bytes());
     }
     let mut complaint = Vec::new();
     let ended = watch(&mut child, Instant::now() + limit, container, &mut complaint);
-    // Whatever it has started goes with it.
+    // Its children are killed with it.
     let _ = rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL);
     let status = child.wait().map_err(|error| error.to_string())?;
     match ended {
@@ -176,7 +177,7 @@ fn run(
     }
 }
 
-/// Waits for a hook's end and takes what it says; false where the time is over.
+/// Waits for a hook's end and reads its stderr; false at the timeout.
 fn watch(
     child: &mut Child,
     until: Instant,
@@ -196,7 +197,7 @@ fn watch(
         let left = Timespec::try_from(left).map_err(std::io::Error::other)?;
         let mut waited = vec![
             PollFd::new(&pidfd, PollFlags::IN),
-            // Nothing more is ever said on it: that it is closed is told unasked.
+            // Nothing is ever sent on it; a hang-up is always reported.
             PollFd::new(container, PollFlags::empty()),
         ];
         waited.extend(errors.as_ref().map(|errors| PollFd::new(errors, PollFlags::IN)));
@@ -219,7 +220,7 @@ fn watch(
     }
 }
 
-/// Reads what is there; false at its end.
+/// Reads what is available; false at the end of the stream.
 fn take_in(errors: &mut impl Read, complaint: &mut Vec<u8>) -> bool {
     let mut bytes = [0; 4096];
     loop {
@@ -236,7 +237,7 @@ fn take_in(errors: &mut impl Read, complaint: &mut Vec<u8>) -> bool {
     }
 }
 
-/// The last of a hook's complaints that says something, behind a colon.
+/// The last line of stderr that is not empty, after a colon.
 fn last_line(complaint: &[u8]) -> String {
     let text = String::from_utf8_lossy(complaint);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());

@@ -1,8 +1,8 @@
-//! Who a process is and what it may do, given up for good before its program runs.
+//! A process's credentials and privileges, reduced irrevocably before its program runs.
 //!
-//! Rule: bounding set, groups, user, capabilities, no_new_privs, filter, in an order in which each is
-//! still allowed and none can be got back. Without a word about capabilities there are none. What
-//! this machine itself does not have is left out, as other runtimes do.
+//! Rule: bounding set, groups, user, capabilities, no_new_privs, seccomp filter, in an order in
+//! which each step is still permitted and none can be reverted. Without a capability set there are
+//! no capabilities. Capabilities that the host itself lacks are left out, as other runtimes do.
 
 use rustix::process::{Gid, Resource, Rlimit, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -15,7 +15,7 @@ const FILTER_LOG: libc::c_ulong = 1 << 1;
 const FILTER_ALLOW_SPECULATION: libc::c_ulong = 1 << 2;
 
 impl SeccompSpec {
-    /// A compiled filter, as it goes over the wire.
+    /// A compiled filter, in its wire form.
     pub fn from_program(program: &seccomp_filter::Program) -> Self {
         let bytes = program.instructions().iter().flat_map(|one| {
             let [a, b] = one.code.to_ne_bytes();
@@ -37,10 +37,10 @@ impl SeccompSpec {
     }
 }
 
-/// To the kernel this number means "leave it as it is": the process would stay root.
+/// The kernel takes this number as "unchanged": the process would stay root.
 const NO_ID: u32 = u32::MAX;
 
-/// Before anything is given to that user.
+/// Checked before any file is given to that user.
 pub(crate) fn check_ids(security: &SecuritySpec) -> Result<()> {
     let (uid, gid) = (security.uid, security.gid);
     if [uid, gid].into_iter().chain(security.additional_gids.iter().copied()).any(|id| id == NO_ID)
@@ -50,8 +50,8 @@ pub(crate) fn check_ids(security: &SecuritySpec) -> Result<()> {
     Ok(())
 }
 
-/// What execve is to change the process's label to. Runs as the machine's root, before any user
-/// namespace: children inherit it.
+/// Sets the labels that execve changes the process to. Runs as the host's root, before any user
+/// namespace; children inherit it.
 pub(crate) fn set_labels(process: &ProcessFiles, security: &SecuritySpec) -> Result<()> {
     let own = rustix::process::getpid().as_raw_nonzero();
     if !security.apparmor_profile.is_empty() {
@@ -80,11 +80,12 @@ pub(crate) fn set_labels(process: &ProcessFiles, security: &SecuritySpec) -> Res
 }
 
 pub(crate) fn set_oom_score(process: &ProcessFiles, security: &SecuritySpec) -> Result<()> {
-    // Without a word about it a process would keep the supervisor's, which is not to be killed.
+    // If not set, the process would inherit the supervisor's score, which protects from the OOM
+    // killer.
     let score = security.oom_score_adjustment.unwrap_or(0);
     let own = rustix::process::getpid().as_raw_nonzero();
     process.write(&format!("{own}/oom_score_adj"), &score.to_string()).or_else(|trouble| {
-        // Only a process with CAP_SYS_RESOURCE may lower it; a machine without that keeps its own.
+        // Lowering it needs CAP_SYS_RESOURCE; without it the score stays as it is.
         let have = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
         let lower = have.trim().parse().is_ok_and(|have: i32| score < have);
         if lower { Ok(()) } else { Err(trouble) }
@@ -111,7 +112,7 @@ const LIMITS: &[(&str, Resource)] = &[
     ("RLIMIT_STACK", Resource::Stack),
 ];
 
-/// Runs as the machine's root, because only that may raise a hard limit.
+/// Runs as the host's root, which alone may raise a hard limit.
 pub(crate) fn set_limits(limits: &[ProcessLimit]) -> Result<()> {
     for limit in limits {
         let name = &limit.name;
@@ -125,7 +126,7 @@ pub(crate) fn set_limits(limits: &[ProcessLimit]) -> Result<()> {
     Ok(())
 }
 
-/// Everything that cannot be undone. Runs inside, last.
+/// All irrevocable steps. Runs inside the container, last.
 pub(crate) fn become_user(security: &SecuritySpec) -> Result<()> {
     let wanted = security.capabilities.unwrap_or_default();
     let mut bits = 0o022;
@@ -133,7 +134,7 @@ pub(crate) fn become_user(security: &SecuritySpec) -> Result<()> {
         bits = umask;
     }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(bits & 0o777));
-    // Without no_new_privs a filter needs CAP_SYS_ADMIN, which is about to go.
+    // Without no_new_privs a filter needs CAP_SYS_ADMIN, which is about to be dropped.
     if !security.no_new_privileges
         && let Some(filter) = &security.seccomp
     {
@@ -162,7 +163,7 @@ pub(crate) fn become_user(security: &SecuritySpec) -> Result<()> {
     Ok(())
 }
 
-/// Capability numbers that this kernel knows.
+/// Capabilities that this kernel knows.
 fn known_capabilities() -> impl Iterator<Item = CapabilitySet> {
     (0..64)
         .map(|number| CapabilitySet::from_bits_retain(1 << number))

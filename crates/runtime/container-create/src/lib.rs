@@ -1,8 +1,8 @@
-//! Makes containers and enters them: namespaces, mounts, groups, privileges, then the program.
+//! Creates containers and enters them: namespaces, mounts, cgroups, privileges, then the program.
 //!
-//! Rule: everything here runs in a short-lived process with one thread; nothing that a container can
-//! change is trusted (paths are opened beneath its root, `/proc` is our own, descriptors are closed
-//! before its program is looked up). Decides nothing: [`spec`] says it all.
+//! Rule: everything here runs in a short-lived process with one thread; nothing that a container
+//! can change is trusted (paths are opened beneath its root, `/proc` is a private mount,
+//! descriptors are closed before its program is looked up). Makes no choices: [`spec`] is complete.
 
 #![allow(unsafe_code, reason = "clone3, setns, mount_setattr, ioctl, execve have no safe wrappers")]
 

@@ -1,11 +1,11 @@
-//! A container's mounts: prepared with the machine's rights, attached with the container's.
+//! A container's mounts: prepared with the host's privileges, attached with the container's.
 //!
-//! Rule: everything is a detached mount first (a descriptor that no path leads to), with its flags
-//! and ids already changed, and is then moved onto a target that was opened beneath the root.
-//! Nothing is mounted by name. Does not choose mounts.
+//! Rule: everything is a detached mount first (a descriptor without a path), with its flags and id
+//! mapping already set, and is then moved onto a target that was opened beneath the root. Nothing
+//! is mounted by path. Does not choose mounts.
 //!
-//! Two halves, because a user namespace lies between: [`prepare`] runs as the machine's root and
-//! opens what the machine has; [`Prepared::make_own`] and [`Prepared::attach`] run inside.
+//! Two steps, because a user namespace is entered in between: [`prepare`] runs as the host's root
+//! and opens what belongs to the host; [`Prepared::make_own`] and [`Prepared::attach`] run inside.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -29,19 +29,19 @@ mod tests;
 const PROC_MAGIC: u64 = 0x9fa0;
 const SYSFS_MAGIC: u64 = 0x6265_6572;
 
-/// What [`prepare`] needs to know beside the list.
+/// What [`prepare`] needs beside the list of mounts.
 pub(crate) struct Surroundings<'a> {
     pub(crate) user_namespace: Option<BorrowedFd<'a>>,
-    /// The group's folders, for version 1's cgroup mounts.
+    /// The container's cgroup, for version 1's cgroup mounts.
     pub(crate) group: Option<&'a cgroup_files::Cgroup>,
     /// The container has a cgroup namespace of its own.
     pub(crate) own_cgroup_namespace: bool,
     pub(crate) proc_options: &'a [String],
-    /// SELinux's, of the container's files; empty for none.
+    /// The SELinux label of the container's files; empty for none.
     pub(crate) label: &'a str,
 }
 
-/// A mount on its way into the container.
+/// A mount that is prepared and not yet attached.
 pub(crate) struct Prepared {
     spec: MountSpec,
     kind: MountKind,
@@ -49,18 +49,18 @@ pub(crate) struct Prepared {
 }
 
 enum Source {
-    /// Something of the machine, ready.
+    /// A detached mount of the host.
     Machine {
         tree: OwnedFd,
         folder: bool,
     },
-    /// A filesystem that the container mounts for itself; the descriptor once it has.
+    /// A filesystem that the container mounts for itself; the descriptor is set once it has.
     Own {
         filesystem: &'static str,
         options: Vec<String>,
         tree: Option<OwnedFd>,
     },
-    /// `/dev`: a tmpfs, and nodes that were made beforehand where it can make none.
+    /// `/dev`: a tmpfs, with nodes created beforehand if the container can create none.
     Dev {
         options: Vec<String>,
         tree: Option<OwnedFd>,
@@ -69,7 +69,7 @@ enum Source {
     Cgroup(cgroups::CgroupMount),
 }
 
-/// A copy of a mount (and of what is mounted beneath) that no path leads to.
+/// A detached copy of a mount (and of the mounts beneath it).
 pub(crate) fn detached_copy(of: impl AsFd, recursive: bool) -> std::io::Result<OwnedFd> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -80,7 +80,7 @@ pub(crate) fn detached_copy(of: impl AsFd, recursive: bool) -> std::io::Result<O
     rustix::mount::open_tree(of.as_fd(), "", flags).map_err(Into::into)
 }
 
-/// A new filesystem that no path leads to.
+/// A new filesystem as a detached mount.
 pub(crate) fn detached_filesystem(
     name: &str,
     options: &[String],
@@ -99,13 +99,13 @@ pub(crate) fn detached_filesystem(
     rustix::mount::fsmount(&filesystem, FsMountFlags::FSMOUNT_CLOEXEC, attributes).during(&step)
 }
 
-/// Puts a detached mount onto what a descriptor is of.
+/// Attaches a detached mount onto the descriptor's file.
 pub(crate) fn move_onto(tree: impl AsFd, target: impl AsFd) -> std::io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(tree.as_fd(), "", target.as_fd(), "", flags).map_err(Into::into)
 }
 
-/// Opens what the machine has. Runs as the machine's root, in its mount namespace.
+/// Opens what belongs to the host. Runs as the host's root, in its mount namespace.
 pub(crate) fn prepare(specs: &[MountSpec], around: &Surroundings<'_>) -> Result<Vec<Prepared>> {
     specs.iter().map(|spec| prepare_one(spec, around)).collect()
 }
@@ -149,8 +149,8 @@ fn prepare_one(spec: &MountSpec, around: &Surroundings<'_>) -> Result<Prepared> 
     Ok(Prepared { spec: spec.clone(), kind, source })
 }
 
-/// As fsconfig(2) takes it. The kernel's own trees keep its labels, and so do queues: a filesystem that
-/// the pod's containers share is mounted with one label only.
+/// The label as an option of fsconfig(2). Kernel filesystems keep their own labels, and so does
+/// mqueue: a filesystem that the pod's containers share can be mounted with one label only.
 pub(crate) fn label_option(filesystem: &str, label: &str) -> Option<String> {
     let labelled = matches!(filesystem, "tmpfs" | "devpts") && !label.is_empty();
     labelled.then(|| format!("context={label}"))
@@ -188,7 +188,7 @@ fn prepare_bind(spec: &MountSpec, around: &Surroundings<'_>) -> Result<Source> {
     Ok(Source::Machine { tree, folder })
 }
 
-/// The user namespace whose ranges a mount shows, if it is to show other ids.
+/// The user namespace of an id-mapped mount, if it is one.
 fn id_namespace(spec: &MountSpec, pod: Option<BorrowedFd<'_>>) -> Result<Option<OwnedFd>> {
     let own = spec.id_mappings.as_ref().filter(|ranges| **ranges != IdMappings::default());
     match (own, spec.map_ids, pod) {
@@ -219,8 +219,8 @@ fn attributes(spec: &MountSpec) -> MountAttrFlags {
 }
 
 impl Prepared {
-    /// Makes what a container in a user namespace may not make. Runs as the machine's root; `owner` is
-    /// the pod's root as the machine knows it.
+    /// Creates the nodes that a container in a user namespace cannot create. Runs as the host's
+    /// root; `owner` is the pod's root id on the host.
     pub(crate) fn make_nodes(&mut self, from: &Nodes, owner: (u32, u32)) -> Result<()> {
         if let Source::Dev { nodes, .. } = &mut self.source {
             *nodes = devices::ReadyNodes::make(from, owner)?;
@@ -228,13 +228,14 @@ impl Prepared {
         Ok(())
     }
 
-    /// Makes the filesystems of the container's own namespaces. Runs inside, while the machine's
-    /// `/proc` and `/sys` can still be seen: the kernel lets a user namespace mount its own only then.
+    /// Creates the filesystems of the container's own namespaces. Runs inside, while the host's
+    /// `/proc` and `/sys` are still visible: only then does the kernel let a user namespace mount
+    /// its own.
     pub(crate) fn make_own(&mut self) -> Result<()> {
         let flags = attributes(&self.spec);
         match &mut self.source {
             Source::Own { filesystem, options, tree } => {
-                // A read-only tmpfs must take its mount points first.
+                // Mount points in a read-only tmpfs are created first.
                 let flags = flags - MountAttrFlags::MOUNT_ATTR_RDONLY;
                 *tree = Some(detached_filesystem(filesystem, options, flags)?);
             }
@@ -248,7 +249,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Puts the mount where it belongs. Runs inside, with the container's root as root.
+    /// Attaches the mount. Runs inside, with the container's root as root.
     pub(crate) fn attach(&self, root: &Root) -> Result<()> {
         let target = &self.spec.target;
         let tree = match &self.source {
@@ -278,7 +279,7 @@ impl Prepared {
         &self.spec.target
     }
 
-    /// Only a process in the container's own PID and cgroup namespaces can make it.
+    /// Only a process in the container's own PID and cgroup namespaces can create it.
     pub(crate) fn shows_the_process(&self, own_groups: bool) -> bool {
         match &self.source {
             Source::Cgroup(cgroups::CgroupMount::Unified { .. }) => own_groups,
@@ -286,7 +287,7 @@ impl Prepared {
         }
     }
 
-    /// Where it will be put, made beforehand. What lies in `/proc` is there with it or not at all.
+    /// Creates the mount point beforehand. What is in `/proc` comes with its mount.
     pub(crate) fn make_place(&self, root: &Root) -> Result<()> {
         match self.kind {
             MountKind::Proc => self.target(root, Missing::Folder).map(drop),
@@ -295,7 +296,7 @@ impl Prepared {
         }
     }
 
-    /// The descriptors that it holds.
+    /// The raw descriptors it holds.
     pub(crate) fn numbers(&self) -> Vec<RawFd> {
         match &self.source {
             Source::Machine { tree, .. } => vec![tree.as_raw_fd()],
@@ -307,7 +308,7 @@ impl Prepared {
         }
     }
 
-    /// What must come after everything is mounted: filesystems become read-only.
+    /// Must come after all mounts: makes filesystems read-only.
     pub(crate) fn finish(&self) -> Result<()> {
         let Source::Own { tree: Some(tree), .. } = &self.source else { return Ok(()) };
         if !(self.spec.read_only || self.spec.recursive_read_only) {
@@ -318,14 +319,14 @@ impl Prepared {
             .during(format_args!("making {} read-only", self.spec.target))
     }
 
-    /// `/proc` and `/sys` may not be links: what is masked in them would be masked elsewhere.
+    /// `/proc` and `/sys` may not be links: their masks would apply elsewhere.
     fn target(&self, root: &Root, missing: Missing) -> Result<OwnedFd> {
         let target = &self.spec.target;
         if matches!(self.kind, MountKind::Proc | MountKind::Sysfs) {
             match root.find_without_links(target) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 outcome => {
-                    return outcome.during(format_args!("{target} must be a folder, not a link"));
+                    return outcome.during(format_args!("{target} must be a directory, no link"));
                 }
             }
         }
@@ -333,15 +334,16 @@ impl Prepared {
         if is_folder(&place)? != (missing == Missing::Folder) {
             return Err(Trouble::bad(format!(
                 "{target} in the container is {} and what is mounted there is not",
-                if missing == Missing::Folder { "a file" } else { "a folder" }
+                if missing == Missing::Folder { "a file" } else { "a directory" }
             )));
         }
         self.refuse_kernel_trees(root, &place)?;
         Ok(place)
     }
 
-    /// A bind onto the container's `/proc` or something in it would undo what is masked there; upstream
-    /// allows the machine's whole `/proc` and a few files that resource emulators replace, and so do we.
+    /// A bind onto the container's `/proc` or something in it would undo the masks there. Upstream
+    /// allows the host's whole `/proc` and a few files that resource emulators replace, and so do
+    /// we.
     ///
     /// upstream: runc libcontainer/rootfs_linux.go (checkProcMount)
     fn refuse_kernel_trees(&self, root: &Root, place: &OwnedFd) -> Result<()> {
@@ -381,7 +383,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Binding the machine's whole `/proc` is a known way to hand it to an agent.
+    /// Binding the host's whole `/proc` is a common way to give it to a monitoring agent.
     fn is_a_procfs(&self) -> Result<bool> {
         let Source::Machine { tree, .. } = &self.source else { return Ok(false) };
         let kind = rustix::fs::fstatfs(tree).during("looking at a mount source")?.f_type;
@@ -389,7 +391,7 @@ impl Prepared {
     }
 }
 
-/// A path as it reads without dots and doubled slashes.
+/// A path without `.`, `..` and doubled slashes.
 fn without_dots(path: &str) -> String {
     use std::path::Component;
     let mut parts: Vec<&str> = Vec::new();
@@ -411,7 +413,7 @@ fn is_same(one: &OwnedFd, other: Option<OwnedFd>) -> Result<bool> {
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-/// How mounts on one side are seen on the other.
+/// Sets the propagation of mounts.
 pub(crate) fn set_propagation(
     tree: impl AsFd,
     propagation: Propagation,
@@ -427,26 +429,26 @@ pub(crate) fn set_propagation(
     change_mount(tree.as_fd(), change)
 }
 
-/// Makes a detached tree the root, and forgets the old one.
+/// Makes a detached tree the root, and drops the old one.
 pub(crate) fn become_root(tree: &OwnedFd) -> Result<()> {
     move_onto(tree, &leave_machine()?).during("mounting the root")?;
     change_root(tree)
 }
 
-/// Puts what is to be the root where others find it while the machine's is still there.
+/// Mounts the future root at a path, where hooks find it while the host's root is still there.
 pub(crate) fn show_root(tree: &OwnedFd, place: &str) -> Result<()> {
     drop(leave_machine()?);
     let place = open_source(place, "", false)?;
     move_onto(tree, &place).during("mounting the root")
 }
 
-/// Into a mount namespace that only this process sees. Gives its root.
+/// Enters a new mount namespace with private mounts. Returns its root.
 pub(crate) fn part_from_machine() -> Result<OwnedFd> {
     unshare(NEW_MOUNT).during("leaving the machine's mount namespace")?;
     leave_machine()
 }
 
-/// Nothing that we mount from here on is seen on the machine. Gives its root.
+/// Makes all mounts private, so that new ones do not propagate to the host. Returns the root.
 fn leave_machine() -> Result<OwnedFd> {
     let everything = rustix::fs::open(
         "/",
@@ -459,14 +461,14 @@ fn leave_machine() -> Result<OwnedFd> {
     Ok(everything)
 }
 
-/// From the machine's root into one that is mounted.
+/// From the host's root into one that is already mounted.
 pub(crate) fn change_root(tree: &OwnedFd) -> Result<()> {
     rustix::process::fchdir(tree).during("entering the root")?;
     crate::system::pivot_here().during("changing the root")?;
     rustix::process::chdir("/").during("entering the root")
 }
 
-/// Takes a pin away; fine if there is none.
+/// Unmounts a pinned namespace; no error if there is none.
 pub(crate) fn unmount_pin(path: &str) {
     let _ = rustix::mount::unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
 }

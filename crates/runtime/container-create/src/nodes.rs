@@ -1,10 +1,10 @@
-//! Device nodes of a container's own, made with the machine's rights.
+//! Private device nodes of a container, created with the host's privileges.
 //!
-//! Rule: what covers a path, and what a pod with a user namespace finds in its `/dev`, is an inode that
-//! no one else has: whoever may change its mode, owner or times changes nothing of the machine. The
-//! nodes lie on a tmpfs in a mount namespace that only this process sees, because the kernel copies no
-//! mount that is nowhere; each is handed out as a detached mount. Where nodes cannot be made, the error
-//! says so, and the caller chooses what stands in.
+//! Rule: masks, and the nodes in the `/dev` of a pod with a user namespace, are inodes of their
+//! own: changing their mode, owner or times changes nothing of the host. The nodes are on a tmpfs
+//! in a private mount namespace, because the kernel does not copy a detached mount; each is handed
+//! out as a detached mount. If nodes cannot be created, the error says so, and the caller chooses a
+//! substitute.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -17,18 +17,18 @@ use crate::mounts::{
 };
 use crate::system::{MountChange, change_mount};
 
-/// A node that is to be made.
+/// A node to create.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Node {
     pub(crate) kind: FileType,
     pub(crate) number: u64,
     pub(crate) mode: u32,
-    /// On the machine.
+    /// Ids on the host.
     pub(crate) owner: (u32, u32),
 }
 
 impl Node {
-    /// For everybody to read and write.
+    /// Readable and writable for all users.
     pub(crate) fn standard(major: u32, minor: u32, owner: (u32, u32)) -> Self {
         let number = rustix::fs::makedev(major, minor);
         Self { kind: FileType::CharacterDevice, number, mode: 0o666, owner }
@@ -39,7 +39,7 @@ impl Node {
     }
 }
 
-/// Where the nodes lie.
+/// The tmpfs with the nodes.
 pub(crate) struct Nodes {
     table: OwnedFd,
     before: OwnedFd,
@@ -47,13 +47,13 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Runs as the machine's root; parts from the machine's mount namespace. `label` is SELinux's, of the
+    /// Runs as the host's root; enters a new mount namespace. `label` is the SELinux label of the
     /// container's files.
     pub(crate) fn open(label: &str, count: usize) -> Result<Self> {
         let root = part_from_machine()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let before = rustix::fs::open(".", flags, Mode::empty()).during("opening a folder")?;
-        // Each node lies in a folder of its own.
+        let before = rustix::fs::open(".", flags, Mode::empty()).during("opening a directory")?;
+        // Each node has a directory of its own.
         let inodes = format!("nr_inodes={}", count.saturating_mul(2).saturating_add(8));
         let options = ["size=4k".to_owned(), inodes, "mode=755".to_owned()];
         let options: Vec<String> =
@@ -64,7 +64,7 @@ impl Nodes {
         Ok(Self { table, before, count: std::cell::Cell::new(0) })
     }
 
-    /// A new node as a detached mount. `name` is what the mount table shows of it.
+    /// A new node as a detached mount. `name` is shown in the mount table.
     pub(crate) fn node(&self, name: &str, node: Node) -> Result<OwnedFd> {
         let step = format!("making the device node {name}");
         let folder = self.folder().during(&step)?;
@@ -73,7 +73,7 @@ impl Nodes {
         let (uid, gid) = (Uid::from_raw(node.owner.0), Gid::from_raw(node.owner.1));
         rustix::fs::chownat(&folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
             .during(&step)?;
-        // The umask is not asked, and a change of the owner takes bits away.
+        // mknod(2) applies the umask, and a change of the owner clears mode bits.
         rustix::fs::chmodat(&folder, name, mode, AtFlags::empty()).during(&step)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = rustix::fs::openat(&folder, name, flags, Mode::empty()).during(&step)?;
@@ -87,7 +87,7 @@ impl Nodes {
         detached_copy(&made, false).during(&step)
     }
 
-    /// An empty file as a detached mount that is read-only.
+    /// An empty file as a detached read-only mount.
     pub(crate) fn empty_file(&self, name: &str) -> Result<OwnedFd> {
         let step = "making an empty file";
         let folder = self.folder().during(step)?;
@@ -105,7 +105,7 @@ impl Nodes {
         rustix::fs::openat(&self.table, name.as_str(), flags, Mode::empty()).map_err(Into::into)
     }
 
-    /// Takes the tmpfs out of the mount table; what was handed out stays.
+    /// Removes the tmpfs from the mount table; detached mounts of it stay valid.
     pub(crate) fn close(self) -> Result<()> {
         let step = "unmounting the place for device nodes";
         rustix::process::fchdir(&self.table).during(step)?;
@@ -114,7 +114,7 @@ impl Nodes {
     }
 }
 
-/// The mount shows what it is of, and nothing of that can be changed through it.
+/// Makes the mount read-only, so that its inode cannot be changed through it.
 pub(crate) fn read_only(tree: OwnedFd) -> Result<OwnedFd> {
     let set = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
     change_mount(tree.as_fd(), MountChange { set, ..MountChange::default() })

@@ -1,9 +1,9 @@
-//! A null device of a pod's own: what its processes read and write where nothing else was asked for.
+//! A pod's own null device: the standard streams of processes that have no others.
 //!
-//! Rule: never an inode of the machine, because root in a container may change the mode and the owner
-//! of whatever it has open. The node lies on a tmpfs that no path leads to and that is read-only, so
-//! that nobody in the pod can change it either. Where nodes cannot be made, it is the machine's, opened
-//! through a read-only mount of our own, through which its mode and its times cannot be changed.
+//! Rule: never an inode of the host, because root in a container may change the mode and the owner
+//! of any file that it has open. The node is on a detached, read-only tmpfs, so that no process of
+//! the pod can change it either. If nodes cannot be created, it is the host's, opened through a
+//! private read-only mount, which protects its mode and times.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -22,7 +22,7 @@ const PATH: &str = "/dev/null";
 const LABEL: &str = "security.selinux";
 const LONGEST_LABEL: usize = 4096;
 
-/// Made once per pod, opened for each process.
+/// Created once per pod, opened for each process.
 #[derive(Debug)]
 pub struct NullDevice(Source);
 
@@ -30,12 +30,12 @@ pub struct NullDevice(Source);
 enum Source {
     /// The root of a tmpfs.
     Own(OwnedFd),
-    /// A read-only mount of the machine's.
+    /// A read-only mount of the host's node.
     Machine(OwnedFd),
 }
 
 impl NullDevice {
-    /// Runs as the machine's root, in its mount namespace.
+    /// Runs as the host's root, in its mount namespace.
     pub fn new() -> Result<Self> {
         match Self::make() {
             Ok(own) => Ok(own),
@@ -43,7 +43,7 @@ impl NullDevice {
         }
     }
 
-    /// Named as in a container, so that `/proc/self/fd/0` says what it is.
+    /// Named as in a container, so that `/proc/self/fd/0` shows the usual path.
     fn make() -> Result<Self> {
         let step = "making a null device";
         let options = ["size=4k", "nr_inodes=4", "mode=755"].map(str::to_owned);
@@ -54,7 +54,7 @@ impl NullDevice {
         let mode = Mode::from_raw_mode(0o666);
         let own = PATH.trim_start_matches('/');
         rustix::fs::mknodat(&root, own, FileType::CharacterDevice, mode, number).during(step)?;
-        // The umask is not asked.
+        // mknod(2) applies the umask.
         rustix::fs::chmodat(&root, own, mode, AtFlags::empty()).during(step)?;
         let node = open_within(&root, OFlags::RDONLY).during(step)?;
         require_null(&node)?;
@@ -73,7 +73,7 @@ impl NullDevice {
         Ok(Self(Source::Machine(tree)))
     }
 
-    /// A new open file. Runs in the machine's mount namespace.
+    /// A new open file. Runs in the host's mount namespace.
     pub fn open(&self, flags: OFlags) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC;
         match &self.0 {
@@ -98,7 +98,8 @@ fn make_read_only(tree: &OwnedFd) -> Result<()> {
     change_mount(tree.as_fd(), change).during("making a null device read-only")
 }
 
-/// As policies of SELinux know the null device; without SELinux there is nothing to copy.
+/// The label of the host's null device, as SELinux policies expect it; without SELinux there is
+/// none.
 fn copy_label(node: &OwnedFd) {
     let mut label = [0; LONGEST_LABEL];
     let Ok(length) = rustix::fs::getxattr(PATH, LABEL, &mut label) else { return };

@@ -1,7 +1,7 @@
-//! Opening and making paths of a container's root, which belongs to somebody hostile.
+//! Opens and creates paths in a container's root, which may be controlled by an attacker.
 //!
-//! Rule: no step ever leaves the root, follows a magic link of `/proc`, or trusts that a name still
-//! means what it meant a moment ago: what is found is a descriptor, and work goes on from there.
+//! Rule: no step ever leaves the root, follows a magic link of `/proc`, or relies on a name that
+//! was looked up before: a lookup returns a descriptor, and all further work uses that.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,13 +16,13 @@ use crate::error::{During, Result, Trouble};
 #[cfg(test)]
 mod tests;
 
-/// As the kernel has it.
+/// The kernel's limit.
 const MOST_LINKS: u32 = 40;
 const MOST_PARTS: usize = 4096;
 /// `f_type` of procfs.
 const PROC_MAGIC: u64 = 0x9fa0;
 
-/// What to make where nothing is.
+/// What to create if nothing exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
     File,
@@ -51,12 +51,12 @@ impl Root {
         self.folder.as_fd()
     }
 
-    /// What a path leads to, links followed inside the root; an O_PATH descriptor.
+    /// Looks up a path, following links inside the root; returns an O_PATH descriptor.
     pub(crate) fn find(&self, path: &str) -> io::Result<OwnedFd> {
         self.open(path, OFlags::PATH, ResolveFlags::empty())
     }
 
-    /// The same, but a symbolic link anywhere on the way is an error (ELOOP).
+    /// The same, but a symbolic link in any component is an error (ELOOP).
     pub(crate) fn find_without_links(&self, path: &str) -> io::Result<OwnedFd> {
         self.open(path, OFlags::PATH, ResolveFlags::NO_SYMLINKS)
     }
@@ -68,7 +68,7 @@ impl Root {
         resolve: ResolveFlags,
     ) -> io::Result<OwnedFd> {
         let resolve = resolve | ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        // A rename on the way makes the kernel ask us to try again.
+        // openat2(2) returns EAGAIN after a concurrent rename.
         for _ in 0..32 {
             match rustix::fs::openat2(
                 &self.folder,
@@ -84,7 +84,7 @@ impl Root {
         Err(Errno::AGAIN.into())
     }
 
-    /// What a path leads to; what is missing is made, also behind a link that leads nowhere yet.
+    /// Looks up a path and creates what is missing, also behind a dangling link.
     pub(crate) fn find_or_make(&self, path: &str, missing: Missing) -> Result<OwnedFd> {
         match self.find(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -99,7 +99,7 @@ impl Root {
         walk.go(path, missing).during(format_args!("making {path} in the container"))
     }
 
-    /// Makes a symbolic link unless the name is taken.
+    /// Creates a symbolic link unless the name exists.
     pub(crate) fn link(&self, target: &str, path: &str) -> Result<()> {
         let (parent, name) = split(path)?;
         let folder = self.find_or_make(parent, Missing::Folder)?;
@@ -120,10 +120,10 @@ pub(crate) fn split(path: &str) -> Result<(&str, &str)> {
     }
 }
 
-/// One name after the other, never following a link by the kernel.
+/// Walks a path by components; the kernel never follows a link in it.
 struct Walk<'a> {
     root: &'a Root,
-    /// Real names from the root to `here`.
+    /// Resolved names from the root to `here`.
     at: Vec<String>,
     here: OwnedFd,
     links: u32,
@@ -154,7 +154,8 @@ impl Walk<'_> {
 
     fn follow(&mut self, link: &OwnedFd, parts: &mut VecDeque<String>) -> io::Result<()> {
         self.links += 1;
-        // What lies behind these is not what they say; the kernel was asked first and refused.
+        // Magic links of procfs do not lead where their text says; openat2(2) has refused them
+        // before.
         if rustix::fs::fstatfs(link)?.f_type as u64 == PROC_MAGIC || self.links > MOST_LINKS {
             return Err(Errno::LOOP.into());
         }
@@ -206,7 +207,7 @@ fn parts_of(path: &str) -> io::Result<VecDeque<String>> {
     Ok(parts)
 }
 
-/// A file or folder of the machine, with an optional name beneath it that may not lead out.
+/// A file or directory of the host, with an optional path beneath it that may not lead out.
 pub(crate) fn open_source(source: &str, sub_path: &str, no_links: bool) -> Result<OwnedFd> {
     if !source.starts_with('/') {
         return Err(Trouble::bad(format!("the mount source {source:?} is not an absolute path")));

@@ -1,9 +1,9 @@
-//! A pod's namespaces, made by a short-lived process and held by descriptors.
+//! A pod's namespaces, created by a short-lived process and held by descriptors.
 //!
-//! Rule: no process has to stay for them, except the init of a PID namespace that containers share:
-//! the kernel ends a PID namespace with its first process, and a container's own first process may
-//! end before the others. That init has an empty root, no capabilities and nothing open. The
-//! network namespace can be pinned to a path for others; all else lives and dies with the holder.
+//! Rule: no process has to stay for them, except the init of a shared PID namespace: the kernel
+//! ends a PID namespace with its first process, and a container's own first process may end before
+//! the others. That init has an empty root, no capabilities and nothing open. The network namespace
+//! can be pinned to a path for other programs; all others end with the supervisor that holds them.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -26,12 +26,12 @@ use crate::system::{
 };
 use crate::user_namespace;
 
-/// The name by which the program knows that it is to be a pod's init.
+/// The program name (`argv[0]`) that selects a pod's init.
 pub const INIT_NAME: &str = "keelson-init";
-/// Nobody, as the pause program of other runtimes.
+/// The same id as the pause program of other runtimes.
 const INIT_USER: u32 = 65535;
 
-/// What a supervisor holds of its pod. A namespace that is none is the machine's.
+/// The namespaces that a supervisor holds for its pod; none stands for the host's.
 #[derive(Debug, Default)]
 pub struct PodNamespaces {
     pub user: Option<OwnedFd>,
@@ -42,7 +42,7 @@ pub struct PodNamespaces {
 }
 
 impl PodNamespaces {
-    /// From a report: names beside descriptors.
+    /// From a report: names and their descriptors.
     pub fn from_named(names: &[String], descriptors: Vec<OwnedFd>) -> Self {
         let mut all = Self::default();
         for (name, descriptor) in names.iter().zip(descriptors) {
@@ -81,7 +81,7 @@ pub(crate) fn mode(number: i32) -> Result<NamespaceMode> {
         .map_err(|_| Trouble::bad(format!("{number} is no namespace mode; expected 0 to 3")))
 }
 
-/// Runs in a fork of the supervisor; does not return. `null` is the pod's own.
+/// Runs in a fork of the supervisor; does not return. `null` is the pod's null device.
 pub fn make_pod(
     spec: &PodSpec,
     process: &ProcessFiles,
@@ -146,7 +146,7 @@ fn make(
     reporter.ready(names, &descriptors).during("telling the supervisor")
 }
 
-/// A process that unshares, waits until its namespaces are held, and is gone.
+/// Forks a process that unshares, waits until its namespaces are held, and exits.
 fn holder(spec: &PodSpec, own: Own, process: &ProcessFiles) -> Result<PodNamespaces> {
     let (mut ours, theirs) = UnixStream::pair().during("making a socket pair")?;
     let pid = match fork().during("starting a process for namespaces")? {
@@ -180,7 +180,7 @@ fn holder(spec: &PodSpec, own: Own, process: &ProcessFiles) -> Result<PodNamespa
     outcome
 }
 
-/// A zero byte is good; text is what went wrong.
+/// A zero byte is success; anything else is an error text.
 fn wait_for(socket: &mut UnixStream) -> Result<()> {
     let mut word = [0; 512];
     match socket.read(&mut word).during("waiting for the namespaces")? {
@@ -226,7 +226,7 @@ fn hold(spec: &PodSpec, own: Own, mut socket: UnixStream) -> ! {
     exit_now(0)
 }
 
-/// After entering a user namespace: its root, with no groups of the machine.
+/// After entering a user namespace: becomes its root, without groups of the host.
 pub(crate) fn become_namespace_root() -> Result<()> {
     use rustix::process::{Gid, Uid};
     let step = "becoming root of the user namespace";
@@ -235,7 +235,7 @@ pub(crate) fn become_namespace_root() -> Result<()> {
     rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).during(step)
 }
 
-/// Binds a namespace to a path, so that it can be named.
+/// Binds a namespace to a path, by which other programs find it.
 fn pin(namespace: &OwnedFd, path: &str) -> Result<()> {
     let step = format!("pinning the network namespace to {path}");
     let flags = OFlags::CREATE | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -244,7 +244,7 @@ fn pin(namespace: &OwnedFd, path: &str) -> Result<()> {
     move_onto(&tree, &file).during(&step)
 }
 
-/// Takes the pin away again.
+/// Unmounts and removes the pin.
 pub fn unpin(path: &str) {
     if !path.is_empty() {
         unmount_pin(path);
@@ -252,7 +252,7 @@ pub fn unpin(path: &str) {
     }
 }
 
-/// The init of the shared PID namespace becomes a child of the supervisor.
+/// Starts the init of the shared PID namespace as a child of the supervisor.
 fn start_init(
     spec: &PodSpec,
     held: &PodNamespaces,
@@ -261,7 +261,7 @@ fn start_init(
 ) -> Result<OwnedFd> {
     let own = rustix::process::getpid().as_raw_nonzero();
     if let Some(score) = spec.oom_score_adjustment {
-        // As for containers: lowering may not be allowed here.
+        // Lowering the score may not be permitted, as for containers.
         let _ = process.write(&format!("{own}/oom_score_adj"), &score.to_string());
     }
     let program = rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
@@ -304,7 +304,7 @@ fn start_init(
             reporter.started(pid, pidfd.as_fd()).during("telling the supervisor")?;
             (&ours).write_all(&pid.to_ne_bytes()).during("letting the pod's init go on")?;
             let namespace = take(&ours).during("waiting for the PID namespace")?;
-            // Closed when the init is what it is to be.
+            // The other end is closed when the init is set up.
             let _ = (&ours).read(&mut [0]);
             namespace.ok_or_else(|| Trouble::other("the pod's init ended early"))
         }
@@ -319,7 +319,7 @@ fn become_init(
 ) -> Result<std::convert::Infallible> {
     let mut pid = [0; 4];
     socket.read_exact(&mut pid).during("waiting for the helper")?;
-    // In a user namespace nobody but the process itself may open it.
+    // With a user namespace only the process itself may open it.
     let namespace = process.namespace(u32::from_ne_bytes(pid), "pid")?;
     give(&socket, namespace.as_fd()).during("handing the PID namespace over")?;
     drop(namespace);
@@ -341,26 +341,27 @@ fn become_init(
     };
     crate::identity::become_user(&nobody)?;
     let arguments = StringList::new(&[INIT_NAME.to_owned()]).during("reading the arguments")?;
-    // A program whose standard streams are closed opens /dev/null for them before it does anything
-    // else, and gives up where there is none, as in this root.
+    // A program whose standard streams are closed opens /dev/null for them at its start, and fails
+    // if there is none, as in this root.
     for number in 0..3 {
         place(null, number).during("placing the standard streams")?;
     }
     let kept = [0, 1, 2, socket.as_raw_fd(), program.as_raw_fd()];
     close_all_but(&kept).during("closing descriptors")?;
-    // A program with a loader has none in this root; then we are the init as we are.
+    // A dynamically linked program finds no loader in this root; then this process itself is the
+    // init.
     drop(execute_descriptor(program.as_fd(), &arguments));
     run_init()
 }
 
-/// The init itself, as a program: reaps until it is killed.
+/// The init as a program: reaps children until it is killed.
 pub fn run_init() -> ! {
     let _ = crate::system::hide_process();
     let _ = close_all_but(&[]);
     loop {
         match rustix::process::wait(rustix::process::WaitOptions::empty()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            // No children: sleep until a signal says otherwise.
+            // No children: sleep until a signal comes.
             Err(_) => wait_for_child(),
         }
     }

@@ -1,7 +1,7 @@
-//! `/proc` of our own: nothing is mounted over it, and no link in it is followed.
+//! A private `/proc`: nothing is mounted over it, and no link in it is followed.
 //!
-//! Rule: every write to a file of `/proc` goes through here, so that a container cannot have it land
-//! elsewhere (labels written into sysctls, sysctls written to nowhere).
+//! Rule: every write to a file of `/proc` goes through here, so that a container cannot redirect it
+//! (a label written into a sysctl, a sysctl written to nowhere).
 
 use std::os::fd::OwnedFd;
 
@@ -14,7 +14,7 @@ use crate::error::{During, Result, Trouble};
 /// `f_type` of procfs.
 const PROC_MAGIC: i64 = 0x9fa0;
 
-/// A procfs that nobody else has mounted anything on.
+/// A procfs without any mounts over it.
 #[derive(Debug)]
 pub struct ProcessFiles {
     folder: OwnedFd,
@@ -41,7 +41,7 @@ impl ProcessFiles {
         rustix::mount::fsmount(&filesystem, FsMountFlags::FSMOUNT_CLOEXEC, attributes).during(step)
     }
 
-    /// The machine's own, where we may not mount one. Overmounts are refused on opening.
+    /// The host's own, if no new one may be mounted. Overmounts are refused when a file is opened.
     fn visible() -> Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::open("/proc", flags, Mode::empty()).during("opening /proc")
@@ -56,7 +56,7 @@ impl ProcessFiles {
         rustix::fs::openat2(&self.folder, path, flags, Mode::empty(), resolve).map_err(Into::into)
     }
 
-    /// One write of the whole value.
+    /// Writes the whole value at once.
     pub fn write(&self, path: &str, value: &str) -> Result<()> {
         let file = self
             .open_file(path, OFlags::WRONLY)
@@ -73,7 +73,7 @@ impl ProcessFiles {
         }
     }
 
-    /// A namespace of a process; these files are links, but of the kernel's own procfs.
+    /// A namespace of a process. The file is a magic link, but of the kernel's own procfs.
     pub fn namespace(&self, pid: u32, name: &str) -> Result<OwnedFd> {
         let folder = self
             .open_file(&format!("{pid}/ns"), OFlags::PATH | OFlags::DIRECTORY)
@@ -82,7 +82,7 @@ impl ProcessFiles {
             .during(format_args!("opening /proc/{pid}/ns/{name}"))
     }
 
-    /// The fields of `stat` behind the name: the first is the state.
+    /// The fields of `stat` after the name: the first is the state.
     fn stat(&self, pid: u32) -> Option<Vec<String>> {
         let file = self.open_file(&format!("{pid}/stat"), OFlags::RDONLY).ok()?;
         let mut text = [0; 1024];
@@ -92,12 +92,12 @@ impl ProcessFiles {
         Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// When a process began, in clock ticks since boot.
+    /// When a process started, in clock ticks since boot.
     pub fn start_ticks(&self, pid: u32) -> Option<u64> {
         self.stat(pid)?.get(19)?.parse().ok()
     }
 
-    /// The status of a process that has ended and that nobody has waited for.
+    /// The wait status of a zombie process.
     pub fn unreaped_status(&self, pid: u32, start_ticks: u64) -> Option<i32> {
         let fields = self.stat(pid)?;
         let same = fields.get(19)?.parse() == Ok(start_ticks);

@@ -1,9 +1,9 @@
-//! The last steps of a process before its program: streams, folder, user, and the program itself.
+//! The last steps of a process before its program: streams, working directory, user, execve.
 //!
-//! Rule: when the program is looked up, no descriptor is left but the standard streams and the
-//! report's socket, so no name under `/proc/self/fd` leads anywhere; the working directory is
-//! checked to be inside the root. The runtime's own program is never run: whoever runs it has a name for
-//! it under `/proc`. Errors go to whoever asked for the start.
+//! Rule: when the program is looked up, only the standard streams and the report's socket are open,
+//! so no name under `/proc/self/fd` leads anywhere; the working directory is checked to be inside
+//! the root. The runtime's own program is never executed: the process could reach it under `/proc`.
+//! Errors are reported to the caller of the start.
 
 use std::ffi::CString;
 use std::io;
@@ -27,14 +27,14 @@ mod tests;
 pub(crate) use own::FileIdentity;
 
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// A password file is small; whatever claims otherwise is not read to its end.
+/// A password file is small; a larger one is not read to its end.
 const LONGEST_PASSWD: usize = 1024 * 1024;
 const REPORT: i32 = 3;
 
 /// Standard input, output, error.
 pub(crate) type Streams = [OwnedFd; 3];
 
-/// Enters the working directory, which is made if that is allowed.
+/// Enters the working directory, which is created if `make` is set.
 pub(crate) fn enter_folder(root: &Root, process: &ProcessSpec, make: bool) -> Result<()> {
     let path = match process.working_directory.as_str() {
         "" => "/",
@@ -52,7 +52,7 @@ pub(crate) fn enter_folder(root: &Root, process: &ProcessSpec, make: bool) -> Re
     };
     rustix::process::fchdir(&folder)
         .during(format_args!("entering the working directory {path}"))?;
-    // A folder outside the root has no name inside it.
+    // A directory outside the root has no path inside it.
     let here = rustix::process::getcwd(Vec::new()).during("finding the working directory")?;
     if !here.to_bytes().starts_with(b"/") {
         return Err(Trouble::bad(format!(
@@ -62,7 +62,8 @@ pub(crate) fn enter_folder(root: &Root, process: &ProcessSpec, make: bool) -> Re
     Ok(())
 }
 
-/// A home folder, if the environment names none: that of the user in the container's password file.
+/// The home directory, if the environment names none: that of the user in the container's password
+/// file.
 pub(crate) fn home_of(root: &Root, uid: u32) -> String {
     read_small_file(root, "/etc/passwd")
         .and_then(|text| home_in(&text, uid))
@@ -77,7 +78,7 @@ fn home_in(passwd: &str, uid: u32) -> Option<String> {
     })
 }
 
-/// A regular file of at most [`LONGEST_PASSWD`] bytes; anything else is as good as missing.
+/// A regular file of at most [`LONGEST_PASSWD`] bytes; anything else counts as missing.
 fn read_small_file(root: &Root, path: &str) -> Option<String> {
     let found = root.find(path).ok()?;
     let stat = rustix::fs::fstat(&found).ok()?;
@@ -99,33 +100,33 @@ fn read_small_file(root: &Root, path: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Everything that a process needs for its last steps.
+/// The inputs of a process's last steps.
 pub(crate) struct Launch<'a> {
     pub(crate) process: &'a ProcessSpec,
     pub(crate) security: &'a SecuritySpec,
     pub(crate) root: Root,
     pub(crate) streams: Streams,
-    /// The streams are a terminal that becomes the session's.
+    /// The streams are a terminal that becomes the session's controlling terminal.
     pub(crate) terminal: bool,
     /// Of the runtime's own program.
     pub(crate) own: FileIdentity,
 }
 
-/// Becomes the program. Does not return; what goes wrong is reported.
+/// Executes the program. Does not return; errors are reported.
 pub(crate) fn become_program(launch: Launch<'_>, reporter: &Reporter) -> ! {
-    // Its descriptors are closed by number on the way; an owner that closed them again would hit others.
+    // Its descriptors are closed by number below; dropping their owner would close others.
     let launch = std::mem::ManuallyDrop::new(launch);
     let trouble = match run(&launch, reporter) {
         Ok(never) => match never {},
         Err(trouble) => trouble,
     };
-    // The original descriptor is closed; the report goes where it was put.
+    // The original descriptor is closed; the report uses the duplicate.
     let report = borrowed(REPORT).try_clone_to_owned().map(Reporter::at);
     let told = report.and_then(|report| report.failed(&trouble));
     if told.is_err() {
         let _ = reporter.failed(&trouble);
     }
-    // As shells have it for a program that cannot be run.
+    // A shell's exit codes for a program that cannot be run.
     exit_now(if trouble.kind == TroubleKind::NoProgram { 127 } else { 126 })
 }
 
@@ -140,11 +141,11 @@ fn run(launch: &Launch<'_>, reporter: &Reporter) -> Result<std::convert::Infalli
     let candidates = candidates(launch.process)?;
     reset_signals().during("resetting the signals")?;
     outlive_parent().during("detaching from the helper")?;
-    // Kernels without keyrings, and filters around us that forbid them, are no reason not to start.
+    // Not fatal: the kernel may have no keyrings, or an outer seccomp filter may forbid them.
     let _ = new_session_keyring();
     place_streams(launch, reporter)?;
-    // While everything can be read still. Whoever exchanges a file from here on gains nothing: the
-    // program is sealed, and what it does by such a name is to end.
+    // While everything can still be read. Exchanging a file from here on gains an attacker nothing:
+    // the program is sealed, and its run under such a name is to end.
     let is_own: Vec<bool> = candidates.iter().map(|path| own::leads_to(path, launch.own)).collect();
     crate::identity::become_user(launch.security)?;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
@@ -178,10 +179,10 @@ fn run(launch: &Launch<'_>, reporter: &Reporter) -> Result<std::convert::Infalli
     Err(Trouble { kind: TroubleKind::NoProgram, message })
 }
 
-/// The report's socket moves to a fixed place, the streams to theirs, and nothing else is left.
+/// Moves the report's socket to a fixed number and the streams to 0 to 2; closes all else.
 fn place_streams(launch: &Launch<'_>, reporter: &Reporter) -> Result<()> {
     let step = "placing the standard streams";
-    // Above everything that is about to be replaced.
+    // Above all numbers that are about to be replaced.
     let high: Vec<OwnedFd> = launch
         .streams
         .iter()
@@ -200,7 +201,7 @@ fn place_streams(launch: &Launch<'_>, reporter: &Reporter) -> Result<()> {
     close_all_but(&[0, 1, 2, REPORT]).during("closing descriptors")
 }
 
-/// Where the program may be, in the order of trying.
+/// The paths to try for the program, in order.
 fn candidates(process: &ProcessSpec) -> Result<Vec<CString>> {
     let name = process
         .arguments

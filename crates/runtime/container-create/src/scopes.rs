@@ -1,9 +1,10 @@
-//! Groups that systemd makes for us: scopes, each with a process in it from the beginning.
+//! Cgroups created by systemd: scopes, each with a process in it from the start.
 //!
-//! Rule: whoever asks for a scope enters it; what it starts is born there, and when the last process
-//! has left, the scope is gone by itself. systemd is told of every limit that it has a word for,
-//! because it writes its own values again whenever it reloads; the files, written afterwards, have
-//! the last word. The group is delegated, so what lies beneath it is ours. Does not write files.
+//! Rule: the caller that creates a scope enters it; its children start there, and when the last
+//! process has left, the scope ends by itself. systemd gets every limit that it has a property for,
+//! because it writes its own values again on each reload; the cgroup files are written afterwards
+//! and take precedence. The cgroup is delegated, so everything beneath it is ours. Does not write
+//! files.
 //!
 //! upstream: opencontainers/cgroups systemd/v2.go (which properties)
 
@@ -22,12 +23,12 @@ const LIMIT: Duration = Duration::from_secs(25);
 /// systemd cuts quotas to whole percents of a CPU.
 const QUOTA_STEP: u64 = 10_000;
 const SECOND: u64 = 1_000_000;
-/// CPUs and memory nodes that a list may name at most.
+/// The upper limit of CPUs and memory nodes in a list.
 const MOST_CPUS: u32 = 1 << 16;
 
 type Property = (&'static str, Value);
 
-/// A scope by its name, and the slice that it lies in.
+/// A scope by its name, and its slice.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
     pub unit: &'a str,
@@ -42,14 +43,14 @@ impl From<UnitError> for Trouble {
 }
 
 impl Scope<'_> {
-    /// Asks for the scope and is in it, with all that this process starts from now on.
+    /// Creates the scope and enters it, with all children started from now on.
     pub fn enter_new(&self, limits: &LimitsSpec, version: Version) -> Result<()> {
         let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
         let mut properties = fixed_properties(self, own, version);
         properties.extend(limit_properties(limits, version, Missing::Open));
         let mut systemd = Systemd::connect(&Address::usual(), LIMIT)?;
         match systemd.start_transient(self.unit, &properties) {
-            // Names are never used twice: it is what an attempt left that failed a moment ago.
+            // Names are never reused: it is left from an attempt that has just failed.
             Err(UnitError::Exists(_)) => {
                 match systemd.stop(self.unit) {
                     Ok(()) | Err(UnitError::Missing(_)) => {}
@@ -63,7 +64,7 @@ impl Scope<'_> {
     }
 }
 
-/// Changes limits of a scope that is there. What is not set stays.
+/// Changes limits of an existing scope. Limits that are not set stay.
 pub fn change(unit: &str, limits: &LimitsSpec, version: Version) -> Result<()> {
     let properties = limit_properties(limits, version, Missing::AsItIs);
     if properties.is_empty() {
@@ -84,17 +85,17 @@ fn fixed_properties(scope: &Scope<'_>, process: u32, version: Version) -> Vec<Pr
         ("CPUAccounting", Value::Flag(true)),
         (io, Value::Flag(true)),
         ("TasksAccounting", Value::Flag(true)),
-        // Pods end when their agent ends them, not with the first step of a shutdown.
+        // Pods end when their agent stops them, not at the first step of a shutdown.
         ("DefaultDependencies", Value::Flag(false)),
         ("CollectMode", Value::Text("inactive-or-failed".to_owned())),
     ]
 }
 
-/// What is said of a limit that is not set.
+/// What to send for a limit that is not set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     AsItIs,
-    /// systemd has a default of its own, which nobody asked for.
+    /// Unlimited, instead of systemd's own default.
     Open,
 }
 
@@ -149,8 +150,8 @@ fn per_second(quota: i64, period: u64) -> u64 {
     }
 }
 
-/// A list such as `0-3,8` with a bit for each number, the lowest first. None for what is no list:
-/// the kernel, asked afterwards, says so.
+/// A list such as `0-3,8` as a bit set, lowest first. None for an invalid list, which the kernel
+/// rejects later when the file is written.
 fn bits(list: &str) -> Option<Vec<u8>> {
     let mut bits: Vec<u8> = Vec::new();
     for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {

@@ -1,9 +1,9 @@
-//! What a container, its pod's namespaces and a process in it are to be: plain values that go over a
-//! socket and into files.
+//! The specification of a container, of its pod's namespaces and of a process in it: plain values
+//! that are sent over a socket and stored in files.
 //!
-//! Rule: field numbers are for ever and fields are only added, because a supervisor may be older or
-//! younger than its server. Every choice is made before: names are resolved, paths absolute, filters
-//! compiled. Near to the OCI runtime's configuration, without its history.
+//! Rule: field numbers never change and fields are only added, because a supervisor may be older or
+//! newer than its server. Every choice has been made before: names are resolved, paths absolute,
+//! filters compiled. Close to the OCI runtime configuration, without its history.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum NamespaceMode {
-    /// That of the pod, which its supervisor holds.
+    /// The pod's, which its supervisor holds.
     Pod = 0,
-    /// One of its own.
+    /// A new one.
     Container = 1,
-    /// The machine's.
+    /// The host's.
     Node = 2,
-    /// That of another container of the pod.
+    /// The one of another container of the pod.
     Target = 3,
 }
 
@@ -26,7 +26,7 @@ pub enum NamespaceMode {
 pub struct PodSpec {
     #[prost(string, tag = "1")]
     pub id: String,
-    /// Empty: the machine's name is kept, as pods on the host network want it.
+    /// Empty: the host's name is kept, as pods on the host network need it.
     #[prost(string, tag = "2")]
     pub hostname: String,
     /// Pod or Node.
@@ -38,37 +38,37 @@ pub struct PodSpec {
     /// Pod where the containers share one PID namespace; else Container or Node.
     #[prost(enumeration = "NamespaceMode", tag = "5")]
     pub pid: i32,
-    /// None: the machine's user namespace.
+    /// None: the host's user namespace.
     #[prost(message, optional, tag = "6")]
     pub user_namespace: Option<IdMappings>,
     /// Of the pod's network and IPC namespaces.
     #[prost(btree_map = "string, string", tag = "7")]
     pub sysctls: BTreeMap<String, String>,
-    /// Where to pin the network namespace, so that others can name it; a file that is made if it is
-    /// not there. Empty: not pinned.
+    /// Where to pin the network namespace, so that other programs can name it; the file is created
+    /// if missing. Empty: not pinned.
     #[prost(string, tag = "8")]
     pub network_pin: String,
-    /// Where to find a network namespace that others made, instead of a new one.
+    /// An existing network namespace to join, instead of a new one.
     #[prost(string, tag = "9")]
     pub network_path: String,
-    /// Pod or Node. A pod on the machine's network keeps the machine's name unless it says otherwise.
+    /// Pod or Node. A pod on the host network keeps the host's name unless `hostname` is set.
     #[prost(enumeration = "NamespaceMode", tag = "10")]
     pub uts: i32,
-    /// The `oom_score_adj` of the pod's init, where it has one.
+    /// The `oom_score_adj` of the pod's init, if it has one.
     #[prost(int32, optional, tag = "11")]
     pub oom_score_adjustment: Option<i32>,
-    /// The group that the pod's init enters, where it has one: the pod's, so that it is accounted
-    /// there. Empty: the supervisor's own.
+    /// The cgroup of the pod's init, if it has one: the pod's, so that it is accounted there.
+    /// Empty: the supervisor's own.
     #[prost(string, tag = "12")]
     pub init_cgroup: String,
-    /// Ask systemd for that group as a scope in a slice. Empty: we make it ourselves.
+    /// The systemd scope to create as that cgroup, with its slice. Empty: created without systemd.
     #[prost(string, tag = "13")]
     pub init_unit: String,
     #[prost(string, tag = "14")]
     pub init_slice: String,
 }
 
-/// Ranges of a user namespace.
+/// Id ranges of a user namespace.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct IdMappings {
     #[prost(message, repeated, tag = "1")]
@@ -87,7 +87,7 @@ pub struct IdRange {
     pub count: u32,
 }
 
-/// A container, complete.
+/// The complete specification of a container.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ContainerSpec {
     #[prost(string, tag = "1")]
@@ -98,7 +98,7 @@ pub struct ContainerSpec {
     pub process: Option<ProcessSpec>,
     #[prost(message, optional, tag = "4")]
     pub security: Option<SecuritySpec>,
-    /// In order; a later one may lie inside an earlier one.
+    /// In order; a later one may be inside an earlier one.
     #[prost(message, repeated, tag = "5")]
     pub mounts: Vec<MountSpec>,
     #[prost(message, repeated, tag = "6")]
@@ -113,28 +113,29 @@ pub struct ContainerSpec {
     pub read_only_paths: Vec<String>,
     #[prost(message, optional, tag = "11")]
     pub streams: Option<StreamsSpec>,
-    /// Sysctls of namespaces that are the container's own.
+    /// Sysctls of the container's own namespaces.
     #[prost(btree_map = "string, string", tag = "12")]
     pub sysctls: BTreeMap<String, String>,
-    /// Writing is allowed to processes of the container's PID namespace only (hidepid and the like).
+    /// Mount options of procfs (hidepid and the like).
     #[prost(string, repeated, tag = "13")]
     pub proc_options: Vec<String>,
-    /// Another program makes and ends the container. None: we do.
+    /// An OCI runtime that creates and deletes the container. None: created here.
     #[prost(message, optional, tag = "14")]
     pub handler: Option<HandlerSpec>,
-    /// SELinux's label of the container's files: of its root's overlay and of the filesystems that are
-    /// made for it. Empty: what the kernel chooses.
+    /// The SELinux label of the container's files: of its root overlay and of the filesystems that
+    /// are created for it. Empty: the kernel's default.
     #[prost(string, tag = "15")]
     pub mount_label: String,
-    /// What we run ourselves while we make it; see `handler` for those of other programs.
+    /// Hooks that run here during creation; see `handler` for those of an OCI runtime.
     #[prost(message, repeated, tag = "16")]
     pub hooks: Vec<HookSpec>,
-    /// With hooks: a folder with a `config.json`, and the empty folder `rootfs` for the time of them.
+    /// With hooks: a directory with a `config.json` and an empty directory `rootfs`, in which the
+    /// root is mounted while hooks run.
     #[prost(string, tag = "17")]
     pub bundle: String,
 }
 
-/// An OCI runtime on the machine that is called by its command line.
+/// An OCI runtime of the host that is called by its command line.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct HandlerSpec {
     /// An absolute path.
@@ -147,16 +148,16 @@ pub struct HandlerSpec {
     pub hooks: Vec<HookSpec>,
     #[prost(btree_map = "string, string", tag = "4")]
     pub annotations: BTreeMap<String, String>,
-    /// The pod's name for itself, for a program that makes sandboxes and does not look into the pod's
-    /// namespaces; empty on the host's.
+    /// The pod's hostname, for a runtime that creates sandboxes and does not look into the pod's
+    /// namespaces; empty on the host network.
     #[prost(string, tag = "5")]
     pub hostname: String,
 }
 
-/// A program of the machine that is run at some point of a container's life.
+/// A program of the host that runs at some point of a container's life cycle.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct HookSpec {
-    /// As OCI names it, `createRuntime`.
+    /// The OCI name, such as `createRuntime`.
     #[prost(string, tag = "1")]
     pub point: String,
     #[prost(string, tag = "2")]
@@ -175,7 +176,7 @@ pub struct ContainerNamespaces {
     /// Pod, Container, Node or Target.
     #[prost(enumeration = "NamespaceMode", tag = "1")]
     pub pid: i32,
-    /// The container whose PID namespace is meant by Target.
+    /// The container whose PID namespace Target means.
     #[prost(string, tag = "2")]
     pub pid_target: String,
     /// Pod or Node.
@@ -195,19 +196,19 @@ pub struct ContainerNamespaces {
     pub user: i32,
 }
 
-/// What becomes the container's `/`.
+/// The container's `/`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RootFilesystem {
-    /// A folder, or an overlay that is mounted already. Used if `overlay` is not set.
+    /// A directory, or an overlay that is already mounted. Used if `overlay` is not set.
     #[prost(string, tag = "1")]
     pub path: String,
-    /// An overlay to be mounted for this container alone; the way to have one in a user namespace,
-    /// because only its layers can be mapped.
+    /// An overlay to mount for this container alone; required with a user namespace, because only
+    /// its layers can be id-mapped.
     #[prost(message, optional, tag = "2")]
     pub overlay: Option<OverlaySpec>,
     #[prost(bool, tag = "3")]
     pub read_only: bool,
-    /// Files show the pod's ids: set with a user namespace unless the files were changed for it.
+    /// Files have the pod's ids: set with a user namespace unless the files were changed for it.
     #[prost(bool, tag = "4")]
     pub map_ids: bool,
     #[prost(enumeration = "Propagation", tag = "5")]
@@ -233,9 +234,9 @@ pub struct OverlaySpec {
 #[repr(i32)]
 pub enum Propagation {
     Private = 0,
-    /// From the machine into the container.
+    /// From the host into the container.
     Slave = 1,
-    /// Both ways.
+    /// In both directions.
     Shared = 2,
     Unbindable = 3,
 }
@@ -243,16 +244,16 @@ pub enum Propagation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum MountKind {
-    /// A file or folder of the machine.
+    /// A file or directory of the host.
     Bind = 0,
     Tmpfs = 1,
     Proc = 2,
     Sysfs = 3,
     Mqueue = 4,
     Devpts = 5,
-    /// The container's control groups, whatever the version.
+    /// The container's cgroups, whatever the version.
     Cgroup = 6,
-    /// `/dev`: a tmpfs with the usual nodes, links, pts, mqueue left to others.
+    /// `/dev`: a tmpfs with the usual nodes and links; pts and mqueue are mounts of their own.
     Dev = 7,
 }
 
@@ -260,15 +261,15 @@ pub enum MountKind {
 pub struct MountSpec {
     #[prost(enumeration = "MountKind", tag = "1")]
     pub kind: i32,
-    /// Of a bind: an absolute path of the machine.
+    /// Of a bind: an absolute path of the host.
     #[prost(string, tag = "2")]
     pub source: String,
-    /// An absolute path in the container. What is missing is made.
+    /// An absolute path in the container, created if missing.
     #[prost(string, tag = "3")]
     pub target: String,
     #[prost(bool, tag = "4")]
     pub read_only: bool,
-    /// Read-only for all that is mounted beneath the source, too.
+    /// Read-only including all mounts beneath the source.
     #[prost(bool, tag = "5")]
     pub recursive_read_only: bool,
     #[prost(bool, tag = "6")]
@@ -279,13 +280,13 @@ pub struct MountSpec {
     pub no_dev: bool,
     #[prost(enumeration = "Propagation", tag = "9")]
     pub propagation: i32,
-    /// Of the filesystem, such as `size=65536k`, `mode=755`.
+    /// Options of the filesystem, such as `size=65536k`, `mode=755`.
     #[prost(string, repeated, tag = "10")]
     pub options: Vec<String>,
-    /// Of a bind: only what is at the source, not what is mounted beneath.
+    /// Of a bind: without the mounts beneath the source.
     #[prost(bool, tag = "11")]
     pub not_recursive: bool,
-    /// Files show other ids; without ranges those of the pod's user namespace.
+    /// An id-mapped mount; without ranges those of the pod's user namespace.
     #[prost(message, optional, tag = "12")]
     pub id_mappings: Option<IdMappings>,
     #[prost(bool, tag = "13")]
@@ -293,14 +294,14 @@ pub struct MountSpec {
     /// Of a bind: follow no symbolic link in the source (it was resolved before).
     #[prost(bool, tag = "14")]
     pub no_symlinks_in_source: bool,
-    /// Of a bind: a name beneath the source, resolved without leaving it whatever its links say.
+    /// Of a bind: a path beneath the source, resolved without leaving it whatever its links say.
     #[prost(string, tag = "15")]
     pub sub_path: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DeviceNode {
-    /// In the container.
+    /// The path in the container.
     #[prost(string, tag = "1")]
     pub path: String,
     /// `c`, `b` or `p`.
@@ -316,12 +317,12 @@ pub struct DeviceNode {
     pub uid: u32,
     #[prost(uint32, tag = "7")]
     pub gid: u32,
-    /// The node of the machine; used where a node cannot be made (user namespaces).
+    /// The host's node; used where a node cannot be created (user namespaces).
     #[prost(string, tag = "8")]
     pub source: String,
 }
 
-/// The container's group and its limits.
+/// The container's cgroup and its limits.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CgroupSpec {
     /// From the root of the hierarchies.
@@ -329,19 +330,19 @@ pub struct CgroupSpec {
     pub path: String,
     #[prost(message, optional, tag = "2")]
     pub limits: Option<LimitsSpec>,
-    /// Empty and `all_devices` not set: nothing but what every container has.
+    /// Empty and `all_devices` not set: only the devices of every container.
     #[prost(message, repeated, tag = "3")]
     pub device_rules: Vec<DeviceRuleSpec>,
     #[prost(bool, tag = "4")]
     pub all_devices: bool,
-    /// Ask systemd for the scope; with its slice. Empty: we make the group ourselves.
+    /// The systemd scope to create, with its slice. Empty: created without systemd.
     #[prost(string, tag = "5")]
     pub systemd_unit: String,
     #[prost(string, tag = "6")]
     pub systemd_slice: String,
 }
 
-/// [`cgroup_files::Limits`] over the wire.
+/// [`cgroup_files::Limits`] in their wire form.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct LimitsSpec {
     #[prost(uint64, optional, tag = "1")]
@@ -386,7 +387,7 @@ pub struct DeviceRuleSpec {
     pub access: String,
 }
 
-/// What runs. Of a container and of an exec alike.
+/// The process of a container or of an exec.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProcessSpec {
     #[prost(string, repeated, tag = "1")]
@@ -394,7 +395,7 @@ pub struct ProcessSpec {
     /// `NAME=value`.
     #[prost(string, repeated, tag = "2")]
     pub environment: Vec<String>,
-    /// Empty: `/`. Made if it is not there (a container only).
+    /// Empty: `/`. Created if missing (for a container only).
     #[prost(string, tag = "3")]
     pub working_directory: String,
     #[prost(bool, tag = "4")]
@@ -411,7 +412,7 @@ pub struct TerminalSize {
     pub rows: u32,
 }
 
-/// What a process may do. Kept, so that an exec gets the same.
+/// The privileges of a process. Stored, so that an exec gets the same.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SecuritySpec {
     #[prost(uint32, tag = "1")]
@@ -440,7 +441,7 @@ pub struct SecuritySpec {
     pub oom_score_adjustment: Option<i32>,
 }
 
-/// Sets as bits: bit N is capability number N.
+/// Capability sets as bits: bit N is capability number N.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct CapabilitySpec {
     #[prost(uint64, tag = "1")]
@@ -457,21 +458,21 @@ pub struct CapabilitySpec {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SeccompSpec {
-    /// Instructions as the kernel's `struct sock_filter`, of this machine's byte order, 8 bytes each.
+    /// The kernel's `struct sock_filter` instructions in this host's byte order, 8 bytes each.
     #[prost(bytes = "vec", tag = "1")]
     pub program: Vec<u8>,
     #[prost(bool, tag = "2")]
     pub log: bool,
     #[prost(bool, tag = "3")]
     pub allow_speculation: bool,
-    /// The same as OCI writes it, in JSON; only where a handler needs it.
+    /// The same in OCI's JSON form; only for a handler.
     #[prost(string, tag = "4")]
     pub document: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProcessLimit {
-    /// As in setrlimit(2), `RLIMIT_NOFILE`.
+    /// A resource of setrlimit(2), such as `RLIMIT_NOFILE`.
     #[prost(string, tag = "1")]
     pub name: String,
     #[prost(uint64, tag = "2")]
@@ -480,23 +481,23 @@ pub struct ProcessLimit {
     pub hard: u64,
 }
 
-/// What happens with a container's standard streams.
+/// The configuration of a container's standard streams.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StreamsSpec {
-    /// CRI format. Empty: nothing is written.
+    /// The log in CRI's format. Empty: nothing is written.
     #[prost(string, tag = "1")]
     pub log_path: String,
-    /// Standard input can be attached; else it is empty.
+    /// Standard input can be attached; otherwise it is empty.
     #[prost(bool, tag = "2")]
     pub stdin: bool,
-    /// Closed when the first that attached has ended.
+    /// Standard input is closed when the first attached client has left.
     #[prost(bool, tag = "3")]
     pub stdin_once: bool,
-    /// Longer lines are written in parts. 0: 16 KiB.
+    /// Longer lines are split. 0: 16 KiB.
     #[prost(uint32, tag = "4")]
     pub longest_line: u32,
-    /// The dir of the log that the client named; below it no link is followed. Empty: the dir that
-    /// the log lies in.
+    /// The directory of the log that the client named; no link below it is followed. Empty: the
+    /// directory of the log.
     #[prost(string, tag = "5")]
     pub log_dir: String,
 }

@@ -1,7 +1,7 @@
 //! Sysctls of a pod's namespaces.
 //!
-//! Rule: only those that belong to a namespace the pod has; any other would change the machine.
-//! Names come with dots or slashes.
+//! Rule: only those of a namespace that the pod owns; any other would change the host. Names may
+//! have dots or slashes.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ fn path(name: &str, own: Own) -> Result<String> {
     Ok(swapped)
 }
 
-/// Runs in the namespaces that are meant.
+/// Runs in the namespaces concerned.
 pub(crate) fn apply(
     process: &ProcessFiles,
     sysctls: &BTreeMap<String, String>,
@@ -78,7 +78,7 @@ pub(crate) fn apply(
     Ok(())
 }
 
-/// Whether all could be applied.
+/// Whether all of them can be applied.
 pub(crate) fn check(sysctls: &BTreeMap<String, String>, own: Own) -> Result<()> {
     sysctls.keys().try_for_each(|name| path(name, own).map(drop))
 }

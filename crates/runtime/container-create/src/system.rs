@@ -1,7 +1,7 @@
 //! System calls without a safe wrapper.
 //!
-//! Rule: the only `unsafe` of the crate lives here, one call per function, each with its reason.
-//! Does not know what a container is.
+//! Rule: all `unsafe` code of the crate is here, one call per function, each with its reason. Knows
+//! nothing of containers.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -32,8 +32,8 @@ pub enum Side {
     Parent { pid: i32 },
 }
 
-/// A copy of this process. For processes with one thread, or whose other threads never allocate or
-/// lock: the child may then run any code.
+/// Forks. Only for processes with one thread, or whose other threads never allocate or lock: the
+/// child may then run any code.
 pub fn fork() -> io::Result<Side> {
     // SAFETY: the library's fork makes its own locks usable in the child; our callers have no other
     // thread that could hold a lock (see above).
@@ -44,14 +44,15 @@ pub fn fork() -> io::Result<Side> {
     }
 }
 
-/// A sibling instead of a child: its parent is ours, and its exit is told to that one.
+/// A sibling instead of a child: its parent is the caller's parent, which receives its exit.
 #[derive(Debug)]
 pub(crate) enum Sibling {
     Self_,
     Other { pid: i32, pidfd: OwnedFd },
 }
 
-/// A copy of this process as a child of our parent, in new namespaces. For processes with one thread.
+/// Clones this process as a child of its parent, in new namespaces. Only for processes with one
+/// thread.
 pub(crate) fn clone_sibling(namespaces: u64) -> io::Result<Sibling> {
     let mut pidfd: RawFd = -1;
     let mut arguments = libc::clone_args {
@@ -76,15 +77,15 @@ pub(crate) fn clone_sibling(namespaces: u64) -> io::Result<Sibling> {
     if pid == 0 {
         return Ok(Sibling::Self_);
     }
-    // SAFETY: the kernel has just made the descriptor for us.
+    // SAFETY: the kernel has just returned this new descriptor.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Sibling::Other { pid: i32::try_from(pid).map_err(io::Error::other)?, pidfd })
 }
 
-/// Enters namespaces of the kinds `kinds`: of a process (pidfd), or one by itself.
+/// Enters namespaces of the kinds `kinds`: those of a process (pidfd), or a single one.
 pub(crate) fn enter(namespace: BorrowedFd<'_>, kinds: u64) -> io::Result<()> {
     let kinds = libc::c_int::try_from(kinds).map_err(io::Error::other)?;
-    // SAFETY: changes only what names mean to this process; takes no pointers.
+    // SAFETY: changes the namespaces of this process only; takes no pointers.
     check_int(unsafe { libc::setns(namespace.as_raw_fd(), kinds) })
 }
 
@@ -103,7 +104,7 @@ pub(crate) struct MountChange<'a> {
     pub(crate) recursive: bool,
 }
 
-/// Changes the mount that a descriptor is of.
+/// Changes attributes of the descriptor's mount.
 pub(crate) fn change_mount(mount: BorrowedFd<'_>, change: MountChange<'_>) -> io::Result<()> {
     let attributes = libc::mount_attr {
         attr_set: change.set,
@@ -112,7 +113,7 @@ pub(crate) fn change_mount(mount: BorrowedFd<'_>, change: MountChange<'_>) -> io
         userns_fd: change.user_namespace.map_or(0, |descriptor| descriptor.as_raw_fd() as u64),
     };
     let recursive = if change.recursive { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: the kernel reads an empty string and one structure of the size that is told.
+    // SAFETY: the kernel reads an empty string and one structure of the given size.
     check(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -126,7 +127,7 @@ pub(crate) fn change_mount(mount: BorrowedFd<'_>, change: MountChange<'_>) -> io
     .map(drop)
 }
 
-/// Closes every descriptor but these.
+/// Closes all descriptors except these.
 pub fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
     let mut keep: Vec<u32> = keep.iter().filter_map(|one| u32::try_from(*one).ok()).collect();
     keep.sort_unstable();
@@ -146,35 +147,35 @@ fn close_range(first: u32, last: u32) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }).map(drop)
 }
 
-/// Makes `descriptor` known as `number`, kept across execve only for 0 to 2.
+/// Duplicates `descriptor` to `number`, kept across execve only for 0 to 2.
 pub(crate) fn place(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
     if descriptor.as_raw_fd() == number {
         return rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::empty())
             .map_err(Into::into);
     }
     let flags = if number > 2 { libc::O_CLOEXEC } else { 0 };
-    // SAFETY: replaces a descriptor that is one of the standard streams or that nobody owns.
+    // SAFETY: replaces a descriptor that is one of the standard streams or has no owner.
     check_int(unsafe { libc::dup3(descriptor.as_raw_fd(), number, flags) })
 }
 
-/// The standard streams lead nowhere: those of a supervisor are files of the machine.
+/// Redirects the standard streams to the null device: those of a supervisor are files of the host.
 pub(crate) fn place_null(null: BorrowedFd<'_>) -> io::Result<()> {
     (0..3).try_for_each(|number| place(null, number))
 }
 
-/// A descriptor by number, which somebody else keeps open.
+/// A descriptor by number, which stays open.
 pub(crate) fn borrowed(number: RawFd) -> BorrowedFd<'static> {
     // SAFETY: used for the standard streams and for descriptors that live as long as the process.
     unsafe { BorrowedFd::borrow_raw(number) }
 }
 
-/// Without cleaning up: for the children of a fork.
+/// Exits without cleaning up: for the children of a fork.
 pub fn exit_now(code: i32) -> ! {
-    // SAFETY: ends the process; runs nothing of it.
+    // SAFETY: ends the process; runs no code of it.
     unsafe { libc::_exit(code) }
 }
 
-/// What C programs are given: pointers into the strings, and a null at the end.
+/// A C array of strings: pointers, and a null at the end.
 #[derive(Debug)]
 pub(crate) struct StringList {
     _strings: Vec<CString>,
@@ -192,7 +193,7 @@ impl StringList {
     }
 }
 
-/// Returns only if the program could not be run.
+/// Returns only if the program could not be executed.
 pub(crate) fn execute(path: &CStr, arguments: &StringList, environment: &StringList) -> io::Error {
     // SAFETY: both lists end in a null pointer and live until the call returns or the process image
     // is replaced.
@@ -202,7 +203,7 @@ pub(crate) fn execute(path: &CStr, arguments: &StringList, environment: &StringL
     io::Error::last_os_error()
 }
 
-/// The same for a program that is open.
+/// The same for an open program.
 pub(crate) fn execute_descriptor(program: BorrowedFd<'_>, arguments: &StringList) -> io::Error {
     let environment: [*const libc::c_char; 1] = [std::ptr::null()];
     // SAFETY: as above; the path is empty because the descriptor is the program.
@@ -225,17 +226,17 @@ fn control(option: libc::c_int, argument: libc::c_ulong) -> io::Result<()> {
     check_int(unsafe { libc::prctl(option, argument, none, none, none) })
 }
 
-/// Nobody but root of the machine's first user namespace may look into this process.
+/// Makes the process non-dumpable: only root of the initial user namespace may inspect it.
 pub fn hide_process() -> io::Result<()> {
     control(libc::PR_SET_DUMPABLE, 0)
 }
 
-/// Orphans among our descendants become our children.
+/// Makes this process a child subreaper: orphaned descendants become its children.
 pub fn become_reaper() -> io::Result<()> {
     control(libc::PR_SET_CHILD_SUBREAPER, 1)
 }
 
-/// SIGKILL when the parent ends.
+/// Sends SIGKILL to this process when its parent ends.
 pub fn die_with_parent() -> io::Result<()> {
     control(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong)
 }
@@ -244,7 +245,7 @@ pub(crate) fn outlive_parent() -> io::Result<()> {
     control(libc::PR_SET_PDEATHSIG, 0)
 }
 
-/// No signal blocked, none ignored: what a program expects at its start.
+/// Unblocks all signals and restores their defaults, as a program expects at its start.
 pub fn reset_signals() -> io::Result<()> {
     for signal in 1..=64 {
         // SAFETY: sets the default action, which involves no code of ours. SIGKILL, SIGSTOP and the
@@ -260,13 +261,13 @@ pub fn reset_signals() -> io::Result<()> {
     })
 }
 
-/// The terminal becomes that of this session, which this process leads.
+/// Makes it the controlling terminal of this session, whose leader this process is.
 pub(crate) fn take_terminal(terminal: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the request takes a number.
     check_int(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0) })
 }
 
-/// The other side of a terminal's master, without a path that could lead elsewhere.
+/// Opens the other side of a terminal by its master, without a path that could lead elsewhere.
 pub(crate) fn terminal_peer(master: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let unlocked: libc::c_int = 0;
     // SAFETY: reads one number.
@@ -275,7 +276,7 @@ pub(crate) fn terminal_peer(master: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // SAFETY: the request takes a number and returns a new descriptor.
     let peer = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, flags) };
     check_int(peer)?;
-    // SAFETY: the kernel has just made it for us.
+    // SAFETY: the kernel has just returned this new descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(peer) })
 }
 
@@ -293,7 +294,7 @@ pub fn set_terminal_size(terminal: impl AsFd, size: TerminalSize) -> io::Result<
     })
 }
 
-/// A session keyring of its own: keys of the machine's root are not the container's.
+/// Joins a new session keyring: keys of the host's root are not for the container.
 pub(crate) fn new_session_keyring() -> io::Result<()> {
     const JOIN_SESSION_KEYRING: libc::c_int = 1;
     let anonymous: *const libc::c_char = std::ptr::null();
@@ -301,7 +302,7 @@ pub(crate) fn new_session_keyring() -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, anonymous) }).map(drop)
 }
 
-/// Puts a filter in force. `program` is whole instructions of 8 bytes.
+/// Installs a seccomp filter. `program` consists of whole instructions of 8 bytes.
 pub(crate) fn load_seccomp(program: &[u8], flags: libc::c_ulong) -> io::Result<()> {
     const SET_MODE_FILTER: libc::c_uint = 1;
     if program.is_empty() || !program.len().is_multiple_of(8) {
@@ -325,7 +326,7 @@ pub(crate) fn load_seccomp(program: &[u8], flags: libc::c_ulong) -> io::Result<(
         .map(drop)
 }
 
-/// Sends `loopback` up in the network namespace of this process.
+/// Sets `lo` up in the network namespace of this process.
 pub(crate) fn loopback_up() -> io::Result<()> {
     let socket = rustix::net::socket_with(
         rustix::net::AddressFamily::INET,
@@ -344,7 +345,7 @@ pub(crate) fn loopback_up() -> io::Result<()> {
     })
 }
 
-/// Makes `root` (the working directory) the root and drops what was there.
+/// Makes the working directory the root and unmounts the old root.
 pub(crate) fn pivot_here() -> io::Result<()> {
     // SAFETY: both strings are constants.
     check(unsafe { libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) })?;
@@ -354,17 +355,17 @@ pub(crate) fn pivot_here() -> io::Result<()> {
 
 /// bpf(2) with one of its structures.
 pub(crate) fn bpf<T>(command: libc::c_int, attributes: &mut T) -> io::Result<libc::c_long> {
-    // SAFETY: the kernel reads (and for some commands writes) `attributes`, whose size is told; its
-    // pointers are the caller's, which keeps what they point to alive over the call.
+    // SAFETY: the kernel reads (and for some commands writes) `attributes`, whose size is passed;
+    // the caller keeps what its pointers refer to alive during the call.
     check(unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>())
     })
 }
 
-/// A descriptor that the kernel has just returned as a number.
+/// Owns a descriptor that the kernel has just returned as a number.
 pub(crate) fn owned(number: libc::c_long) -> io::Result<OwnedFd> {
     let number = RawFd::try_from(number).map_err(io::Error::other)?;
-    // SAFETY: see above: nobody else owns it.
+    // SAFETY: see above: it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
@@ -381,7 +382,7 @@ pub(crate) fn wait_for_child_signal() {
         if libc::sigprocmask(libc::SIG_BLOCK, &raw const children, &raw mut blocked) == 0
             && libc::sigismember(&raw const blocked, libc::SIGCHLD) == 0
         {
-            // It was not blocked before: one may have come already, so look once more.
+            // It was not blocked before: one may have come already, so check once more.
             return;
         }
         libc::sigwaitinfo(&raw const children, std::ptr::null_mut());

@@ -1,7 +1,7 @@
 //! A terminal in the container's own `/dev/pts`.
 //!
-//! Rule: the master is opened on a filesystem that was checked to be a devpts, the other side comes
-//! from the master and not from a path. Does not copy anything.
+//! Rule: the master is opened on a filesystem that was checked to be a devpts; the other side is
+//! opened by the master and not by a path. Does not copy data.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -42,8 +42,8 @@ pub(crate) fn open(
     Ok(Terminal { master, peer })
 }
 
-/// The container's `/dev/console` is its terminal. An image may have put a link there: it would
-/// choose what the terminal covers, files of `/proc` among them, before those are closed.
+/// Binds the terminal to the container's `/dev/console`. An image may have put a link there: it
+/// would choose what the terminal covers, including files of `/proc` that are not masked yet.
 pub(crate) fn bind_console(root: &Root, terminal: &Terminal) -> Result<()> {
     const CONSOLE: &str = "/dev/console";
     let place = match root.find_without_links(CONSOLE) {

@@ -1,7 +1,7 @@
-//! User namespaces: made, given their ranges, and held by a descriptor.
+//! User namespaces: created, given their id ranges, and held by a descriptor.
 //!
-//! Rule: the ranges are written by the machine's root from outside; a namespace without ranges is
-//! never handed out. Does not choose ranges.
+//! Rule: the host's root writes the ranges from outside; a namespace without ranges is never handed
+//! out. Does not choose ranges.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use crate::process_files::ProcessFiles;
 use crate::spec::{IdMappings, IdRange};
 use crate::system::{NEW_USER, Side, exit_now, fork, unshare};
 
-/// As the kernel takes it: `inside outside count` by line.
+/// The kernel's format: `inside outside count` per line.
 pub(crate) fn map_text(ranges: &[IdRange]) -> String {
     ranges.iter().map(|one| format!("{} {} {}\n", one.inside, one.outside, one.count)).collect()
 }
@@ -38,7 +38,7 @@ pub(crate) fn write_maps(process: &ProcessFiles, pid: u32, mappings: &IdMappings
     process.write(&format!("{pid}/gid_map"), &map_text(&mappings.groups))
 }
 
-/// What an id inside is on the machine.
+/// The host's id for an id inside.
 pub(crate) fn outside(ranges: &[IdRange], id: u32) -> Option<u32> {
     ranges
         .iter()
@@ -46,7 +46,7 @@ pub(crate) fn outside(ranges: &[IdRange], id: u32) -> Option<u32> {
         .and_then(|range| range.outside.checked_add(id - range.inside))
 }
 
-/// A user namespace with these ranges, which lives as long as the descriptor. Runs as the machine's
+/// A user namespace with these ranges, which lives as long as the descriptor. Runs as the host's
 /// root in a process with one thread.
 pub(crate) fn holding(mappings: &IdMappings) -> Result<OwnedFd> {
     check(mappings)?;
@@ -56,7 +56,7 @@ pub(crate) fn holding(mappings: &IdMappings) -> Result<OwnedFd> {
             drop(ours);
             let code = u8::from(unshare(NEW_USER).is_err());
             let _ = theirs.write_all(&[code]);
-            // Until the other side has what it wants.
+            // Until the other side has opened the namespace.
             let _ = theirs.read(&mut [0]);
             exit_now(0)
         }

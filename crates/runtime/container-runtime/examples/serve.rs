@@ -1,5 +1,5 @@
-//! The runtime alone on a socket: `serve FOLDER` listens at `FOLDER/cri.sock`, without the rest of
-//! the binary. For trying things; the binary's verb `cri` is the real one.
+//! The runtime alone on a socket: `serve DIR` listens at `DIR/cri.sock`, without the rest of the
+//! binary. For experiments; the binary's verb `cri` is the real one.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         return code;
     }
     let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
-        eprintln!("expected a folder");
+        eprintln!("expected a directory");
         return ExitCode::from(2);
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

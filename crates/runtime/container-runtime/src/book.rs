@@ -1,9 +1,10 @@
-//! Every sandbox and container, in memory and on the disk.
+//! The store of all sandboxes and containers, in memory and on disk.
 //!
-//! Rule: what memory says is on the disk already: a change is written first and seen afterwards. What
-//! has happened is the exception: that is so whether or not it can be written, so on a full disk it is
-//! seen, and written as soon as there is room. Names are reserved before anything is made, so that two
-//! requests for the same pod do not make two. Looking never waits for a disk.
+//! Rule: memory never has a change that is not on disk: a change is written first, then published.
+//! Events that have already happened are the exception: they are true whether or not they can be
+//! written, so on a full disk they are published, and written as soon as there is room. Names are
+//! reserved before anything is created, so that two requests for the same pod do not create two.
+//! Reads never wait for a disk.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -24,7 +25,7 @@ use crate::supervision::{Execs, Supervisor};
 #[cfg(test)]
 mod tests;
 
-/// Between two tries to write what could not be written.
+/// First pause before a failed write is retried.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -33,17 +34,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub(crate) struct Sandbox {
     pub(crate) id: String,
     record: Mutex<SandboxRecord>,
-    /// One change at a time: making, stopping, removing.
+    /// Serializes changes of the sandbox: create, stop, remove.
     pub(crate) turn: tokio::sync::Mutex<()>,
     supervisor: Mutex<Option<Arc<Supervisor>>>,
-    /// Its supervisor is gone for good.
+    /// Its supervisor has ended; nothing can be started in it.
     abandoned: AtomicBool,
     pub(crate) execs: Execs,
-    /// The disk knows less than memory does.
+    /// The record on disk is older than the one in memory.
     unwritten: watch::Sender<bool>,
 }
 
-/// What is being done to a container right now.
+/// The operation in progress on a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activity {
     None,
@@ -58,15 +59,15 @@ pub(crate) struct Container {
     pub(crate) sandbox_id: String,
     record: Mutex<ContainerRecord>,
     activity: Mutex<Activity>,
-    /// True once its exit is known to all who look, and on the disk if that has room.
+    /// True once its exit is in memory, and on disk unless that is full.
     ended: watch::Sender<bool>,
-    /// The disk knows less than memory does.
+    /// The record on disk is older than the one in memory.
     unwritten: watch::Sender<bool>,
-    /// The stop signal goes out once, however often a stop is asked for.
+    /// The stop signal is sent once, however many stops are requested.
     pub(crate) stop_signalled: AtomicBool,
-    /// A hold on the first process, so that the kernel can tell how it ended.
+    /// The pidfd of the first process, by which its exit status can be read.
     held: Mutex<Option<OwnedFd>>,
-    /// Serialises changes of the record.
+    /// Serializes changes of the record.
     writing: tokio::sync::Mutex<()>,
 }
 
@@ -91,7 +92,7 @@ impl Sandbox {
         locked(&self.record).clone()
     }
 
-    /// The supervisor, while there is a connection to one.
+    /// The supervisor, if connected.
     pub(crate) fn supervisor(&self) -> Option<Arc<Supervisor>> {
         locked(&self.supervisor).clone().filter(|supervisor| !supervisor.client.is_ended())
     }
@@ -100,7 +101,7 @@ impl Sandbox {
         *locked(&self.supervisor) = supervisor;
     }
 
-    /// From now on nothing can be started in it, whatever else becomes of it.
+    /// From now on nothing can be started in it.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
@@ -109,7 +110,7 @@ impl Sandbox {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Its supervisor, or why it cannot be asked.
+    /// Its supervisor, or the reason why it cannot be called.
     pub(crate) fn reachable(&self) -> Result<Arc<Supervisor>> {
         self.supervisor().ok_or_else(|| {
             Failure::plain(format!("sandbox {:?} has no running supervisor", self.id))
@@ -140,7 +141,7 @@ impl Container {
         locked(&self.record).clone()
     }
 
-    /// Holds the first process of a running container.
+    /// Opens a pidfd of a running container's first process.
     pub(crate) fn hold(&self, state: &ContainerState) {
         *locked(&self.held) = pod_supervisor::afterwards::hold(state);
     }
@@ -153,12 +154,12 @@ impl Container {
         self.ended.subscribe()
     }
 
-    /// What memory says of it is not on the disk.
+    /// The record on disk is older than the one in memory.
     pub(crate) fn is_unwritten(&self) -> bool {
         *self.unwritten.borrow()
     }
 
-    /// Until it is, or the container is removed.
+    /// Waits until the record is on disk or the container is removed.
     pub(crate) async fn written(&self) {
         let _ = self.unwritten.subscribe().wait_for(|unwritten| !unwritten).await;
     }
@@ -172,7 +173,7 @@ impl Container {
     }
 }
 
-/// Holds an activity until it is dropped.
+/// The activity ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Busy(Arc<Container>);
 
@@ -182,7 +183,7 @@ impl Drop for Busy {
     }
 }
 
-/// Begins an activity, unless `check` says why not. Nothing else begins meanwhile.
+/// Starts an activity, unless `check` returns an error. Only one activity at a time.
 pub(crate) fn begin(
     container: &Arc<Container>,
     activity: Activity,
@@ -198,7 +199,7 @@ pub(crate) fn begin(
 struct Entries {
     sandboxes: BTreeMap<String, Arc<Sandbox>>,
     containers: BTreeMap<String, Arc<Container>>,
-    /// Who has a name, by kind and name.
+    /// The id that holds each name; names begin with the kind.
     names: BTreeMap<String, String>,
 }
 
@@ -210,7 +211,7 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// Reads what was written before. What does not read is told and set aside.
+    /// Reads the records. Those that cannot be read are logged and set aside.
     pub(crate) fn open(root: &Path) -> Result<Self> {
         let book = Self {
             sandboxes: Shelf::open(&root.join("sandboxes"))?,
@@ -259,7 +260,8 @@ impl Book {
         entries.containers.values().filter(|it| it.sandbox_id == sandbox).cloned().collect()
     }
 
-    /// Takes a name for `id`, until [`Book::release`] or the end of what has it.
+    /// Reserves a name for `id`, until [`Book::release`] or until its sandbox or container is
+    /// removed.
     pub(crate) fn reserve(&self, name: &str, id: &str) -> Result<()> {
         let mut entries = locked(&self.entries);
         if let Some(other) = entries.names.get(name) {
@@ -293,7 +295,7 @@ impl Book {
         Ok(container)
     }
 
-    /// Changes a sandbox; whoever calls holds its turn.
+    /// Changes a sandbox; the caller holds its turn.
     pub(crate) async fn change_sandbox(
         &self,
         sandbox: &Arc<Sandbox>,
@@ -331,8 +333,8 @@ impl Book {
         });
     }
 
-    /// Changes a container, unless `change` says that there is nothing to change. One that was
-    /// removed meanwhile is not written again.
+    /// Changes a container, unless `change` returns false. A container that was removed meanwhile
+    /// is not written again.
     pub(crate) async fn change_container(
         &self,
         container: &Arc<Container>,
@@ -412,13 +414,13 @@ async fn put<T: Kept + Send + 'static>(shelf: &Shelf, id: &str, record: T) -> Re
     blocking(move || shelf.put(&id, &record)).await
 }
 
-/// Notes whether what memory says is on the disk; true when it is not, and nobody tries yet.
+/// Updates the `unwritten` flag; true if the write failed and no retry is under way yet.
 fn is_first_failure(unwritten: &watch::Sender<bool>, id: &str, outcome: Result<()>) -> bool {
     let Err(failure) = outcome else {
         unwritten.send_replace(false);
         return false;
     };
-    tracing::error!(id, %failure, "what has happened cannot be written; it is tried again");
+    tracing::error!(id, %failure, "a record cannot be written; retrying");
     !unwritten.send_replace(true)
 }
 

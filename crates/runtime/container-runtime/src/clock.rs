@@ -1,4 +1,4 @@
-//! The time of day, as CRI counts it.
+//! The wall clock in CRI's unit.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,10 +1,10 @@
-//! Named instants at which a test lets the server die, to show that dying there costs nothing.
+//! Named points at which a test lets the server die, to show that a crash there loses nothing.
 //!
-//! Rule: only in builds with debug assertions; a release build has none of it. A crash is an abort
-//! at the spot: no destructor runs, nothing is written. Each point stands right after something
-//! became true outside and before the next step that depends on it.
+//! Rule: only in builds with debug assertions; a release build has none of it. A crash is an abort:
+//! no destructor runs, nothing is written. Each point comes right after an external effect and
+//! before the next step that depends on it.
 
-/// Every point. The kill tests fail unless each was hit.
+/// Every point. The kill tests fail unless each was reached.
 pub const ALL: &[&str] = &[
     "sandbox-recorded",
     "network-planned",
@@ -27,7 +27,7 @@ pub const ALL: &[&str] = &[
 #[cfg(debug_assertions)]
 static ARMED: std::sync::OnceLock<String> = std::sync::OnceLock::new();
 
-/// Chooses the point at which this process will die. Without effect in a release build.
+/// Chooses the point at which this process will die. No effect in a release build.
 pub fn arm(point: &str) {
     #[cfg(debug_assertions)]
     let _ = ARMED.set(point.to_owned());
@@ -35,7 +35,7 @@ pub fn arm(point: &str) {
     let _ = point;
 }
 
-/// Says that a point is reached.
+/// Marks a point as reached.
 #[cfg(debug_assertions)]
 pub(crate) fn reached(point: &'static str) {
     debug_assert!(ALL.contains(&point), "{point} is not in the list");

@@ -1,11 +1,11 @@
-//! Records on the disk: one file each, there whole or not at all.
+//! Records on disk: one file each, complete or absent.
 //!
-//! A file begins with a line that names its kind and version; what follows is a protobuf message.
-//! Writing goes by another name and a rename, so a kill leaves the old or the new; what a power cut
-//! may leave is said by whoever writes ([`Lasting`]), since waiting for the disk is most of what a
-//! container's start would cost. A file of a newer version is refused by name, never guessed at;
-//! a file that does not read is set aside and told, so that one bad record does not keep all other
-//! pods from being served.
+//! A file begins with a line that names its kind and version; a protobuf message follows. Files are
+//! written under another name and renamed, so after a kill there is either the old or the new one.
+//! What a power failure may do is chosen per record ([`Lasting`]), since an fsync would be most of
+//! the cost of a container's start. A file of a newer version is refused with an error; a corrupt
+//! file is set aside and logged, so that one bad record does not keep the server from serving all
+//! other pods.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -20,40 +20,40 @@ mod tests;
 
 const UNFINISHED: &str = ".unfinished-";
 const SPOILED: &str = ".spoiled-";
-/// No record of ours comes near; a larger file is not one.
+/// No valid record is larger.
 const LARGEST: u64 = 64 << 20;
 
-/// What a power cut may do to a file that was just written.
+/// What a power failure may do to a file that was just written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lasting {
-    /// Spoil it: nothing that it tells of outlives a power cut.
+    /// Corrupt it: what it describes does not outlive a power failure either.
     ThroughKills,
-    /// Bring the one before it back.
+    /// Bring the previous version back.
     Whole,
-    /// Nothing: it is on the disk before anybody goes on.
+    /// Nothing: it is on disk before the caller goes on.
     Certain,
 }
 
-/// What a folder of records holds.
+/// A record in a directory of records.
 pub(crate) trait Kept: prost::Message + Default {
     const KIND: &'static str;
     const VERSION: u32;
 
-    /// How long this one must last.
+    /// The durability that this record needs.
     fn lasting(&self) -> Lasting;
 }
 
-/// A folder of records of one kind.
+/// A directory of records of one kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Shelf {
     folder: PathBuf,
 }
 
-/// What reading a whole shelf gave.
+/// The result of reading a whole directory.
 #[derive(Debug)]
 pub(crate) struct Shelved<T> {
     pub records: Vec<(String, T)>,
-    /// What did not read and was set aside, as sentences.
+    /// Records that were corrupt and set aside, as messages.
     pub spoiled: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ impl Shelf {
         sync_folder(&self.folder)
     }
 
-    /// Every record. Only a newer version is an error: then nothing may be touched.
+    /// Reads every record. Only a newer version is an error: then nothing may be touched.
     pub(crate) fn all<T: Kept>(&self) -> Result<Shelved<T>> {
         let mut shelved = Shelved { records: Vec::new(), spoiled: Vec::new() };
         for id in names_in(&self.folder)?.into_iter().filter(|name| !name.starts_with('.')) {
@@ -89,7 +89,7 @@ impl Shelf {
             match read::<T>(&path)? {
                 Ok(record) => shelved.records.push((id, record)),
                 Err(_) if is_empty(&path) => {
-                    // What a power cut leaves of one that was to last through kills alone.
+                    // A power failure leaves an empty file of a record that need not outlive it.
                     tracing::info!(path = %path.display(), "an empty record is removed");
                     remove_file(&path)?;
                 }
@@ -112,7 +112,7 @@ fn is_empty(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.len() == 0)
 }
 
-/// The inner error is what is wrong with the bytes.
+/// The inner error describes corrupt content.
 fn read<T: Kept>(path: &Path) -> Result<std::result::Result<T, String>> {
     let metadata = fs::metadata(path).doing(format!("looking at {}", path.display()))?;
     if metadata.len() > LARGEST {
@@ -141,16 +141,16 @@ fn read<T: Kept>(path: &Path) -> Result<std::result::Result<T, String>> {
     }
 }
 
-/// Makes a private folder, and its parents, if missing.
+/// Creates a private directory and its parents, if missing.
 pub(crate) fn make_folder(path: &Path) -> Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o711)
         .create(path)
-        .doing(format!("making the folder {}", path.display()))
+        .doing(format!("creating the directory {}", path.display()))
 }
 
-/// Certain to last.
+/// Writes and syncs a file.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     write_lasting(path, bytes, Lasting::Certain)
 }
@@ -161,14 +161,14 @@ pub(crate) fn write_lasting(path: &Path, bytes: &[u8], lasting: Lasting) -> Resu
     write_beside(&beside, path, bytes, lasting)
 }
 
-/// Where a file is until it is whole, in a folder that nobody sweeps: whoever removes the file
-/// removes this too.
+/// The temporary name of a file in a directory that is not swept: the code that removes the file
+/// removes this one too.
 pub(crate) fn unfinished(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{UNFINISHED}{name}"))
 }
 
-/// Whole, by a name that the caller knows.
+/// Writes a file through a temporary name that the caller chooses.
 pub(crate) fn write_by_way_of(beside: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     write_beside(beside, path, bytes, Lasting::Whole)
 }
@@ -200,7 +200,7 @@ pub(crate) fn sync_folder(path: &Path) -> Result<()> {
         .doing(format!("syncing {}", path.display()))
 }
 
-/// One that is gone is fine.
+/// Removes a file; a missing one is no error.
 pub(crate) fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -210,8 +210,8 @@ pub(crate) fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// A tree of any depth; one that is gone is fine. Never crosses into what may still be mounted below:
-/// the caller has unmounted it.
+/// Removes a tree of any depth; a missing one is no error. Never crosses into another mount: the
+/// caller has unmounted everything below.
 pub(crate) fn remove_tree(path: &Path) -> Result<()> {
     let what = || format!("removing {}", path.display());
     match fs::symlink_metadata(path) {
@@ -229,7 +229,7 @@ pub(crate) fn remove_tree(path: &Path) -> Result<()> {
         .map_err(|trouble| Failure::plain(trouble.to_string()).while_doing(what()))
 }
 
-/// The names in a folder, sorted; a missing one is empty.
+/// The names in a directory, sorted; none if it is missing.
 pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,7 +1,7 @@
-//! Container events: what has just happened, to everyone who listens.
+//! Container events, sent to all subscribers.
 //!
-//! Rule: an event is sent after what it tells is on the disk. A listener that is too slow loses
-//! the oldest and is told by the end of its stream, so that it looks again; nobody waits for it.
+//! Rule: an event is sent after its record is on disk. A subscriber that is too slow loses the
+//! oldest events and its stream is ended, so that it lists again; senders never wait for it.
 
 use cri_wire::v1;
 use tokio::sync::{Mutex, MutexGuard, broadcast, mpsc};
@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Events that a listener may be behind.
+/// How many events a subscriber may lag behind.
 const BACKLOG: usize = 1024;
 
 #[derive(Debug, Clone)]
@@ -30,11 +30,11 @@ impl Default for Events {
 
 impl Events {
     pub(crate) fn send(&self, event: v1::ContainerEventResponse) {
-        // Nobody may be listening.
+        // There may be no subscribers.
         let _ = self.sender.send(event);
     }
 
-    /// Whoever asks first sends first.
+    /// Events are sent in the order of these calls.
     pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
         self.turns.lock().await
     }
@@ -80,7 +80,7 @@ impl<T> Stream for Received<T> {
     }
 }
 
-/// A list in parts of at most `part` items, as the streaming lists answer.
+/// A list in parts of at most `part` items, for CRI's streaming list calls.
 pub(crate) fn in_parts<Item, Answer>(
     items: Vec<Item>,
     part: usize,

@@ -1,14 +1,14 @@
-//! What can go wrong in a call, as the caller sees it: a code and a sentence.
+//! Errors of CRI calls: a gRPC code and a message.
 //!
-//! Rule: a code is chosen where the cause is known. Callers act on few of them (`NotFound`,
-//! `DeadlineExceeded`, `Unimplemented`); what has no better one is `Unknown`, as the reference
-//! runtime answers, so that clients which match on codes see no difference.
+//! Rule: the code is chosen where the cause is known. Clients act on few codes (`NotFound`,
+//! `DeadlineExceeded`, `Unimplemented`); the default is `Unknown`, as in containerd, so that
+//! clients which match on codes see no difference.
 
 use std::fmt;
 
 use tonic::{Code, Status};
 
-/// A refused or failed call.
+/// The error of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub code: Code,
@@ -22,7 +22,7 @@ impl Failure {
         Self { code, text: text.into() }
     }
 
-    /// Without a code that says more.
+    /// With the default code.
     pub fn plain(text: impl Into<String>) -> Self {
         Self::new(Code::Unknown, text)
     }
@@ -39,7 +39,7 @@ impl Failure {
         Self::new(Code::Unimplemented, text)
     }
 
-    /// The same, with what was being done before it.
+    /// The same error, with the failed operation before its message.
     #[must_use]
     pub fn while_doing(mut self, what: impl fmt::Display) -> Self {
         self.text = format!("{what}: {}", self.text);
@@ -73,7 +73,7 @@ impl From<image_store::Error> for Failure {
     }
 }
 
-/// Says what was being done when something failed.
+/// Adds the failed operation to an error.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl fmt::Display) -> Result<T>;
 }
@@ -96,7 +96,7 @@ impl From<rustix::io::Errno> for Failure {
     }
 }
 
-/// Runs what may block where it may.
+/// Runs blocking code on tokio's blocking pool.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

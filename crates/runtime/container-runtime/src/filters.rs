@@ -1,7 +1,7 @@
-//! Which sandboxes and containers a list asks for.
+//! Filters of list calls for sandboxes and containers.
 //!
-//! Pure. An id in a filter may be the start of one, as everywhere; a selector matches when every
-//! label in it is there with that value.
+//! Pure. An id in a filter may be a prefix, as everywhere; a selector matches if the object has all
+//! of its labels with the same values.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) fn labels_match(
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-/// `id` is whole where it was the start of one.
+/// `id` is the full id; a prefix has been resolved.
 pub(crate) fn sandbox_matches(
     sandbox: &v1::PodSandbox,
     filter: &v1::PodSandboxFilter,

@@ -1,4 +1,4 @@
-//! Ids of sandboxes and containers: 64 random hexadecimal digits, found by any unambiguous start.
+//! Ids of sandboxes and containers: 64 random hexadecimal digits, found by any unambiguous prefix.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 #[cfg(test)]
 mod tests;
 
-/// An id that nobody else has.
+/// A new unique id.
 pub(crate) fn fresh() -> Result<String> {
     let mut bytes = [0_u8; 32];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
@@ -29,7 +29,7 @@ pub(crate) fn find<'a, T>(
         return Ok((id, entry));
     }
     let missing = || Failure::not_found(format!("{kind} {id:?} is not found"));
-    // The reference runtime's word; clients that send nothing have made a mistake.
+    // containerd's message; clients that send nothing have made a mistake.
     if id.is_empty() {
         return Err(Failure::plain(format!("the id of a {kind} can't be empty")));
     }

@@ -1,8 +1,8 @@
-//! The image half of the server: what the store has, in the words of CRI.
+//! CRI's image service on top of the image store.
 //!
-//! Rule: every call that touches the disk runs where it may block. Reading never takes part in a
-//! pull. What a layer takes is counted once, when it is unpacked; the sum over all that the store has
-//! is made anew at each question.
+//! Rule: every call that touches the disk runs on the blocking pool. Reads never wait for a pull. A
+//! layer's disk usage is counted once, when it is unpacked; the total of the store is summed up on
+//! each request.
 
 mod preloaded;
 mod pulls;
@@ -33,8 +33,8 @@ pub struct Images {
 }
 
 impl Images {
-    /// Opens the store, cleaning up what a killed process left. What cannot be cleaned up is told:
-    /// pods that run need their server.
+    /// Opens the store and removes leftovers of a killed process. What cannot be removed is logged:
+    /// running pods need their server.
     pub fn open(root: &Path, puller: Puller) -> Result<Self> {
         let folder = root.join("images");
         let store = Store::open(&folder, Limits::default(), Platform::host())?;
@@ -44,7 +44,7 @@ impl Images {
         Ok(Self { store: Arc::new(store), puller: Arc::new(puller), root: folder })
     }
 
-    /// Imports what a folder holds, to be kept; says what was wrong with what.
+    /// Imports and pins the images of a directory; returns a message for each failure.
     pub(crate) async fn preload(&self, folder: &Path) -> Result<Vec<String>> {
         let folder = folder.to_owned();
         self.with_store(move |store| preloaded::import(store, &folder)).await
@@ -54,12 +54,12 @@ impl Images {
         Arc::clone(&self.store)
     }
 
-    /// Where the store is.
+    /// The store's directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Does something with the store where it may block.
+    /// Runs an operation on the store on the blocking pool.
     pub(crate) async fn with_store<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> Result<T> + Send + 'static,
@@ -110,22 +110,22 @@ impl Images {
         .await
     }
 
-    /// Pulls, or waits for the same pull that is under way.
+    /// Pulls, or joins the same pull that is in flight.
     pub async fn pull(&self, request: PullRequest) -> Result<String> {
         self.puller.pull(&self.store, request).await
     }
 
-    /// What is being pulled, and how far it is.
+    /// All pulls in flight and their progress.
     pub fn pulls(&self) -> Vec<PullProgress> {
         self.puller.under_way()
     }
 
-    /// The same whenever it changes.
+    /// The same, as a watch.
     pub fn watch_pulls(&self) -> tokio::sync::watch::Receiver<Vec<PullProgress>> {
         self.puller.watch()
     }
 
-    /// Removes an image with all its names; one that is not there is fine.
+    /// Removes an image with all its names; a missing one is no error.
     pub async fn remove(&self, image: Option<v1::ImageSpec>) -> Result<()> {
         let name = image.map(|image| image.image).unwrap_or_default();
         self.with_store(move |store| {
@@ -155,7 +155,7 @@ impl Images {
     }
 }
 
-/// None when nothing has that name.
+/// None if no image has that name.
 fn found(store: &Store, name: &str) -> Result<Option<ImageRecord>> {
     match store.image(name) {
         Ok(record) => Ok(Some(record)),

@@ -1,8 +1,9 @@
-//! The embedded runtime: CRI v1 over image-store, pod-supervisor and a network of its own.
+//! The embedded container runtime: CRI v1 on top of image-store and pod-supervisor, with a network
+//! of its own.
 //!
-//! [`Runtime`] is the server: [`Runtime::open`] takes over what a former one left,
-//! [`Runtime::serve`] answers on a socket, [`Runtime::routes`] is the same as a service for a
-//! client in this process. It knows nothing of kubelets; pods outlive it.
+//! [`Runtime`] is the server: [`Runtime::open`] recovers the state that an earlier process left,
+//! [`Runtime::serve`] answers on a socket, [`Runtime::routes`] is the same service for a client in
+//! this process. It knows nothing of kubelets; pods outlive it.
 
 mod book;
 mod clock;
@@ -30,5 +31,5 @@ pub use images::{Images, PullProgress};
 pub use network::try_built_in_network;
 pub use runtime::Runtime;
 pub use settings::{CgroupDriver, RegistrySettings, Settings};
-// What an image says of its users, for who tries the worst of them.
+// The user tables of an image, for fuzzing.
 pub use specification::{Identity, Tables, resolve_identity};

@@ -1,9 +1,9 @@
-//! The names that a root has on this machine: its bridge, its subnets, the cgroup of its pods.
+//! The names that a root has on this host: its bridge, its subnets, the cgroup of its pods.
 //!
-//! Rule: the default root has the well-known names. Every other root has names of its own, made of an
-//! id that is drawn once and kept in `<root>/names.json`, so that a root that was moved keeps them. All
-//! of them are claimed, with the state directory, before anything of former pods is looked at; what
-//! another root has is refused with that root's name.
+//! Rule: the default root has the well-known names. Every other root has names of its own, derived
+//! from an id that is generated once and stored in `<root>/names.json`, so that a root that was
+//! moved keeps them. All of them are claimed, with the state directory, before any earlier pod is
+//! looked at; a name that another root has claimed is an error that names that root.
 
 mod choice;
 
@@ -28,17 +28,17 @@ mod tests;
 const DEFAULT_ROOT: &str = "/var/lib/keelson";
 const FILE: &str = "names.json";
 const VERSION: u32 = 1;
-/// How long a former process of this root may take to be gone, and between two looks.
+/// How often to retry while an earlier process of this root is exiting, and the pause in between.
 const PREDECESSOR: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What `names.json` says.
+/// The content of `names.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Record {
     version: u32,
     id: String,
-    /// Where the root was when it was last used, and the state directory then.
+    /// The root's path when it was last used, and the state directory then.
     root: PathBuf,
     state: PathBuf,
     bridge: String,
@@ -50,22 +50,22 @@ struct Record {
 #[derive(Debug)]
 pub(crate) struct RootNames {
     pub(crate) id: String,
-    /// Above everything that this root and its agent make in the control groups.
+    /// The parent of all cgroups that this root and its agent create.
     pub(crate) cgroups: String,
     pub(crate) claim: Arc<Held>,
 }
 
-/// What the records say of former pods.
+/// What the records show of earlier pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Former {
     /// There are records of sandboxes.
     pub(crate) has_records: bool,
-    /// The machine was started anew since.
+    /// The host was rebooted since.
     pub(crate) rebooted: bool,
 }
 
 impl RootNames {
-    /// The control groups are those of the default root, which stay.
+    /// The cgroups are those of the default root, which are never removed.
     pub(crate) fn has_default_cgroups(&self) -> bool {
         self.cgroups == choice::DEFAULT_CGROUPS
     }
@@ -85,7 +85,7 @@ impl RootNames {
                     *settings = tried;
                     return Ok(names);
                 }
-                // A process that was killed has let go of the root's lock, and not yet of this one.
+                // A killed process has released the root's lock, but not this one yet.
                 Err(conflict) if is_predecessor(settings, &conflict) && tries < PREDECESSOR => {
                     tries += 1;
                     tokio::time::sleep(PAUSE).await;
@@ -164,7 +164,7 @@ fn take(settings: &mut Settings, former: Former) -> Result<Result<RootNames, Box
     Ok(Ok(RootNames { id: names.id, cgroups: names.cgroups, claim }))
 }
 
-/// Pods that this root has in another state directory would be taken for gone.
+/// Pods that this root has in another state directory would be taken for terminated.
 fn check_former_state(record: &Record, state: &Path, others: &[Claim]) -> Result<()> {
     let is_another_roots =
         others.iter().any(|other| other.holdings.state.as_ref() == Some(&record.state));
@@ -179,7 +179,7 @@ fn check_former_state(record: &Record, state: &Path, others: &[Claim]) -> Result
     )))
 }
 
-/// A directory that cannot be listed is taken to have some.
+/// A directory that cannot be listed counts as having pods.
 fn has_pods(state: &Path) -> bool {
     !durable::names_in(&state.join("pods")).is_ok_and(|names| names.is_empty())
 }
@@ -231,7 +231,7 @@ fn range(subnet: &Subnet) -> Range {
     Range { network: subnet.network, prefix: subnet.prefix }
 }
 
-/// The ranges that addresses and routes of this machine have, without those of this root's bridge.
+/// The ranges of addresses and routes of this host, except those of this root's bridge.
 fn ranges_in_use(own_bridge: Option<&str>) -> Result<Vec<Range>> {
     let mut routes = netlink::Socket::routes()?;
     let own = match own_bridge {

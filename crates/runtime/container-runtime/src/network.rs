@@ -1,9 +1,9 @@
-//! Pod networks: by CNI plugins where a configuration for them is there, otherwise by a bridge of
-//! our own, so that a bare machine needs nothing.
+//! Pod networks: by CNI plugins if there is a CNI configuration, otherwise by the built-in bridge,
+//! so that a bare host needs nothing.
 //!
-//! Rule: what is going to be done is in the sandbox's record, on the disk, before it is done; what
-//! is in no record is taken down when the server starts. Taking down is idempotent and uses only
-//! the record, not today's configuration. Neither way is ever mixed for one pod.
+//! Rule: a planned network is in the sandbox's record on disk before it is set up; networks without
+//! a record are torn down at startup. Tear-down is idempotent and uses only the record, not the
+//! current configuration. CNI and the built-in network are never mixed for one pod.
 
 mod addresses;
 mod built_in;
@@ -25,7 +25,7 @@ pub(crate) use built_in::{BuiltIn, BuiltInSettings};
 pub(crate) use cni::{Cni, CniSettings};
 pub use trial::try_built_in_network;
 
-/// The name of a pod's link inside its namespace.
+/// The name of a pod's interface inside its namespace.
 pub(crate) const INSIDE: &str = "eth0";
 
 impl From<cni_documents::CniError> for Failure {
@@ -40,7 +40,7 @@ impl From<netlink::Error> for Failure {
     }
 }
 
-/// What the network needs to know of a pod.
+/// What the network needs of a pod.
 #[derive(Debug, Clone)]
 pub(crate) struct PodNetwork {
     pub sandbox: String,
@@ -52,13 +52,13 @@ impl PodNetwork {
         Self { sandbox: record.id.clone(), config: record.config.clone().unwrap_or_default() }
     }
 
-    /// Ports of the host that lead to the pod.
+    /// Host ports that lead to the pod.
     pub(crate) fn host_ports(&self) -> impl Iterator<Item = &v1::PortMapping> {
         self.config.port_mappings.iter().filter(|mapping| mapping.host_port > 0)
     }
 }
 
-/// Both ways, and which of them is used for new pods.
+/// CNI and the built-in network, and which of them is used for new pods.
 #[derive(Debug)]
 pub(crate) struct Network {
     cni: Cni,
@@ -67,19 +67,19 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// `folder` is where namespaces are pinned.
+    /// `folder` is where network namespaces are pinned.
     pub(crate) fn new(folder: PathBuf, mut cni: CniSettings, built_in: BuiltIn) -> Result<Self> {
         crate::durable::make_folder(&folder)?;
         cni.calls = folder.with_file_name("cni");
         Ok(Self { cni: Cni::new(cni), built_in: Arc::new(built_in), folder })
     }
 
-    /// Where the namespace of a sandbox is pinned.
+    /// The path at which a sandbox's network namespace is pinned.
     pub(crate) fn namespace_path(&self, sandbox: &str) -> PathBuf {
         self.folder.join(sandbox)
     }
 
-    /// Whether pods can get a network now; otherwise why not.
+    /// Whether pods can get a network now; otherwise the reason.
     pub(crate) async fn readiness(&self) -> std::result::Result<(), String> {
         match self.cni.configuration().await {
             Ok(Some(configuration)) => self.cni.readiness(&configuration).await,
@@ -88,9 +88,9 @@ impl Network {
         }
     }
 
-    /// A kubelet tells its pod range. As in containerd it changes nothing: with CNI it is the
-    /// plugins' business, and the built-in network keeps its own across servers that no kubelet
-    /// has spoken to yet. What is in force is said.
+    /// Handles the kubelet's pod CIDR. As in containerd it changes nothing: with CNI the plugins
+    /// choose, and the built-in network keeps its own range across servers that no kubelet has
+    /// contacted yet. Logs the range in use if it differs.
     pub(crate) async fn hear_range(&self, range: &str) {
         match self.cni.configuration().await {
             Ok(None) => {
@@ -99,12 +99,12 @@ impl Network {
                 }
             }
             Ok(Some(_)) | Err(_) => {
-                tracing::info!(range, "the pod range is left to the CNI plugins");
+                tracing::info!(range, "the pod CIDR is left to the CNI plugins");
             }
         }
     }
 
-    /// Which way a new pod's network is made, with everything that undoing it needs.
+    /// Plans a new pod's network, with everything that tearing it down needs.
     pub(crate) async fn plan(&self, pod: &PodNetwork) -> Result<NetworkRecord> {
         let namespace = self.namespace_path(&pod.sandbox).display().to_string();
         let record = NetworkRecord { namespace, ..Default::default() };
@@ -115,7 +115,7 @@ impl Network {
                 Ok(NetworkRecord { kind, cni_configuration, ..record })
             }
             None => {
-                // Before anything of it is there: what cannot be made need not be undone.
+                // Before anything of it exists: what cannot be created need not be torn down.
                 let built_in = Arc::clone(&self.built_in);
                 blocking(move || built_in.readiness().map_err(Failure::plain)).await?;
                 let (link, addresses) = self.built_in.reserve(pod)?;
@@ -125,8 +125,8 @@ impl Network {
         }
     }
 
-    /// Does what the plan says; the record then has the addresses. When it fails, the record still
-    /// says what may be left, and whoever has it takes it down.
+    /// Sets up the planned network; the record then has the addresses. If it fails, the record
+    /// still lists what may be left, and the caller tears it down.
     pub(crate) async fn set_up(
         &self,
         pod: &PodNetwork,
@@ -159,8 +159,8 @@ impl Network {
         Ok(record)
     }
 
-    /// Undoes everything, also what was only planned. The namespace's name goes too, but not before
-    /// the plugins are done with it.
+    /// Tears everything down, including what was only planned. The namespace's pin is removed last,
+    /// after the plugins.
     pub(crate) async fn tear_down(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
         let path = PathBuf::from(&record.namespace);
         match record.kind() {
@@ -174,14 +174,14 @@ impl Network {
         blocking(move || Ok(netlink::unpin_namespace(&path)?)).await
     }
 
-    /// A plan that was made and written nowhere.
+    /// Drops a plan that was never written to a record.
     pub(crate) fn release(&self, sandbox: &str) {
         self.built_in.release(sandbox);
     }
 
-    /// At start: adopts the networks of these pods and takes down what belongs to none. What cannot
-    /// be taken down is told and waits for the next start: pods on the host's network, or on one of
-    /// CNI's, need none of it.
+    /// At startup: adopts the networks of these pods and tears down those without a pod. What
+    /// cannot be torn down is logged and retried at the next start: pods on the host network or on
+    /// a CNI network do not need it.
     pub(crate) async fn adopt(&self, pods: Vec<(PodNetwork, NetworkRecord)>) {
         if let Err(failure) = self.tidy(pods).await {
             tracing::error!(%failure, "what former pods left of the network");
@@ -192,7 +192,7 @@ impl Network {
         let built_in = Arc::clone(&self.built_in);
         built_in.take_over(&pods);
         let known: Vec<String> = pods.iter().map(|(pod, _)| pod.sandbox.clone()).collect();
-        // While their namespaces still have names.
+        // While their namespaces are still pinned.
         self.cni.collect(&known).await;
         for name in crate::durable::names_in(&self.folder)? {
             if !known.contains(&name) {

@@ -1,8 +1,8 @@
-//! What the runtime keeps of a sandbox and of a container, on the disk and in memory.
+//! The stored state of a sandbox and of a container, on disk and in memory.
 //!
-//! Fields are only ever added; a number is never used again. Times are nanoseconds since 1970.
-//! What the supervisor knows better (process ids, exit codes of what runs now) is copied here when
-//! it is told, so that a stopped pod can be shown after its supervisor is gone.
+//! Fields are only ever added; a number is never reused. Times are nanoseconds since 1970. What the
+//! supervisor knows better (process ids, exit codes of running containers) is copied here when it
+//! is reported, so that a stopped pod can be shown after its supervisor has ended.
 
 use cri_wire::v1;
 
@@ -20,21 +20,22 @@ pub(crate) struct SandboxRecord {
     pub created_at: i64,
     #[prost(enumeration = "SandboxStage", tag = "5")]
     pub stage: i32,
-    /// None on the host's network.
+    /// None on the host network.
     #[prost(message, optional, tag = "6")]
     pub network: Option<NetworkRecord>,
-    /// Resources after the last update, where there was one.
+    /// Resources after the last update, if there was one.
     #[prost(message, optional, tag = "7")]
     pub resources: Option<v1::LinuxContainerResources>,
     #[prost(message, optional, tag = "8")]
     pub overhead: Option<v1::LinuxContainerResources>,
-    /// The cgroup that the supervisor made for the pod's own processes.
+    /// The cgroup that the supervisor created for the pod's own processes.
     #[prost(string, tag = "9")]
     pub cgroup: String,
 }
 
 impl SandboxRecord {
-    /// It tells of what is so, written or not; who reads an older one comes to the same.
+    /// The change is true whether or not it is written; recovery from an older record has the same
+    /// result.
     pub(crate) fn has_happened(&self) -> bool {
         self.stage() == SandboxStage::Stopped
     }
@@ -44,8 +45,8 @@ impl Kept for SandboxRecord {
     const KIND: &'static str = "sandbox";
     const VERSION: u32 = 1;
 
-    /// What plugins did for a pod outlives a power cut, so that it is to be done must too; and a pod
-    /// that is ready may have containers whose ends are not to be lost. The rest is found out again.
+    /// What plugins did outlives a power failure, so the record to undo it must too; and a ready
+    /// pod may have containers whose exits must not be lost. Everything else can be derived again.
     fn lasting(&self) -> Lasting {
         match self.stage() {
             SandboxStage::Making if self.network.is_none() => Lasting::ThroughKills,
@@ -55,8 +56,8 @@ impl Kept for SandboxRecord {
     }
 }
 
-/// How far a sandbox has come. What is neither ready nor stopped when the server starts was
-/// interrupted, and is cleaned up.
+/// The stage of a sandbox. One that is neither ready nor stopped at startup was interrupted, and is
+/// cleaned up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum SandboxStage {
@@ -65,7 +66,7 @@ pub enum SandboxStage {
     Stopped = 2,
 }
 
-/// What was done to the network for a sandbox; written before it is done, so that it can be undone.
+/// The network of a sandbox; written before it is set up, so that it can be torn down.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct NetworkRecord {
     /// Where the network namespace is pinned.
@@ -76,18 +77,18 @@ pub(crate) struct NetworkRecord {
     /// The first is the pod's address.
     #[prost(string, repeated, tag = "3")]
     pub addresses: Vec<String>,
-    /// The configuration list that was used, as it was read, so that DEL sees what ADD saw.
+    /// The configuration list as it was read, so that DEL sees what ADD saw.
     #[prost(bytes = "vec", tag = "4")]
     pub cni_configuration: Vec<u8>,
     #[prost(bytes = "vec", tag = "5")]
     pub cni_result: Vec<u8>,
-    /// Whether set-up came to its end.
+    /// Whether the set-up completed.
     #[prost(bool, tag = "6")]
     pub complete: bool,
     /// Whether it was taken down.
     #[prost(bool, tag = "7")]
     pub closed: bool,
-    /// The host's end of the built-in network's link.
+    /// The host's end of the built-in network's veth pair.
     #[prost(string, tag = "8")]
     pub link: String,
 }
@@ -129,7 +130,7 @@ pub(crate) struct ContainerRecord {
     /// A number; 0 for SIGTERM.
     #[prost(int32, tag = "13")]
     pub stop_signal: i32,
-    /// Resources as they are now.
+    /// The current resources.
     #[prost(message, optional, tag = "14")]
     pub resources: Option<v1::LinuxContainerResources>,
     #[prost(string, tag = "15")]
@@ -142,9 +143,9 @@ pub(crate) struct ContainerRecord {
 }
 
 impl ContainerRecord {
-    /// It tells of what is so, written or not. Who reads an older one hears the same from the
-    /// supervisor, or goes on with a removal when it is asked for again. Only that a container is about
-    /// to run must be written before it is true.
+    /// The change is true whether or not it is written. After recovery from an older record the
+    /// supervisor reports it again, or a repeated request continues the removal. Only that a
+    /// container is about to run must be written before.
     pub(crate) fn has_happened(&self) -> bool {
         match self.stage() {
             ContainerStage::Making | ContainerStage::Created => false,
@@ -158,9 +159,10 @@ impl Kept for ContainerRecord {
     const KIND: &'static str = "container";
     const VERSION: u32 = 1;
 
-    /// That it was started is certain before it is, so that it never runs twice, and how it ended is
-    /// never lost. One that never ran may go with a power cut: what was made for a container without
-    /// a record is cleaned up at the next start. Nothing that lasts is replaced by what may spoil.
+    /// That a container was started is durable before it is, so that it never runs twice, and its
+    /// exit is never lost. One that never ran may be lost in a power failure: resources of a
+    /// container without a record are cleaned up at the next start. A durable record is never
+    /// replaced by a less durable one.
     fn lasting(&self) -> Lasting {
         match self.stage() {
             ContainerStage::Making | ContainerStage::Created => Lasting::ThroughKills,
@@ -171,19 +173,19 @@ impl Kept for ContainerRecord {
     }
 }
 
-/// How far a container has come.
+/// The stage of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum ContainerStage {
-    /// Interrupted before it was whole; cleaned up at the next start.
+    /// Its creation was interrupted; cleaned up at the next start.
     Making = 0,
     Created = 1,
     /// The supervisor was or is about to be asked to start it.
     Started = 2,
     Exited = 3,
-    /// It ran, and nobody can tell what became of it.
+    /// It ran, and its exit status is unknown.
     Unknown = 4,
-    /// Being removed: goes on at the next start.
+    /// Its removal continues at the next start.
     Removing = 5,
 }
 

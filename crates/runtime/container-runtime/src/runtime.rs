@@ -1,9 +1,8 @@
-//! The runtime itself: what it has, how it starts, and how it takes over what a former process of
-//! it left.
+//! The runtime: its parts, its start, and the recovery of state that an earlier process left.
 //!
-//! Rule: a change runs to its end also when its caller goes away, because half of one helps nobody;
-//! so every change is a task of its own. What was half made when the process died is taken down
-//! at the next start, before anything is served.
+//! Rule: a change runs to its end even if its caller disconnects, because a partial change is
+//! useless; so every change is a task of its own. Partial changes of a process that died are taken
+//! back at the next start, before anything is served.
 
 mod boot;
 mod conditions;
@@ -54,10 +53,10 @@ use crate::specification::{
 };
 use crate::streams::Streams;
 
-/// For the last supervisors to be gone from their control group.
+/// How long to wait until the last supervisors have left their cgroup.
 const LAST_PROCESSES: Duration = Duration::from_secs(2);
 
-/// The embedded runtime. Clones are the same one.
+/// The embedded runtime. Clones share their state.
 #[derive(Clone)]
 pub struct Runtime {
     pub(crate) settings: Arc<Settings>,
@@ -70,20 +69,21 @@ pub struct Runtime {
     pub(crate) events: Events,
     pub(crate) usage: Arc<stats::Usage>,
     pub(crate) program: Arc<Program>,
-    /// What this kernel can do for containers; tried when somebody asks.
+    /// The kernel's features for containers; probed on first use.
     pub(crate) abilities: Arc<tokio::sync::OnceCell<Abilities>>,
     pub(crate) streams: Streams,
     pub(crate) handlers: Arc<handlers::Handlers>,
-    /// What the state folder tells of processes is of another life of the machine.
+    /// The state directory describes processes of an earlier boot.
     pub(crate) rebooted: bool,
-    /// One server for each root: held as long as this lives.
+    /// The lock of the root, held as long as this lives: one server for each root.
     _alone: Arc<File>,
 }
 
 impl Runtime {
-    /// Opens the folders and takes over what is there. Must be called inside a tokio runtime.
+    /// Opens the directories and recovers the state in them. Must be called inside a tokio runtime.
     pub async fn open(mut settings: Settings) -> Result<Self> {
-        // Each pod takes some; those that cannot be had are said where they are missing.
+        // Each pod takes some descriptors. If the limit cannot be raised, errors come where they
+        // run out.
         if let Err(error) = pod_supervisor::descriptors::raise() {
             tracing::warn!(%error, "raising the limit of descriptors");
         }
@@ -123,19 +123,20 @@ impl Runtime {
             _alone: Arc::new(alone),
         };
         runtime.recover().await?;
-        // Not before: whoever comes after a crash in between must not believe old PIDs.
+        // Only now: after a crash in between, the next process must not trust PIDs of the earlier
+        // boot.
         boot.note()?;
         runtime.preload().await;
         Ok(runtime)
     }
 
-    /// Above the control groups that an agent in this process makes for pods.
+    /// The parent of the cgroups that an agent in this process creates for pods.
     pub fn cgroup_root(&self) -> &str {
         &self.names.cgroups
     }
 
-    /// At the end of a process: removes what only a root with pods needs. The default root's control
-    /// groups stay, as they always did.
+    /// At shutdown: removes what only a root with pods needs. The default root's cgroups are never
+    /// removed.
     pub async fn leave(&self) {
         if !self.book.sandboxes().is_empty() || self.names.has_default_cgroups() {
             return;
@@ -150,12 +151,12 @@ impl Runtime {
         }
     }
 
-    /// How far pulls are, whenever that changes; empty when nothing is pulled.
+    /// The progress of pulls, as a watch; empty while nothing is pulled.
     pub fn watch_pulls(&self) -> tokio::sync::watch::Receiver<Vec<crate::PullProgress>> {
         self.images.watch_pulls()
     }
 
-    /// Images that come with the machine. What is wrong with one is no reason not to serve.
+    /// Imports preloaded images. An error in one of them must not keep the runtime from serving.
     async fn preload(&self) {
         let Some(folder) = &self.settings.preloaded_images else { return };
         match self.images.preload(folder).await {
@@ -168,12 +169,12 @@ impl Runtime {
         }
     }
 
-    /// Runs a change to its end, whether or not somebody still waits for it.
+    /// Runs a change to its end, even if the caller stops waiting for it.
     pub(crate) async fn to_its_end<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        // Boxed by the caller's side: changes are large futures.
+        // Boxed here: changes are large futures.
         match tokio::spawn(Box::pin(change)).await {
             Ok(outcome) => outcome,
             Err(error) => Err(Failure::new(tonic::Code::Internal, format!("a task: {error}"))),
@@ -182,7 +183,7 @@ impl Runtime {
 }
 
 impl Runtime {
-    /// The folder of a pod's supervisor. Short: a socket's path has 107 letters.
+    /// The directory of a pod's supervisor. Short, since a socket's path is limited to 107 bytes.
     pub(crate) fn pod_folder(&self, sandbox: &str) -> PathBuf {
         self.settings.state.join("pods").join(sandbox.get(..16).unwrap_or(sandbox))
     }
@@ -192,18 +193,18 @@ impl Runtime {
         PodPlaces::new(&self.pod_folder(sandbox).join("shared"))
     }
 
-    /// What lasts of a container beside its record.
+    /// What outlives a reboot of a container beside its record.
     pub(crate) fn container_folder(&self, container: &str) -> PathBuf {
         self.settings.root.join("containers").join(container)
     }
 
-    /// Mounts of a container that the runtime makes.
+    /// Mounts of a container that the runtime creates.
     pub(crate) fn container_mounts(&self, container: &str) -> PathBuf {
         self.settings.state.join("mounts").join(container.get(..32).unwrap_or(container))
     }
 }
 
-/// Takes the lock of a root; waits a moment for a predecessor that is on its way out.
+/// Takes the lock of a root; waits a moment for an earlier process that is exiting.
 async fn hold(path: &Path) -> Result<File> {
     let file = File::options()
         .create(true)
@@ -256,7 +257,7 @@ fn look_at_machine(hierarchy: &Hierarchy, cgroup_driver: CgroupDriver) -> Result
         .group("/")
         .map_err(|error| Failure::plain(format!("the root of the control groups: {error}")))?;
     let swap_file = if unified { "memory.swap.max" } else { "memory.memsw.limit_in_bytes" };
-    // Version 2 has the file in every group but the root.
+    // With version 2 every cgroup but the root has the file.
     let swap = root.folder(Controller::Memory).is_some_and(|folder| {
         if unified { swap_below(&folder, swap_file) } else { folder.join(swap_file).exists() }
     });

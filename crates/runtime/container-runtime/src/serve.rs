@@ -1,8 +1,9 @@
-//! Serving CRI: on a unix socket, or in this process without one.
+//! Serves CRI: on a unix socket, or in this process without one.
 //!
-//! Rule: the socket is the owner's alone, and appears by a rename, so that a client either finds a
-//! server that answers or none. Clients may send any authority. Ending the server touches no
-//! container. Calls that do more than look are counted, for those who wait until work is done.
+//! Rule: the socket is accessible to its owner only, and appears by a rename, so that a client
+//! finds either a server that answers or none. Clients may send any authority. Ending the server
+//! affects no container. Calls that do more than read are counted, so that a caller can wait until
+//! work is done.
 
 use std::future::Future;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -28,11 +29,11 @@ use crate::runtime::Runtime;
 #[cfg(test)]
 mod tests;
 
-/// After a connection that could not be accepted.
+/// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Runtime {
-    /// Both services as one tower service: what a client in this process calls directly.
+    /// Both services as one tower service, for direct calls of a client in this process.
     pub fn routes(&self) -> Routes {
         let runtime = RuntimeServiceServer::new(self.clone())
             .max_decoding_message_size(MESSAGE_SIZE_LIMIT)
@@ -43,14 +44,14 @@ impl Runtime {
         Routes::new(runtime).add_service(images)
     }
 
-    /// Serves on a socket until `end` comes; `work` counts calls that do more than look.
+    /// Serves on a socket until `end` completes; `work` counts calls that do more than read.
     pub async fn serve(
         &self,
         socket: &Path,
         work: watch::Sender<u64>,
         end: impl Future<Output = ()>,
     ) -> Result<()> {
-        // Before anybody can ask: an address that cannot be had is told now.
+        // Before any client can call: an address that is not available is an error now.
         self.listen_for_streams().await?;
         let (listener, own) = listen(socket).await?;
         let served = tonic::transport::Server::builder()
@@ -58,7 +59,7 @@ impl Runtime {
             .add_routes(self.routes())
             .serve_with_incoming_shutdown(Incoming::new(listener), end)
             .await;
-        // Another server may have taken the place of one that was removed.
+        // Another server may have replaced a socket that was removed.
         if identity(socket).is_ok_and(|found| found == own) {
             let _ = std::fs::remove_file(socket);
         }
@@ -66,7 +67,7 @@ impl Runtime {
     }
 }
 
-/// Whether a call, by its path, only looks. Clients look every second, for ever.
+/// Whether a call, by its path, only reads. Clients poll every second, for ever.
 fn only_looks(path: &str) -> bool {
     let call = path.rsplit('/').next().unwrap_or(path);
     ["List", "Get", "Stream", "Version", "Status", "RuntimeConfig"]
@@ -75,7 +76,7 @@ fn only_looks(path: &str) -> bool {
         || ["Status", "Stats", "FsInfo"].iter().any(|it| call.ends_with(it))
 }
 
-/// Counts calls that do more than look, when they begin and when they end.
+/// Counts calls that do more than read, at their start and at their end.
 #[derive(Clone)]
 struct CountWork(Arc<watch::Sender<u64>>);
 
@@ -126,12 +127,12 @@ where
     }
 }
 
-/// Which file a path names: device and inode.
+/// The identity of a path's file: device and inode.
 fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-/// Takes the place of a socket without a server, and never of one that a server answers on.
+/// Replaces a stale socket, and never one that a server answers on.
 async fn listen(socket: &Path) -> Result<(UnixListener, (u64, u64))> {
     let named = |what: &str| format!("{what} {}", socket.display());
     if UnixStream::connect(socket).await.is_ok() {
@@ -143,7 +144,7 @@ async fn listen(socket: &Path) -> Result<(UnixListener, (u64, u64))> {
     if let Some(folder) = socket.parent() {
         crate::durable::make_folder(folder)?;
     }
-    // Bound under another name first: nobody connects to a socket that is not listened to yet.
+    // Bound under another name first, so that no client connects before the socket listens.
     let beside = socket.with_extension(format!("new-{}", std::process::id()));
     crate::durable::remove_file(&beside)?;
     let listener = UnixListener::bind(&beside).doing(named("listening on"))?;
@@ -154,7 +155,7 @@ async fn listen(socket: &Path) -> Result<(UnixListener, (u64, u64))> {
     Ok((listener, own))
 }
 
-/// Where connections come from.
+/// A source of connections.
 trait Accept {
     fn poll_accept(&self, context: &mut Context<'_>) -> Poll<std::io::Result<UnixStream>>;
 }
@@ -165,8 +166,8 @@ impl Accept for UnixListener {
     }
 }
 
-/// Connections as they come. A failed accept (no descriptors left, most likely) is no reason to
-/// end; it is tried again after a pause, since the connection that failed is still waiting.
+/// Incoming connections. A failed accept (most likely no descriptors left) does not end the stream;
+/// it is retried after a pause, since the connection is still in the backlog.
 struct Incoming<A> {
     listener: A,
     pause: Option<Pin<Box<Sleep>>>,

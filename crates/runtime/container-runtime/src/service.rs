@@ -1,4 +1,4 @@
-//! The two services of CRI: each call handed to where it is done. Nothing is decided here.
+//! The two services of CRI: each call is passed to its implementation. Nothing is decided here.
 
 use cri_wire::TakesOpenStream;
 use cri_wire::v1;
@@ -13,7 +13,7 @@ use crate::images::PullRequest;
 use crate::runtime::Runtime;
 use crate::streams::Wanted;
 
-/// Items in one part of a streaming list.
+/// Items in one message of a streaming list.
 const PART: usize = 100;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -28,8 +28,8 @@ fn answer<T, R>(outcome: Result<T, Failure>, wrap: impl FnOnce(T) -> R) -> Answe
     }
 }
 
-/// A stream as whoever asks can take it: open to a client in this process that says so, by an
-/// address to all others.
+/// A stream in the form that the client can use: a connection for a client in this process that
+/// asks for it, a URL for all others.
 async fn streamed<Q, R>(
     runtime: &Runtime,
     request: Request<Q>,

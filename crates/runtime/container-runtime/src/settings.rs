@@ -1,7 +1,7 @@
-//! What an administrator may set: a JSON file, every field with a default.
+//! The administrator's settings: a JSON file, every field with a default.
 //!
-//! Rule: an unknown field or a wrong value is an error that names it; nothing is read twice.
-//! Pure: the caller reads the file.
+//! Rule: an unknown field or a wrong value is an error that names it; the file is read once. Pure:
+//! the caller reads the file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,42 +15,43 @@ use crate::network::{BuiltInSettings, CniSettings};
 #[cfg(test)]
 mod tests;
 
-/// What the built-in handler is always called.
+/// The names that the built-in handler always has.
 pub(crate) const OWN_HANDLERS: [&str; 2] = ["", "keelson"];
 
-/// Everything that a runtime is started with.
+/// All settings of a runtime.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Survives a reboot: images and records.
     pub root: PathBuf,
-    /// Does not: sockets, mounts, namespaces.
+    /// Does not survive a reboot: sockets, mounts, namespaces.
     pub state: PathBuf,
     pub cni: CniSettings,
     pub built_in_network: BuiltInSettings,
-    /// The bridge above is what an administrator chose; otherwise the root decides (`names`).
+    /// The administrator set the bridge; otherwise it depends on the root (`names`).
     pub bridge_given: bool,
-    /// The same of the subnets.
+    /// The same for the subnets.
     pub subnets_given: bool,
-    /// Where claims on names of the machine are.
+    /// The directory of claims on names of the host.
     pub claims: PathBuf,
-    /// An agent in this process makes the cgroups of pods below the root's own.
+    /// An agent in this process creates the cgroups of pods below the root's own.
     pub has_agent: bool,
     /// By the host in image names.
     pub registries: BTreeMap<String, RegistrySettings>,
     pub cgroup_driver: CgroupDriver,
-    /// Further names of the built-in handler.
+    /// Additional names of the built-in handler.
     pub handlers: Vec<String>,
-    /// OCI command-line runtimes of the machine, by the handler's name.
+    /// OCI runtimes of the host, by the handler's name.
     pub runtimes: BTreeMap<String, OciRuntime>,
-    /// Where CDI specifications are; a later folder wins.
+    /// Directories of CDI specifications; later ones take precedence.
     pub device_specifications: Vec<PathBuf>,
-    /// A folder of archives and layouts that are imported at the start and never cleaned up.
+    /// A directory of archives and layouts that are imported at startup and never garbage
+    /// collected.
     pub preloaded_images: Option<PathBuf>,
-    /// Where the streaming server listens.
+    /// The address of the streaming server.
     pub streams: std::net::SocketAddr,
-    /// The program that supervises a pod; none for the carried one.
+    /// The program that supervises a pod; none for the embedded one.
     pub supervisor: Option<PathBuf>,
-    /// That program as bytes; none for this program itself.
+    /// The embedded program; none for this program itself.
     pub carried_supervisor: Option<&'static [u8]>,
 }
 
@@ -61,7 +62,7 @@ pub enum CgroupDriver {
     Systemd,
 }
 
-/// A program that makes containers, such as runc or crun.
+/// An OCI runtime, such as runc or crun.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OciRuntime {
@@ -79,10 +80,10 @@ pub struct RegistrySettings {
     /// Tried in order before the registry itself, such as `http://127.0.0.1:5000`.
     #[serde(default)]
     pub mirrors: Vec<String>,
-    /// A file of certificates to trust beside the machine's.
+    /// A file of certificates to trust beside the host's.
     #[serde(default)]
     pub certificates: Option<PathBuf>,
-    /// Plain HTTP; without a word it is used for this machine only.
+    /// Plain HTTP; by default only for registries on this host.
     #[serde(default)]
     pub plain_http: Option<bool>,
     /// Do not fall back to the registry itself.
@@ -130,7 +131,7 @@ struct NetworkFile {
 }
 
 impl Settings {
-    /// With defaults for all but the folders.
+    /// With defaults for everything but the directories.
     pub fn new(root: PathBuf, state: PathBuf) -> Self {
         Self {
             root,
@@ -153,7 +154,7 @@ impl Settings {
         }
     }
 
-    /// Takes what a configuration file says. `what` names it in errors.
+    /// Applies a configuration file. `what` names it in errors.
     pub fn with_file(mut self, what: &str, text: &[u8]) -> Result<Self> {
         let wrong = |why: String| Failure::invalid(format!("{what}: {why}"));
         let file: File = serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;

@@ -67,13 +67,13 @@ pub(crate) fn number(text: &str) -> Option<i32> {
     name.strip_prefix("RTMAX").and_then(|rest| offset(rest, LAST, -1))
 }
 
-/// CRI's names have the sign as a word: `SIGRTMINPLUS3`.
+/// CRI's names spell the sign out: `SIGRTMINPLUS3`.
 fn of_cri(signal: v1::Signal) -> Option<i32> {
     let name = signal.as_str_name().replace("PLUS", "+").replace("MINUS", "-");
     number(&name)
 }
 
-/// The number for CRI's own list, for statuses.
+/// CRI's signal for a number, for statuses.
 pub(crate) fn to_cri(wanted: i32) -> v1::Signal {
     (1..=65)
         .filter_map(|code| v1::Signal::try_from(code).ok())
@@ -81,7 +81,7 @@ pub(crate) fn to_cri(wanted: i32) -> v1::Signal {
         .unwrap_or(v1::Signal::RuntimeDefault)
 }
 
-/// What stops a container: the caller's word, else the image's, else SIGTERM.
+/// A container's stop signal: the caller's, or the image's, or SIGTERM.
 pub(crate) fn of_stop(wanted: v1::Signal, of_image: &str) -> i32 {
     of_cri(wanted).or_else(|| number(of_image)).unwrap_or(TERMINATE)
 }

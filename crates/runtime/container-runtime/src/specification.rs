@@ -1,9 +1,10 @@
-//! From what CRI asks to what the supervisor makes: every choice about a container, made here.
+//! From CRI's configuration to the supervisor's specification: every choice about a container is
+//! made here.
 //!
-//! Rule: what comes out is complete; nobody later decides anything. What this machine cannot do is
-//! an error with a sentence, before anything is made. Reads the host (links, devices, mounts) and
-//! the image's user tables; changes nothing but missing folders of host paths, and the SELinux labels
-//! of volumes whose callers want them changed.
+//! Rule: the result is complete; nothing is decided later. What this host cannot do is an error
+//! before anything is created. Reads the host (links, devices, mounts) and the image's user tables;
+//! changes nothing except missing directories of host paths, and the SELinux labels of volumes
+//! whose mounts request it.
 
 mod apparmor;
 pub(crate) mod capabilities;
@@ -41,30 +42,30 @@ pub(crate) use resources::Abilities;
 pub(crate) use selinux::{Labels, Selinux, Wish};
 pub use users::{Identity, Tables, resolve as resolve_identity};
 
-/// What this machine and this server can do; looked at once.
+/// The capabilities of this host and this server; read once.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
     pub hostname: String,
-    /// The server's own bounding set: more cannot be given.
+    /// The server's own bounding set, the upper limit for containers.
     pub capabilities: u64,
-    /// The lowest that can be given without the right to lower it.
+    /// The lowest score that can be set without CAP_SYS_RESOURCE.
     pub lowest_oom_score: i32,
     pub apparmor: AppArmor,
     pub selinux: Selinux,
-    /// The machine has cgroup version 2.
+    /// The host has cgroup version 2.
     pub unified_cgroups: bool,
-    /// Who makes groups: this runtime, or systemd.
+    /// What creates cgroups: this runtime, or systemd.
     pub cgroup_driver: CgroupDriver,
     pub abilities: Abilities,
 }
 
-/// What a container is made of, beside what was asked.
+/// The inputs of a container's specification.
 #[derive(Debug)]
 pub(crate) struct Ingredients<'a> {
     pub id: &'a str,
     pub config: &'a v1::ContainerConfig,
     pub sandbox: &'a v1::PodSandboxConfig,
-    /// The namespaces that the pod was made with.
+    /// The namespaces that the pod was created with.
     pub pod_namespaces: v1::NamespaceOption,
     pub image: &'a ImageRunConfig,
     pub overlay: &'a OverlayOptions,
@@ -72,16 +73,16 @@ pub(crate) struct Ingredients<'a> {
     /// Mounts that the runtime adds: image volumes, volumes that the image defines.
     pub extra_mounts: Vec<v1::Mount>,
     pub log_path: &'a str,
-    /// Another program makes the container, in a root that is mounted already.
+    /// The OCI runtime that creates the container, in a root that is already mounted.
     pub handler: Option<HandlerSpec>,
     pub root: Option<PathBuf>,
-    /// Where CDI specifications are.
+    /// Directories of CDI specifications.
     pub device_folders: &'a [PathBuf],
-    /// SELinux's.
+    /// SELinux labels.
     pub labels: &'a Labels,
 }
 
-/// The container as the supervisor takes it, and who it runs as.
+/// The container's specification for the supervisor, and the identity it runs as.
 pub(crate) fn container_spec(
     machine: &Machine,
     given: &Ingredients<'_>,
@@ -213,14 +214,14 @@ fn root(
         read_only: security.readonly_rootfs,
         map_ids: user_namespace,
         propagation: match mounts::root_propagation(&given.config.mounts) {
-            // A root that sends nothing out still takes part in what comes in.
+            // A root that does not propagate out still receives mounts.
             Propagation::Shared => Propagation::Shared.into(),
             other => other.into(),
         },
     }
 }
 
-/// A container is where its pod is; only its processes may be apart.
+/// A container shares the pod's namespaces; only its PID namespace may differ.
 fn namespaces(
     machine: &Machine,
     security: &v1::LinuxContainerSecurityContext,
@@ -238,7 +239,7 @@ fn namespaces(
             (v1::NamespaceMode::Target, _) => NamespaceMode::Target.into(),
             (_, v1::NamespaceMode::Node) => NamespaceMode::Node.into(),
             (_, v1::NamespaceMode::Pod) => NamespaceMode::Pod.into(),
-            // The pod shares no processes, whatever the container says.
+            // The pod shares no PID namespace, whatever the container requests.
             _ => NamespaceMode::Container.into(),
         },
         pid_target: options.target_id.clone(),
@@ -275,7 +276,7 @@ fn shared_files(
         container_path: target.to_owned(),
         host_path: source.display().to_string(),
         readonly,
-        // Shared memory is mounted with its label, or is the machine's.
+        // Shared memory is mounted with its label, or is the host's.
         selinux_relabel: target != "/dev/shm",
         ..Default::default()
     })
@@ -299,8 +300,8 @@ fn all_mounts(
         selinux::relabel(mount, Path::new(&spec.source), given.labels)?;
         all.push(spec);
     }
-    // What the pod shares belongs to its own root; volumes of images to the machine's, and the pod
-    // shall see its own.
+    // The pod's shared files belong to the pod's own root; volumes of images belong to the host's,
+    // and are id-mapped for the pod.
     let extra = extra.iter().map(|mount| (mount, false));
     let volumes = given.extra_mounts.iter().map(|mount| (mount, user_namespace));
     for (mount, map_ids) in extra.chain(volumes) {

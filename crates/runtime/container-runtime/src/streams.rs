@@ -1,13 +1,13 @@
-//! Exec, attach and port-forward: by one-time addresses on loopback, and on a connection that a
-//! client in this process gives.
+//! Exec, attach and port-forward: by one-time URLs on loopback, and on a connection that a client
+//! in this process passes.
 //!
-//! Rule: an address works once and for a minute; whoever has it may use it, so it is not guessable
-//! and goes only to who asked over CRI. A connection becomes SPDY/3.1 or WebSocket; what happens on
-//! it is the same for both, and for one that was given, which is SPDY from its first byte. Both
-//! kinds together have a limit. A connection counts among them from when it has redeemed a token;
-//! before that any local process can open it, so it has little time and a pool of its own. One slow
-//! or broken client hurts only itself. Nothing listens before an address was asked for: a runtime
-//! that serves no socket has no port.
+//! Rule: a URL works once and for a minute; it is the only authorization, so it is not guessable
+//! and returned only to the CRI client. A connection is upgraded to SPDY/3.1 or WebSocket, and
+//! handled the same way afterwards; a passed connection is SPDY from its first byte. All streams
+//! together have a limit. A connection counts as a stream once it has redeemed a token; before that
+//! any local process can open it, so it has a short timeout and a pool of its own. A slow or broken
+//! client affects only itself. Nothing listens before a URL was requested: a runtime that serves no
+//! socket has no port.
 //!
 //! upstream: k8s.io/streaming, kubelet's pkg/cri/streaming
 
@@ -42,14 +42,14 @@ use crate::runtime::Runtime;
 use pending::{Evicted, Pending, PendingConnections};
 use tokens::Tokens;
 
-/// Streams at once; one more is refused.
+/// The limit of concurrent streams.
 const STREAMS: usize = 512;
-/// Connections at once that have not redeemed a token.
+/// The limit of concurrent connections that have not redeemed a token.
 const PENDING: usize = 128;
 /// How long a client may take to send its request and to receive the answer.
 const REQUEST: Duration = Duration::from_secs(5);
 
-/// What an address stands for.
+/// The request that a URL stands for.
 #[derive(Debug, Clone)]
 pub(crate) enum Wanted {
     Exec(v1::ExecRequest),
@@ -67,12 +67,12 @@ impl Wanted {
     }
 }
 
-/// Where the server listens, what its addresses stand for, and how many streams there may be.
+/// The server's address, its tokens, and the limits of streams.
 #[derive(Debug, Clone)]
 pub(crate) struct Streams {
-    /// As it is configured; its port may be for the kernel to choose.
+    /// As configured; port 0 lets the kernel choose.
     wanted: SocketAddr,
-    /// Once somebody asked for it.
+    /// Set once a URL was requested.
     listens: Arc<OnceCell<SocketAddr>>,
     tokens: Arc<Tokens>,
     places: Arc<Semaphore>,
@@ -90,7 +90,7 @@ impl Streams {
         }
     }
 
-    /// Where it listens: from now on, if it did not yet; then `serve` answers.
+    /// The listener's address. Starts to listen if it did not yet; then `serve` answers.
     async fn address(&self, serve: impl FnOnce(TcpListener)) -> Result<SocketAddr> {
         let listening = self.listens.get_or_try_init(async || {
             let wanted = self.wanted;
@@ -104,7 +104,7 @@ impl Streams {
         listening.await.copied()
     }
 
-    /// A place for a stream, kept until the stream has ended.
+    /// A permit for a stream, held until the stream has ended.
     fn place(&self) -> Result<Place> {
         Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
             let most = format!("as many streams as allowed are open ({STREAMS})");
@@ -142,10 +142,10 @@ impl Streams {
     }
 }
 
-/// A place among the streams.
+/// A permit for a stream.
 type Place = OwnedSemaphorePermit;
 
-/// Accepts every connection; too many without a token close each other.
+/// Accepts every connection; beyond the limit without a token, the oldest are closed.
 async fn accept<A>(listener: TcpListener, connections: Arc<PendingConnections>, answer: A)
 where
     A: Fn(Request<Incoming>, &Pending) -> Response<upgrade::Body> + Clone + Send + 'static,
@@ -154,7 +154,7 @@ where
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // No descriptors left, most likely: others will be freed.
+                // Most likely no descriptors left: others will be freed.
                 tracing::warn!(%error, "a stream was not accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -169,16 +169,17 @@ where
         tokio::spawn(async move {
             tokio::select! {
                 () = answer_one(stream, service) => {}
-                // An error only says that it is no longer one of those that may be closed.
+                // An error only means that it is no longer pending and must not be closed.
                 Ok(Evicted) = evicted => tracing::debug!("a connection without a token was closed"),
             }
         });
-        // In a flood, too, a request that has come is read before the next connection is accepted.
+        // In a flood, too, a request that has arrived is read before the next connection is
+        // accepted.
         tokio::task::yield_now().await;
     }
 }
 
-/// One request and its answer. An upgraded connection goes on elsewhere.
+/// One request and its answer. An upgraded connection is handled elsewhere.
 async fn answer_one<S>(stream: TcpStream, service: S)
 where
     S: hyper::service::HttpService<
@@ -199,7 +200,7 @@ where
 }
 
 impl Runtime {
-    /// Listens for those who have an address, if it did not yet.
+    /// Starts the streaming server, if it does not listen yet.
     pub(crate) async fn listen_for_streams(&self) -> Result<SocketAddr> {
         let serve = |listener| {
             let (streams, runtime) = (self.streams.clone(), self.clone());
@@ -212,7 +213,7 @@ impl Runtime {
         self.streams.address(serve).await
     }
 
-    /// A one-time address for what is wanted.
+    /// A one-time URL for a request.
     pub(crate) async fn stream_address(&self, wanted: Wanted) -> Result<String> {
         self.check_wanted(&wanted)?;
         let address = self.listen_for_streams().await?;
@@ -221,7 +222,7 @@ impl Runtime {
         Ok(format!("http://{address}/{kind}/{token}"))
     }
 
-    /// What is wanted, for a connection that a client in this process gives.
+    /// A handle by which a client in this process passes a connection for a request.
     pub(crate) fn open_stream(&self, wanted: Wanted) -> Result<OpenStream> {
         self.check_wanted(&wanted)?;
         let (place, runtime) = (self.streams.place()?, self.clone());

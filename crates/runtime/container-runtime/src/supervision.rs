@@ -1,8 +1,8 @@
-//! The connection to a pod's supervisor: calls, and what it tells by itself.
+//! The connection to a pod's supervisor: calls, and the events that it sends.
 //!
-//! Rule: nothing that is told waits here for a disk. When the connection ends, whoever made it looks
-//! whether the supervisor still lives; who waits for an exec goes on waiting until that is known, and
-//! then hears of it over the next connection. An exit that nobody has any more is told as none.
+//! Rule: receiving events never waits for a disk. When the connection ends, its owner checks
+//! whether the supervisor still lives; waiters of execs go on waiting until that is known, and then
+//! get their exits over the next connection. The waiter of a lost exit gets an error.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,19 +37,19 @@ pub(crate) struct Supervisor {
     pub(crate) pid: u32,
 }
 
-/// What a supervisor told, for whoever keeps the records.
+/// A supervisor's event, for the task that keeps the records.
 #[derive(Debug)]
 pub(crate) enum Told {
     Exited(ContainerState),
-    /// Something that was told is lost: then list.
+    /// An event was lost: list again.
     LookAgain,
     /// The connection has ended, with the reason.
     Gone(String),
 }
 
 impl Supervisor {
-    /// Runs the connection; exits of execs go to `execs`, what is to be written down to `told`. That
-    /// one has no limit, since a container ends once.
+    /// Runs the connection; exits of execs go to `execs`, events that must be recorded to `told`.
+    /// That channel is unbounded, since each container exits only once.
     pub(crate) fn run(
         connection: Connection,
         execs: Execs,
@@ -66,7 +66,7 @@ impl Supervisor {
                         Some(Happened::ContainerExited(state)) => {
                             let _ = told.send(Told::Exited(state));
                         }
-                        // The container's end says so, too.
+                        // The container's exit contains it, too.
                         Some(Happened::OutOfMemory(_)) => {}
                         None => {
                             let _ = told.send(Told::LookAgain);
@@ -82,14 +82,14 @@ impl Supervisor {
     }
 }
 
-/// Who waits for the execs of one pod, whatever becomes of the connection.
+/// The waiters of one pod's execs; they outlive a connection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Execs(Arc<Mutex<HashMap<String, Waiter>>>);
 
 #[derive(Debug)]
 struct Waiter {
     exit: oneshot::Sender<Exit>,
-    /// The supervisor has said that it runs.
+    /// The supervisor has confirmed that it runs.
     started: bool,
 }
 
@@ -98,8 +98,8 @@ impl Execs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// To be called before the exec is started, so that its exit cannot be missed. An error is what
-    /// comes when nobody can tell its exit any more.
+    /// Call before the exec is started, so that its exit cannot be missed. The receiver gets an
+    /// error when the exit is lost.
     pub(crate) fn expect(&self, exec: &str) -> oneshot::Receiver<Exit> {
         let (exit, receiver) = oneshot::channel();
         self.waiters().insert(exec.to_owned(), Waiter { exit, started: false });
@@ -124,14 +124,16 @@ impl Execs {
         }
     }
 
-    /// Those that a list must have in it. To be taken before the list is asked for.
+    /// Execs that the supervisor has confirmed as running. Call before requesting the list for
+    /// `settle`.
     pub(crate) fn running(&self) -> BTreeSet<String> {
         let waiters = self.waiters();
         waiters.iter().filter(|(_, one)| one.started).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Takes a list for what was not heard. Who ran and is not in it ended long ago, and his exit is
-    /// gone.
+    /// After a reconnect: delivers the exits in the supervisor's list. `running` are the execs that
+    /// ran before the list was requested; of these the supervisor no longer knows those that are
+    /// not in it, so their waiters are dropped and see an error. Execs started since keep waiting.
     pub(crate) fn settle(&self, running: &BTreeSet<String>, known: &[ExecState]) {
         for state in known {
             self.ended(state);
@@ -140,7 +142,7 @@ impl Execs {
         self.waiters().retain(|name, _| !running.contains(name) || known.contains(name));
     }
 
-    /// The supervisor has ended: so has whatever it ran.
+    /// The supervisor has ended, and all of its execs with it.
     pub(crate) fn give_up(&self) {
         self.waiters().clear();
     }

@@ -1,8 +1,8 @@
-//! The program is run by a small machine of our own and must say what the rules say.
+//! The program is run by a small interpreter and must decide as the rules do.
 
 use super::*;
 
-/// What the kernel would answer.
+/// The result that the kernel would get.
 fn run(program: &[Instruction], kind: u32, access: u32, major: u32, minor: u32) -> bool {
     let context = [access << 16 | kind, major, minor];
     let mut registers = [0_u64; 11];

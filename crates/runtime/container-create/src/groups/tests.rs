@@ -1,4 +1,4 @@
-//! Which devices a container gets.
+//! Which devices a container may use.
 
 use super::*;
 

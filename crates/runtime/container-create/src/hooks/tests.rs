@@ -1,4 +1,4 @@
-//! Hooks that do what they should, fail, hang, and leave others behind.
+//! Hooks that succeed, fail, hang, and leave children behind.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn a_failure_is_told_with_the_last_words() {
     assert!(why.contains("exit status: 3") && why.ends_with(": why"), "{why}");
     let missing = HookSpec { path: "/not/there".into(), ..hook("") };
     assert!(run_in(folder.path(), &missing).unwrap_err().contains("cannot be run"));
-    // More than is kept, and more than a pipe holds.
+    // More than is kept, and more than a pipe's buffer.
     let many = hook("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done >&2; exit 1");
     assert!(run_in(folder.path(), &many).unwrap_err().ends_with(": line 19999"));
 }

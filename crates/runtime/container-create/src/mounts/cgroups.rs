@@ -1,7 +1,8 @@
-//! The container's view of its control groups at `/sys/fs/cgroup`.
+//! The container's view of its cgroups at `/sys/fs/cgroup`.
 //!
-//! Rule: version 2 mounts the hierarchy in the container's own cgroup namespace; version 1 binds the
-//! container's group of each controller, so that neither shows anything else. Does not make groups.
+//! Rule: version 2 mounts the hierarchy in the container's own cgroup namespace; version 1 binds
+//! the container's cgroup of each controller, so that neither shows anything else. Does not create
+//! cgroups.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
@@ -14,9 +15,9 @@ use crate::paths::{Missing, Root, open_source};
 use crate::system::{MountChange, change_mount};
 
 pub(crate) enum CgroupMount {
-    /// Mounted inside.
+    /// Mounted inside the container.
     Unified { tree: Option<OwnedFd> },
-    /// Of the machine: the whole hierarchy, for containers in the machine's cgroup namespace.
+    /// The host's whole hierarchy, for containers in the host's cgroup namespace.
     UnifiedMachine { tree: OwnedFd, read_only: bool },
     /// By controller; names that share a hierarchy become links.
     Separate {
@@ -24,11 +25,11 @@ pub(crate) enum CgroupMount {
         trees: Vec<(String, OwnedFd)>,
         links: Vec<(String, String)>,
     },
-    /// There are no groups.
+    /// The container has no cgroups.
     None,
 }
 
-/// Runs as the machine's root, in its mount namespace, after the group was made.
+/// Runs as the host's root, in its mount namespace, after the cgroup was created.
 pub(crate) fn prepare(around: &Surroundings<'_>) -> Result<CgroupMount> {
     let Some(group) = around.group else { return Ok(CgroupMount::None) };
     if group.hierarchy().version() == Version::V2 {
@@ -72,7 +73,7 @@ pub(crate) fn prepare(around: &Surroundings<'_>) -> Result<CgroupMount> {
 }
 
 impl CgroupMount {
-    /// The descriptors that it holds.
+    /// The raw descriptors it holds.
     pub(crate) fn numbers(&self) -> Vec<RawFd> {
         match self {
             Self::Unified { tree } => tree.iter().map(AsRawFd::as_raw_fd).collect(),
@@ -85,7 +86,7 @@ impl CgroupMount {
         }
     }
 
-    /// Runs inside, after the cgroup namespace was left for an own one.
+    /// Runs inside the container, after its cgroup namespace was entered.
     pub(crate) fn make_own(&mut self, flags: MountAttrFlags) -> Result<()> {
         let usual = MountAttrFlags::MOUNT_ATTR_NOSUID
             | MountAttrFlags::MOUNT_ATTR_NODEV

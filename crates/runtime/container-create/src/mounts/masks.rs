@@ -1,8 +1,9 @@
-//! Paths that a container sees as empty, or may only read.
+//! Masked and read-only paths of a container.
 //!
-//! Rule: what covers a path is a null device or an empty folder that was made for this container and is
-//! mounted read-only: never something that the image brought, and never an inode of the machine, whose
-//! mode and owner root in the container could change. A path that is not there needs no mask.
+//! Rule: a path is masked with a null device or an empty directory that was created for this
+//! container and is mounted read-only: never with a file of the image, and never with an inode of
+//! the host, whose mode and owner root in the container could change. A path that does not exist
+//! needs no mask.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -16,14 +17,14 @@ use crate::null_device::require_null;
 use crate::paths::{Root, is_folder};
 use crate::system::{MountChange, change_mount};
 
-/// What files and folders are covered with, detached.
+/// The detached mounts that files and directories are masked with.
 pub(crate) struct Cover {
     file: Option<Once>,
     folder: Option<Once>,
 }
 
-/// A mount that is moved to its first place and copied from there: the kernel copies no mount that
-/// is nowhere.
+/// A mount that is moved to its first target and copied from there: the kernel does not copy a
+/// detached mount.
 struct Once {
     tree: OwnedFd,
     placed: Cell<bool>,
@@ -43,7 +44,7 @@ impl Once {
 }
 
 impl Cover {
-    /// Runs as the machine's root. Where no nodes can be made, an empty file covers as well.
+    /// Runs as the host's root. If no nodes can be created, an empty file is used instead.
     pub(crate) fn new(nodes: &Nodes, needed: bool) -> Result<Self> {
         if !needed {
             return Ok(Self { file: None, folder: None });
@@ -58,7 +59,7 @@ impl Cover {
         Ok(Self { file: Some(Once::new(file)), folder: None })
     }
 
-    /// Runs inside, before the machine's filesystems are gone.
+    /// Runs inside, before the host's filesystems are out of reach.
     pub(crate) fn make_own(&mut self, label: &str) -> Result<()> {
         if self.file.is_some() {
             let options = ["size=4k".to_owned(), "nr_inodes=2".to_owned(), "mode=755".to_owned()];
@@ -73,7 +74,7 @@ impl Cover {
         Ok(())
     }
 
-    /// The descriptors that it holds.
+    /// The raw descriptors it holds.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = RawFd> {
         [self.file.as_ref(), self.folder.as_ref()]
             .into_iter()
@@ -90,8 +91,8 @@ impl Cover {
     }
 }
 
-/// Links are followed inside the root, but not in the kernel's own trees, where there are none that
-/// a mask could mean.
+/// Follows links inside the root, but not in kernel filesystems, which have no links that a mask
+/// could mean.
 fn find(root: &Root, path: &str) -> Result<Option<OwnedFd>> {
     if !path.starts_with('/') {
         return Err(Trouble::bad(format!(

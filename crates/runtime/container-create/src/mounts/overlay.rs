@@ -1,7 +1,7 @@
-//! The container's root as a detached mount: a folder, or an overlay whose layers show the pod's ids.
+//! The container's root as a detached mount: a directory, or an overlay with id-mapped layers.
 //!
-//! Rule: an overlay is mounted in a mount namespace that only this process sees, so the machine's
-//! mount table stays as it is. Does not make or remove layers.
+//! Rule: an overlay is mounted in a private mount namespace, so the host's mount table does not
+//! change. Does not create or remove layers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -14,9 +14,9 @@ use crate::paths::open_source;
 use crate::spec::{OverlaySpec, RootFilesystem};
 use crate::system::{MountChange, change_mount};
 
-/// Runs as the machine's root in a mount namespace that only this process sees (see [`crate::nodes`]);
-/// mounts there if there is an overlay, so everything else that is to be opened on the machine comes
-/// before. `owner` is the pod's root as the machine knows it.
+/// Runs as the host's root in a private mount namespace (see [`crate::nodes`]). It mounts there if
+/// there is an overlay, so everything else of the host must be opened before. `owner` is the pod's
+/// root id on the host.
 pub(crate) fn prepare_root(
     spec: &RootFilesystem,
     user_namespace: Option<BorrowedFd<'_>>,
@@ -54,8 +54,8 @@ fn layer(path: &str, ids: Option<BorrowedFd<'_>>, recursive: bool) -> Result<Own
     Ok(tree)
 }
 
-/// The layers get short names on a tmpfs of our own: the kernel takes one page of options, and
-/// mapped layers have no path at all.
+/// The layers get short names on a private tmpfs: the kernel takes one page of options, and
+/// id-mapped layers have no path at all.
 fn mount_overlay(
     spec: &OverlaySpec,
     ids: Option<BorrowedFd<'_>>,
@@ -75,8 +75,8 @@ fn mount_overlay(
     );
     if !spec.upper.is_empty() {
         let (parent, upper, work) = upper_names(spec)?;
-        // Not mapped: whoever mounts an overlay writes as itself, and could not into a mapped layer.
-        // What the container makes is stored with the ids that it has on the machine.
+        // Not id-mapped: overlayfs writes with the credentials of its mounter, which a mapped layer
+        // would refuse. Files of the container are stored with the ids that they have on the host.
         layers.push(("u".to_owned(), layer(parent, None, false)?));
         if let Some(owner) = owner {
             std::os::unix::fs::lchown(&spec.upper, Some(owner.0), Some(owner.1))
@@ -90,7 +90,7 @@ fn mount_overlay(
     }
     data.push_str(&quoted_label(label)?);
     let table = detached_filesystem("tmpfs", &["mode=700".to_owned()], MountAttrFlags::empty())?;
-    // Any folder will do but the root itself, on which the container's root is about to be put.
+    // Any directory but the root itself, onto which the container's root is about to be mounted.
     let place = spec.lower.first().map_or("", String::as_str);
     let place = open_source(place, "", false)?;
     move_onto(&table, &place).during("mounting a place for layers")?;
@@ -129,7 +129,7 @@ fn mount_overlay(
     detached_copy(&mounted, false).during("copying the root's overlay")
 }
 
-/// As mount(2) takes it: a label's categories have a comma between them, so it stands in quotes.
+/// The label as a mount(2) option: the comma between categories requires quotes.
 pub(super) fn quoted_label(label: &str) -> Result<String> {
     if label.contains(['"', '\\']) {
         return Err(Trouble::bad(format!("{label:?} is no SELinux label")));
@@ -137,7 +137,7 @@ pub(super) fn quoted_label(label: &str) -> Result<String> {
     Ok(if label.is_empty() { String::new() } else { format!(",context=\"{label}\"") })
 }
 
-/// Upper and work folder must be on one mount, so their common parent is the layer.
+/// Upper and work directories must be on one mount, so their common parent is the layer.
 fn upper_names(spec: &OverlaySpec) -> Result<(&str, &str, &str)> {
     let bad = || {
         let (upper, work) = (&spec.upper, &spec.work);

@@ -1,4 +1,4 @@
-//! What is said of a mount is what the kernel is told.
+//! The specification of a mount and the kernel's arguments agree.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Nobody can change what a process is given, and it is a null device. Needs root.
+//! A process gets a null device that it cannot change. Needs root.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read as _, Write as _};
@@ -46,7 +46,7 @@ fn it_cannot_be_changed_through_a_descriptor() {
         }
         assert_eq!(file.write(b"gone").expect("written"), 4);
         assert_eq!(file.read(&mut [0; 8]).expect("read"), 0);
-        // As `/dev/stdin` and `/dev/stdout` are opened anew, truncated too.
+        // `/dev/stdin` and `/dev/stdout` are reopened this way, with truncation too.
         let again =
             OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
         assert_eq!(again.expect("opened").write(b"gone").expect("written"), 4);

@@ -1,4 +1,4 @@
-//! Roots that try to lead out of themselves.
+//! Roots with links that lead out of them.
 
 use super::*;
 use std::os::unix::fs::symlink;

@@ -1,8 +1,9 @@
-//! Whether a program that is about to run is the runtime's own, by device and inode.
+//! Detects whether a program to execute is the runtime's own, by device and inode.
 //!
-//! Rule: the kernel runs what a path leads to, which may be a link of `/proc` to the process's present
-//! program, that of a helper of ours; or a script or a program that names such a path as its
-//! interpreter. Each of these is followed as the kernel would. What cannot be read is not ours.
+//! Rule: the kernel executes what a path resolves to, which may be a `/proc` link to the executable
+//! of the process itself, i.e. of a helper; or a script or program that names such a path as its
+//! interpreter. Each of these is followed as the kernel would. A file that cannot be read is not
+//! the runtime's.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -14,15 +15,15 @@ use crate::error::{During, Result};
 #[cfg(test)]
 mod tests;
 
-/// As the kernel has it: interpreters of interpreters, and the part of a script that it looks at.
+/// The kernel's limits: nested interpreters, and the part of a script that it reads.
 const MOST_INTERPRETERS: usize = 6;
 const SCRIPT_HEAD: usize = 256;
-/// A path has fewer bytes, and a program has fewer headers.
+/// Upper limits of a path and of a program's headers.
 const LONGEST_PATH: usize = 4096;
 const MOST_HEADERS: u16 = 256;
 const INTERPRETER: u32 = 3;
 
-/// A file, whatever its name.
+/// A file by device and inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
     device: u64,
@@ -34,7 +35,7 @@ impl FileIdentity {
         Self { device: stat.st_dev, inode: stat.st_ino }
     }
 
-    /// Runs in the machine's mount namespace.
+    /// Runs in the host's mount namespace.
     pub(crate) fn of_this_program() -> Result<Self> {
         let stat = rustix::fs::stat("/proc/self/exe").during("looking at this program")?;
         Ok(Self::of(&stat))
@@ -64,9 +65,9 @@ enum Looked {
     Other(OwnedFd),
 }
 
-/// None for what is missing, is no regular file, or cannot be read.
+/// None if it is missing, not a regular file, or not readable.
 fn look_at(path: &CString, own: FileIdentity) -> Option<Looked> {
-    // First without opening it: it may be a device.
+    // O_PATH first: it may be a device.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::openat(CWD, path.as_c_str(), flags, Mode::empty()).ok()?;
     let stat = rustix::fs::fstat(&found).ok()?;
@@ -82,7 +83,7 @@ fn look_at(path: &CString, own: FileIdentity) -> Option<Looked> {
     Some(if same { Looked::Own } else { Looked::Other(file) })
 }
 
-/// Up to so many bytes.
+/// Reads up to `length` bytes.
 fn read_at(file: &OwnedFd, offset: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     let count = rustix::io::pread(file, &mut bytes, offset).unwrap_or_default();
@@ -90,7 +91,7 @@ fn read_at(file: &OwnedFd, offset: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// The path of a script's or of an ELF program's interpreter.
+/// The interpreter's path of a script or an ELF program.
 fn interpreter(read: &impl Fn(u64, usize) -> Vec<u8>) -> Option<Vec<u8>> {
     let head = read(0, SCRIPT_HEAD);
     match head.strip_prefix(b"#!") {
@@ -125,7 +126,7 @@ fn of_elf(head: &[u8], read: &impl Fn(u64, usize) -> Vec<u8>) -> Option<Vec<u8>>
     let (size_at, count_at) = if wide { (54, 56) } else { (42, 44) };
     let size = number(head, size_at, 2)?;
     let count = u16::try_from(number(head, count_at, 2)?).ok()?.min(MOST_HEADERS);
-    // Of the file: where it begins, and how long it is there.
+    // The segment's offset and size in the file.
     let (offset_at, length_at) = if wide { (8, 32) } else { (4, 16) };
     for entry in 0..u64::from(count) {
         let at = table.checked_add(entry.checked_mul(size)?)?;

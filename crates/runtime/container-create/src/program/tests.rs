@@ -1,4 +1,4 @@
-//! Where programs and homes are looked for.
+//! Lookup of programs and home directories.
 
 use super::*;
 

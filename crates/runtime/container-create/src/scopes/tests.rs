@@ -1,4 +1,4 @@
-//! What systemd is told.
+//! The properties that systemd gets.
 
 use super::*;
 

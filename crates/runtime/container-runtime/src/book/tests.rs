@@ -1,4 +1,4 @@
-//! A disk that takes nothing for a while: a folder of records that is not there.
+//! A disk that cannot be written for a while: the directory of records is missing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::records::SandboxStage;
 
-/// No machine is so slow.
+/// An upper limit even for a slow machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 struct Disk {
@@ -95,12 +95,12 @@ async fn what_is_removed_is_not_written_again() {
     disk.has_room("containers");
     book.remove_container("c").await.unwrap();
     assert!(!container.is_unwritten());
-    // Whoever would write it again has had his turn by then.
+    // A retry would have happened by then.
     tokio::time::sleep(FIRST_PAUSE * 2).await;
     assert!(disk.reopened().container("c").is_err());
 }
 
-/// Whoever makes a container while its pod is removed.
+/// A container is created while its pod is removed.
 #[tokio::test]
 async fn what_was_removed_cannot_be_changed_any_more() {
     let (disk, book) = Disk::new();
@@ -109,7 +109,7 @@ async fn what_was_removed_cannot_be_changed_any_more() {
     let failure = book.change_container(&removed, ended(7)).await.unwrap_err();
     assert_eq!(failure.code, tonic::Code::NotFound, "{failure}");
     assert!(disk.reopened().container("c").is_err(), "its record is back");
-    // Nor is another of its name changed in its place.
+    // Nor is another container with its name changed.
     let other = container(&book, ContainerStage::Created, 0).await;
     assert!(book.change_container(&removed, ended(7)).await.is_err());
     assert_eq!(other.record().stage(), ContainerStage::Created);

@@ -1,4 +1,4 @@
-//! Records come back; half-written, foreign and newer ones are told apart.
+//! Records are read back; incomplete, foreign and newer files are distinguished.
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn a_newer_version_stops_everything_before_anything_is_touched() {
 #[test]
 fn a_tree_of_any_depth_goes_and_what_is_no_folder_stays() {
     use rustix::fs::{Mode, OFlags, mkdirat, openat};
-    // In memory: on a busy disk so many folders take a minute.
+    // In memory: on a busy disk so many directories take a minute.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let tree = folder.path().join("tree");
     fs::create_dir(&tree).unwrap();

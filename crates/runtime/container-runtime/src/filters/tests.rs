@@ -1,4 +1,4 @@
-//! Each part of a filter, alone.
+//! Each field of a filter, alone.
 
 use super::*;
 

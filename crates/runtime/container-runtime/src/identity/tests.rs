@@ -1,4 +1,4 @@
-//! Whole ids, starts of ids, and starts that several share.
+//! Full ids, prefixes of ids, and ambiguous prefixes.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! Images that come with the machine: a folder of archives and layouts, imported at the start.
+//! Preloaded images: a directory of archives and layouts that is imported at startup.
 //!
-//! Rule: what is there is kept: it is marked, and a clean-up leaves it. A file is read again only
-//! when it has changed or its image is gone; what cannot be imported is told and leaves the others
-//! alone. Links are not followed; folders count as layouts.
+//! Rule: preloaded images are pinned, so garbage collection keeps them. A file is read again only
+//! when it has changed or its image is gone; an import error is logged and does not affect the
+//! others. Links are not followed; directories count as layouts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +33,7 @@ struct Known {
     images: Vec<String>,
 }
 
-/// Gives what was wrong with what. The order is that of the names.
+/// Returns a message for each failure. Imports in the order of the names.
 pub(super) fn import(store: &Store, folder: &Path) -> Result<Vec<String>> {
     let place = store.root().join("preloaded.json");
     let before = read(&place);
@@ -53,7 +53,7 @@ pub(super) fn import(store: &Store, folder: &Path) -> Result<Vec<String>> {
             let there = known.images.iter().all(|image| is_kept(store, image));
             known.changed == changed && known.size == metadata.len() && there
         });
-        // A layout changes beneath its folder; importing what is there already costs little.
+        // A layout may change beneath its directory; importing content that exists is cheap.
         if let Some(known) = same.filter(|_| metadata.is_file()) {
             after.files.insert(path, known.clone());
             continue;
@@ -78,7 +78,7 @@ fn is_kept(store: &Store, image: &str) -> bool {
     store.image(image).is_ok_and(|record| record.preloaded)
 }
 
-/// What cannot be read is as good as missing: everything is imported again.
+/// An unreadable note counts as missing: everything is imported again.
 fn read(place: &Path) -> Note {
     let bytes = fs::read(place).unwrap_or_default();
     let note: Note = serde_json::from_slice(&bytes).unwrap_or_default();

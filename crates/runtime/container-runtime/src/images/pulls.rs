@@ -1,8 +1,8 @@
-//! Pulling images from registries: one pull for each image and set of credentials.
+//! Pulls images from registries: one pull for each image and set of credentials.
 //!
-//! Rule: a second request for what is being pulled waits for the same outcome; one with other
-//! credentials pulls by itself, because what one may see says nothing about another. A pull goes
-//! on when its callers go away. How far it is can be watched as values.
+//! Rule: a second request for an image that is being pulled waits for the same result; one with
+//! other credentials pulls by itself, because access with some credentials proves nothing about
+//! others. A pull continues when its callers disconnect. Its progress can be watched.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,14 +21,14 @@ use crate::settings::Settings;
 #[cfg(test)]
 mod tests;
 
-/// What to pull and with which credentials.
+/// An image and the credentials to pull it with.
 #[derive(Debug, Clone, Default)]
 pub struct PullRequest {
     pub image: String,
     pub auth: Option<v1::AuthConfig>,
 }
 
-/// How far a pull is.
+/// The progress of a pull.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PullProgress {
     pub image: String,
@@ -48,14 +48,14 @@ struct UnderWay {
     progress: watch::Receiver<PullProgress>,
 }
 
-/// Pulls, and knows what is being pulled.
+/// Runs pulls and tracks those in flight.
 #[derive(Debug)]
 pub struct Puller {
     client: Client,
     under_way: Pulls,
 }
 
-/// All pulls that are under way, and whoever watches them.
+/// All pulls in flight, and their watchers.
 #[derive(Debug, Clone, Default)]
 struct Pulls {
     all: Arc<Mutex<HashMap<Key, UnderWay>>>,
@@ -70,7 +70,7 @@ impl Pulls {
         list
     }
 
-    /// Something has changed.
+    /// Publishes a change.
     fn tell(&self) {
         if self.told.receiver_count() > 0 {
             self.told.send_replace(self.list());
@@ -113,17 +113,17 @@ impl Puller {
         Ok(Self { client, under_way: Pulls::default() })
     }
 
-    /// What is being pulled, and how far it is.
+    /// All pulls in flight and their progress.
     pub fn under_way(&self) -> Vec<PullProgress> {
         self.under_way.list()
     }
 
-    /// The same whenever it changes; empty when nothing is pulled.
+    /// The same, as a watch; empty while nothing is pulled.
     pub fn watch(&self) -> watch::Receiver<Vec<PullProgress>> {
         self.under_way.told.subscribe()
     }
 
-    /// Pulls, or waits for the same pull. Gives the image's id.
+    /// Pulls, or joins the same pull. Returns the image's id.
     pub async fn pull(&self, store: &Arc<Store>, request: PullRequest) -> Result<String> {
         let name = Reference::parse(&request.image).map_err(|error| {
             Failure::plain(format!("failed to parse image reference {:?}: {error}", request.image))
@@ -137,7 +137,7 @@ impl Puller {
         }
     }
 
-    /// The pull for this key, started if nobody has.
+    /// The pull for this key, which is started if there is none.
     fn join(&self, store: &Arc<Store>, key: Key) -> watch::Receiver<Outcome> {
         let mut under_way = locked(&self.under_way.all);
         if let Some(pull) = under_way.get(&key) {
@@ -182,14 +182,14 @@ async fn pull(
     let naming = Naming { names: vec![name], pinned: false, preloaded: false };
     crate::failure::blocking(move || {
         let record = store.assemble(&source, &top, &naming, &watched)?;
-        // What an image no longer leads to is nobody's.
+        // Content that no image refers to any more is unused.
         Ok(record.id.to_string())
     })
     .await
     .doing(doing)
 }
 
-/// Adds the steps of a pull up to sums.
+/// Sums up the progress of a pull.
 struct Watched {
     sender: watch::Sender<PullProgress>,
     all: Pulls,
@@ -230,7 +230,7 @@ impl Watched {
     }
 }
 
-/// What a caller brings, and for which host.
+/// The caller's credentials, and the host they are for.
 fn login(auth: Option<&v1::AuthConfig>) -> Result<Login> {
     let Some(auth) = auth else { return Ok(Login::default()) };
     let server = Some(auth.server_address.clone()).filter(|server| !server.is_empty());

@@ -1,4 +1,4 @@
-//! The small decisions; the calls themselves are tried on the real server.
+//! Unit tests of small functions; the calls themselves are tested on the real server.
 
 use super::views::user_of;
 use super::{Images, Puller};
@@ -10,7 +10,7 @@ fn a_store_that_cannot_be_swept_is_served() {
     let settings = Settings::new(root.path().join("root"), root.path().join("state"));
     let open = || Images::open(root.path(), Puller::new(&settings).unwrap());
     drop(open().unwrap());
-    // A lease that does not read: what it keeps is not known, so nothing is swept.
+    // A corrupt lease: what it keeps is not known, so nothing is swept.
     std::fs::write(root.path().join("images/leases/odd.json"), "odd").unwrap();
     let images = open().unwrap();
     assert!(images.store().sweep().is_err(), "nothing is shown");

@@ -1,4 +1,4 @@
-//! An image record as CRI shows it.
+//! An image record as a CRI message.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) fn image(store: &Store, record: &ImageRecord) -> Result<v1::Image> {
     })
 }
 
-/// What an image wants to run as: a number, or else a name.
+/// The user of an image: a number, or otherwise a name.
 pub(super) fn user_of(user: &str) -> (Option<i64>, String) {
     let user = user.split(':').next().unwrap_or_default();
     match user.parse::<i64>() {
@@ -32,12 +32,12 @@ pub(super) fn user_of(user: &str) -> (Option<i64>, String) {
     }
 }
 
-/// The name that statuses show for a container's image: its first tag.
+/// The image name in a container's status: its first tag.
 pub(crate) fn short_name(record: &ImageRecord) -> Option<String> {
     record.names.keys().next().cloned()
 }
 
-/// What `verbose` adds.
+/// The additional information of a `verbose` status.
 pub(super) fn info(store: &Store, record: &ImageRecord) -> Result<BTreeMap<String, String>> {
     let limit = store.limits().document_bytes;
     let bytes = store.content().read_document(&record.id, limit)?;

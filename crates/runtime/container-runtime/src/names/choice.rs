@@ -31,7 +31,7 @@ pub(super) struct Names {
     pub(super) cgroups: String,
 }
 
-/// What the choice depends on.
+/// The inputs of the choice.
 #[derive(Debug)]
 pub(super) struct Situation {
     pub(super) is_default: bool,
@@ -41,7 +41,7 @@ pub(super) struct Situation {
     /// Pods of this root may be running.
     pub(super) has_pods: bool,
     pub(super) others: Vec<Claim>,
-    /// Ranges of addresses and routes of this machine.
+    /// Ranges of addresses and routes of this host.
     pub(super) in_use: Vec<Range>,
     pub(super) fresh_id: String,
 }

@@ -206,7 +206,7 @@ fn a_state_directory_is_one_roots_while_its_pods_are_there() {
     assert!(refused.contains("/s, not in ") && refused.ends_with("--state"), "{refused}");
     std::fs::remove_dir(pod).unwrap();
     let (_, names) = roots.take("b", "s").unwrap();
-    // Pods that another root has there by now are no reason.
+    // Pods that another root has there by now do not matter.
     roots.pod_in("s");
     drop(names);
     drop(roots.take("a", "elsewhere").unwrap());
@@ -225,7 +225,7 @@ fn a_copied_root_is_refused_and_a_moved_one_keeps_its_names() {
     assert_eq!(roots.take("copy", "t").unwrap().1.id, id);
 }
 
-/// Nothing is refused where the directory of claims cannot be made.
+/// A root is served even if the directory of claims cannot be created.
 #[test]
 fn a_machine_without_room_for_claims_serves_a_root_all_the_same() {
     let roots = Roots(tempfile::tempdir().unwrap());

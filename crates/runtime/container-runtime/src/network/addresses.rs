@@ -1,7 +1,7 @@
-//! Which address a new pod gets. Pure: the records are the allocation, this only chooses.
+//! Chooses the address of a new pod. Pure: the records are the allocation.
 //!
-//! Addresses are given in turn, so that one that was just freed is not used again at once and
-//! nobody talks to the wrong pod.
+//! Addresses are used round robin, so that a freed one is not reused at once and no client reaches
+//! the wrong pod.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -51,7 +51,7 @@ impl Subnet {
         1 << (bits - u32::from(self.prefix)).min(127)
     }
 
-    /// The address at this place of the range.
+    /// The address at this index of the range.
     fn at(&self, place: u128) -> IpAddr {
         let mask = !(self.size() - 1);
         match self.network {
@@ -75,9 +75,9 @@ impl Subnet {
         Self { network: address, prefix: self.prefix }.at(0) == self.at(0)
     }
 
-    /// The first free address after `last`, going round. None when all are taken.
+    /// The first free address after `last`, wrapping around. None if all are taken.
     pub fn next_free(&self, last: Option<IpAddr>, taken: &BTreeSet<IpAddr>) -> Option<IpAddr> {
-        // Without the network, the gateway, and the broadcast address.
+        // Excludes the network, gateway and broadcast addresses.
         let (first, end) = (2, self.size() - 1);
         let after = last.filter(|last| self.contains(*last)).map_or(first, |last| {
             let place = match last {
@@ -86,7 +86,7 @@ impl Subnet {
             };
             (place & (self.size() - 1)) + 1
         });
-        // At most one more than are taken need to be looked at.
+        // At most one more than are taken have to be tried.
         let tries = u128::try_from(taken.len()).unwrap_or(u128::MAX).saturating_add(1);
         let count = end.saturating_sub(first);
         (0..tries.min(count))

@@ -1,8 +1,8 @@
-//! The built-in network: one bridge, a pair of links for each pod, addresses in turn, masquerading
+//! The built-in network: one bridge, a veth pair for each pod, addresses round robin, masquerading
 //! and host ports by one nftables table that is replaced as a whole.
 //!
-//! Rule: the table always follows from the pods in memory, which follow from the records, so a
-//! rule of a pod that is gone cannot stay. Bridge and table go with the last pod. One change at a
+//! Rule: the table is always derived from the pods in memory, which are derived from the records,
+//! so no rule outlives its pod. Bridge and table are removed with the last pod. One change at a
 //! time; each takes milliseconds.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,11 +29,11 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-/// What an administrator may choose.
+/// Settings of the built-in network.
 #[derive(Debug, Clone)]
 pub struct BuiltInSettings {
     pub bridge: String,
-    /// At most one for each version of the protocol; the first is the pod's main address.
+    /// At most one per IP version; the pod's primary address is of the first.
     pub subnets: Vec<Subnet>,
     pub mtu: Option<u32>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct HostPort {
     pub(crate) transport: netlink::Transport,
     pub(crate) host_port: u16,
     pub(crate) container_port: u16,
-    /// None for every address of the machine.
+    /// None for every address of the host.
     pub(crate) host_address: Option<IpAddr>,
 }
 
@@ -77,8 +77,8 @@ pub(crate) struct Member {
     link: String,
 }
 
-/// Makes the kernel decide anew where datagrams to these host ports go: without this, a peer that
-/// keeps its source port reaches the former pod's address for as long as it keeps sending.
+/// Deletes conntrack entries of datagrams to these host ports: otherwise a peer that keeps its
+/// source port reaches the former pod's address for as long as it keeps sending.
 fn forget_datagrams(ports: &[HostPort]) {
     let is_udp = |port: &&HostPort| port.transport == netlink::Transport::Udp;
     let ports: Vec<&HostPort> = ports.iter().filter(is_udp).collect();
@@ -115,12 +115,12 @@ impl Member {
 #[derive(Debug)]
 pub(crate) struct BuiltIn {
     settings: BuiltInSettings,
-    /// The id of the root that bridge, links and rules belong to.
+    /// The id of the root that owns bridge, links and rules.
     owner: String,
-    /// Of this root, for host ports; none in trials.
+    /// The root's claim on host ports; none in trials.
     claim: Option<Arc<Held>>,
     members: Mutex<Members>,
-    /// A way to the kernel's nftables; another in tests.
+    /// Opens a netlink socket for nftables; replaced in tests.
     firewall: fn() -> std::result::Result<Socket, netlink::Error>,
 }
 
@@ -131,7 +131,7 @@ struct Members {
 }
 
 impl BuiltIn {
-    /// Of no root: for trials.
+    /// Without a root: for trials.
     pub(crate) fn new(settings: BuiltInSettings) -> Result<Self> {
         if settings.subnets.is_empty() {
             return Err(Failure::invalid("the built-in network has no range of addresses"));
@@ -139,7 +139,7 @@ impl BuiltIn {
         Ok(Self::of(settings, "no-root", None))
     }
 
-    /// Without a range of addresses it is there and not ready.
+    /// Without an address range the network exists and is not ready.
     pub(crate) fn of_root(settings: BuiltInSettings, owner: &str, claim: Arc<Held>) -> Self {
         Self::of(settings, owner, Some(claim))
     }
@@ -173,14 +173,14 @@ impl BuiltIn {
         firewall.map(drop)
     }
 
-    /// What to say to somebody who wants pods to have addresses of this range (of each version, with
-    /// a comma between); nothing where they have.
+    /// Why pods do not get addresses of this range (one per IP version, separated by a comma); none
+    /// if they do.
     pub(super) fn objection(&self, range: &str) -> Option<String> {
         let own: BTreeSet<String> = self.settings.subnets.iter().map(ToString::to_string).collect();
         let parts = range.split(',').map(str::trim).filter(|part| !part.is_empty());
         let wanted: BTreeSet<String> = parts
             .map(|part| {
-                // Another way to write the same is no other range.
+                // Another notation of the same range is equal.
                 part.parse::<Subnet>().map_or_else(|_| part.to_owned(), |subnet| subnet.to_string())
             })
             .collect();
@@ -189,13 +189,13 @@ impl BuiltIn {
         }
         let own: Vec<String> = own.into_iter().collect();
         Some(format!(
-            "the pod range {range} was told and is not taken: pods on the built-in network have \
+            "the pod CIDR {range} is ignored: pods on the built-in network have \
              addresses of {} (`network.subnets` of the runtime's settings)",
             own.join(", ")
         ))
     }
 
-    /// Addresses and a link name for a new pod; taken from now on.
+    /// Reserves addresses and a link name for a new pod.
     pub(super) fn reserve(&self, pod: &PodNetwork) -> Result<(String, Vec<String>)> {
         let ports = host_ports(pod)?;
         let mut members = self.members();
@@ -215,7 +215,7 @@ impl BuiltIn {
             members.last.insert(version, address);
             addresses.push(address);
         }
-        // Fifteen letters are the kernel's limit.
+        // The kernel limits names to fifteen characters.
         let link = format!("keel{}", pod.sandbox.get(..11).unwrap_or(&pod.sandbox));
         let texts = addresses.iter().map(ToString::to_string).collect();
         let member = Member { addresses, ports, link: link.clone() };
@@ -227,21 +227,22 @@ impl BuiltIn {
         Ok((link, texts))
     }
 
-    /// What was reserved and never used is free again.
+    /// Frees a reservation that was never used.
     pub(super) fn release(&self, sandbox: &str) {
         let mut members = self.members();
         members.pods.remove(sandbox);
         self.give_up_ports(&members);
     }
 
-    /// The host ports of the members are this root's, or another root has one of them.
+    /// Claims the members' host ports for this root; an error if another root has one of them.
     fn claim_ports(&self, members: &Members) -> Result<()> {
         let Some(claim) = &self.claim else { return Ok(()) };
         let ports = members.pods.values().flat_map(|pod| &pod.ports).map(HostPort::claimed);
         claim.set_ports(ports.collect()).map_err(|error| Failure::plain(error.to_string()))
     }
 
-    /// After a pod has gone; what stays claimed until the next change is only missed by others.
+    /// After a pod was removed. On failure, ports stay claimed until the next change, and other
+    /// roots cannot use them.
     fn give_up_ports(&self, members: &Members) {
         if let Err(failure) = self.claim_ports(members) {
             tracing::warn!(%failure, "host ports stay claimed");
@@ -296,7 +297,7 @@ impl BuiltIn {
         Ok(())
     }
 
-    /// At start: these pods are its members.
+    /// At startup: these pods are the members.
     pub(super) fn take_over(&self, pods: &[(PodNetwork, NetworkRecord)]) {
         let mut members = self.members();
         for (pod, record) in pods {
@@ -311,7 +312,7 @@ impl BuiltIn {
         self.give_up_ports(&members);
     }
 
-    /// At start, when the members are known: removes links and rules that belong to none.
+    /// At startup, once the members are known: removes links and rules of unknown pods.
     pub(super) fn tidy(&self) -> Result<()> {
         let members = self.members();
         let links: BTreeSet<&str> = members.pods.values().map(|pod| pod.link.as_str()).collect();
@@ -336,7 +337,7 @@ impl BuiltIn {
             }
         }
         if !members.pods.is_empty() {
-            // One that an older server made.
+            // A bridge that an older version created.
             link_settings::harden_bridge(&bridge.name, self.has_ipv6())?;
         }
         self.write_rules(&members)
@@ -381,7 +382,7 @@ impl BuiltIn {
         ))
     }
 
-    /// Removes the bridge where a root made it. False: it is another root's, and so are its
+    /// Removes the bridge if a root created it. False: it belongs to another root, and so do its
     /// rules.
     fn remove_bridge(&self) -> Result<bool> {
         let mut routes = Socket::routes()?;
@@ -394,7 +395,7 @@ impl BuiltIn {
         Ok(true)
     }
 
-    /// Makes the kernel's rules those of the pods in memory.
+    /// Replaces the kernel's rules by those for the pods in memory.
     fn write_rules(&self, members: &Members) -> Result<()> {
         if members.pods.is_empty() {
             if !self.remove_bridge()? {
@@ -402,7 +403,7 @@ impl BuiltIn {
             }
             let removed = (self.firewall)().and_then(|mut it| it.remove_table(&self.table()));
             return match removed {
-                // A kernel without nftables has no rules of ours, and pods must be able to go.
+                // A kernel without nftables has no rules of ours, and pods must be removable.
                 Err(error) if self.readiness().is_err() => {
                     tracing::warn!(%error, "no nftables; a network of CNI's and the host's work");
                     Ok(())
@@ -417,9 +418,9 @@ impl BuiltIn {
         self.open_loopback(members)
     }
 
-    /// Lets 127.0.0.1:port of the host lead to a pod, while a pod has such a port and no longer. By
-    /// the same door pods could reach the host's loopback: the guard chain, which keeps them from
-    /// it, is there before the door opens.
+    /// Lets 127.0.0.1:port of the host lead to a pod, only while a pod has such a port. The same
+    /// setting would let pods reach the host's loopback: the guard chain, which prevents that, is
+    /// in place before.
     fn open_loopback(&self, members: &Members) -> Result<()> {
         let is_used = members.pods.values().any(Member::has_loopback_port);
         let setting = format!("ipv4/conf/{}/route_localnet", self.settings.bridge);
@@ -429,8 +430,8 @@ impl BuiltIn {
             Ok(value) if value.trim() != "0" => fs::write(&path, "0").map_err(|error| {
                 Failure::plain(format!("writing 0 to {}: {error}", path.display()))
             }),
-            // Without a bridge there is no door. After a boot there is none, whoever had a port: the
-            // next pod that comes makes it.
+            // Without a bridge there is nothing to set. After a reboot there is none, whatever
+            // ports there were: the next pod creates it.
             _ => Ok(()),
         }
     }
@@ -472,7 +473,7 @@ pub(crate) fn host_ports(pod: &PodNetwork) -> Result<Vec<HostPort>> {
                     let address: IpAddr = text
                         .parse()
                         .map_err(|_| Failure::invalid(format!("host_ip {text:?} is no address")))?;
-                    // An IPv4 address may be written as one of IPv6.
+                    // An IPv4 address may be written as an IPv6 one.
                     Some(address.to_canonical())
                 }
             };

@@ -1,9 +1,8 @@
-//! CNI: networks that plugins of the machine make.
+//! CNI: networks set up by plugins of the host.
 //!
-//! Rule: a pod keeps the configuration that it was added with, from its record, so that taking it
-//! down does not depend on what an administrator changed since. A plugin has a deadline and limits
-//! on what it may say. An ADD that failed may have made something: a DEL of the whole list follows,
-//! by whoever has the record, until it succeeds.
+//! Rule: a pod's record keeps the configuration that it was added with, so that its tear-down does
+//! not depend on later changes. A plugin has a timeout and a limit of output. A failed ADD may have
+//! left something: the owner of the record retries DEL of the whole list until it succeeds.
 //!
 //! upstream: containernetworking/cni SPEC.md and libcni; containerd internal/cri/server/sandbox_run.go
 
@@ -27,7 +26,7 @@ mod plugin;
 #[cfg(test)]
 mod tests;
 
-/// Where things are.
+/// Directories of CNI.
 #[derive(Debug, Clone)]
 pub struct CniSettings {
     pub configurations: PathBuf,
@@ -35,10 +34,10 @@ pub struct CniSettings {
     /// Where results are kept for tools and for DEL, as libcni keeps them.
     pub results: PathBuf,
     pub deadline: Duration,
-    /// Where plugins' input lies while they work; gone after a reboot.
+    /// Where the input of running plugins is; lost after a reboot.
     pub calls: PathBuf,
-    /// At start, have plugins free what no pod of ours has. Only where the network's name belongs to
-    /// this runtime alone: another runtime's pods on it would lose their addresses.
+    /// At startup, let plugins release attachments that no pod of ours has. Only if the network's
+    /// name belongs to this runtime alone: another runtime's pods on it would lose their addresses.
     pub collect_garbage: bool,
 }
 
@@ -66,15 +65,15 @@ impl Cni {
         Self { settings, logged: Mutex::default() }
     }
 
-    /// The configuration that new pods get; none when the folder has none. Read each time: it is
-    /// small, and then nothing can have been missed.
+    /// The configuration for new pods; none if the directory has none. Read each time: it is small,
+    /// and no change can be missed.
     pub(super) async fn configuration(&self) -> Result<Option<Configuration>> {
         let folder = self.settings.configurations.clone();
         let found = blocking(move || configuration::first_in(&folder)).await?;
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let serving = found.configuration.as_ref().map(|configuration| configuration.name.as_str());
         for reason in logged.update(&found.unreadable) {
-            tracing::warn!(reason, serving, "a CNI configuration is passed over");
+            tracing::warn!(reason, serving, "a CNI configuration is skipped");
         }
         drop(logged);
         match (found.configuration, found.unreadable.into_iter().next_back()) {
@@ -83,7 +82,7 @@ impl Cni {
         }
     }
 
-    /// Asks the plugins whether they could work now, where their version knows the question.
+    /// Calls STATUS of the plugins, if their version supports it.
     pub(super) async fn readiness(
         &self,
         configuration: &Configuration,
@@ -105,7 +104,7 @@ impl Cni {
         Ok(())
     }
 
-    /// Runs ADD of every plugin; gives the last result, as JSON.
+    /// Runs ADD of every plugin; returns the last result, as JSON.
     pub(super) async fn add(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<Vec<u8>> {
         let configuration = Configuration::parse("the pod's record", &record.cni_configuration)?;
         let result = self.add_all(&configuration, pod, record).await?;
@@ -113,7 +112,7 @@ impl Cni {
         Ok(result.to_string().into_bytes())
     }
 
-    /// Whether all plugins are there: otherwise nothing is begun that would have to be undone.
+    /// Whether all plugins exist: checked before anything is set up that would have to be undone.
     pub(super) fn find_plugins(&self, configuration: &Configuration) -> Result<()> {
         configuration
             .plugins
@@ -121,8 +120,8 @@ impl Cni {
             .try_for_each(|entry| plugin::find(&self.settings, &entry.kind).map(drop))
     }
 
-    /// Takes down what the record tells of. A set-up that never came to its end may be one of a
-    /// configuration that was wrong: then what an administrator has mended since may do it.
+    /// Tears down what is in the record. An incomplete set-up may be due to a wrong configuration:
+    /// then the corrected one of today is tried as well.
     pub(super) async fn undo(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
         let Err(failure) = self.remove(pod, record).await else { return Ok(()) };
         if record.complete {
@@ -159,7 +158,7 @@ impl Cni {
         previous.ok_or_else(|| Failure::plain("the CNI configuration has no plugin"))
     }
 
-    /// Runs DEL of every plugin, the last first. What is gone is fine to the plugins.
+    /// Runs DEL of every plugin in reverse order. Plugins treat missing resources as success.
     pub(super) async fn remove(&self, pod: &PodNetwork, record: &NetworkRecord) -> Result<()> {
         let configuration = Configuration::parse("the pod's record", &record.cni_configuration)?;
         let capabilities = arguments::capabilities(pod)?;
@@ -168,7 +167,7 @@ impl Cni {
         } else {
             None
         };
-        // A namespace that a reboot took away has no path any more.
+        // After a reboot the namespace has no path any more.
         let there = std::path::Path::new(&record.namespace).exists();
         let namespace = if there { record.namespace.as_str() } else { "" };
         for entry in configuration.plugins.iter().rev() {
@@ -194,7 +193,7 @@ impl Cni {
         self.settings.results.join(format!("{}-{}-{INSIDE}", configuration.name, pod.sandbox))
     }
 
-    /// Keeps the result where libcni keeps it, so that tools which look there find it.
+    /// Stores the result where libcni does, for tools that look there.
     async fn remember(
         &self,
         configuration: &Configuration,

@@ -1,8 +1,8 @@
-//! Whether this machine could give a pod the built-in network: tried, in network namespaces that end
-//! with the trial.
+//! Checks whether this host could give a pod the built-in network, by trying it in network
+//! namespaces that end with the trial.
 //!
-//! Rule: the steps are those of a real pod with a host port, so what they meet is what a pod would
-//! meet. Nothing of the machine's own network is touched.
+//! Rule: the steps are those of a real pod with a host port, so they fail where a pod would.
+//! Nothing of the host's own network is touched.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -13,7 +13,7 @@ use super::{BuiltIn, BuiltInSettings, PodNetwork};
 use crate::failure::{Doing as _, Failure, Result};
 use crate::records::NetworkRecord;
 
-/// Makes a bridge, a pair of links, addresses and rules. Blocks for milliseconds.
+/// Creates a bridge, a veth pair, addresses and rules. Blocks for milliseconds.
 pub fn try_built_in_network() -> std::result::Result<(), String> {
     let thread = std::thread::Builder::new().name("network-trial".to_owned()).spawn(make);
     let thread = thread.map_err(|error| format!("no thread: {error}"))?;
@@ -25,7 +25,7 @@ pub fn try_built_in_network() -> std::result::Result<(), String> {
 
 fn make() -> Result<()> {
     leave_network()?;
-    // Held by its descriptor after the thread has gone on to the next.
+    // Held by its descriptor after the thread has moved on.
     let pods = File::open("/proc/thread-self/ns/net").doing("opening a network namespace")?;
     leave_network()?;
     let network = BuiltIn::new(BuiltInSettings::default())?;
@@ -39,8 +39,8 @@ fn make() -> Result<()> {
 }
 
 pub(super) fn leave_network() -> Result<()> {
-    // Deprecated in favour of an unsafe one because of what it can do to descriptors; asked for a
-    // network alone it does nothing of the kind.
+    // Deprecated in favour of an unsafe variant because of what it can do to descriptors; for a
+    // network namespace alone it does nothing of the kind.
     #[expect(deprecated, reason = "the safe form suffices for a network namespace")]
     rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET)
         .doing("making a network namespace")

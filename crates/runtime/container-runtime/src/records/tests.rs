@@ -1,4 +1,4 @@
-//! What a power cut may do to the records of a pod's life, stage by stage.
+//! What a power failure may do to the records of a pod, by stage.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! Which life of the machine the state folder tells of.
+//! Which boot of the host the state directory belongs to.
 //!
-//! Rule: a PID that is written there is believed only if the note beside it names this boot. The
-//! note is changed when everything of the former boot was settled, not before: a process that dies
-//! in between leaves the truth to the next.
+//! Rule: a PID in the state directory is trusted only if the note beside it names the current boot.
+//! The note is changed only after all state of the earlier boot was settled: after a crash in
+//! between, the next process finds the earlier boot's note.
 
 use std::path::{Path, PathBuf};
 
@@ -25,12 +25,12 @@ impl Boot {
         Ok(Self { note, now, noted })
     }
 
-    /// Whether the machine was started anew since the state folder was last used.
+    /// Whether the host was rebooted since the state directory was last used.
     pub(super) fn is_another(&self) -> bool {
         self.noted.as_ref().is_some_and(|noted| *noted != self.now)
     }
 
-    /// From now on the folder tells of this boot.
+    /// Records that the state directory now belongs to the current boot.
     pub(super) fn note(&self) -> Result<()> {
         if self.noted.as_ref() == Some(&self.now) {
             return Ok(());
@@ -52,7 +52,7 @@ mod tests {
         assert!(!look().is_another());
         std::fs::write(folder.path().join("boot"), "an id of yesterday").unwrap();
         assert!(look().is_another());
-        // The first one died before it had settled anything.
+        // The first process died before it had settled anything.
         assert!(look().is_another());
         look().note().unwrap();
         assert!(!look().is_another());

@@ -1,4 +1,4 @@
-//! What the runtime is and whether it works: Version, Status, RuntimeConfig.
+//! Version, Status and RuntimeConfig.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::durable;
 use crate::failure::{Failure, Result, blocking};
 use crate::settings::{CgroupDriver, OWN_HANDLERS};
 
-/// upstream: what every kubelet expects here.
+/// upstream: the value that every kubelet expects here.
 const KUBERNETES_API_VERSION: &str = "0.1.0";
 
 impl Runtime {
@@ -127,7 +127,7 @@ impl Runtime {
         }
     }
 
-    /// Whether pods may ask for this handler.
+    /// An error if pods may not use this handler.
     pub(super) fn check_handler(&self, name: &str, pod: &v1::PodSandboxConfig) -> Result<()> {
         if self.settings.runtimes.contains_key(name) && has_user_namespace(pod) {
             return Err(Failure::plain(format!(

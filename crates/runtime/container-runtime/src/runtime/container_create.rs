@@ -1,6 +1,7 @@
 //! CreateContainer: everything about a container is decided and written; nothing runs yet.
 //!
-//! Order: name, record, views of images, the specification, created. What fails is taken back.
+//! Order: name, record, mounts of images, the specification, created. A failure takes all of it
+//! back.
 //!
 //! upstream: containerd internal/cri/server/container_create.go
 
@@ -29,7 +30,7 @@ use crate::records::{ContainerRecord, ContainerStage, SandboxStage};
 use crate::signals;
 use crate::specification::{Identity, Ingredients, Labels, Wish, container_spec};
 
-/// The file with a container's specification, in its folder.
+/// The file with a container's specification, in its directory.
 pub(super) const SPECIFICATION: &str = "specification";
 
 impl Runtime {
@@ -108,7 +109,7 @@ impl Runtime {
         Ok((image, config))
     }
 
-    /// Views, volumes, the specification; then it is created.
+    /// Prepares mounts, volumes and the specification, then marks the container created.
     async fn furnish(
         &self,
         container: &Arc<Container>,
@@ -169,7 +170,8 @@ impl Runtime {
                 .doing(format!("failed to generate container {id:?} spec"))?;
             make_bundle(&mut spec, &folder)?;
             let specification = folder.join(SPECIFICATION);
-            // Nobody starts it after a power cut: its pod is gone by then.
+            // Need not outlive a power failure: the pod does not either, so the container is never
+            // started.
             durable::write_lasting(
                 &specification,
                 &spec.encode_to_vec(),
@@ -192,7 +194,7 @@ impl Runtime {
             .map(drop)
     }
 
-    /// Takes everything of a container away. Goes on where it was interrupted.
+    /// Removes everything of a container. Continues an interrupted removal.
     pub(super) async fn dispose_container(&self, container: &Arc<Container>) -> Result<()> {
         if let Ok(sandbox) = self.book.sandbox(&container.sandbox_id) {
             let id = &container.id;
@@ -218,8 +220,8 @@ impl Runtime {
     }
 }
 
-/// Asked again once the container is in the book: whoever removes a pod has stopped it before, and
-/// then takes away all that the book has of it.
+/// Checked again once the container is in the store: a removal of the pod stops it first, and then
+/// removes all of its containers in the store.
 fn check_ready(sandbox: &Sandbox) -> Result<()> {
     if sandbox.record().stage() == SandboxStage::Ready {
         return Ok(());
@@ -241,8 +243,8 @@ fn user_of(identity: &Identity) -> v1::LinuxContainerUser {
     }
 }
 
-/// A kubelet makes the dir of a container's log; other clients need not. A pod may be able to write
-/// to the dir of its logs: no link below it is followed.
+/// A kubelet creates the log directory; other clients need not. A pod may be able to write to the
+/// directory of its logs: no link below it is followed.
 /// upstream: containerd internal/cri/server/helpers_linux.go
 fn make_log_dir(sandbox: &v1::PodSandboxConfig, config: &v1::ContainerConfig) -> Result<()> {
     let Some(name) = log_name(sandbox, config) else { return Ok(()) };
@@ -254,12 +256,12 @@ fn make_log_dir(sandbox: &v1::PodSandboxConfig, config: &v1::ContainerConfig) ->
 
 const LOG_DIR_MODE: u32 = 0o755;
 
-/// Below the pod's dir. A log is written only where both parts of its path are given.
+/// Below the pod's directory. A log is written only if both parts of its path are given.
 fn log_name<'a>(
     sandbox: &v1::PodSandboxConfig,
     config: &'a v1::ContainerConfig,
 ) -> Option<&'a Path> {
-    // What begins at the root is below the dir, too, as upstream joins them.
+    // An absolute path is below the directory, too, as upstream joins them.
     let name = config.log_path.trim_start_matches('/');
     (!sandbox.log_directory.is_empty() && !name.is_empty()).then(|| Path::new(name))
 }
@@ -270,13 +272,13 @@ fn log_path(sandbox: &v1::PodSandboxConfig, config: &v1::ContainerConfig) -> Str
         .unwrap_or_default()
 }
 
-/// One view for each mount that is an image, by its place in the list.
+/// A name for each image mount, by its index in the list.
 fn image_view_names(id: &str, config: &v1::ContainerConfig) -> Vec<String> {
     let images = config.mounts.iter().filter(|mount| mount.image.is_some());
     images.enumerate().map(|(at, _)| format!("{id}-{at}")).collect()
 }
 
-/// Mounts the images that are volumes; gives them as mounts of the host.
+/// Mounts images that are used as volumes; returns them as host mounts.
 fn mount_images(
     store: &Store,
     config: &v1::ContainerConfig,
@@ -327,7 +329,7 @@ fn mount_images(
     Ok(all)
 }
 
-/// A folder of an image by its name there: links lead nowhere else.
+/// A directory of an image by its path there; links do not lead out of the image.
 ///
 /// upstream: containerd internal/cri/server/container_image_mount.go (ensureImageSubPath)
 fn beneath(root: &Path, name: &str) -> Result<PathBuf> {
@@ -342,7 +344,7 @@ fn beneath(root: &Path, name: &str) -> Result<PathBuf> {
     let folder = open(root, flags, Mode::empty())
         .and_then(|root| openat2(&root, name, flags, Mode::empty(), resolve))
         .doing("opening it")?;
-    // The image is mounted read-only: what was found stays what it is.
+    // The image is mounted read-only, so the result cannot change.
     let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
     let found = std::fs::read_link(&link).doing("finding its path")?;
     if !found.starts_with(root) {
@@ -351,7 +353,7 @@ fn beneath(root: &Path, name: &str) -> Result<PathBuf> {
     Ok(found)
 }
 
-/// Hooks read there which container they are for, and find its root.
+/// Creates the bundle in which hooks find the container's configuration and root.
 fn make_bundle(spec: &mut ContainerSpec, folder: &Path) -> Result<()> {
     if spec.hooks.is_empty() {
         return Ok(());
@@ -367,7 +369,7 @@ fn make_bundle(spec: &mut ContainerSpec, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Another program finds the container's root mounted.
+/// Mounts the container's root for an OCI runtime.
 fn mount_root(overlay: &image_store::OverlayOptions, folder: &Path) -> Result<PathBuf> {
     let place = folder.join("root");
     durable::make_folder(&place)?;

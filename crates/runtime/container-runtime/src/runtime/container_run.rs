@@ -1,7 +1,7 @@
 //! StartContainer, StopContainer, RemoveContainer.
 //!
-//! Rule: a start is on the disk before the supervisor hears of it, so that no container is run
-//! twice; a container that could not be started has ended, with a reason.
+//! Rule: a start is on disk before it is sent to the supervisor, so that no container runs twice; a
+//! container that could not be started is terminated, with a reason.
 //!
 //! upstream: containerd internal/cri/server/container_start.go, _stop.go, _remove.go
 
@@ -29,10 +29,10 @@ use crate::signals;
 
 /// upstream: containerd internal/cri/server/helpers.go (errorStartExitCode, errorStartReason)
 const START_FAILED: i32 = 128;
-/// How long what was killed may take to be gone.
+/// How long to wait for a container's exit after SIGKILL.
 const AFTER_KILL: Duration = Duration::from_secs(60);
 
-/// As errors name it.
+/// The state's name in errors.
 fn state_name(stage: ContainerStage) -> &'static str {
     match stage {
         ContainerStage::Making | ContainerStage::Created => "CONTAINER_CREATED",
@@ -72,7 +72,7 @@ impl Runtime {
             let message = failure.text.clone();
             self.book
                 .change_container(container, |record| {
-                    // Somebody who knows more than that it could not be started.
+                    // Its exit was recorded meanwhile, which says more than the failed start.
                     if record.stage() == ContainerStage::Exited {
                         return false;
                     }
@@ -114,7 +114,8 @@ impl Runtime {
         reached("start-recorded");
         let started = async {
             let made = supervisor.client.create(spec).await;
-            // From before its program runs: however soon it ends, and whoever dies, we hear how.
+            // Taken before the program runs: the exit status can be read however soon it ends, even
+            // if the supervisor or the server dies.
             container.hold(&made.doing("failed to create the container")?);
             reached("container-made");
             supervisor.client.start(&container.id).await.doing("failed to start the container")
@@ -128,7 +129,8 @@ impl Runtime {
                         true
                     })
                     .await?;
-                // It may have ended before this was written; the event then found it unstarted.
+                // It may have ended before this was written; its exit event then found it not
+                // started.
                 Ok(())
             }
             Err(failure) => {
@@ -159,7 +161,7 @@ impl Runtime {
         .await
     }
 
-    /// A container that wants another's processes needs that one running, in the same pod.
+    /// A container with a target PID namespace needs its target running, in the same pod.
     fn check_target(&self, record: &ContainerRecord) -> Result<()> {
         let linux = record.config.as_ref().and_then(|config| config.linux.as_ref());
         let security = linux.and_then(|linux| linux.security_context.as_ref());
@@ -182,8 +184,8 @@ impl Runtime {
         }
     }
 
-    /// Ends a container: its stop signal, then after `timeout` seconds the end of everything in
-    /// it. An unknown id is fine.
+    /// Stops a container: sends its stop signal, and after `timeout` seconds kills everything in
+    /// it. An unknown id is no error.
     pub async fn stop_container(&self, id: &str, timeout: i64) -> Result<()> {
         let Some(container) = known(self.book.container(id))? else { return Ok(()) };
         let runtime = self.clone();
@@ -202,7 +204,7 @@ impl Runtime {
         if let Ok(seconds) = u64::try_from(timeout)
             && seconds > 0
         {
-            // Once: a second stop with a grace only waits.
+            // Sent once: a second stop with a grace period only waits.
             if !container.stop_signalled.swap(true, Ordering::SeqCst) {
                 let signal =
                     if record.stop_signal == 0 { signals::TERMINATE } else { record.stop_signal };
@@ -231,7 +233,7 @@ impl Runtime {
         ))
     }
 
-    /// Nobody can say more: it is over.
+    /// Its exit status cannot be found out any more: it has ended.
     async fn settle_unknown(&self, container: &Arc<Container>) -> Result<()> {
         self.book
             .change_container(container, |record| {
@@ -245,7 +247,7 @@ impl Runtime {
             .map(drop)
     }
 
-    /// Removes a container, stopping it first where it runs. An unknown id is fine.
+    /// Removes a container and stops it before if it runs. An unknown id is no error.
     pub async fn remove_container(&self, id: &str) -> Result<()> {
         let Some(container) = known(self.book.container(id))? else { return Ok(()) };
         let runtime = self.clone();
@@ -253,7 +255,7 @@ impl Runtime {
     }
 
     pub(super) async fn remove(&self, container: &Arc<Container>) -> Result<()> {
-        // Before it is stopped: what is refused is not touched.
+        // Before it is stopped: a refused removal has no effect.
         let busy = begin(container, Activity::Removing, |activity, _| match activity {
             Activity::Starting => {
                 Err(Failure::plain("container is in starting state, can't be removed"))
@@ -267,7 +269,7 @@ impl Runtime {
             .doing(format!("failed to forcibly stop container {:?}", container.id))?;
         self.book
             .change_container(container, |record| {
-                // A kill from here on is finished by the next start.
+                // After a crash from here on, the next start completes the removal.
                 let first = record.stage() != ContainerStage::Removing;
                 record.set_stage(ContainerStage::Removing);
                 first

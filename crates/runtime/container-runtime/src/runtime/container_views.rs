@@ -1,4 +1,4 @@
-//! Containers as lists and statuses show them.
+//! Containers in list and status responses.
 //!
 //! upstream: containerd internal/cri/server/container_list.go, container_status.go
 
@@ -19,11 +19,11 @@ use crate::signals;
 pub(super) fn state_of(record: &ContainerRecord) -> v1::ContainerState {
     match record.stage() {
         ContainerStage::Making | ContainerStage::Created => v1::ContainerState::ContainerCreated,
-        // Asked to start, and not running yet.
+        // Start requested, and not running yet.
         ContainerStage::Started if record.started_at == 0 => v1::ContainerState::ContainerCreated,
         ContainerStage::Started => v1::ContainerState::ContainerRunning,
         ContainerStage::Exited => v1::ContainerState::ContainerExited,
-        // Being removed: what it was before.
+        // Being removed: shown with its earlier state.
         ContainerStage::Removing if record.finished_at == 0 => v1::ContainerState::ContainerCreated,
         ContainerStage::Removing => v1::ContainerState::ContainerExited,
         ContainerStage::Unknown => v1::ContainerState::ContainerUnknown,
@@ -33,7 +33,7 @@ pub(super) fn state_of(record: &ContainerRecord) -> v1::ContainerState {
 impl Runtime {
     pub fn list_containers(&self, filter: Option<v1::ContainerFilter>) -> Vec<v1::Container> {
         let filter = filter.unwrap_or_default();
-        // Starts of ids stand for them.
+        // Prefixes of ids are resolved.
         let id = self.book.container(&filter.id).map_or(filter.id.clone(), |it| it.id.clone());
         let sandbox = self
             .book
@@ -144,7 +144,7 @@ impl Runtime {
         BTreeMap::from([("info".to_owned(), text.to_string())])
     }
 
-    /// None where it does not run, or its supervisor does not say.
+    /// None if it does not run, or the supervisor cannot be asked.
     async fn first_process(&self, container: &Container) -> Option<u32> {
         if state_of(&container.record()) != v1::ContainerState::ContainerRunning {
             return None;

@@ -1,8 +1,9 @@
-//! Volumes that an image defines: a folder of the container's own for each, filled from the image.
+//! Volumes that an image defines: a private directory of the container for each, filled from the
+//! image.
 //!
-//! Rule: what the image has at the path is there, with its owners and modes, and what the container
-//! writes goes with the container: the next one finds the image's files again. A path that the
-//! caller mounts something at is the caller's. Removal is that of the container's folder.
+//! Rule: the image's files at the path are copied with their owners and modes, and changes are
+//! removed with the container: the next one starts from the image's files again. A mount of the
+//! caller at the same path wins. The directories are removed with the container's.
 //!
 //! upstream: containerd internal/cri/server/container_create.go (volumeMounts)
 
@@ -17,7 +18,7 @@ use crate::durable;
 use crate::failure::{Doing as _, Result};
 use crate::specification::clean;
 
-/// What `mkdir` gives: the image says nothing about a path that it does not have.
+/// The mode of `mkdir`: the path does not exist in the image.
 const PLAIN: u32 = 0o755;
 
 pub(super) fn defined_volumes(

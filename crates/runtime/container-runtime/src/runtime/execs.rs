@@ -1,10 +1,10 @@
 //! Commands in containers: ExecSync, and what the streams need of it.
 //!
-//! Rule: an exec ends with whoever asked for it: when the caller goes away, or its deadline is over,
-//! it is killed with all that it has started. (With a deadline that is a group, which nobody leaves;
-//! without one its session and the children of it, which a daemon may leave.) What it prints is kept up to a limit and read to its end, so that it is never stuck on
-//! its own output. Its deadline is for all of that: also for a child that goes on printing after
-//! the command's end.
+//! Rule: an exec ends with its caller: when the client disconnects or the deadline passes, it is
+//! killed with its descendants. (With a deadline these are found by a cgroup that no process can
+//! leave; without one by the session and its children, which a daemon may leave.) Output is kept up
+//! to a limit and read to its end, so that the command never blocks on it. The deadline covers all
+//! of that, including a child that goes on printing after the command has exited.
 //!
 //! upstream: containerd internal/cri/server/container_execsync.go
 
@@ -37,15 +37,15 @@ mod left_behind;
 #[cfg(test)]
 mod tests;
 
-/// What is kept of each stream.
+/// How much of each stream is kept.
 const MOST_OUTPUT: usize = 16 << 20;
-/// After the command's end, a child that holds its output is waited for this long without a word,
-/// counted from when it last had a turn.
+/// After the command's exit, wait this long for output of a child that holds its streams, counted
+/// from when the child last ran.
 const SILENCE: Duration = Duration::from_millis(500);
-/// How much later than its deadline a command's end may be told by who keeps the deadline.
+/// How long after its deadline the supervisor may take to report a command's end.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// What is said of a command whose exit nobody has.
+/// The error for a command whose exit status is lost.
 pub(crate) const UNHEARD: &str = "how the command ended is not known: the pod's supervisor has ended, or does not know it any more";
 
 /// A running container and its supervisor.
@@ -55,7 +55,7 @@ pub(crate) struct Running {
     pub(crate) supervisor: Arc<Supervisor>,
 }
 
-/// Kills an exec that nobody waits for any more, over whatever connection there is by then.
+/// Kills an exec whose caller is gone, over the connection that exists by then.
 pub(crate) struct ExecGuard {
     runtime: Runtime,
     sandbox: Arc<Sandbox>,
@@ -79,8 +79,7 @@ impl ExecGuard {
         self.armed = false;
     }
 
-    /// It could not be started. Whether it runs all the same is not known where the connection was
-    /// cut: then it is to be killed.
+    /// The start failed. If the connection was cut, the exec may run all the same, and is killed.
     pub(crate) fn not_started(self, error: &ClientError) {
         self.sandbox.execs.forget(&self.exec);
         if !error.is_gone() {
@@ -88,10 +87,10 @@ impl ExecGuard {
         }
     }
 
-    /// Kills what is left of it, and waits until that is done.
+    /// Kills the exec's remaining processes, and waits until that is done.
     async fn kill(self) {
         self.sandbox.execs.forget(&self.exec);
-        // A failure leaves it to the drop, which tries once more.
+        // After an error, the drop tries once more.
         if kill_exec(&self.runtime, &self.sandbox, &self.container, &self.exec).await.is_ok() {
             self.disarm();
         }
@@ -125,7 +124,7 @@ impl Drop for ExecGuard {
 }
 
 impl Runtime {
-    /// The container, if something can be run in it.
+    /// The container, if a command can be run in it.
     pub(crate) fn running_container(&self, id: &str) -> Result<Arc<Container>> {
         let container = self.book.container(id)?;
         match state_of(&container.record()) {
@@ -134,7 +133,7 @@ impl Runtime {
         }
     }
 
-    /// The same, with who runs it.
+    /// The same, with its supervisor.
     pub(crate) async fn running(&self, id: &str) -> Result<Running> {
         let container = self.running_container(id)?;
         let sandbox = self.book.sandbox(&container.sandbox_id)?;
@@ -142,7 +141,7 @@ impl Runtime {
         Ok(Running { container, sandbox, supervisor })
     }
 
-    /// The command with the container's own environment, folder and user.
+    /// The command with the container's environment, working directory and user.
     pub(crate) async fn exec_process(
         &self,
         container: &str,
@@ -207,7 +206,7 @@ impl Runtime {
             return Err(error.into());
         }
         running.sandbox.execs.started(&exec);
-        // Without a deadline it has no group of its own, and there is nothing to look for.
+        // Without a deadline it has no cgroup of its own, and there is nothing to look for.
         let group =
             limit.and_then(|_| self.hierarchy.group(&running.container.record().cgroup).ok());
         let left = LeftBehind::of(group, &exec);
@@ -227,7 +226,7 @@ impl Runtime {
     }
 }
 
-/// None: so late that nobody will see it.
+/// None: beyond any practical time.
 fn deadline_of(limit: Duration) -> Option<Instant> {
     let now = Instant::now();
     now.checked_add(limit.saturating_add(KILLED_WITHIN))?;
@@ -242,7 +241,7 @@ fn too_late(limit: Option<Duration>) -> Failure {
     )
 }
 
-/// An answer that no client takes is a refusal here, in the words that clients know from gRPC.
+/// A response that exceeds the clients' size limit is an error, with gRPC's usual message.
 fn fitting(answer: v1::ExecSyncResponse) -> Result<v1::ExecSyncResponse> {
     let size = answer.encoded_len();
     if size <= MESSAGE_SIZE_LIMIT {
@@ -254,14 +253,14 @@ fn fitting(answer: v1::ExecSyncResponse) -> Result<v1::ExecSyncResponse> {
     ))
 }
 
-/// A command that is over, and all that it said.
+/// The exit of a command and its output.
 struct Ended {
     exit: std::result::Result<Exit, oneshot::error::RecvError>,
     stdout: Result<Vec<u8>>,
     stderr: Result<Vec<u8>>,
 }
 
-/// Waits for the command and the end of its output. None: that was not before the deadline.
+/// Waits for the command and the end of its output. None at the deadline.
 async fn until_over<F: Future<Output = bool>>(
     exited: oneshot::Receiver<Exit>,
     (output, errors): (pipe::Receiver, pipe::Receiver),
@@ -285,13 +284,14 @@ async fn until_over<F: Future<Output = bool>>(
     };
     let late = async {
         let Some(deadline) = deadline else { return std::future::pending().await };
-        // Until the command's end its supervisor keeps the deadline, and says so in the exit.
+        // Until the command's exit the supervisor enforces the deadline, and reports so in the
+        // exit.
         let latest = deadline + KILLED_WITHIN;
         if tokio::time::timeout_at(latest, is_over.wait_for(|over| *over)).await.is_ok() {
             tokio::time::sleep_until(deadline).await;
         }
     };
-    // First the deadline: a stream that always has something to read leaves it no turn.
+    // The deadline first: a stream that always has something to read would starve it.
     tokio::select! {
         biased;
         () = late => None,
@@ -299,15 +299,15 @@ async fn until_over<F: Future<Output = bool>>(
     }
 }
 
-/// Our end, and the end for the other process.
+/// Our end, and the other process's end.
 pub(crate) fn pipe_pair() -> Result<(pipe::Receiver, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).doing("making a pipe")?;
     let reader = pipe::Receiver::from_owned_fd(reader).doing("taking up a pipe")?;
     Ok((reader, writer))
 }
 
-/// Reads to the end, keeping at most the limit. Once the command is over, silence ends it too, unless
-/// what is left behind only waits for its turn.
+/// Reads to the end, keeping at most the limit. Once the command has exited, silence ends it too,
+/// unless a remaining process is only waiting for a CPU.
 async fn collect<F: Future<Output = bool>>(
     mut stream: pipe::Receiver,
     mut over: watch::Receiver<bool>,

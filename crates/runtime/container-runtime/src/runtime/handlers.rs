@@ -1,8 +1,8 @@
-//! Handlers that are programs of the machine: which one a pod asked for, and what each can do.
+//! Runtime handlers that are OCI runtimes of the host: the one that a pod uses, and its features.
 //!
-//! Rule: a program is asked for its features once, with a deadline; one that cannot say has none. A
-//! user namespace of a pod is made by its supervisor and cannot be handed to such a program. What a
-//! container belongs to is said in annotations.
+//! Rule: an OCI runtime is asked for its features once, with a timeout; one that does not report
+//! any has none. A pod's user namespace is created by its supervisor and cannot be passed to such a
+//! runtime. The pod of a container is passed in annotations.
 //!
 //! upstream: OCI runtime-spec features.md; containerd internal/cri/annotations/annotations.go
 
@@ -21,10 +21,10 @@ use crate::records::SandboxRecord;
 use crate::settings::OciRuntime;
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// A program's features are a few kilobytes.
+/// The features are a few kilobytes.
 const LARGEST_ANSWER: u64 = 1 << 20;
 
-/// What is known of the handlers that are programs.
+/// The known features of the OCI runtimes.
 #[derive(Debug, Default)]
 pub(crate) struct Handlers {
     known: Mutex<BTreeMap<String, v1::RuntimeHandlerFeatures>>,
@@ -37,7 +37,7 @@ struct Features {
     mount_options: Vec<String>,
 }
 
-/// What a program's own words mean here.
+/// The features in the runtime's output.
 fn features(text: &[u8]) -> v1::RuntimeHandlerFeatures {
     let features: Features = serde_json::from_slice(text).unwrap_or_default();
     v1::RuntimeHandlerFeatures {
@@ -46,7 +46,7 @@ fn features(text: &[u8]) -> v1::RuntimeHandlerFeatures {
     }
 }
 
-/// Of what it says no more than the limit is kept; one that says more is ended by its broken pipe.
+/// Reads its output up to the limit; a runtime that writes more is ended by a broken pipe.
 async fn said(runtime: &OciRuntime) -> std::io::Result<(ExitStatus, Vec<u8>)> {
     let mut child = tokio::process::Command::new(&runtime.program)
         .args(&runtime.arguments)
@@ -91,7 +91,7 @@ impl Handlers {
             if all.contains_key(name) {
                 continue;
             }
-            // One that could not say is asked again the next time.
+            // A runtime that reported none is asked again the next time.
             let said = ask(runtime).await;
             let known = features(said.as_deref().unwrap_or_default());
             if said.is_some() {
@@ -105,7 +105,7 @@ impl Handlers {
 }
 
 impl Runtime {
-    /// The program that makes a pod's containers; none where we do.
+    /// The OCI runtime of a pod's containers; none for the built-in handler.
     pub(super) fn handler_of(
         &self,
         sandbox: &SandboxRecord,
@@ -122,7 +122,7 @@ impl Runtime {
     }
 }
 
-/// As the pod's own namespace has it.
+/// The hostname in the pod's UTS namespace.
 fn hostname(sandbox: &SandboxRecord) -> String {
     let config = sandbox.config.clone().unwrap_or_default();
     let security = config.linux.and_then(|linux| linux.security_context).unwrap_or_default();
@@ -132,10 +132,11 @@ fn hostname(sandbox: &SandboxRecord) -> String {
     }
 }
 
-/// What containerd tells of a container that is in a pod, but for one word: the container's type. To a
-/// program that makes sandboxes of its own (runsc), "container" means that it has made one for the pod
-/// before, under the sandbox's id. A pod's namespaces are made by its supervisor, never by such a
-/// program, so it would look for that sandbox and fail; without the word each container is one.
+/// containerd's annotations of a container in a pod, except the container's type. To a runtime that
+/// creates sandboxes of its own (runsc), "container" means that it has created one for the pod
+/// before, under the sandbox's id. A pod's namespaces are created by its supervisor, never by such
+/// a runtime, so it would look for that sandbox and fail; without the annotation each container is
+/// a sandbox.
 ///
 /// upstream: gVisor runsc/specutils/cri.go (IsRootContainer, SandboxID)
 fn annotations(
@@ -220,7 +221,7 @@ mod tests {
         ] {
             assert_eq!(told.get(&format!("io.kubernetes.cri.{name}")).unwrap(), value, "{name}");
         }
-        // A sandbox of the program's own would be looked for, and there is none.
+        // The runtime would look for a sandbox of its own, and there is none.
         assert!(!told.contains_key("io.kubernetes.cri.container-type"));
         container.image.as_mut().unwrap().user_specified_image = "shop/web:1".into();
         assert_eq!(annotations(&sandbox, &container)["io.kubernetes.cri.image-name"], "shop/web:1");

@@ -1,7 +1,7 @@
-//! Starting a pod's supervisor, connecting to it, ending it.
+//! Starts, connects to and ends a pod's supervisor.
 //!
-//! Rule: whoever ends a supervisor ends the one that is there, whether or not somebody has a connection
-//! to it; one that cannot be reached is not taken for ended.
+//! Rule: ending a supervisor ends the existing process, whether or not there is a connection to it;
+//! a supervisor that cannot be reached does not count as ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::settings::CgroupDriver;
 use crate::supervision::Supervisor;
 
-/// The group of all supervisors of this root, below the root's own: not the server's, whose end must
-/// not be theirs.
+/// The cgroup of all supervisors of this root, below the root's own: not the server's, since
+/// supervisors must outlive the server.
 const SUPERVISORS: &str = "supervisors";
-/// The same where systemd makes groups: each, of whatever root, has a scope there.
+/// The same with systemd: each supervisor, of any root, has a scope there.
 const SUPERVISORS_SLICE: &str = "keelson-supervisors.slice";
-/// Between two tries to reach a supervisor that lives and does not answer.
+/// First pause before retrying to reach a supervisor that lives and does not answer.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Connections that end while it ends are no accident beyond that.
+/// How often the connection may end while a supervisor is being ended.
 const MOST_TRIES: usize = 3;
 
 pub(super) fn pause_after(pause: Duration) -> Duration {
@@ -54,8 +54,8 @@ impl Runtime {
         Ok(self.take_up(sandbox, connection))
     }
 
-    /// Connects to the supervisor of a sandbox, if it lives. One that is there and does not answer
-    /// is waited for: its containers run, and must not be taken for lost.
+    /// Connects to the supervisor of a sandbox, if it lives. If it does not answer, waits for it:
+    /// its containers run, and must not be recorded as lost.
     pub(super) async fn reconnect(&self, sandbox: &Arc<Sandbox>) -> Option<Arc<Supervisor>> {
         let folder = self.pod_folder(&sandbox.id);
         let mut pause = FIRST_PAUSE;

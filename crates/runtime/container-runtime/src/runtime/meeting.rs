@@ -1,9 +1,8 @@
-//! A connection to a supervisor that was cut: the supervisor is met again, or the pod is settled.
+//! After a connection to a supervisor was cut: reconnects to it, or settles the pod.
 //!
-//! Rule: a connection may end while its supervisor lives (descriptors run out, too much piles up, a
-//! frame does not read); then the pod goes on and nothing has happened. Only where nobody listens is
-//! the supervisor dead, and its pod with it. Neither is guessed: as long as it cannot be said which,
-//! it is tried again.
+//! Rule: a connection may end while its supervisor lives (no descriptors left, a full queue, an
+//! invalid frame); then the pod continues unchanged. Only if the socket has no listener is the
+//! supervisor dead, and its pod with it. As long as neither is certain, the connection is retried.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,26 +17,27 @@ use crate::failure::{Failure, Result};
 use crate::records::SandboxStage;
 use crate::supervision::Supervisor;
 
-/// How often a call is made again over another connection; one that ends each time is no accident.
+/// How often a call is repeated over another connection, should each of them end.
 const MOST_TRIES: usize = 3;
-/// Between two looks at a container that is on its way.
+/// The interval at which a starting container is checked.
 const STARTING: Duration = Duration::from_millis(10);
 
 impl Runtime {
-    /// The connection has ended without being asked to.
+    /// Handles a connection that ended unexpectedly.
     pub(super) async fn cut_off(&self, sandbox: &Arc<Sandbox>, why: &str) {
         tracing::debug!(sandbox = sandbox.id, why, "the connection to a supervisor has ended");
         self.meet_at_last(sandbox).await;
     }
 
-    /// The supervisor; none where there is none any more, and the pod is settled.
+    /// Retries until there is a result: the supervisor, or none if it is dead and the pod is
+    /// settled.
     async fn meet_at_last(&self, sandbox: &Arc<Sandbox>) -> Option<Arc<Supervisor>> {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.meet_again(sandbox).await {
                 Ok(met) => return met,
                 Err(failure) => {
-                    tracing::error!(sandbox = sandbox.id, %failure, "after the connection's end");
+                    tracing::error!(sandbox = sandbox.id, %failure, "reconnecting to a supervisor");
                 }
             }
             tokio::time::sleep(pause).await;
@@ -45,7 +45,7 @@ impl Runtime {
         }
     }
 
-    /// One try. Takes the sandbox's turn.
+    /// One attempt. Takes the sandbox's turn.
     async fn meet_again(&self, sandbox: &Arc<Sandbox>) -> Result<Option<Arc<Supervisor>>> {
         let _turn = sandbox.turn.lock().await;
         if let Some(supervisor) = sandbox.supervisor() {
@@ -58,7 +58,7 @@ impl Runtime {
         }
         match Client::connect(&self.pod_folder(&sandbox.id)).await {
             Ok(connection) => {
-                tracing::warn!(sandbox = sandbox.id, "a supervisor is met again after a cut");
+                tracing::warn!(sandbox = sandbox.id, "reconnected to a supervisor");
                 let supervisor = self.take_up(sandbox, connection);
                 if let Err(error) = self.hear_all(sandbox, &supervisor).await {
                     sandbox.set_supervisor(None);
@@ -67,7 +67,7 @@ impl Runtime {
                 Ok(Some(supervisor))
             }
             Err(error) if error.is_nobody() => {
-                tracing::warn!(sandbox = sandbox.id, "the pod's supervisor is gone");
+                tracing::warn!(sandbox = sandbox.id, "the pod's supervisor has ended");
                 self.settle_without_supervisor(sandbox, false).await?;
                 sandbox.execs.give_up();
                 Ok(None)
@@ -76,7 +76,7 @@ impl Runtime {
         }
     }
 
-    /// The supervisor of a pod, or why it cannot be asked.
+    /// The supervisor of a pod, or the reason why it cannot be called.
     pub(crate) async fn supervisor_of(&self, sandbox: &Arc<Sandbox>) -> Result<Arc<Supervisor>> {
         if sandbox.supervisor().is_none() {
             self.meet_again(sandbox).await?;
@@ -84,7 +84,7 @@ impl Runtime {
         sandbox.reachable()
     }
 
-    /// Takes in all that a supervisor knows.
+    /// Lists the supervisor's containers and execs, and applies their states.
     async fn hear_all(
         &self,
         sandbox: &Arc<Sandbox>,
@@ -94,20 +94,20 @@ impl Runtime {
         let known = supervisor.client.list().await?;
         for state in &known.containers {
             if let Err(failure) = self.adopt(state).await {
-                tracing::error!(container = state.id, %failure, "what a supervisor knows");
+                tracing::error!(container = state.id, %failure, "applying a container's state");
             }
         }
         sandbox.execs.settle(&running, &known.execs);
         Ok(())
     }
 
-    /// Something that a supervisor told was lost on the way.
+    /// Lists again after events of the supervisor were lost.
     pub(super) async fn look_again(&self, sandbox: &Arc<Sandbox>) {
         let mut pause = FIRST_PAUSE;
         while let Some(supervisor) = sandbox.supervisor() {
             match self.hear_all(sandbox, &supervisor).await {
                 Ok(()) => return,
-                Err(error) => tracing::warn!(sandbox = sandbox.id, %error, "looking again"),
+                Err(error) => tracing::warn!(sandbox = sandbox.id, %error, "listing again"),
             }
             drop(supervisor);
             tokio::time::sleep(pause).await;
@@ -115,8 +115,8 @@ impl Runtime {
         }
     }
 
-    /// Has a pod's supervisor do something, over another connection where one is cut. What it does
-    /// not know needs no doing; nor does anything in a pod that has none any more.
+    /// Calls a pod's supervisor, again over another connection if one is cut. An object that the
+    /// supervisor does not know counts as done, as does any call in a pod without a supervisor.
     pub(crate) async fn by_supervisor<F>(
         &self,
         sandbox: &Arc<Sandbox>,
@@ -140,8 +140,8 @@ impl Runtime {
         Err(Failure::plain(format!("the supervisor of sandbox {:?} cannot be reached", sandbox.id)))
     }
 
-    /// A start whose answer was cut off: whether the program runs is asked, not guessed. True: it
-    /// does, or did.
+    /// After a start whose answer was lost: queries whether the program runs. True: it does, or
+    /// did.
     pub(super) async fn started_after_all(
         &self,
         sandbox: &Arc<Sandbox>,
@@ -149,7 +149,7 @@ impl Runtime {
     ) -> Result<bool> {
         loop {
             let Some(supervisor) = self.meet_at_last(sandbox).await else {
-                // Whoever settled the pod may have come before the start was written down.
+                // The pod may have been settled before the start was recorded.
                 self.settle_start(container).await?;
                 return Ok(false);
             };
@@ -175,7 +175,7 @@ impl Runtime {
     }
 }
 
-/// Its program was run, whatever became of it.
+/// Its program was executed, whatever happened to it later.
 pub(super) fn has_run(state: &ContainerState) -> bool {
     match Phase::try_from(state.phase) {
         Ok(Phase::Running) => true,

@@ -1,9 +1,9 @@
-//! ListMetricDescriptors and ListPodSandboxMetrics: what a node agent shows of containers under the
-//! names that dashboards know.
+//! ListMetricDescriptors and ListPodSandboxMetrics: container metrics under the names that
+//! dashboards use.
 //!
-//! Rule: names and meanings are those of cAdvisor, which agents showed before runtimes did; labels
-//! are the same for every series and always as many as its descriptor says, because an agent drops a
-//! series where they differ. What the kernel does not tell is left out, never 0.
+//! Rule: names and meanings are those of cAdvisor, from which kubelets took them before runtimes
+//! did; labels are the same for every series and always as many as its descriptor has, because a
+//! kubelet drops a series otherwise. Values that the kernel does not provide are left out, never 0.
 //!
 //! upstream: containerd internal/cri/server/list_metric_descriptors_linux.go (the set),
 //! pkg/kubelet/metrics/collectors/cri_metrics.go (how an agent reads it)
@@ -28,11 +28,11 @@ use table::{LABELS, METRICS};
 const SECOND: u64 = 1_000_000_000;
 const SECTOR: u64 = 512;
 
-/// What distinguishes the series of one container or pod.
+/// The label values of one container's or pod's series.
 #[derive(Debug, Clone, Default)]
 struct Labels([String; LABELS.len()]);
 
-/// Series being gathered.
+/// Series being collected.
 #[derive(Debug)]
 struct Series {
     labels: Labels,
@@ -49,7 +49,7 @@ impl Series {
         self.add_of(name, &[], value);
     }
 
-    /// With the values of its further labels.
+    /// Adds a series with additional label values.
     fn add_of(&mut self, name: &str, more: &[&str], value: Option<u64>) {
         let known = METRICS.iter().find(|metric| metric.name == name);
         let (Some(value), Some(metric)) = (value, known) else { return };
@@ -66,14 +66,14 @@ impl Series {
         });
     }
 
-    /// When it was read and started, by the record, in nanoseconds.
+    /// The times of the reading and of the start (from the record), in nanoseconds.
     fn times(&mut self, started: i64) {
         let seconds = |time: i64| u64::try_from(time).ok().map(|time| time / SECOND);
         self.add("container_last_seen", seconds(self.at));
         self.add("container_start_time_seconds", seconds(started));
     }
 
-    /// Its own layer, and the file system around it.
+    /// The container's writable layer, and the file system it is on.
     fn layer(&mut self, root: &Path, written: u64) {
         let disk = rustix::fs::statvfs(root).ok();
         let device = root.display().to_string();
@@ -165,7 +165,7 @@ impl Series {
         self.add("container_spec_memory_swap_limit_bytes", swap);
     }
 
-    /// By the kernel's table of links: eight numbers for what came, eight for what went.
+    /// From the kernel's table of links: eight numbers received, eight sent.
     fn links(&mut self, text: &str) {
         for line in text.lines() {
             let Some((link, numbers)) = line.split_once(':') else { continue };
@@ -191,7 +191,7 @@ impl Series {
     }
 }
 
-/// `/dev/vda` for the numbers of a disk; the numbers where it has no name.
+/// `/dev/vda` for the numbers of a disk; the numbers if it has no name.
 fn device_name(major: &str, minor: &str) -> String {
     let numbers = format!("{major}:{minor}");
     let link = std::fs::read_link(format!("/sys/dev/block/{numbers}")).ok();
@@ -199,7 +199,7 @@ fn device_name(major: &str, minor: &str) -> String {
     name.map_or(numbers, |name| format!("/dev/{name}"))
 }
 
-/// Descriptors and, of them, sockets. A process that ends meanwhile has none.
+/// Numbers of descriptors and, among them, sockets. A process that has ended has none.
 fn open_files(processes: &[u32]) -> (u64, u64) {
     let (mut all, mut sockets) = (0, 0);
     for process in processes {
@@ -218,7 +218,7 @@ impl Runtime {
         table::descriptors()
     }
 
-    /// Of every ready pod.
+    /// Metrics of every ready pod.
     pub async fn list_pod_sandbox_metrics(&self) -> Vec<v1::PodSandboxMetrics> {
         let mut all = Vec::new();
         for sandbox in self.book.sandboxes() {
@@ -249,7 +249,7 @@ impl Runtime {
         let mut container_metrics = Vec::new();
         for container in self.book.containers_of(&sandbox.id) {
             if state_of(&container.record()) == v1::ContainerState::ContainerRunning {
-                // One that ends just now is left out.
+                // A container that has just ended is left out.
                 container_metrics
                     .extend(self.metrics_of_container(&container, &metadata).await.ok());
             }

@@ -1,8 +1,8 @@
-//! The files that a pod's containers share: name, hosts, resolver, shared memory.
+//! The files that a pod's containers share: hostname, hosts, resolv.conf, shared memory.
 //!
-//! Rule: containers may write to all of them, so all of them lie on one small file system of the
-//! pod's own, and not on the state folder's, which is the machine's `/run`. One for all costs no
-//! more mounts than shared memory alone, and what is in it is the pod's own affair.
+//! Rule: containers may write to all of them, so all of them are on one small file system of the
+//! pod's own, and not on that of the state directory, which is the host's `/run`. One for all needs
+//! no more mounts than shared memory alone, and filling it harms only the pod.
 //!
 //! upstream: containerd internal/cri/server/podsandbox/sandbox_run_linux.go (setupSandboxFiles)
 
@@ -23,7 +23,7 @@ use crate::specification::{Labels, PodPlaces, Wish};
 
 /// The usual size of shared memory; the files beside it are a few pages.
 const SIZE: &str = "mode=0711,size=65536k";
-/// More name servers and the like than any pod has.
+/// An upper limit of the host's files that are copied.
 const LARGEST: u64 = 1 << 20;
 
 impl Runtime {
@@ -82,7 +82,7 @@ fn make(
         .doing(format!("mode of {}", place.display()))
 }
 
-/// How the file system of what the pod shares is mounted.
+/// Mount options of the pod's shared file system.
 fn options(labels: &Labels) -> Result<CString> {
     let label = match labels.file.as_str() {
         "" => String::new(),
@@ -92,8 +92,8 @@ fn options(labels: &Labels) -> Result<CString> {
         .map_err(|_| Failure::plain("the label of the pod's files has a zero byte in it"))
 }
 
-/// Who is root in the pod, as this machine knows it. Files that belong to it need no mapped mount,
-/// which the file system of the state folder (a tmpfs) has only since Linux 6.3.
+/// The ids of the pod's root on the host. Files that belong to it need no id-mapped mount, which
+/// the state directory's file system (a tmpfs) supports only since Linux 6.3.
 fn root_of_pod(config: &v1::PodSandboxConfig) -> Option<(u32, u32)> {
     let security = config.linux.as_ref()?.security_context.as_ref()?;
     let wish = security.namespace_options.as_ref()?.userns_options.as_ref()?;
@@ -116,7 +116,7 @@ fn write(path: &Path, bytes: &[u8], owner: Option<(u32, u32)>) -> Result<()> {
         .doing(format!("mode of {}", path.display()))
 }
 
-/// A file of the host; a machine without it has an empty one.
+/// A file of the host; empty if it does not exist.
 fn of_host(path: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match fs::File::open(path) {
@@ -155,7 +155,7 @@ fn resolver(dns: &v1::DnsConfig) -> Result<String> {
     Ok(text)
 }
 
-/// Unmounts everything at and below a folder of ours, then removes it.
+/// Unmounts everything at and below one of our directories, then removes it.
 pub(super) fn remove_with_mounts(path: &Path) -> Result<()> {
     let table = MountTable::read().doing("reading the mount table")?;
     for place in table.beneath(path) {
@@ -176,7 +176,7 @@ mod tests {
     /// Needs root, as the runtime does.
     #[test]
     fn what_a_pod_shares_has_a_limit_and_goes_with_its_mount() {
-        // The kernel writes a space in the mount table as a number.
+        // The mount table escapes a space as an octal number.
         let bed = tempfile::tempdir().unwrap();
         let pod = bed.path().canonicalize().unwrap().join("a pod");
         let places = PodPlaces::new(&pod.join("shared"));

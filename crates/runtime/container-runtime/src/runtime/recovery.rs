@@ -1,7 +1,7 @@
-//! Taking over after a restart: of this process, or of the machine.
+//! Recovery after a restart of this process or a reboot of the host.
 //!
-//! Order: records are read (by the book), pods whose supervisor lives are asked, others are settled
-//! by what is on the disk, what was half made is taken down, and only then is anything served.
+//! Order: records are read (by the store), supervisors that live are queried, other pods are
+//! settled by what is on disk, partial changes are taken back, and only then is anything served.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -18,9 +18,9 @@ use crate::failure::{Result, blocking};
 use crate::network::PodNetwork;
 use crate::records::{ContainerStage, SandboxStage};
 
-/// How long the start waits for pods that are slow to be found.
+/// How long startup waits for pods whose recovery is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at a container that is on its way.
+/// The interval at which a starting container is checked.
 const STARTING: Duration = Duration::from_millis(10);
 
 impl Runtime {
@@ -49,21 +49,21 @@ impl Runtime {
         self.sweep().await
     }
 
-    /// All at once: a pod that is slow to be found delays only itself, up to a limit; then it is
-    /// served as it was written down, and found later.
+    /// All in parallel: a slow pod delays only itself, up to a limit; then it is served as
+    /// recorded, and its recovery goes on.
     async fn recover_sandboxes(&self) {
         let mut tasks = tokio::task::JoinSet::new();
         for sandbox in self.book.sandboxes() {
             let runtime = self.clone();
             tasks.spawn(async move {
                 if let Err(failure) = Box::pin(runtime.recover_sandbox(&sandbox)).await {
-                    tracing::error!(sandbox = sandbox.id, %failure, "finding a pod again");
+                    tracing::error!(sandbox = sandbox.id, %failure, "recovering a pod");
                 }
             });
         }
         let all = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(PATIENCE, all).await.is_err() {
-            tracing::error!(missing = tasks.len(), "pods that are not found yet; going on");
+            tracing::error!(missing = tasks.len(), "pods that are not recovered yet; going on");
             tasks.detach_all();
         }
     }
@@ -82,7 +82,7 @@ impl Runtime {
             SandboxStage::Ready => {
                 while let Some(supervisor) = self.reconnect(sandbox).await {
                     match self.take_over(sandbox, &supervisor).await {
-                        // The connection was cut; it is the supervisor that counts.
+                        // The connection was cut; only the supervisor's state matters.
                         Err(_) if supervisor.client.is_ended() => {}
                         outcome => return outcome,
                     }
@@ -90,7 +90,7 @@ impl Runtime {
                 let _turn = sandbox.turn.lock().await;
                 self.settle_without_supervisor(sandbox, self.rebooted).await
             }
-            // A supervisor or a network may be left when the process died between two steps of a
+            // A supervisor or a network may be left if the process died between two steps of a
             // stop, or a plugin failed.
             SandboxStage::Stopped => {
                 if let Some(supervisor) = self.reconnect(sandbox).await {
@@ -114,14 +114,14 @@ impl Runtime {
         self.settle_unstarted(sandbox, supervisor).await
     }
 
-    /// A start that was interrupted before the supervisor heard of it never happened.
+    /// A start that was interrupted before it was sent to the supervisor did not happen.
     async fn settle_unstarted(
         &self,
         sandbox: &Arc<Sandbox>,
         supervisor: &Arc<crate::supervision::Supervisor>,
     ) -> Result<()> {
         let mut known = supervisor.client.list().await?.containers;
-        // Told to start by our predecessor; whether it runs will be known in a moment.
+        // Started by the earlier process; whether it runs will be known in a moment.
         while known.iter().any(|state| state.starting) {
             tokio::time::sleep(STARTING).await;
             known = supervisor.client.list().await?.containers;
@@ -151,7 +151,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Folders, mounts and views that belong to nothing any more.
+    /// Removes directories, mounts and image views without a record.
     async fn sweep(&self) -> Result<()> {
         let sandboxes: BTreeSet<_> =
             self.book.sandboxes().iter().map(|sandbox| self.pod_folder(&sandbox.id)).collect();
@@ -190,8 +190,8 @@ impl Runtime {
     }
 }
 
-/// Removes what is not known. What cannot be removed is told and waits for the next start: it is no
-/// reason not to serve all other pods.
+/// Removes unknown entries. What cannot be removed is logged and retried at the next start: it must
+/// not keep the server from serving all other pods.
 fn sweep_folder(parent: &Path, known: &BTreeSet<PathBuf>) {
     let names = told(&parent.display(), durable::names_in(parent)).unwrap_or_default();
     for path in names.into_iter().map(|name| parent.join(name)) {
@@ -202,5 +202,5 @@ fn sweep_folder(parent: &Path, known: &BTreeSet<PathBuf>) {
 }
 
 fn told<T, E: Display>(what: &(impl Display + ?Sized), outcome: Result<T, E>) -> Option<T> {
-    outcome.map_err(|error| tracing::error!(%what, %error, "a leftover stays")).ok()
+    outcome.map_err(|error| tracing::error!(%what, %error, "a leftover cannot be removed")).ok()
 }

@@ -1,8 +1,8 @@
-//! RunPodSandbox: from a wish to a pod with namespaces and a network.
+//! RunPodSandbox: from a request to a pod with namespaces and a network.
 //!
-//! Order: name, record, plan of the network in the record, supervisor with namespaces, network,
-//! ready. When a step fails, all that came before is taken down; when the process dies, the next
-//! one does it.
+//! Order: name, record, the planned network in the record, supervisor with namespaces, network,
+//! ready. If a step fails, all earlier ones are taken back; if the process dies, the next one does
+//! it.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

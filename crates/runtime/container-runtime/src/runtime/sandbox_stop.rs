@@ -1,4 +1,4 @@
-//! StopPodSandbox and RemovePodSandbox: taking a pod down, as often as it is asked for.
+//! StopPodSandbox and RemovePodSandbox: idempotent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use crate::failure::{Doing as _, Failure, Result, blocking};
 use crate::network::PodNetwork;
 use crate::records::{SandboxRecord, SandboxStage};
 
-/// How long the kernel may take to let go of what was killed.
+/// How long the kernel may take to release killed processes.
 const GROUP_GONE: Duration = Duration::from_secs(10);
 
-/// What becomes of a network whose set-up never came to its end and that cannot be taken down now.
+/// What to do with an incomplete network that cannot be torn down now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HalfMade {
-    /// A pod has stopped when its processes have; what plugins may hold is freed with its record.
+    /// The pod is stopped when its processes are; plugins' resources are freed with its record.
     MayWait,
     MustGo,
 }
 
 impl Runtime {
-    /// Stops everything in a pod and frees its network. An unknown id is fine.
+    /// Stops everything in a pod and frees its network. An unknown id is no error.
     pub async fn stop_pod_sandbox(&self, id: &str) -> Result<()> {
         let Some(sandbox) = known(self.book.sandbox(id))? else { return Ok(()) };
         let runtime = self.clone();
@@ -34,7 +34,7 @@ impl Runtime {
         .await
     }
 
-    /// Stops and removes a pod with its containers. An unknown id is fine.
+    /// Stops and removes a pod with its containers. An unknown id is no error.
     pub async fn remove_pod_sandbox(&self, id: &str) -> Result<()> {
         let Some(sandbox) = known(self.book.sandbox(id))? else { return Ok(()) };
         let runtime = self.clone();
@@ -49,7 +49,7 @@ impl Runtime {
         }
         let _turn = sandbox.turn.lock().await;
         let was_ready = sandbox.record().stage() == SandboxStage::Ready;
-        // Told before the supervisor goes, so that its end is no surprise.
+        // Recorded before the supervisor is ended, so that its end is expected.
         if was_ready {
             self.book
                 .change_sandbox(sandbox, |record| record.set_stage(SandboxStage::Stopped))
@@ -66,7 +66,7 @@ impl Runtime {
     }
 
     /// Ends the supervisor, frees the network, removes the shared files. Idempotent. On a full disk
-    /// the supervisor and its notes stay as long as they alone tell how the containers ended.
+    /// the supervisor and its records stay as long as they alone contain the containers' exits.
     pub(super) async fn take_down(
         &self,
         sandbox: &Arc<Sandbox>,
@@ -102,8 +102,8 @@ impl Runtime {
         });
     }
 
-    /// Takes down a sandbox that never was ready. What cannot be taken down stays in the book, not
-    /// ready, so that a removal can try again.
+    /// Takes down a sandbox that was never ready. One that cannot be taken down stays in the store,
+    /// not ready, so that a removal can try again.
     pub(super) async fn discard(&self, sandbox: &Arc<Sandbox>) -> Result<()> {
         let Err(failure) = self.take_down(sandbox, HalfMade::MustGo).await else {
             return self.book.remove_sandbox(&sandbox.id).await;
@@ -122,7 +122,7 @@ impl Runtime {
     ) -> Result<()> {
         let record = sandbox.record();
         let Some(network) = record.network.clone().filter(|network| !network.closed) else {
-            // What was planned for it and could not be written down is free again.
+            // What was planned and could not be recorded is free again.
             self.network.release(&sandbox.id);
             return Ok(());
         };
@@ -144,7 +144,7 @@ impl Runtime {
             .map(drop)
     }
 
-    /// Ends and removes a group that only this id has; a supervisor that died has left it.
+    /// Kills and removes a cgroup that belongs to this id alone; left by a supervisor that died.
     pub(super) async fn remove_group(&self, path: &str, id: &str) -> Result<()> {
         if !path.contains(id) {
             return Ok(());
@@ -170,7 +170,7 @@ impl Runtime {
                 .doing(format!("failed to remove container {:?}", container.id))?;
         }
         let _turn = sandbox.turn.lock().await;
-        // It was left while its notes were needed; of what is removed nobody needs any.
+        // It was left while its records were needed; those of a removed pod are not.
         if self.pod_folder(&sandbox.id).exists() {
             self.take_down(sandbox, HalfMade::MustGo).await?;
         }
@@ -179,7 +179,7 @@ impl Runtime {
     }
 }
 
-/// What is not there needs no stopping and no removing.
+/// An object that does not exist need not be stopped or removed.
 pub(super) fn known<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),

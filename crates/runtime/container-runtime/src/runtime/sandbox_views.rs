@@ -1,4 +1,4 @@
-//! Sandboxes as lists and statuses show them.
+//! Sandboxes in list and status responses.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ fn state_of(sandbox: &Sandbox, record: &SandboxRecord) -> v1::PodSandboxState {
 impl Runtime {
     pub fn list_pod_sandbox(&self, filter: Option<v1::PodSandboxFilter>) -> Vec<v1::PodSandbox> {
         let filter = filter.unwrap_or_default();
-        // A start of an id stands for it.
+        // A prefix of an id is resolved.
         let id = self.book.sandbox(&filter.id).map_or(filter.id.clone(), |it| it.id.clone());
         self.book
             .sandboxes()
             .iter()
             .map(|sandbox| (sandbox, sandbox.record()))
-            // What is still being made is nobody's yet.
+            // A sandbox that is still being created is not listed.
             .filter(|(_, record)| record.stage() != SandboxStage::Making)
             .map(|(sandbox, record)| {
                 let state = state_of(sandbox, &record).into();

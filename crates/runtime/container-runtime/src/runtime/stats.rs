@@ -1,8 +1,8 @@
-//! What containers and pods use.
+//! Resource usage of containers and pods.
 //!
-//! Rule: groups are read when they are asked for; what a container has written is counted at most
-//! every ten seconds, because counting walks its files. A rate needs two readings: the first answer
-//! has none.
+//! Rule: cgroups are read on each request; the size of a container's writable layer is counted at
+//! most every ten seconds, because that walks its files. A rate needs two readings: the first
+//! response has none.
 //!
 //! upstream: containerd internal/cri/server/container_stats_list.go, sandbox_stats_linux.go
 
@@ -24,10 +24,10 @@ use crate::records::SandboxStage;
 use crate::specification::group_of_pod;
 
 const COUNT_AGAIN: Duration = Duration::from_secs(10);
-/// Rates over less are noise.
+/// Rates over shorter intervals are noise.
 const SHORTEST_RATE: Duration = Duration::from_millis(100);
 
-/// What was read before.
+/// Earlier readings.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     written: Mutex<HashMap<String, (Instant, image_store::Usage)>>,
@@ -115,7 +115,7 @@ fn io(stats: &Stats) -> v1::IoUsage {
     v1::IoUsage { timestamp: nanoseconds(), psi: pressure(stats.io_pressure.as_ref()) }
 }
 
-/// Of what CRI shows of a pod. Where one part is not known, the sum is not either; of nothing it is 0.
+/// The sum of CRI's stats. Unknown if one part is unknown; 0 without parts.
 fn sum(parts: &[Stats]) -> Stats {
     let of = |field: fn(&Stats) -> Option<u64>| parts.iter().map(field).sum::<Option<u64>>();
     Stats {
@@ -158,7 +158,7 @@ impl Runtime {
                 && labels
                     .is_none_or(|labels| filters::labels_match(labels, &filter.label_selector));
             if wanted && state_of(&record) == v1::ContainerState::ContainerRunning {
-                // One that ends just now is left out.
+                // A container that has just ended is left out.
                 all.extend(self.stats_of(&container).await.ok());
             }
         }
@@ -203,13 +203,13 @@ impl Runtime {
         })
     }
 
-    /// What a pod without a cgroup of its own uses.
+    /// The usage of a pod without a cgroup of its own.
     async fn sum_of_containers(&self, sandbox: &str) -> Stats {
         let mut all = Vec::new();
         for container in self.book.containers_of(sandbox) {
             let record = container.record();
             if state_of(&record) == v1::ContainerState::ContainerRunning {
-                // One that ends just now is left out.
+                // A container that has just ended is left out.
                 all.extend(self.group_stats(&record.cgroup).await.ok());
             }
         }
@@ -228,7 +228,7 @@ impl Runtime {
         .await
     }
 
-    /// What a container has written, counted lately.
+    /// The size of a container's writable layer, counted recently.
     pub(super) async fn written(&self, id: &str) -> Result<image_store::Usage> {
         if let Some((at, usage)) = lock(&self.usage.written).get(id)
             && at.elapsed() < COUNT_AGAIN
@@ -335,7 +335,7 @@ impl Runtime {
     }
 }
 
-/// The kernel's table of link counters.
+/// Parses the kernel's table of link counters.
 fn links(text: &str) -> v1::NetworkUsage {
     let mut usage = v1::NetworkUsage { timestamp: nanoseconds(), ..Default::default() };
     for line in text.lines() {

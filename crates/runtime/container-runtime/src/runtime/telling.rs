@@ -1,4 +1,4 @@
-//! What happens by itself: containers end, supervisors die. Written down, then told.
+//! Unrequested changes: containers exit, supervisors die. Recorded first, then published as events.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::failure::{Doing as _, Result};
 use crate::records::{ContainerRecord, ContainerStage, SandboxStage};
 use crate::supervision::Told;
 
-/// What is told of a container whose end nobody saw.
+/// The exit code of a container whose exit was not observed.
 /// upstream: containerd internal/cri/server/helpers.go (unknownExitCode)
 pub(super) const UNKNOWN_EXIT: i32 = 255;
 
@@ -40,13 +40,13 @@ impl Runtime {
         }
     }
 
-    /// A supervisor says that a container's first process has ended. Where its program never ran
-    /// (the start failed, or it was deleted before), that is no exit of the container.
+    /// Handles a supervisor's report that a container's first process has ended. If its program
+    /// never ran (the start failed, or it was deleted before), that is no exit of the container.
     pub(super) async fn exited(&self, state: &ContainerState) -> Result<()> {
         if state.started_at == 0 { Ok(()) } else { self.write_exit(state).await }
     }
 
-    /// Writes a container's exit and tells it; an exit that is known already is no news.
+    /// Records a container's exit and publishes it, unless it is recorded already.
     async fn write_exit(&self, state: &ContainerState) -> Result<()> {
         let Ok(container) = self.book.container(&state.id) else { return Ok(()) };
         let Some(exit) = state.exit else { return Ok(()) };
@@ -72,14 +72,15 @@ impl Runtime {
         Ok(())
     }
 
-    /// Writes what can be known of a pod whose supervisor is gone. Holds the sandbox's turn.
-    /// After a reboot its words about processes count for nothing; those about exits do.
+    /// Settles a pod whose supervisor has ended. The caller holds the sandbox's turn. After a
+    /// reboot the supervisor's records of processes are ignored; those of exits are used.
     pub(super) async fn settle_without_supervisor(
         &self,
         sandbox: &Arc<Sandbox>,
         rebooted: bool,
     ) -> Result<()> {
-        // Before anybody hears how its containers ended, and starts them again in it.
+        // Before its containers' exits are published, so that the kubelet does not restart them in
+        // it.
         sandbox.abandon();
         let folder = self.pod_folder(&sandbox.id);
         let known = crate::failure::blocking(move || Ok(afterwards::records(&folder))).await?;
@@ -101,8 +102,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// A start that the supervisor's end has interrupted: the program may run or not, and whoever
-    /// settles the pod may have come before the start was written down.
+    /// Settles a start that the supervisor's end interrupted: the program may run or not, and the
+    /// pod may have been settled before the start was recorded.
     pub(super) async fn settle_start(&self, container: &Arc<Container>) -> Result<()> {
         let sandbox = self.book.sandbox(&container.sandbox_id)?;
         let _turn = sandbox.turn.lock().await;
@@ -118,7 +119,7 @@ impl Runtime {
         }
     }
 
-    /// Ends what is left of a container without a supervisor, and writes how it ended.
+    /// Kills what is left of a container without a supervisor, and records its exit.
     async fn settle_container(
         &self,
         container: &Arc<Container>,
@@ -126,7 +127,7 @@ impl Runtime {
     ) -> Result<()> {
         let (mut state, held) = (state.clone(), container.take_hold());
         let fate = crate::failure::blocking(move || {
-            // Before it is killed: afterwards nobody could tell any more how it ended.
+            // Before it is killed: afterwards the exit status could not be read any more.
             let held = held.or_else(|| afterwards::hold(&state));
             if state.exit.is_none() {
                 afterwards::kill(&state).doing("killing a container without a supervisor")?;
@@ -143,7 +144,7 @@ impl Runtime {
         if fate.exit.is_some() { self.write_exit(&fate).await } else { self.lost(container).await }
     }
 
-    /// A container that ran when its supervisor died, and whose exit code nobody has.
+    /// Records a container that ran when its supervisor died, and whose exit code is lost.
     async fn lost(&self, container: &Arc<Container>) -> Result<()> {
         let changed = self
             .book
@@ -166,7 +167,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Takes a supervisor's word for a container into its record.
+    /// Applies a container's state from the supervisor to its record.
     pub(super) async fn adopt(&self, state: &ContainerState) -> Result<()> {
         match Phase::try_from(state.phase) {
             Ok(Phase::Exited) => self.exited(state).await,
@@ -186,13 +187,13 @@ impl Runtime {
         }
     }
 
-    /// Sends an event with the pod as it is now and as its status says it, where anybody listens.
+    /// Publishes an event with the pod's current status, if there are subscribers.
     pub(super) async fn tell(&self, id: &str, sandbox_id: &str, kind: Kind) {
         if !self.events.is_heard() {
             return;
         }
         let created_at = nanoseconds();
-        // Looking at images takes a moment, and events stay in their order.
+        // Reading images takes a moment, and events must stay in order.
         let _turn = self.events.turn().await;
         let sandbox = self.book.sandbox(sandbox_id).ok();
         let containers = self.book.containers_of(sandbox_id);
@@ -216,7 +217,7 @@ impl Runtime {
     }
 }
 
-/// Until a process is gone, or for a while.
+/// Waits until a process has ended, or for a limited time.
 fn wait_for(pidfd: &OwnedFd) {
     let limit = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
     let mut watched = [rustix::event::PollFd::new(pidfd, rustix::event::PollFlags::IN)];

@@ -1,7 +1,7 @@
 //! The master side of a terminal, read and written without blocking.
 //!
-//! A terminal whose last user has gone answers with an error instead of an end; readers take that
-//! for its end.
+//! A terminal returns an error instead of an end of file once its last user has closed it; readers
+//! treat that as the end.
 
 use std::os::fd::OwnedFd;
 
@@ -11,7 +11,7 @@ use tokio::net::unix::pipe;
 
 /// The two directions, and a descriptor for its size.
 pub(crate) struct Terminal {
-    /// To the kernel a terminal is read and written as a pipe is.
+    /// tokio's pipe types read and write a terminal as well.
     reader: pipe::Receiver,
     writer: pipe::Sender,
     master: OwnedFd,
@@ -28,7 +28,7 @@ impl Terminal {
     }
 }
 
-/// A terminal's size, changed.
+/// Changes a terminal's size.
 pub(crate) struct Resizer(OwnedFd);
 
 impl Terminal {

@@ -1,5 +1,5 @@
-//! The runtime with a supervisor that follows a script: connections that are cut, words that are lost,
-//! a disk without room. Needs root, as the runtime does.
+//! The runtime with a scripted supervisor: connections that are cut, messages that are lost, a full
+//! disk. Needs root, as the runtime does.
 
 mod script;
 
@@ -19,7 +19,7 @@ use crate::records::{ContainerRecord, ContainerStage, SandboxRecord, SandboxStag
 use crate::settings::Settings;
 use script::{Listener, Peer};
 
-/// No machine is so slow.
+/// An upper limit even for a slow machine.
 const LIMIT: Duration = Duration::from_secs(60);
 const SANDBOX: &str = "5a4db0c5a4db0c5a4db0c5a4db0c";
 const CONTAINER: &str = "c04741c04741c04741c04741";
@@ -41,7 +41,7 @@ impl Bed {
     async fn on(folder: tempfile::TempDir) -> Self {
         let place = |name: &str| folder.path().join(name);
         let mut settings = Settings::new(place("root"), place("state"));
-        // Nothing of the machine's own is touched.
+        // Nothing of the host's own is touched.
         settings.claims = place("claims");
         settings.cni.configurations = place("net.d");
         settings.cni.results = place("cni");
@@ -118,7 +118,7 @@ async fn a_cut_connection_costs_a_living_pod_nothing() {
     let (exited, mut later) = (sandbox.execs.expect("e"), sandbox.execs.expect("later"));
     sandbox.execs.started("e");
     drop(first);
-    // It comes again and asks; the exec has ended meanwhile, the container has not.
+    // It reconnects and lists; the exec has ended meanwhile, the container has not.
     let second = in_time(listener.accept()).await;
     let known = PodState {
         containers: vec![state(Phase::Running, None)],
@@ -129,7 +129,7 @@ async fn a_cut_connection_costs_a_living_pod_nothing() {
     assert_eq!(in_time(exited).await.unwrap().code, 4);
     assert_eq!(sandbox.record().stage(), SandboxStage::Ready);
     assert_eq!(container.record().stage(), ContainerStage::Started);
-    // What happens from now on is heard.
+    // Events from now on are received.
     assert!(
         later.try_recv().is_err_and(|why| why == tokio::sync::oneshot::error::TryRecvError::Empty)
     );
@@ -152,7 +152,7 @@ async fn where_nobody_listens_the_pod_is_settled() {
     });
     let event = in_time(next).await.expect("an event").expect("well");
     assert_eq!(event.container_id, CONTAINER);
-    // Whoever hears of its end must not start it again in this pod.
+    // A client that receives this event must not restart it in this pod.
     let state = event.pod_sandbox_status.expect("of a pod").state();
     assert_eq!(state, cri_wire::v1::PodSandboxState::SandboxNotready);
     let record = over(&container).await;
@@ -179,7 +179,7 @@ async fn a_word_that_was_lost_is_asked_for() {
     assert_eq!(over(&container).await.exit_code, 3);
 }
 
-/// Its start was answered into the void: it runs, or it never did.
+/// The answer to its start was lost: it runs, or it never did.
 #[tokio::test]
 async fn a_start_that_was_cut_off_is_asked_for() {
     for (known, runs) in [(vec![state(Phase::Running, None)], true), (Vec::new(), false)] {
@@ -212,7 +212,7 @@ async fn a_start_that_was_cut_off_is_asked_for() {
     }
 }
 
-/// What is on its way up is refused, and not killed first.
+/// Removing a starting container is refused, without killing it first.
 #[tokio::test]
 async fn a_removal_that_is_refused_kills_nothing() {
     let bed = Bed::new().await;
@@ -275,7 +275,7 @@ async fn on_a_full_disk_a_pod_ends_and_its_exits_are_kept() {
     for kind in ["sandboxes", "containers"] {
         fs::rename(aside.join(kind), bed.shelf(kind)).unwrap();
     }
-    // With room the exit is written, and the rest goes.
+    // With room on disk the exit is written, and the rest is removed.
     let ask = in_time(asked.recv()).await;
     assert!(matches!(ask, Some(Ask::Shutdown(_))), "{ask:?}");
     assert!(!container.is_unwritten());
@@ -289,7 +289,7 @@ async fn a_leftover_that_stays_keeps_nobody_from_being_served() {
     let place = |name: &str| folder.path().join(name);
     let (stays, goes) = (place("state/pods/a"), place("state/pods/b/c"));
     fs::create_dir_all(&goes).unwrap();
-    // What is no folder is not removed as one.
+    // A file is not removed as a directory.
     fs::write(&stays, "").unwrap();
     fs::write(place("state/mounts"), "").unwrap();
     let views = place("root/containers/d");

@@ -1,4 +1,4 @@
-//! Changes to what runs: resources, logs.
+//! Changes to running containers: resources, logs.
 //!
 //! upstream: containerd internal/cri/server/container_update_resources.go, container_log_reopen.go
 
@@ -41,7 +41,7 @@ impl Runtime {
         }
         let merged = resources::merged(record.resources.as_ref(), &update);
         let all = resources::limits(&merged, self.machine.abilities);
-        // A container that has not started yet gets them then.
+        // A container that has not started yet gets them at its start.
         let mut spec = self.specification(&container.id).await?;
         if let Some(cgroup) = &mut spec.cgroup {
             cgroup.limits = Some(all);
@@ -57,7 +57,7 @@ impl Runtime {
             .map(drop)
     }
 
-    /// Sets limits of a container's group; systemd hears of them first, where it has made it.
+    /// Sets limits of a container's cgroup; with systemd the scope's properties first.
     async fn apply(&self, path: &str, limits: LimitsSpec) -> Result<()> {
         let group =
             self.hierarchy.group(path).map_err(|error| Failure::plain(error.to_string()))?;
@@ -74,8 +74,8 @@ impl Runtime {
         .await
     }
 
-    /// Moves the limits of a pod's group. A caller that makes the group has set it before it tells
-    /// us; one that does not relies on us.
+    /// Adjusts the limits of a pod's cgroup. A kubelet creates the cgroup and has set them before;
+    /// other clients rely on this.
     pub async fn update_pod_sandbox_resources(
         &self,
         request: v1::UpdatePodSandboxResourcesRequest,
@@ -99,7 +99,7 @@ impl Runtime {
             .map(drop)
     }
 
-    /// Writes what the group limits already; what it leaves open stays open.
+    /// Changes limits that the cgroup already has; unlimited ones stay unlimited.
     async fn move_limits(&self, path: &str, wanted: Limits) -> Result<()> {
         let odd = |error: cgroup_files::CgroupError| Failure::plain(error.to_string());
         let group = self.hierarchy.group(path).map_err(odd)?;
@@ -133,11 +133,12 @@ impl Runtime {
     }
 }
 
-/// What a pod may use: its containers and the overhead together. Only what both have a word for that
-/// means a limit; shares are the caller's, whose formula for weights may be another.
+/// The resources of a pod: its containers' and the overhead together. Without a limit of the
+/// containers there is none; CPU shares are left to the caller, whose formula for weights may
+/// differ.
 ///
-/// upstream: pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go sends the sum of the limits that are
-/// there even where a container has none, so a limit is moved here and never imposed.
+/// upstream: pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go sends the sum of the existing
+/// limits even if a container has none, so a limit is only adjusted here and never added.
 fn pod_limits(
     resources: Option<&v1::LinuxContainerResources>,
     overhead: Option<&v1::LinuxContainerResources>,

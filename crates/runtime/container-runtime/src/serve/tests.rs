@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::*;
 
-/// Refuses some times, as where no descriptor is left, and then gives a connection.
+/// Fails some times, as without free descriptors, and then returns a connection.
 struct Exhausted {
     refusals: Cell<u32>,
     tries: Cell<u32>,
@@ -70,7 +70,7 @@ async fn work_is_counted_when_it_begins_and_ends() {
     assert_eq!(*count.borrow_and_update(), 2);
 }
 
-/// The second of two servers with one socket says so; what the first one has stays.
+/// The second of two servers on one socket gets an error; the first one keeps its socket.
 #[tokio::test]
 async fn a_socket_that_a_server_answers_on_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,6 +80,6 @@ async fn a_socket_that_a_server_answers_on_is_left_alone() {
     assert!(refused.starts_with("another server answers on ") && refused.ends_with("--listen"));
     assert_eq!(identity(&socket).unwrap(), own);
     drop(first);
-    // A dead one's place is taken.
+    // A stale socket is replaced.
     assert_ne!(listen(&socket).await.unwrap().1, own);
 }

@@ -1,4 +1,4 @@
-//! Files as people write them.
+//! Files as administrators write them.
 
 use super::*;
 

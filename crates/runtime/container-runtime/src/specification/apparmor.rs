@@ -1,9 +1,9 @@
 //! The AppArmor profile of a container.
 //!
-//! Rule: confinement that was asked for is given or refused, never left out in silence. Where nobody
-//! asks, a container gets the default profile, if this machine can load one. The administrator's
-//! profiles are named, never changed; ours is loaded when it is missing, since tools that tidy up
-//! take out what no file of theirs describes.
+//! Rule: a requested profile is applied or the container is refused; it is never left out silently.
+//! Without a request a container gets the default profile, if this host can load one. The
+//! administrator's profiles are only referred to, never changed; the default one is loaded whenever
+//! it is missing, since clean-up tools remove profiles that no file of theirs describes.
 //!
 //! upstream: containerd internal/cri/sputil/apparmor_linux.go
 
@@ -20,10 +20,10 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::failure::{Failure, Result};
 
-/// The profiles that the kernel has, a line each: `NAME (MODE)`.
+/// The profiles that the kernel has loaded, one per line: `NAME (MODE)`.
 const LOADED: &str = "/sys/kernel/security/apparmor/profiles";
 
-/// What compiles a profile for the kernel, where distributions have it.
+/// Where distributions install the profile compiler.
 const PARSERS: [&str; 2] = ["/sbin/apparmor_parser", "/usr/sbin/apparmor_parser"];
 
 /// A profile of this size takes it a tenth of a second.
@@ -32,15 +32,15 @@ const LOADING_LIMIT: Duration = Duration::from_secs(20);
 const DEFAULT: &str = "keelson-default";
 const DEFAULT_TEXT: &str = include_str!("default.apparmor");
 
-/// What this machine's kernel has of AppArmor.
+/// What this host's kernel has of AppArmor.
 #[derive(Debug, Clone)]
 pub(crate) struct AppArmor {
     enabled: bool,
-    /// One at a time looks for the default profile and loads it.
+    /// Serializes the check for the default profile and its loading.
     loading: Arc<Mutex<()>>,
 }
 
-/// What a container is to be confined by.
+/// The profile that applies to a container.
 #[derive(Debug, PartialEq, Eq)]
 enum Choice {
     Nothing,
@@ -51,12 +51,12 @@ enum Choice {
 impl AppArmor {
     pub(crate) fn of_this_machine() -> Self {
         let enabled = std::fs::read_to_string("/sys/module/apparmor/parameters/enabled");
-        // Inside another container the kernel has it, but its policy is not ours to see.
+        // Inside another container the kernel has it, but its policy is not visible.
         let enabled = enabled.is_ok_and(|text| text.starts_with('Y')) && Path::new(LOADED).exists();
         Self { enabled, loading: Arc::default() }
     }
 
-    /// The profile's name; empty for none. May wait for the default one to be loaded.
+    /// The profile's name; empty for none. May wait until the default one is loaded.
     pub(crate) fn profile(&self, security: &v1::LinuxContainerSecurityContext) -> Result<String> {
         match choose(self.enabled, security)? {
             Choice::Nothing => Ok(String::new()),
@@ -96,7 +96,7 @@ fn is_loaded(all: &str, name: &str) -> bool {
     all.lines().filter_map(|line| line.rsplit_once(" (")).any(|(one, _)| one == name)
 }
 
-/// Has the parser hand a profile to the kernel.
+/// Lets the parser load a profile into the kernel.
 fn load(parser: &Path, text: &str, limit: Duration) -> Result<()> {
     let failed = |why: &dyn std::fmt::Display| {
         Failure::plain(format!("loading the default AppArmor profile: {}: {why}", parser.display()))
@@ -108,7 +108,7 @@ fn load(parser: &Path, text: &str, limit: Duration) -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| failed(&error))?;
-    // Smaller than a pipe; a parser that does not read it ends with an error of its own.
+    // Smaller than a pipe's buffer; a parser that does not read it reports an error of its own.
     if let Some(mut input) = child.stdin.take() {
         let _ = input.write_all(text.as_bytes());
     }

@@ -32,7 +32,7 @@ fn bit(name: &str) -> Option<u64> {
     CAPABILITIES.iter().position(|known| *known == name).map(|number| 1 << number)
 }
 
-/// Whether a set has the capability of that name.
+/// Whether a set contains the capability of that name.
 pub(crate) fn has(set: u64, name: &str) -> bool {
     bit(name).is_some_and(|bit| set & bit != 0)
 }
@@ -41,7 +41,7 @@ fn default_set() -> u64 {
     DEFAULT.iter().filter_map(|name| bit(name)).sum()
 }
 
-/// What a container gets. `all` is what this server could give at most.
+/// The capabilities of a container. `all` is the server's own bounding set.
 pub(super) fn of(security: &v1::LinuxContainerSecurityContext, all: u64) -> CapabilitySpec {
     let mut set = default_set();
     let mut ambient = 0;
@@ -72,8 +72,8 @@ pub(super) fn of(security: &v1::LinuxContainerSecurityContext, all: u64) -> Capa
     }
 }
 
-/// Names that this program does not know are left out and told, as the reference runtime does:
-/// a newer kernel has newer ones, and a pod that worked must go on working.
+/// Unknown names are left out and logged, as in containerd: a newer kernel has newer ones, and a
+/// pod that worked must go on working.
 fn bits<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> u64 {
     let mut set = 0;
     for name in names {
@@ -85,7 +85,7 @@ fn bits<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> u64 {
     set
 }
 
-/// What this process could give: its bounding set, from `/proc/self/status`.
+/// The bounding set of this process, from `/proc/self/status`.
 pub(crate) fn own_bounding_set(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
     line.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or_else(default_set)

@@ -1,4 +1,4 @@
-//! Devices of the host in a container: the nodes, and the rules that let them be used.
+//! Host devices in a container: the nodes, and the device rules that allow them.
 //!
 //! upstream: containerd pkg/oci/utils_unix.go (DeviceFromPath, getDevices)
 
@@ -12,9 +12,9 @@ use rustix::fs::{major, minor};
 
 use crate::failure::{Doing as _, Failure, Result};
 
-/// A folder of devices may hold this many; more is no folder of devices.
+/// The upper limit of devices in a directory.
 const MOST: usize = 4096;
-/// Never copied from the host: they are the container's own.
+/// Never copied from the host: each container has its own.
 const OWN: &[&str] =
     &["ptmx", "pts", "shm", "fd", "mqueue", "console", ".lxc", ".lxd-mounts", ".udev"];
 
@@ -24,7 +24,7 @@ pub(super) struct Devices {
     pub(super) rules: Vec<DeviceRuleSpec>,
 }
 
-/// What the caller asks for, one by one.
+/// The devices that the caller requests.
 pub(super) fn asked(list: &[v1::Device]) -> Result<Devices> {
     let mut all = Devices::default();
     for device in list {
@@ -60,7 +60,7 @@ pub(super) fn asked(list: &[v1::Device]) -> Result<Devices> {
     Ok(all)
 }
 
-/// All of the host's, for privileged containers.
+/// All devices of the host, for privileged containers.
 pub(super) fn of_the_host() -> Result<Vec<DeviceNode>> {
     let mut found = Vec::new();
     collect(Path::new("/dev"), Path::new("/dev"), &mut found)?;
@@ -70,14 +70,14 @@ pub(super) fn of_the_host() -> Result<Vec<DeviceNode>> {
 fn collect(folder: &Path, target: &Path, found: &mut Vec<DeviceNode>) -> Result<()> {
     let entries = fs::read_dir(folder).doing(format!("listing {}", folder.display()))?;
     for entry in entries {
-        // What goes away while it is looked at was never there.
+        // It may be removed while the directory is read.
         let Ok(entry) = entry else { continue };
         let name = entry.file_name();
         let Some(name) = name.to_str().filter(|name| !OWN.contains(name)) else { continue };
         let Ok(metadata) = entry.path().symlink_metadata() else { continue };
         let inside: PathBuf = target.join(name);
         if metadata.is_dir() {
-            // Other file systems are not devices.
+            // Other file systems contain no devices.
             if fs::metadata(folder).is_ok_and(|parent| parent.dev() == metadata.dev()) {
                 collect(&entry.path(), &inside, found)?;
             }
@@ -91,7 +91,7 @@ fn collect(folder: &Path, target: &Path, found: &mut Vec<DeviceNode>) -> Result<
     Ok(())
 }
 
-/// None for what is no device.
+/// None if it is not a device.
 fn node(source: &Path, target: &str) -> Result<Option<DeviceNode>> {
     let metadata =
         fs::symlink_metadata(source).doing(format!("looking at {}", source.display()))?;

@@ -1,8 +1,8 @@
-//! Files of an image that decide something about its container: users and groups.
+//! Files of an image that determine the container's users and groups.
 //!
-//! Rule: what an image says is read through a mount that nobody else sees and that ends with its
-//! descriptor, beneath the image's root whatever its links say, only where it is a plain file, and
-//! only up to a limit: `/etc/passwd` may be a FIFO, a link to the host, or four gigabytes.
+//! Rule: an image's files are read through a private mount that ends with its descriptor, beneath
+//! the image's root whatever its links say, only if they are regular files, and only up to a limit:
+//! `/etc/passwd` may be a FIFO, a link to the host, or four gigabytes.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ pub(crate) struct ImageFiles {
 }
 
 impl ImageFiles {
-    /// The lower layers of a view: what the image itself has.
+    /// Opens the lower layers of an overlay: the image itself.
     pub(crate) fn open(overlay: &OverlayOptions) -> Result<Self> {
         let root = match overlay.lower.as_slice() {
             [] => return Err(Failure::plain("the image has no layer")),
@@ -49,7 +49,7 @@ impl ImageFiles {
         Self { root: open(folder, flags, Mode::empty()).unwrap() }
     }
 
-    /// A text file of the image; none when it is not there.
+    /// A text file of the image; none if it does not exist.
     pub(crate) fn read(&self, path: &str) -> Result<Option<String>> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

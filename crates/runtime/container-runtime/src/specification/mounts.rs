@@ -1,9 +1,10 @@
-//! What is mounted in a container: the usual file systems, files that the pod shares, and what the
-//! caller asks for.
+//! A container's mounts: the default file systems, files that the pod shares, and mounts of the
+//! caller.
 //!
-//! Rule: a mount that the caller asks for wins over a usual one at the same place, and over all
-//! that lie in a `/dev` of its own; shorter paths come first, so that nothing is hidden. Choosing
-//! is pure; [`prepare_sources`] makes missing folders and resolves links on the host.
+//! Rule: a mount of the caller replaces a default one at the same target, and with a `/dev` of its
+//! own all default ones below it; shorter targets come first, so that no mount hides another.
+//! Choosing is pure; [`prepare_sources`] creates missing directories and resolves links on the
+//! host.
 //!
 //! upstream: containerd internal/cri/opts/spec_linux_opts.go (withMounts)
 
@@ -47,7 +48,7 @@ fn own(kind: MountKind, target: &str, options: &[&str]) -> MountSpec {
     }
 }
 
-/// What every container has, unless the caller puts something else there.
+/// The default mounts of a container, unless the caller mounts something else there.
 pub(super) fn usual(privileged: bool) -> Vec<MountSpec> {
     let mut all = vec![
         own(MountKind::Proc, "/proc", &[]),
@@ -64,7 +65,7 @@ pub(super) fn usual(privileged: bool) -> Vec<MountSpec> {
     all
 }
 
-/// Everything in order: the usual, then what was asked for, shorter paths first.
+/// All mounts in order: default ones, then the caller's, shorter targets first.
 pub(super) fn arranged(usual: Vec<MountSpec>, asked: Vec<MountSpec>) -> Vec<MountSpec> {
     let taken: BTreeSet<String> = asked.iter().map(|mount| clean(&mount.target)).collect();
     let hidden = |target: &str| {
@@ -79,7 +80,7 @@ pub(super) fn arranged(usual: Vec<MountSpec>, asked: Vec<MountSpec>) -> Vec<Moun
     all
 }
 
-/// A mount of CRI. `source` is where it comes from on the host, links resolved.
+/// A CRI mount. `source` is the path on the host, with links resolved.
 pub(super) fn asked(mount: &v1::Mount, source: &Path) -> Result<MountSpec> {
     let host = &mount.host_path;
     let propagation = match mount.propagation() {
@@ -117,7 +118,7 @@ pub(super) fn asked(mount: &v1::Mount, source: &Path) -> Result<MountSpec> {
         IdMappings { users: ranges(&mount.uid_mappings), groups: ranges(&mount.gid_mappings) };
     Ok(MountSpec {
         kind: MountKind::Bind.into(),
-        // Written another way it would be another path.
+        // A lossy conversion would give another path.
         source: source.to_str().map(str::to_owned).ok_or_else(|| {
             Failure::invalid(format!("mount host_path {host:?} leads to {source:?}, not UTF-8"))
         })?,
@@ -130,14 +131,14 @@ pub(super) fn asked(mount: &v1::Mount, source: &Path) -> Result<MountSpec> {
     })
 }
 
-/// What the caller wants mounted. Its links were resolved, and between now and the start nobody puts
-/// one there: whoever may write beside a source would choose what is mounted.
+/// A mount of the caller. Its links were resolved; a link that is put there before the start is not
+/// followed, so that write access beside a source does not choose what is mounted.
 pub(super) fn of_caller(mount: &v1::Mount, table: &MountTable) -> Result<MountSpec> {
     let spec = asked(mount, &prepare_source(mount, table)?)?;
     Ok(MountSpec { no_symlinks_in_source: true, ..spec })
 }
 
-/// Makes the folder where a source is missing, resolves its links, and checks its sharing.
+/// Creates a missing source directory, resolves its links, and checks its propagation.
 pub(super) fn prepare_source(mount: &v1::Mount, table: &MountTable) -> Result<PathBuf> {
     let path = Path::new(&mount.host_path);
     if !path.is_absolute() {
@@ -179,7 +180,7 @@ pub(super) fn prepare_source(mount: &v1::Mount, table: &MountTable) -> Result<Pa
     }
 }
 
-/// How the container's root takes part in propagation: as the widest of its mounts wants.
+/// The propagation of the container's root: the widest that its mounts need.
 pub(super) fn root_propagation(mounts: &[v1::Mount]) -> Propagation {
     let any = |wanted| mounts.iter().any(|mount| mount.propagation() == wanted);
     if any(v1::MountPropagation::PropagationBidirectional) {

@@ -1,8 +1,9 @@
-//! Devices that are asked for by name (CDI): what they add to a container.
+//! CDI devices: what their names add to a container.
 //!
-//! Rule: the whole of what a name means is given, or the container is refused: of hooks the built-in
-//! handler runs those of `createContainer`, and what neither can do is said by name. A later word about a device node, a
-//! mount or a variable takes the place of an earlier one. Looks at device nodes of the host.
+//! Rule: everything that a name stands for is applied, or the container is refused: of hooks the
+//! built-in handler runs those of `createContainer`, and the error names what is not supported. A
+//! later edit of a device node, a mount or a variable replaces an earlier one. Reads device nodes
+//! of the host.
 //!
 //! upstream: containerd internal/cri/opts/spec_linux.go (WithCDI)
 
@@ -24,10 +25,10 @@ use crate::failure::{Failure, Result};
 #[cfg(test)]
 mod tests;
 
-/// Older callers write the names into annotations that begin so.
+/// The prefix of annotations with device names, used by older clients.
 const ANNOTATION: &str = "cdi.k8s.io/";
 
-/// All names, each once: those of the field first.
+/// All names without duplicates: those of the field first.
 fn names(config: &v1::ContainerConfig) -> Result<Vec<String>> {
     let mut all: Vec<String> = Vec::new();
     let mut add = |name: &str| {
@@ -52,7 +53,7 @@ fn names(config: &v1::ContainerConfig) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Adds what the names mean.
+/// Adds the edits of the devices.
 pub(super) fn add(
     spec: &mut ContainerSpec,
     config: &v1::ContainerConfig,
@@ -105,7 +106,7 @@ fn apply(spec: &mut ContainerSpec, edits: &Edits) -> std::result::Result<(), Str
         spec.mounts.push(mount);
     }
     if !edits.mounts.is_empty() {
-        // What lies in another comes after it.
+        // Nested mounts come after their parents.
         spec.mounts.sort_by_key(|mount| mounts::clean(&mount.target).matches('/').count());
     }
     if let Some(security) = &mut spec.security {
@@ -118,8 +119,8 @@ fn apply(spec: &mut ContainerSpec, edits: &Edits) -> std::result::Result<(), Str
     add_hooks(spec, edits)
 }
 
-/// The built-in handler knows one point of a container's life, of which descriptions of graphics cards
-/// make all their use, and only where the container's root is the machine's.
+/// The built-in handler supports one hook point, the only one that CDI specifications of graphics
+/// cards use, and only without a user namespace.
 fn add_hooks(spec: &mut ContainerSpec, edits: &Edits) -> std::result::Result<(), String> {
     let own = spec.namespaces.as_ref().map(|namespaces| namespaces.user);
     let of_pod = own == Some(NamespaceMode::Pod.into());
@@ -147,7 +148,7 @@ fn add_hooks(spec: &mut ContainerSpec, edits: &Edits) -> std::result::Result<(),
     Ok(())
 }
 
-/// What the description leaves open is as the host's node is.
+/// Properties that the specification leaves open are those of the host's node.
 fn node(asked: &cdi::DeviceNode, user: (u32, u32)) -> std::result::Result<DeviceNode, String> {
     let source = if asked.host_path.is_empty() { &asked.path } else { &asked.host_path };
     let complete = !asked.kind.is_empty() && (asked.major != 0 || asked.kind == "p");

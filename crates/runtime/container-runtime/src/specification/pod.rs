@@ -1,4 +1,4 @@
-//! A pod's namespaces and group, and the files that its containers share.
+//! A pod's namespaces and cgroup, and the files that its containers share.
 //!
 //! upstream: containerd internal/cri/server/podsandbox (sandbox_run_linux.go), helpers_linux.go
 
@@ -11,13 +11,13 @@ use cri_wire::v1;
 use crate::failure::{Failure, Result};
 use crate::settings::CgroupDriver;
 
-/// Groups of containers whose caller names no parent.
+/// The parent cgroup of containers whose sandbox names none.
 const OWN_PARENT: &str = "/keelson";
 const OWN_SLICE: &str = "keelson.slice";
-/// Of the scopes of containers, as tools that look for containers know it of other runtimes.
+/// The prefix of containers' scopes, in the form that tools know from other runtimes.
 const SCOPE_PREFIX: &str = "cri-keelson";
 
-/// Where the files of one sandbox are.
+/// The paths of one sandbox's files.
 #[derive(Debug, Clone)]
 pub(crate) struct PodPlaces {
     folder: PathBuf,
@@ -53,7 +53,7 @@ pub(super) fn has_user_namespace(options: &v1::UserNamespace) -> bool {
     options.mode() == v1::NamespaceMode::Pod
 }
 
-/// Whether a container's wish is that of its pod.
+/// Whether a container requests the pod's user namespace.
 pub(super) fn same_user_namespace(
     pod: Option<&v1::UserNamespace>,
     own: Option<&v1::UserNamespace>,
@@ -66,19 +66,19 @@ pub(super) fn same_user_namespace(
     wish(pod) == wish(own)
 }
 
-/// Where the caller wants the groups of a pod's containers.
+/// The parent cgroup that the caller requests for a pod's containers.
 fn parent_of(sandbox: &v1::PodSandboxConfig) -> Option<&str> {
     let parent = sandbox.linux.as_ref().map(|linux| linux.cgroup_parent.as_str());
     parent.filter(|parent| !parent.is_empty())
 }
 
-/// The slice that a parent names: `a-b.slice`, or the path of one.
+/// The slice of a parent: `a-b.slice`, or a path that ends in one.
 fn slice_of(parent: &str) -> Option<&str> {
     let last = parent.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     last.ends_with(".slice").then_some(last)
 }
 
-/// The group of the whole pod, which is the caller's. None where no parent was named.
+/// The cgroup of the whole pod, which the caller owns. None if it named no parent.
 pub(crate) fn group_of_pod(sandbox: &v1::PodSandboxConfig) -> Option<String> {
     let parent = parent_of(sandbox)?;
     match slice_of(parent) {
@@ -87,7 +87,7 @@ pub(crate) fn group_of_pod(sandbox: &v1::PodSandboxConfig) -> Option<String> {
     }
 }
 
-/// The group of one container.
+/// The cgroup of one container.
 pub(crate) fn cgroup_of(
     driver: CgroupDriver,
     sandbox: &v1::PodSandboxConfig,
@@ -109,7 +109,7 @@ pub(crate) fn cgroup_of(
                 scope.map(|scope| (scope.unit, scope.slice)).unwrap_or_default();
             Ok(CgroupSpec { path, systemd_unit, systemd_slice, ..CgroupSpec::default() })
         }
-        // A slice as a parent is a folder like others: systemd is not asked.
+        // A slice as a parent is a directory like others: systemd is not involved.
         CgroupDriver::Cgroupfs => {
             let parent = group_of_pod(sandbox).unwrap_or_else(|| OWN_PARENT.to_owned());
             let group = ContainerGroup::within(&parent, SCOPE_PREFIX, id, Driver::CgroupFs);
@@ -118,7 +118,7 @@ pub(crate) fn cgroup_of(
     }
 }
 
-/// The pod's namespaces. `pin` is where its network namespace gets its name.
+/// The pod's namespaces. `pin` is the path of its network namespace.
 pub(crate) fn pod_spec(
     driver: CgroupDriver,
     id: &str,
@@ -142,7 +142,7 @@ pub(crate) fn pod_spec(
     };
     let mut sysctls = linux.sysctls;
     if !host_network {
-        // Ports below 1024 are the pod's own, and so is its ping.
+        // Ports below 1024 and ping are safe to allow in the pod's own network namespace.
         let mut unless_said = |name: &str, value: &str| {
             sysctls.entry(name.to_owned()).or_insert_with(|| value.to_owned());
         };
@@ -177,7 +177,7 @@ pub(crate) fn pod_spec(
     })
 }
 
-/// upstream: containerd parseUsernsIDs takes one range for users and one for groups.
+/// upstream: containerd parseUsernsIDs accepts one range for users and one for groups.
 fn mappings(wish: &v1::UserNamespace) -> Result<IdMappings> {
     let ranges = |what: &str, list: &[v1::IdMapping]| match list {
         [one] if one.length > 0 => {
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(path("/kubepods/podx"), "/kubepods/podx/id");
         assert_eq!(path("kubepods/podx/"), "/kubepods/podx/id");
         assert_eq!(path(""), "/keelson/id");
-        // Served, though the caller thinks of the other driver.
+        // Accepted, though the caller uses the other driver's form.
         assert_eq!(path("a-b.slice"), "/a.slice/a-b.slice/id");
         let systemd = |parent| cgroup_of(CgroupDriver::Systemd, &sandbox(parent), "id");
         let slice = systemd("/kubepods.slice/kubepods-besteffort-podx.slice").unwrap();

@@ -1,4 +1,4 @@
-//! What a container runs: command, environment, folder. Pure.
+//! A container's process: command, environment, working directory. Pure.
 //!
 //! upstream: containerd internal/cri/opts/spec_opts.go (WithProcessArgs), server/container_create.go
 
@@ -32,7 +32,8 @@ pub(super) fn of(
     })
 }
 
-/// A command of the pod replaces all of the image's; arguments alone replace its arguments.
+/// The pod's command replaces the image's entrypoint and arguments; arguments alone replace its
+/// arguments.
 fn arguments(config: &v1::ContainerConfig, image: &ImageRunConfig) -> Result<Vec<String>> {
     let mut words = config.command.clone();
     if words.is_empty() {
@@ -70,14 +71,14 @@ fn environment(
         })?;
         set(&mut all, format!("{}={value}", entry.key));
     }
-    // What a log-in would have set; an explicit value stays.
+    // A login would set it; an explicit value stays.
     if !all.iter().any(|entry| entry.starts_with("HOME=")) {
         all.push(format!("HOME={home}"));
     }
     Ok(all)
 }
 
-/// A later value takes the earlier one's place.
+/// A later value replaces the earlier one.
 pub(super) fn set(all: &mut Vec<String>, entry: String) {
     let name = |entry: &str| entry.split('=').next().unwrap_or_default().to_owned();
     let wanted = name(&entry);

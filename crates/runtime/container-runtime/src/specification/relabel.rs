@@ -1,8 +1,8 @@
-//! Gives everything at and beneath a path one SELinux label.
+//! Sets one SELinux label on everything at and beneath a path.
 //!
-//! Rule: the tree is walked by descriptors and no link is followed, so what is moved about meanwhile
-//! leads nowhere else. What cannot carry a label, or is read-only, is left as it is: the policy judges
-//! it. Folders that the machine itself lives in are refused. Does not choose labels.
+//! Rule: the tree is walked by descriptors and no link is followed, so a concurrent move leads
+//! nowhere else. Files that cannot carry a label, or are read-only, are skipped: the policy applies
+//! to them as they are. System directories of the host are refused. Does not choose labels.
 //!
 //! upstream: go-selinux selinux_linux.go (chcon, rchcon)
 
@@ -21,14 +21,14 @@ use crate::failure::{Doing as _, Failure, Result};
 mod tests;
 
 const ATTRIBUTE: &str = "security.selinux";
-/// Longer ones are not a policy's.
+/// The upper limit of a label's length.
 const LONGEST: usize = 4096;
-/// Each level holds a descriptor while it is walked.
+/// The upper limit of nesting: each level holds a descriptor while it is walked.
 const DEEPEST: usize = 200;
-/// More than any volume has whose files are looked at one by one.
+/// The upper limit of files in a volume.
 const MOST: u64 = 1 << 24;
 
-/// A label on one of these would lock the machine's own programs out.
+/// A label on one of these would lock out the host's own programs.
 const OF_THE_MACHINE: &[&str] = &[
     "/",
     "/bin",
@@ -81,7 +81,7 @@ fn walk(path: &Path, write: Write<'_>) -> Result<()> {
             open.pop();
             continue;
         };
-        let entry = entry.doing(format!("reading a folder in {}", path.display()))?;
+        let entry = entry.doing(format!("reading a directory in {}", path.display()))?;
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
@@ -100,7 +100,7 @@ fn walk(path: &Path, write: Write<'_>) -> Result<()> {
         let holder = open.last().map(Dir::fd).transpose().doing(shown())?;
         let file = match holder.map(|holder| openat(holder, name, flags, Mode::empty())) {
             Some(Ok(file)) => file,
-            // Gone since it was read.
+            // Removed since the directory was read.
             Some(Err(Errno::NOENT)) | None => continue,
             Some(Err(error)) => return Err(error).doing(shown()),
         };
@@ -110,7 +110,7 @@ fn walk(path: &Path, write: Write<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Labels a file; of a folder, what to read it by.
+/// Labels a file; returns the directory stream if it is a directory.
 fn label_one(file: &OwnedFd, write: Write<'_>) -> rustix::io::Result<Option<Dir>> {
     match write(std::os::fd::AsFd::as_fd(file)) {
         Ok(()) | Err(Errno::NOTSUP | Errno::ROFS) => {}
@@ -123,12 +123,12 @@ fn label_one(file: &OwnedFd, write: Write<'_>) -> rustix::io::Result<Option<Dir>
     openat(file, ".", flags, Mode::empty()).and_then(Dir::new).map(Some)
 }
 
-/// By a name that leads to what is open, since the kernel takes no attribute through a descriptor
-/// that is for paths only. A link's own label is set, for such a name is not followed further.
+/// Through `/proc/self/fd`, since the kernel takes no attribute through an O_PATH descriptor. If
+/// the descriptor is a link, the link's own label is set.
 fn set_label(file: BorrowedFd<'_>, label: &str) -> rustix::io::Result<()> {
     let place = format!("/proc/self/fd/{}", file.as_raw_fd());
     let mut have = [0; LONGEST];
-    // Most files of a volume that was in use before have it, and reading is cheaper than writing.
+    // Most files of a volume that was used before have it, and reading is cheaper than writing.
     if let Ok(length) = rustix::fs::getxattr(&place, ATTRIBUTE, &mut have[..]) {
         let have = have.get(..length).unwrap_or_default();
         if have.strip_suffix(&[0]).unwrap_or(have) == label.as_bytes() {

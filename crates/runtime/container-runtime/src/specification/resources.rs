@@ -1,4 +1,4 @@
-//! Limits of CRI as the limits of a control group. Pure.
+//! CRI's limits as cgroup limits. Pure.
 //!
 //! upstream: containerd internal/cri/opts/spec_linux_opts.go (WithResources)
 
@@ -8,7 +8,7 @@ use cri_wire::v1;
 #[cfg(test)]
 mod tests;
 
-/// What the machine's groups can do.
+/// What the host's cgroups support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Abilities {
     /// Swap can be limited.
@@ -16,19 +16,19 @@ pub(crate) struct Abilities {
     pub huge_pages: bool,
 }
 
-/// The `oom_score_adj` of a container: 0 unless another is asked for, and no lower than can be given.
+/// The `oom_score_adj` of a container: 0 unless requested otherwise, and no lower than permitted.
 pub(crate) fn oom_score(resources: Option<&v1::LinuxContainerResources>, lowest: i32) -> i32 {
     let asked = resources.map_or(0, |resources| resources.oom_score_adj);
     i32::try_from(asked).unwrap_or_default().clamp(lowest, 1000)
 }
 
-/// Zero and empty mean: leave it as it is.
+/// Zero and empty mean unchanged.
 pub(crate) fn limits(resources: &v1::LinuxContainerResources, abilities: Abilities) -> LimitsSpec {
     let unsigned = |value: i64| u64::try_from(value).ok().filter(|value| *value != 0);
     let text = |value: &String| (!value.is_empty()).then(|| value.clone());
     let number = |value: i64| (value != 0).then_some(value);
     let memory = number(resources.memory_limit_in_bytes);
-    // Without a word about swap, a limit on memory is a limit on both together.
+    // Without a swap limit, the memory limit applies to memory and swap together.
     let both = number(resources.memory_swap_limit_in_bytes).or(memory);
     LimitsSpec {
         cpu_shares: unsigned(resources.cpu_shares),
@@ -51,7 +51,7 @@ pub(crate) fn limits(resources: &v1::LinuxContainerResources, abilities: Abiliti
     }
 }
 
-/// Resources after an update: what the update does not name stays.
+/// Resources after an update: fields that the update does not set are unchanged.
 pub(crate) fn merged(
     old: Option<&v1::LinuxContainerResources>,
     update: &v1::LinuxContainerResources,

@@ -1,7 +1,7 @@
 //! Which system calls a container may make: the default profile, a profile from a file, or none.
 //!
-//! Rule: the outcome is a program for the kernel, made before the container is; a profile that
-//! cannot be read, understood or compiled is an error of the container, never a weaker filter.
+//! Rule: the result is a BPF program, compiled before the container is created; a profile that
+//! cannot be read, parsed or compiled is an error of the container, never a weaker filter.
 //!
 //! upstream: OCI runtime-spec config-linux.md (seccomp)
 
@@ -24,12 +24,12 @@ mod tests;
 const LARGEST_PROFILE: u64 = 4 << 20;
 const EPERM: u16 = 1;
 const ENOSYS: u16 = 38;
-/// Flags of clone that make namespaces: mount, cgroup, UTS, IPC, user, PID, network.
+/// Flags of clone that create namespaces: mount, cgroup, UTS, IPC, user, PID, network.
 const NEW_NAMESPACES: u64 = 0x7e02_0000;
 const VSOCK: u64 = 40;
 const PERSONALITIES: [u64; 5] = [0, 0x8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
-/// The filter of a container; none where it is unconfined.
+/// The filter of a container; none if it is unconfined.
 pub(super) fn filter(
     security: &v1::LinuxContainerSecurityContext,
     bounding: u64,
@@ -93,7 +93,7 @@ fn names(list: &[&str]) -> Vec<String> {
     list.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// What an ordinary container gets; more where its capabilities would make little sense without.
+/// The default profile; it allows more with capabilities that would be useless otherwise.
 pub(super) fn default_profile(bounding: u64) -> Profile {
     let allow = |list: &[&str], conditions| Rule {
         syscalls: names(list),
@@ -117,7 +117,7 @@ pub(super) fn default_profile(bounding: u64) -> Profile {
     if !capabilities::has(bounding, "SYS_ADMIN") {
         let plain = Comparison::MaskedEqual { mask: NEW_NAMESPACES, value: 0 };
         rules.push(allow(&["clone"], first(plain)));
-        // Its flags lie in memory that a filter cannot see; callers then fall back to clone.
+        // Its flags are in memory that a filter cannot read; callers then fall back to clone.
         let clone3 = names(&["clone3"]);
         rules.push(Rule {
             syscalls: clone3,

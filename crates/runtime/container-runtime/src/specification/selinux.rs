@@ -1,9 +1,9 @@
-//! SELinux's labels of a container: of its processes and of its files.
+//! SELinux labels of a container's processes and files.
 //!
-//! Rule: the policy says what containers are by default, the caller's options change that part by
-//! part, and the level keeps pods apart: all of a pod's containers have one, the same after every
-//! restart of the server. A label that was asked for is given or refused. Without SELinux in the kernel
-//! a wish is left out with a warning (docs/decisions/0012). Choosing is pure; reads the policy's
+//! Rule: the policy has the defaults, the caller's options change them field by field, and the
+//! level separates pods: all of a pod's containers have the same one, also after a restart of the
+//! server. A requested label is applied or the container is refused. Without SELinux in the kernel
+//! a request is ignored with a warning (docs/decisions/0012). Choosing is pure; reads the policy's
 //! defaults, asks the kernel whether it knows a label, changes nothing.
 //!
 //! upstream: containerd internal/cri/server/container_create.go (toLabel), go-selinux label.InitLabels
@@ -17,9 +17,9 @@ use crate::failure::{Doing as _, Failure, Result};
 #[cfg(test)]
 mod tests;
 
-/// There only while SELinux is.
+/// Exists only while SELinux is enabled.
 const ENFORCE: &str = "/sys/fs/selinux/enforce";
-/// Takes a label and says whether the policy has it.
+/// Accepts a label if the policy has it.
 const CHECK: &str = "/sys/fs/selinux/context";
 /// Names the policy.
 const CONFIGURATION: &str = "/etc/selinux/config";
@@ -27,30 +27,30 @@ const CONFIGURATION: &str = "/etc/selinux/config";
 const USUAL_PROCESS: &str = "system_u:system_r:container_t:s0";
 const USUAL_FILE: &str = "system_u:object_r:container_file_t:s0";
 
-/// Of a pair of categories, as every policy with categories has them.
+/// The number of categories, as in every policy that has them.
 const CATEGORIES: u64 = 1024;
 
-/// What this machine's kernel and policy have of SELinux.
+/// What this host's kernel and policy have of SELinux.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selinux {
     defaults: Option<Defaults>,
 }
 
-/// What the policy calls a container's processes and files.
+/// The policy's labels of a container's processes and files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Defaults {
     process: Context,
     file: Context,
 }
 
-/// Either is empty where there is none.
+/// Each is empty if there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Labels {
     pub(crate) process: String,
     pub(crate) file: String,
 }
 
-/// Who is to be labelled, and what was asked for it.
+/// A pod or container, and the labels that it requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wish<'a> {
     /// The id of the pod's sandbox.
@@ -61,14 +61,14 @@ pub(crate) struct Wish<'a> {
 }
 
 impl<'a> Wish<'a> {
-    /// For what all containers of a pod share.
+    /// For files that all containers of a pod share.
     pub(crate) fn of_pod(pod: &'a str, config: &'a v1::PodSandboxConfig) -> Self {
         let security = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
         let of_pod = security.and_then(|security| security.selinux_options.as_ref());
         Self { pod, of_pod, of_container: None, privileged: false }
     }
 
-    /// For one of them.
+    /// For one container.
     pub(crate) fn of_container(self, config: &'a v1::ContainerConfig) -> Self {
         let security = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
         Self {
@@ -78,7 +78,7 @@ impl<'a> Wish<'a> {
         }
     }
 
-    /// The container's own options, or the pod's where it has none.
+    /// The container's own options, or the pod's if it has none.
     fn options(&self) -> Option<&'a v1::SeLinuxOption> {
         let says_something = |options: &&v1::SeLinuxOption| **options != Default::default();
         self.of_container.filter(says_something).or(self.of_pod.filter(says_something))
@@ -97,7 +97,7 @@ impl Selinux {
         Self { defaults: Some(defaults(&contexts.unwrap_or_default())) }
     }
 
-    /// What a container's processes and files are labelled with.
+    /// The labels of a container's processes and files.
     pub(crate) fn labels(&self, wish: &Wish<'_>) -> Result<Labels> {
         let options = wish.options();
         for options in wish.of_pod.iter().chain(&wish.of_container) {
@@ -126,13 +126,13 @@ impl Selinux {
     }
 }
 
-/// The parts of a label.
+/// The fields of a label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Context {
     user: String,
     role: String,
     kind: String,
-    /// A policy without levels has none.
+    /// None in a policy without levels.
     level: Option<String>,
 }
 
@@ -153,13 +153,13 @@ impl Context {
     }
 }
 
-/// The value of `SELINUXTYPE`, which names a folder.
+/// The value of `SELINUXTYPE`, which names a directory.
 fn policy_of(configuration: &str) -> Option<&str> {
     let values = configuration.lines().filter_map(|line| line.trim().strip_prefix("SELINUXTYPE="));
     values.map(str::trim).next_back().filter(|name| is_name(name))
 }
 
-/// From the policy's file about containers; what it does not say is as most policies have it.
+/// From the policy's file about containers; defaults of most policies for what it leaves out.
 fn defaults(contexts: &str) -> Defaults {
     let of = |wanted: &str, usual: &str| {
         let lines = contexts.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
@@ -197,12 +197,12 @@ fn choose(defaults: &Defaults, wish: &Wish<'_>) -> Labels {
         (None, None) => None,
     };
     (process.level, file.level) = (level.clone(), level);
-    // Its files have a label all the same: they are a container's.
+    // Its files are labelled all the same: they are a container's.
     let process = if wish.privileged { String::new() } else { process.write() };
     Labels { process, file: file.write() }
 }
 
-/// Two different categories that follow from the pod's id alone, so that nothing has to be kept.
+/// Two different categories, derived from the pod's id alone, so that nothing has to be stored.
 fn level_of(pod: &str) -> String {
     const START: u64 = 0xcbf2_9ce4_8422_2325;
     const STEP: u64 = 0x0100_0000_01b3;
@@ -214,7 +214,7 @@ fn level_of(pod: &str) -> String {
     format!("s0:c{},c{}", one.min(other), one.max(other))
 }
 
-/// What could end a label early or begin another option of a mount is none of its characters.
+/// No character may end a label early or begin another mount option.
 fn is_name(text: &str) -> bool {
     let fits = |character: char| character.is_ascii_alphanumeric() || "_.-".contains(character);
     !text.is_empty() && text.chars().all(fits) && text != ".."
@@ -255,7 +255,7 @@ fn is_level(text: &str) -> bool {
         && categories.is_none_or(|list| list.split(',').all(|one| pair(one, '.', 'c', 4)))
 }
 
-/// Gives what a mount shows the label of the container's files.
+/// Sets the label of the container's files on a mount's source.
 pub(super) fn relabel(mount: &v1::Mount, source: &Path, labels: &Labels) -> Result<()> {
     if !mount.selinux_relabel || labels.file.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Who a container runs as, from what the pod asks and what the image knows. Pure.
+//! The user and groups of a container, from the pod's request and the image's tables. Pure.
 //!
 //! upstream: containerd pkg/oci/spec_opts.go (WithUser, WithAdditionalGIDs)
 
@@ -11,16 +11,16 @@ use crate::failure::{Failure, Result};
 #[cfg(test)]
 mod tests;
 
-/// The largest id of a user or group, as pods may name it. To the kernel the number that is all ones
-/// means "leave it as it is", which would be root (CVE-2024-40635's class).
+/// The largest id of a user or group, as in Kubernetes' validation. To the kernel the number with
+/// all bits set means "unchanged", which would be root (CVE-2024-40635's class).
 const LARGEST: u32 = i32::MAX.unsigned_abs();
 
 fn id(text: &str) -> Option<u32> {
     text.parse().ok().filter(|id| *id <= LARGEST)
 }
 
-/// None: it is a name. What is all digits never is: who judges an image by its user takes that for a
-/// number, and an image could have a root of that name.
+/// None: it is a name. Digits alone are never a name: admission checks take them for a number, and
+/// an image could have a root of that name.
 fn id_or_name(what: &str, text: &str) -> Result<Option<u32>> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -30,7 +30,7 @@ fn id_or_name(what: &str, text: &str) -> Result<Option<u32>> {
     id(text).map(Some).ok_or_else(wrong)
 }
 
-/// The image's own tables.
+/// The image's user and group tables.
 #[derive(Debug, Clone, Default)]
 pub struct Tables {
     pub passwd: Option<String>,
@@ -41,7 +41,7 @@ pub struct Tables {
 pub struct Identity {
     pub uid: u32,
     pub gid: u32,
-    /// Sorted; has `gid` in it.
+    /// Sorted; contains `gid`.
     pub groups: Vec<u32>,
     pub home: String,
 }
@@ -89,7 +89,7 @@ impl Tables {
     }
 }
 
-/// `user[:group]`, each a number or a name; empty where neither pod nor image says anything.
+/// `user[:group]`, each a number or a name; empty if neither pod nor image sets one.
 pub(super) fn user_text(
     security: &v1::LinuxContainerSecurityContext,
     image_user: &str,

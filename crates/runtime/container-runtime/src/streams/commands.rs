@@ -1,8 +1,8 @@
-//! Exec and attach on a session: bytes both ways, sizes, and how it ended.
+//! Exec and attach on a session: data in both directions, terminal sizes, and the result.
 //!
-//! Rule: nothing is held back and nothing piles up: each direction waits for its slower side. When
-//! the client goes away, an exec is killed, also while it does not read its input; a container that
-//! was attached to goes on.
+//! Rule: data is passed on at once and buffers are limited: each direction waits for its slower
+//! side. When the client disconnects, an exec is killed, even if it does not read its input; an
+//! attached container continues.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) fn streams_of(wanted: &Wanted) -> Has {
     }
 }
 
-/// Runs the command and tells the client how it ended.
+/// Runs the command and sends its result to the client.
 pub(super) async fn run(runtime: &Runtime, wanted: Wanted, session: Session) {
     let Session { input, output, gone, tasks } = session;
     let client = Client { input, output: output.clone(), gone };
@@ -56,7 +56,7 @@ pub(super) async fn run(runtime: &Runtime, wanted: Wanted, session: Session) {
     };
     let ending = match outcome {
         Ok(Some(ending)) => ending,
-        // Nobody is there to be told.
+        // The client is gone.
         Ok(None) => return,
         Err(failure) => Ending::Failed(failure.text),
     };
@@ -116,7 +116,7 @@ async fn exec(
     tokio::pin!(copying, ending);
     let exit = tokio::select! {
         exit = &mut ending => {
-            // What it still said goes out before its end is told.
+            // Remaining output is sent before the result.
             let _ = copying.await;
             exit
         }
@@ -126,7 +126,7 @@ async fn exec(
             Left::Command => ending.await,
         },
     };
-    // Where it is not known, the guard kills what may be left of it.
+    // If the exit is lost, the guard kills what may be left of the command.
     let Ok(exit) = exit else { return Ok(Some(Ending::Failed(UNHEARD.to_owned()))) };
     guard.disarm();
     Ok(Some(match exit.code {
@@ -152,7 +152,7 @@ async fn attach(
         }
     });
     let Client { mut input, output, gone } = client;
-    // Sizes go to the container's terminal; the rest is copied.
+    // Sizes are applied to the container's terminal; everything else is copied.
     let (forward, forwarded) = mpsc::channel(super::session::QUEUE);
     let sorting = async move {
         while let Some(event) = input.recv().await {
@@ -208,7 +208,7 @@ fn pipes(has: Has) -> Result<(Stdio, Ends)> {
     Ok((stdio, ends))
 }
 
-/// Who ended it.
+/// The side that ended the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     Client,
@@ -250,11 +250,11 @@ async fn copy_terminal(
     }
 }
 
-/// Nobody takes a command's output any more.
+/// The client no longer accepts output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Untaken;
 
-/// A command may close its output long before its end; until then its client is watched.
+/// A command may close its output long before its exit; until then its client is watched.
 async fn finished(drained: Result<(), Untaken>, mut over: watch::Receiver<bool>) -> Left {
     if drained == Err(Untaken) {
         return Left::Client;
@@ -263,8 +263,8 @@ async fn finished(drained: Result<(), Untaken>, mut over: watch::Receiver<bool>)
     Left::Command
 }
 
-/// Hands on what the client sends, until the client has left. What it left behind is handed on as
-/// long as the command takes it.
+/// Passes on the client's input until the client has left. Input that it sent before is passed on
+/// as long as the command reads it.
 async fn feed(
     mut sink: Option<impl AsyncWrite + Unpin>,
     mut input: mpsc::Receiver<Input>,
@@ -272,7 +272,7 @@ async fn feed(
     terminal: Option<Resizer>,
 ) -> Left {
     while let Some(event) = input.recv().await {
-        // The end of input is typed where there is a terminal.
+        // With a terminal, the end of input is sent as a control character.
         let bytes: &[u8] = match &event {
             Input::Stdin(held) => &held.bytes,
             Input::StdinEnd if terminal.is_some() => &[4],
@@ -301,7 +301,7 @@ async fn feed(
     Left::Client
 }
 
-/// Sends what comes, to its end; once the command is over, silence is an end too.
+/// Sends output to its end; once the command has exited, silence is an end too.
 async fn drain(
     stream: Option<impl AsyncRead + Unpin>,
     channel: Channel,

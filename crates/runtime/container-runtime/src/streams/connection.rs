@@ -1,8 +1,8 @@
-//! What a stream's bytes come and go on: a connection to the streaming server, or a socket that a
-//! client in this process gave.
+//! The connection that carries a stream: one to the streaming server, or a socket that a client in
+//! this process passed.
 //!
 //! Rule: both are kernel sockets whose other end may be half closed, closed or lost, and the kernel
-//! tells which; whoever serves a stream sees no difference.
+//! reports which; the code that serves a stream sees no difference.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    /// Of a unix stream socket. Must be called inside a tokio runtime.
+    /// From a unix stream socket. Must be called inside a tokio runtime.
     pub(super) fn of_descriptor(socket: OwnedFd) -> io::Result<Self> {
         let socket = std::os::unix::net::UnixStream::from(socket);
         socket.set_nonblocking(true)?;
@@ -47,9 +47,9 @@ pub(super) enum Reading {
 }
 
 impl Reading {
-    /// The peer has closed its side or is lost. Seen without reading.
+    /// Waits until the peer has closed its side or is lost, without reading.
     pub(super) async fn closed(&self) -> io::Result<()> {
-        // No urgent data is ever asked of the kernel, so what this tells is the end.
+        // Urgent data is not enabled, so this event means the end.
         let ready = match self {
             Self::Tcp(half) => half.ready(Interest::PRIORITY).await,
             Self::Unix(half) => half.ready(Interest::PRIORITY).await,
@@ -71,7 +71,7 @@ impl AsyncRead for Reading {
     }
 }
 
-/// Dropped, it tells the peer that nothing more comes.
+/// Dropping it shuts down the writing side.
 #[derive(Debug)]
 pub(super) enum Writing {
     Tcp(tcp::OwnedWriteHalf),

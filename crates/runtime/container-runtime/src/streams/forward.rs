@@ -1,7 +1,8 @@
 //! Port-forward: connections into a pod's network, one for each pair of streams.
 //!
-//! Rule: all that a client makes us do ends with the client: its connections into the pod too. What
-//! a client sends and its pod does not take yet is limited for the whole client.
+//! Rule: everything that is done for a client ends with the client, including its connections into
+//! the pod. The amount of data that a client has sent and its pod has not read is limited per
+//! client.
 //!
 //! upstream: k8s.io/streaming portforward (httpstream.go)
 
@@ -27,9 +28,9 @@ pub(super) use door::Door;
 #[cfg(test)]
 mod tests;
 
-/// Streams of one client at once.
+/// The limit of concurrent streams of one client.
 const MOST_STREAMS: usize = 1024;
-/// Letters of the id of a pair; clients count.
+/// The maximum length of a pair's id; clients use a counter.
 const LONGEST_ID: usize = 256;
 const REFUSED: u32 = 3;
 
@@ -45,7 +46,7 @@ impl Writer {
     }
 }
 
-/// Streams come in pairs: one for data, one for what went wrong.
+/// Streams come in pairs: one for data, one for errors.
 #[derive(Default)]
 struct Pair {
     data: Option<u32>,
@@ -112,8 +113,8 @@ impl Streams {
             Frame::Data { stream, bytes, end } => {
                 if let Some(sender) = self.inputs.get(&stream) {
                     for part in bytes.chunks(PART) {
-                        // A slow pod slows its client. One that takes nothing more is no reason to
-                        // end the others.
+                        // A slow pod slows its client. A stream whose pod reads nothing more does
+                        // not end the others.
                         let Some(held) = self.room.hold(part).await else { return false };
                         let _ = sender.send(held).await;
                     }
@@ -158,14 +159,14 @@ impl Streams {
     }
 }
 
-/// None: the stream is refused. Inside: the pair that is now whole.
+/// None: the stream is refused. Inside: the pair that is now complete.
 fn place(
     pairs: &mut HashMap<String, Pair>,
     stream: u32,
     headers: &Headers,
 ) -> Option<Option<(u32, u32, u16)>> {
     let port: u16 = headers.get("port")?.parse().ok().filter(|port| *port > 0)?;
-    // Older clients give no id; their pairs come one after another.
+    // Older clients send no id; their pairs come one after another.
     let id = headers.get("requestid").map_or_else(|| format!("port {port}"), str::to_owned);
     if id.len() > LONGEST_ID {
         return None;
@@ -191,7 +192,7 @@ fn place(
     Some(whole)
 }
 
-/// In the words that clients know.
+/// The error messages that clients know.
 fn trouble_with(door: &Door, port: u16, failure: &Failure) -> String {
     format!("error forwarding port {port} to pod {}, uid : {failure}", door.sandbox)
 }

@@ -1,8 +1,8 @@
 //! Connections of the streaming server that have not redeemed a token.
 //!
-//! Rule: any local process may open one, so they are few, they have little time, and one too many
-//! closes the oldest: however many come, a client that sends its request at once is answered. They
-//! take no place of a stream.
+//! Rule: any local process may open one, so their number and their time are limited, and a new one
+//! beyond the limit closes the oldest: in any flood, a client that sends its request at once is
+//! answered. They use no permit of a stream.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,11 +27,11 @@ struct State {
     logged: Option<Instant>,
 }
 
-/// A connection was closed for a newer one.
+/// The connection was closed in favour of a newer one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Evicted;
 
-/// One connection; dropped, it is none of them any more.
+/// A pending connection; dropping it removes it from the set.
 #[derive(Debug)]
 pub(super) struct Pending {
     all: Arc<PendingConnections>,
@@ -47,8 +47,8 @@ impl PendingConnections {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a connection. The receiver gets a value when it must be closed, and only an error when
-    /// it has left.
+    /// Adds a connection. The receiver gets a value when the connection must be closed, and an
+    /// error once it has left.
     pub(super) fn add(self: &Arc<Self>) -> (Pending, oneshot::Receiver<Evicted>) {
         let (sender, evicted) = oneshot::channel();
         let mut state = self.state();
@@ -73,7 +73,7 @@ impl PendingConnections {
 }
 
 impl Pending {
-    /// It is about to redeem a token. False: it is being closed for a newer one.
+    /// Call before redeeming a token. False: it is being closed in favour of a newer one.
     pub(super) fn leave(&self) -> bool {
         self.all.state().open.remove(&self.number).is_some()
     }
@@ -98,7 +98,7 @@ mod tests {
         let (third, mut third_evicted) = all.add();
         assert_eq!(first_evicted.try_recv(), Ok(Evicted));
         assert!(!first.leave(), "it is being closed");
-        // What has a token is not closed, and has left room.
+        // A connection with a token is not closed, and has made room.
         assert!(second.leave());
         let (_fourth, _evicted) = all.add();
         assert!(second_evicted.try_recv().is_err() && third_evicted.try_recv().is_err());

@@ -1,8 +1,8 @@
-//! What a remote command sees of its client, whatever carries it.
+//! The client of a remote command, independent of the transport.
 //!
-//! Rule: what waits between the two sides is limited in messages and in bytes; beyond that the
-//! client waits. That a client has left is told beside the queue, not through it: whoever is stuck
-//! on what the client once sent still learns of it.
+//! Rule: the queues between the two sides are limited in messages and in bytes; beyond that the
+//! client is not read. The client's disconnect is signalled beside the queue, not through it: a
+//! task that is blocked on earlier input still sees it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +19,16 @@ use super::connection::Reading;
 #[cfg(test)]
 mod tests;
 
-/// Messages that may wait in each direction: a slow side slows the other.
+/// Queued messages in each direction: a slow side slows the other.
 pub(super) const QUEUE: usize = 16;
-/// What is sent as one message.
+/// The size of one message.
 pub(super) const PART: usize = 32 * 1024;
-/// Bytes of a client that may wait for whoever takes them.
+/// The limit of queued bytes from a client.
 pub(super) const HELD: usize = 1 << 20;
-/// After the end of one side, the other is waited for this long without a step forward.
+/// After one side has ended, wait this long for the other without progress.
 pub(super) const SILENCE: Duration = Duration::from_millis(500);
-/// A client that was told the end may take this long to close; cutting it off at once would throw
-/// away what it has not read yet.
+/// How long a client may take to close after it received the result; cutting it off at once would
+/// drop data that it has not read yet.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// Which streams a command has.
@@ -58,11 +58,11 @@ pub(super) enum Input {
 #[derive(Debug)]
 pub(super) enum Output {
     Data(Channel, Bytes),
-    /// The end of it all, with how it ended.
+    /// The result, which ends the session.
     Status(Ending),
 }
 
-/// How a command ended, as the client is told.
+/// The result of a command, as sent to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ending {
     Success,
@@ -71,7 +71,7 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    /// As protocol version 4 and later tell it.
+    /// The result in protocol version 4 and later.
     ///
     /// upstream: apimachinery metav1.Status; streaming remotecommand (ExecInContainer's errors)
     pub(super) fn status_object(&self) -> String {
@@ -97,7 +97,7 @@ impl Ending {
         .to_string()
     }
 
-    /// As older versions tell it; success says nothing.
+    /// The result in older versions; nothing is sent on success.
     pub(super) fn plain(&self) -> Option<String> {
         match self {
             Self::Success => None,
@@ -134,12 +134,12 @@ impl Room {
     }
 }
 
-/// Says that the client has left, to whoever asks and as often as it asks.
+/// Signals that the client has left; can be awaited repeatedly and by several tasks.
 #[derive(Debug, Clone)]
 pub(super) struct Gone(watch::Receiver<()>);
 
 impl Gone {
-    /// The client is there as long as the first is kept.
+    /// Dropping the sender signals that the client has left.
     pub(super) fn pair() -> (watch::Sender<()>, Self) {
         let (here, gone) = watch::channel(());
         (here, Self(gone))
@@ -149,19 +149,19 @@ impl Gone {
         while self.0.changed().await.is_ok() {}
     }
 
-    /// The client has left, and what it left behind was not taken for a while.
+    /// Waits until the client has left, and then for a while to let its input be read.
     pub(super) async fn left_behind(&mut self) {
         self.left().await;
         tokio::time::sleep(SILENCE).await;
     }
 }
 
-/// Where a client's input is put.
+/// The queue of a client's input.
 #[derive(Debug)]
 pub(super) struct Inbox {
     sender: mpsc::Sender<Input>,
     room: Room,
-    /// Dropped with the rest when nothing more comes.
+    /// Dropped with the rest when no more input comes.
     _here: watch::Sender<()>,
 }
 
@@ -172,7 +172,7 @@ impl Inbox {
         (Self { sender, room: Room::of(HELD), _here: here }, input, gone)
     }
 
-    /// `false`: nobody takes it any more.
+    /// `false`: the input is no longer read.
     pub(super) async fn stdin(&self, bytes: &[u8]) -> bool {
         for part in bytes.chunks(PART) {
             let Some(held) = self.room.hold(part).await else { return false };
@@ -196,14 +196,14 @@ impl Inbox {
         true
     }
 
-    /// The command is over.
+    /// Waits until the command is over.
     pub(super) async fn closed(&self) {
         self.sender.closed().await;
     }
 }
 
-/// The peer has closed its side or is lost, and what it sent before was not taken for a while. Seen
-/// without reading: a reader that waits for room does not read.
+/// Waits until the peer has closed its side or is lost, and then for a while to let its input be
+/// read. Does not read: a reader that waits for room cannot.
 pub(super) async fn hung_up(reader: &Reading) {
     if reader.closed().await.is_ok() {
         tokio::time::sleep(SILENCE).await;
@@ -213,7 +213,7 @@ pub(super) async fn hung_up(reader: &Reading) {
 /// A client of a remote command.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// Ends when the client is gone and what it sent was taken.
+    /// Closed when the client is gone and its input was read.
     pub(super) input: mpsc::Receiver<Input>,
     pub(super) output: mpsc::Sender<Output>,
     pub(super) gone: Gone,
@@ -228,7 +228,7 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// After the command: the client takes its time to read what is left, and none to close.
+    /// After the command: lets the client read what is left, and limits its time to close.
     pub(super) async fn finish(mut self) {
         let _ = (&mut self.writing).await;
         let _ = tokio::time::timeout(LINGER, &mut self.reading).await;
@@ -242,7 +242,7 @@ impl Drop for Tasks {
     }
 }
 
-/// A terminal's size as clients write it.
+/// A terminal's size as clients send it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Size {

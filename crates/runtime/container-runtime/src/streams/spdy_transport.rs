@@ -1,8 +1,8 @@
-//! A remote command over SPDY: one stream for each channel, told apart by a header.
+//! A remote command over SPDY: one stream for each channel, identified by a header.
 //!
-//! Rule: the command begins when every stream that it needs is open; a client that opens them too
-//! slowly, or sends too much before, is let go. From then on a client is read only as fast as its
-//! command takes what it sends.
+//! Rule: the command starts when every stream that it needs is open; a client that opens them too
+//! slowly, or sends too much before, is disconnected. From then on a client is read only as fast as
+//! its command reads its input.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ mod tests;
 /// upstream: kubelet's stream creation timeout.
 const OPENING: Duration = Duration::from_secs(30);
 const REFUSED: u32 = 3;
-/// What a frame that waits costs beside its bytes.
+/// The cost of a queued frame beside its bytes.
 const FRAME: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ fn role(headers: &Headers) -> Option<Role> {
     })
 }
 
-/// What the reading side tells the writing side.
+/// Messages from the reading to the writing side.
 enum Urgent {
     Frame(Frame),
 }
@@ -56,7 +56,7 @@ struct Opened {
     decoder: Decoder,
     encoder: Encoder,
     roles: HashMap<Role, u32>,
-    /// What came before everything was open.
+    /// Frames that came before everything was open.
     early: Vec<Frame>,
 }
 

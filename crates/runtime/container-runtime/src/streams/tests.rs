@@ -1,4 +1,4 @@
-//! When a server listens, and the limits of streams and of connections, on real ones.
+//! When the server listens, and the limits of streams and of connections, on real ones.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -7,7 +7,7 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// Two ends of a connection: the server's as streams have it, and a client's.
+/// Two ends of a connection: the server's and a client's.
 pub(super) async fn pair() -> (upgrade::Socket, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -16,7 +16,7 @@ pub(super) async fn pair() -> (upgrade::Socket, TcpStream) {
     (upgrade::Socket { stream, early: bytes::Bytes::new() }, client)
 }
 
-/// The same, without an address.
+/// The same for a passed connection.
 pub(super) fn given_pair() -> (upgrade::Socket, UnixStream) {
     let (server, client) = UnixStream::pair().unwrap();
     let server = server.into_std().unwrap();
@@ -40,7 +40,7 @@ async fn answered(client: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// An upgraded connection is a connection still: its place is free when its stream is over.
+/// An upgraded connection keeps its permit until its stream ends.
 #[tokio::test]
 async fn a_stream_keeps_its_place_until_its_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -52,7 +52,7 @@ async fn a_stream_keeps_its_place_until_its_end() {
         };
         assert!(pending.leave());
         upgrade::begin(true, request, place, |_, socket| async move {
-            // What came with the request is not lost.
+            // Data that came with the request is kept.
             assert_eq!(&socket.early[..], b"more");
             let (mut reading, _writing) = socket.stream.into_split();
             let _ = reading.read(&mut [0]).await;
@@ -78,10 +78,10 @@ async fn a_stream_keeps_its_place_until_its_end() {
     server.abort();
 }
 
-/// Whoever never asks for an address has no port.
+/// A runtime without requests for a URL has no port.
 #[tokio::test]
 async fn nothing_listens_before_somebody_asks_for_an_address() {
-    // No other test has this address, so nobody takes its port meanwhile.
+    // No other test has this address, so the port stays free meanwhile.
     let free = TcpListener::bind("127.45.1.7:0").await.unwrap().local_addr().unwrap();
     let streams = Streams::new(free);
     let place = streams.place().unwrap();
@@ -92,7 +92,7 @@ async fn nothing_listens_before_somebody_asks_for_an_address() {
     let again = streams.clone().address(|_| panic!("a second listener")).await.unwrap();
     assert_eq!(again, first);
     TcpStream::connect(first).await.expect("one listens");
-    // What cannot be listened on is said, and may be had later.
+    // A failure to listen is an error, and a later request tries again.
     let others = Streams::new(free);
     let refused = others.address(|_| ()).await.unwrap_err();
     assert!(refused.text.contains(&format!("listening for streams on {free}")), "{refused}");
@@ -101,7 +101,7 @@ async fn nothing_listens_before_somebody_asks_for_an_address() {
     drop(place);
 }
 
-/// Streams without an address are counted together with those that have one.
+/// Streams on passed connections count like those with a URL.
 #[tokio::test]
 async fn streams_without_an_address_have_places_too() {
     let streams = Streams::new("127.0.0.1:0".parse().unwrap());
@@ -114,8 +114,8 @@ async fn streams_without_an_address_have_places_too() {
     assert!(streams.place().is_ok(), "one has ended");
 }
 
-/// Connections that never send a whole request take no place, and do not keep a client waiting that
-/// does, however many they are and however fast they come.
+/// Connections that never send a whole request take no permit, and do not delay a client that does,
+/// however many they are and however fast they come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn half_sent_requests_keep_no_client_waiting() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -140,14 +140,14 @@ async fn half_sent_requests_keep_no_client_waiting() {
     let head = tokio::time::timeout(LONG, async { answered(&mut ask(address).await).await }).await;
     assert!(head.expect("an answer").starts_with("HTTP/1.1 101"));
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    // The oldest are closed at once, the others in time.
+    // The oldest are closed at once, the others at their timeout.
     let mut oldest = held.pop_front().unwrap();
     let mut newest = held.pop_back().unwrap();
     let ended = async |client: &mut TcpStream| client.read(&mut [0]).await.is_ok_and(|n| n == 0);
     assert!(tokio::time::timeout(Duration::from_secs(1), ended(&mut oldest)).await.is_ok());
     assert!(tokio::time::timeout(Duration::from_millis(100), ended(&mut newest)).await.is_err());
     assert!(tokio::time::timeout(2 * REQUEST, ended(&mut newest)).await.is_ok());
-    // While it goes on, too.
+    // During a flood, too.
     let flood = tokio::spawn(async move {
         loop {
             held.push_back(half().await);
@@ -157,7 +157,7 @@ async fn half_sent_requests_keep_no_client_waiting() {
     for _ in 0..20 {
         let head = tokio::time::timeout(LONG, async { answered(&mut ask(address).await).await });
         assert!(head.await.expect("an answer").starts_with("HTTP/1.1 101"));
-        // The place is free again shortly after.
+        // The permit is released shortly after.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     flood.abort();

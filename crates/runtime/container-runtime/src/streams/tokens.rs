@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::identity;
 
 const LIFE: Duration = Duration::from_secs(60);
-/// Requests that nobody has come for.
+/// The limit of requests that were not redeemed yet.
 const MOST: usize = 1000;
 
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Tokens {
         Ok(token)
     }
 
-    /// What it stands for, once.
+    /// The request of a token, which is used up.
     pub(super) fn redeem(&self, token: &str) -> Option<Wanted> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (end, wanted) = waiting.remove(token)?;

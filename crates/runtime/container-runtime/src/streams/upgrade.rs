@@ -1,4 +1,4 @@
-//! From an HTTP request to SPDY or WebSocket: which was asked for, and what is agreed on.
+//! The upgrade from HTTP to SPDY or WebSocket, and the choice of the subprotocol.
 
 use std::os::fd::OwnedFd;
 
@@ -19,7 +19,7 @@ use crate::runtime::Runtime;
 
 pub(super) type Body = Full<Bytes>;
 
-/// A connection that is no HTTP any more, and what came on it already.
+/// An upgraded connection, and data that was received before the upgrade.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) stream: Connection,
@@ -32,7 +32,7 @@ impl Socket {
         Some(Self { stream: Connection::Tcp(parts.io.into_inner()), early: parts.read_buf })
     }
 
-    /// One that was never HTTP.
+    /// A connection that was never HTTP.
     pub(super) fn given(connection: OwnedFd, early: Vec<u8>) -> std::io::Result<Self> {
         Ok(Self { stream: Connection::of_descriptor(connection)?, early: early.into() })
     }
@@ -41,10 +41,10 @@ impl Socket {
 const SPDY: &str = "SPDY/3.1";
 const STREAM_PROTOCOL: &str = "x-stream-protocol-version";
 const FORWARD_PROTOCOL: &str = "portforward.k8s.io";
-/// Of commands; as [`cri_wire::OpenStream`] says.
+/// The protocol of commands; see [`cri_wire::OpenStream`].
 const GIVEN_PROTOCOL: &str = "v4.channel.k8s.io";
 
-/// What carries the channels.
+/// The transport of the channels.
 #[derive(Debug, Clone)]
 pub(super) enum Carrier {
     Spdy { protocol: String },
@@ -52,7 +52,7 @@ pub(super) enum Carrier {
 }
 
 impl Carrier {
-    /// Of a connection that was given: there nothing is left to be agreed on.
+    /// Of a passed connection, which has no negotiation.
     pub(super) fn of_given() -> Self {
         Self::Spdy { protocol: GIVEN_PROTOCOL.to_owned() }
     }
@@ -60,7 +60,7 @@ impl Carrier {
 
 pub(super) fn refusal(status: u16, text: &str) -> Response<Body> {
     let mut response = Response::new(Full::new(Bytes::from(format!("{text}\n"))));
-    // A connection is for one request.
+    // One request per connection.
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     *response.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or_default();
     response
@@ -77,8 +77,7 @@ fn words(headers: &HeaderMap, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Answers with 101 and goes on, or says why not. The place among the streams is kept until that
-/// is over.
+/// Answers with 101 and upgrades, or with an error. The permit is held until the stream ends.
 pub(super) fn begin<F>(
     forwarding: bool,
     mut request: Request<Incoming>,
@@ -138,7 +137,7 @@ fn by_websocket(headers: &HeaderMap) -> Agreed {
 fn by_spdy(headers: &HeaderMap, forwarding: bool) -> Agreed {
     let offered = words(headers, STREAM_PROTOCOL);
     let known: &[&str] = if forwarding { &[FORWARD_PROTOCOL] } else { SPDY_PROTOCOLS };
-    // Clients that offer nothing are older than the header.
+    // Clients without the header are older than it.
     let protocol = if offered.is_empty() {
         known.last().copied()
     } else {
@@ -165,7 +164,7 @@ fn finished(builder: hyper::http::response::Builder, carrier: Carrier) -> Agreed
     Ok((response, carrier))
 }
 
-/// What was wanted, on the connection that is there now.
+/// Runs the request on its connection.
 pub(super) async fn go_on(runtime: Runtime, wanted: Wanted, carrier: Carrier, socket: Socket) {
     match (wanted, carrier) {
         (Wanted::PortForward(request), carrier) => {

@@ -1,7 +1,7 @@
 //! A remote command over WebSocket: channels by their first byte.
 //!
-//! Rule: a client is read only as fast as its command takes what it sends. While nothing is taken,
-//! its end is still seen. After the command's end what it sends is read and dropped.
+//! Rule: a client is read only as fast as its command reads its input. Meanwhile its disconnect is
+//! still detected. After the command's end the client's data is read and dropped.
 
 use stream_frames::channels::{self, Coding, Protocol};
 use stream_frames::websocket::{self, Decoder, Message, Reply};
@@ -15,7 +15,7 @@ use super::upgrade::Socket;
 #[cfg(test)]
 mod tests;
 
-/// Something that must be said between two outputs.
+/// A control message that is sent between two outputs.
 enum Urgent {
     Pong(Vec<u8>),
     Close(u16),
@@ -77,18 +77,18 @@ async fn read(
     discard(reader, part).await;
 }
 
-/// Reads what nobody wants any more, until the client closes or is cut off.
+/// Reads and drops data until the client closes or is cut off.
 pub(super) async fn discard(mut reader: Reading, mut part: Vec<u8>) {
     while reader.read(&mut part).await.is_ok_and(|read| read > 0) {}
 }
 
-/// What became of something that a client sent.
+/// The outcome of a client's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken {
     Yes,
     /// The client is done.
     Left,
-    /// The command is.
+    /// The command is over.
     Over,
 }
 
@@ -118,7 +118,7 @@ async fn take(
     let Some((channel, content)) = channels::read(protocol, &bytes) else { return Taken::Yes };
     drop(bytes);
     let taken = match channel {
-        // An empty message on the channel is not its end.
+        // An empty message does not close the channel.
         channels::STDIN if has.stdin => inbox.stdin(&content).await,
         channels::RESIZE if has.tty => inbox.resize(&content).await,
         channels::CLOSE if protocol.closes && content == [channels::STDIN] => {
@@ -144,7 +144,7 @@ async fn write(
         };
         websocket::write(&reply, bytes);
     };
-    // Clients wait for the first message to know that the channels are there.
+    // Clients wait for the first message to know that the channels exist.
     for (channel, there) in [(channels::STDOUT, has.stdout), (channels::STDERR, has.stderr)] {
         if there {
             send(channel, &[], &mut bytes);

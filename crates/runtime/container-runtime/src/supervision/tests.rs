@@ -1,4 +1,4 @@
-//! Who waits for execs, while connections come and go.
+//! Waiters of execs across connections.
 
 use super::*;
 
@@ -17,7 +17,7 @@ async fn a_list_tells_what_was_not_heard() {
     }
     let running = execs.running();
     assert_eq!(running.len(), 3);
-    // Began after the list was asked for.
+    // Started after the list was requested.
     let mut younger = execs.expect("younger");
     execs.started("younger");
     execs.settle(&running, &[state("over", Some(7)), state("runs", None), state("other", Some(1))]);

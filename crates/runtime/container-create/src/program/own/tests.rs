@@ -1,4 +1,4 @@
-//! Every way by which a path leads to a program.
+//! Every way in which a path leads to a program.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -63,7 +63,7 @@ fn interpreters_of_programs() {
         assert_eq!(of(&program).as_deref(), Some("/lib/ld.so"), "{wide} {big}");
         assert_eq!(of(&elf(wide, big, b"\0")), None);
         for length in 0..200 {
-            // Cut off anywhere: none, and no panic.
+            // Truncated anywhere: no interpreter, and no panic.
             assert_eq!(of(&program[..length]), None, "{length}");
         }
     }

@@ -1,10 +1,10 @@
-//! A folder of images that are there before anybody asks.
+//! A directory of images that are present at startup.
 
 use image_store::{Limits, Platform};
 
 use super::*;
 
-/// An OCI layout of an image without layers, made by hand.
+/// A handmade OCI layout of an image without layers.
 fn layout(folder: &Path, name: &str) {
     let blobs = folder.join("blobs/sha256");
     fs::create_dir_all(&blobs).unwrap();

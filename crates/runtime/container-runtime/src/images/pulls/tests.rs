@@ -1,4 +1,4 @@
-//! Credentials as callers write them.
+//! Credentials as clients write them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Ranges, their ends, and going round.
+//! Ranges, their ends, and wrapping around.
 
 use super::*;
 

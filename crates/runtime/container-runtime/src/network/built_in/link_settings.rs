@@ -1,7 +1,7 @@
-//! Sysctls of the built-in network's links: what the kernel accepts from other senders on them.
+//! Sysctls of the built-in network's links: what the kernel accepts from other senders.
 //!
-//! Rule: addresses and routes come from this runtime alone. Router advertisements and redirects of a
-//! pod change neither the machine (CVE-2020-10749's class) nor another pod, and without an IPv6
+//! Rule: addresses and routes come from this runtime alone. Router advertisements and redirects of
+//! a pod change neither the host (CVE-2020-10749's class) nor another pod, and without an IPv6
 //! range a link has no IPv6 at all. Written while a link is down, so that no packet comes first.
 //!
 //! upstream: the kernel's ip-sysctl.rst; containernetworking/plugins plugins/main/bridge
@@ -18,26 +18,26 @@ mod tests;
 
 type Result<T> = std::result::Result<T, netlink::Error>;
 
-/// Ways in which another sender changes a link's addresses and routes. Duplicate address detection is
-/// among them: the machine reaches no pod by IPv6 while the bridge's address is tentative, and never
-/// again after a pod has claimed it.
+/// Sysctls by which another sender changes a link's addresses and routes. Duplicate address
+/// detection is among them: the host reaches no pod by IPv6 while the bridge's address is
+/// tentative, and never again after a pod has claimed it.
 const LEARNED: [&str; 4] = ["accept_ra", "accept_redirects", "autoconf", "accept_dad"];
 const OFF: &str = "disable_ipv6";
 
 /// A setting below `/proc/sys/net`, and its value.
 type Setting = (String, &'static str);
 
-/// The bridge, by which the machine hears pods.
+/// The bridge, on which the host receives packets of pods.
 pub(super) fn harden_bridge(link: &str, has_ipv6: bool) -> Result<()> {
     write_all(&of_bridge(link, has_ipv6))
 }
 
-/// The machine's end of a pod's link: the bridge has the addresses, this has none.
+/// The host's end of a pod's veth pair: it has no addresses, the bridge has them.
 pub(super) fn harden_port(link: &str) -> Result<()> {
     write_all(&of_port(link))
 }
 
-/// The pod's end; to be called in the pod's namespace. What the pod's sysctls say stays as it is.
+/// The pod's end; call it in the pod's namespace. Sysctls that the pod sets are left alone.
 pub(super) fn harden_inside(sysctls: &BTreeMap<String, String>, has_ipv6: bool) -> Result<()> {
     write_all(&of_inside(sysctls, has_ipv6))
 }
@@ -48,7 +48,7 @@ fn ipv6(link: &str, name: &str, value: &'static str) -> Setting {
 
 fn of_bridge(link: &str, has_ipv6: bool) -> Vec<Setting> {
     let learned = LEARNED.map(|name| ipv6(link, name, "0"));
-    // A bridge of another server may have had no range of IPv6, or one.
+    // A bridge of another version may have had an IPv6 range or none.
     let off = ipv6(link, OFF, if has_ipv6 { "0" } else { "1" });
     let redirects = (format!("ipv4/conf/{link}/accept_redirects"), "0");
     learned.into_iter().chain([off, redirects]).collect()
@@ -74,7 +74,7 @@ fn of_inside(sysctls: &BTreeMap<String, String>, has_ipv6: bool) -> Vec<Setting>
     settings
 }
 
-/// A kernel without IPv6 has none of its settings and needs none.
+/// A kernel without IPv6 has none of these sysctls and needs none.
 fn write_all(settings: &[Setting]) -> Result<()> {
     for (name, value) in settings {
         let path = Path::new("/proc/sys/net").join(name);

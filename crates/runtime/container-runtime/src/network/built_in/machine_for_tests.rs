@@ -1,5 +1,5 @@
-//! A machine for tests: a network namespace in which a built-in network serves pods, and namespaces
-//! for pods and for what is beyond the machine. All of it ends with the test. Needs root.
+//! A host for tests: a network namespace with a built-in network and pods, and namespaces for pods
+//! and for neighbours of the host. All of it ends with the test. Needs root.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -39,7 +39,7 @@ pub(super) fn namespace() -> File {
     .unwrap()
 }
 
-/// Does something in another namespace.
+/// Runs a closure in another namespace.
 pub(super) fn within<T: Send>(namespace: &File, work: impl FnOnce() -> T + Send) -> T {
     netlink::in_namespace(namespace.as_fd(), || Ok(work())).unwrap()
 }
@@ -54,7 +54,8 @@ pub(super) fn add_pod(network: &BuiltIn, pod: &PodNetwork) -> (File, NetworkReco
     (namespace, record)
 }
 
-/// A namespace beyond the machine, by a pair of links with these addresses, each way the default.
+/// A neighbour's namespace, connected by a veth pair with these addresses; each side is the other's
+/// default route.
 pub(super) fn add_neighbour(machine: &[&str], beyond: &[&str]) -> File {
     let parse = |text: &str| -> IpAddr { text.parse().unwrap() };
     let prefix = |address: IpAddr| if address.is_ipv4() { 24 } else { 64 };

@@ -1,4 +1,4 @@
-//! Which root a bridge or a pod's link belongs to, by the alias that its maker wrote. Pure.
+//! The root that owns a bridge or a pod's link, by the alias that its creator wrote. Pure.
 //!
 //! | alias | owner |
 //! |---|---|
@@ -36,7 +36,7 @@ pub(super) fn of_bridge<'a>(name: &str, alias: &'a str, id: &str) -> Owner<'a> {
     }
 }
 
-/// Of a pair of links on a bridge of this root.
+/// The owner of a pod's veth pair on a bridge of this root.
 pub(super) fn of_pod<'a>(alias: &'a str, id: &str) -> Owner<'a> {
     match alias.strip_prefix(POD).map(|rest| rest.split_once(" of ")) {
         Some(Some((_, owner))) => of_id(owner, id),

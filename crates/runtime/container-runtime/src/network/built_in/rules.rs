@@ -6,9 +6,9 @@
 //! | arriving, own | host port → pod, where the destination is an address of this machine |
 //! | leaving | pods to the world, and answers that must come back through the host: masqueraded |
 //!
-//! Rule: a host port takes connections of this machine's addresses only, whatever address a pod asks
-//! for; an address that the machine gets later counts from then on. A port of the machine's
-//! loopback is reached from the machine alone.
+//! Rule: a host port accepts connections to this host's addresses only, whatever address a pod
+//! requests; an address that the host gets later counts from then on. A port of the host's loopback
+//! is reachable from the host alone.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -47,7 +47,7 @@ pub(super) fn of<'a>(
     let (network, prefix) = LOOPBACK;
     let guard = [
         Condition::To { network, prefix, is: true },
-        // The kernel refuses these too, except with `accept_local`.
+        // The kernel drops these too, except with `accept_local`.
         Condition::From { network, prefix, is: true },
     ];
     let guard =
@@ -64,7 +64,7 @@ pub(super) fn of<'a>(
     }
 }
 
-/// Where a connection to a host port begins.
+/// Where a connection to a host port comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Machine,
@@ -101,10 +101,10 @@ fn leaving(bridge: &str, subnets: &[Subnet]) -> Vec<Rule> {
         let from = Condition::From { network: subnet.network, prefix: subnet.prefix, is: true };
         let elsewhere = Condition::To { network: subnet.network, prefix: subnet.prefix, is: false };
         rules.push(masquerade(vec![from.clone(), elsewhere, leaves(false)]));
-        // A pod that reaches a pod (or itself) by a host port must see the answer come from there.
+        // If a pod reaches a pod (or itself) by a host port, the answer must come from the host.
         rules.push(masquerade(vec![from, leaves(true), Condition::WasForwarded]));
     }
-    // The host's own 127.0.0.1 means nothing to a pod.
+    // The host's own 127.0.0.1 is no valid source inside a pod.
     let (network, prefix) = LOOPBACK;
     let loopback = Condition::From { network, prefix, is: true };
     rules.push(masquerade(vec![loopback, leaves(true), Condition::WasForwarded]));

@@ -94,7 +94,7 @@ fn rules_forward_only_to_addresses_of_the_same_version() {
     assert_eq!(forwards("2001:db8::1"), 1);
 }
 
-/// A machine without nftables serves pods that need none; the others hear why not.
+/// A host without nftables serves pods that need none; other pods get an error.
 #[test]
 fn without_nftables_nothing_fails_but_a_pod_that_needs_it() {
     let settings =
@@ -107,7 +107,7 @@ fn without_nftables_nothing_fails_but_a_pod_that_needs_it() {
     network.tidy().unwrap();
     let why = network.readiness().unwrap_err();
     assert!(why.starts_with("the built-in network needs nftables: "), "{why}");
-    // One of a time when there was nftables can still go.
+    // A pod from a time with nftables can still be removed.
     let gone = pod("a", &[]);
     let record = NetworkRecord { link: "keel-test-gone".to_owned(), ..NetworkRecord::default() };
     network.take_over(&[(gone.clone(), record.clone())]);
@@ -129,8 +129,8 @@ fn a_range_that_is_not_taken_is_told_with_what_is_in_force() {
     }
 }
 
-/// A door to the host's loopback is open only while a pod has a port there, and never unguarded:
-/// the guard is written before, and again with every pod, whatever others did to it.
+/// The host's loopback leads to pods only while a pod has a port there, and never without the guard
+/// chain: that is written before, and again with every pod, whatever other programs did to it.
 #[test]
 fn loopback_leads_to_pods_only_while_a_port_of_it_does() {
     if !rustix::process::geteuid().is_root() {
@@ -175,7 +175,7 @@ fn loopback_leads_to_pods_only_while_a_port_of_it_does() {
     .unwrap();
 }
 
-/// Two servers that were given one bridge, in whatever way: what the other made stays.
+/// Two servers configured with the same bridge, in any way: what the other one created stays.
 #[test]
 fn a_second_root_on_a_bridge_touches_nothing_of_the_first() {
     use machine_for_tests::{add_pod, on_a_machine};
@@ -206,8 +206,8 @@ fn a_second_root_on_a_bridge_touches_nothing_of_the_first() {
     });
 }
 
-/// A bridge of an older version, or one whose maker was killed before it wrote down whose it is,
-/// is adopted; one of the administrator is used and stays.
+/// A bridge of an older version, or one whose creator was killed before it wrote the owner, is
+/// adopted; a bridge of the administrator is used and stays.
 #[test]
 fn a_bridge_goes_with_the_last_pod_where_a_root_made_it() {
     use machine_for_tests::{add_pod, on_a_machine};
@@ -232,7 +232,7 @@ fn a_bridge_goes_with_the_last_pod_where_a_root_made_it() {
     });
 }
 
-/// Host ports are the machine's: two roots cannot both have one.
+/// Host ports belong to the whole host: two roots cannot both have one.
 #[test]
 fn a_host_port_of_another_root_is_refused_with_its_owner() {
     let folder = tempfile::tempdir().unwrap();
@@ -248,7 +248,7 @@ fn a_host_port_of_another_root_is_refused_with_its_owner() {
     first.reserve(&taken).unwrap();
     let refused = second.reserve(&pod("c", &[(8080, 80, "")])).unwrap_err().text;
     assert!(refused.starts_with("the host port 8080 belongs to the root /one ("), "{refused}");
-    // What was refused has taken nothing.
+    // A refused reservation has taken nothing.
     assert_eq!(second.reserve(&free).unwrap().1, ["10.88.0.3"]);
     first.release(&taken.sandbox);
     second.reserve(&pod("c", &[(8080, 80, "")])).unwrap();

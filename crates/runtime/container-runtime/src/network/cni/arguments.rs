@@ -1,4 +1,4 @@
-//! What plugins are told of a pod: arguments and capabilities. Pure.
+//! The arguments and capabilities that plugins get for a pod. Pure.
 
 use cri_wire::v1;
 use serde_json::{Map, Value, json};
@@ -20,14 +20,14 @@ pub(super) fn pairs(pod: &PodNetwork) -> Vec<[String; 2]> {
     .to_vec()
 }
 
-/// `CNI_ARGS` as one text.
+/// `CNI_ARGS` as a string.
 pub(super) fn text(pod: &PodNetwork) -> String {
     let pairs: Vec<String> =
         pairs(pod).into_iter().map(|[name, value]| format!("{name}={value}")).collect();
     pairs.join(";")
 }
 
-/// Everything that a plugin may ask for by a capability.
+/// Everything that a plugin may request by a capability.
 pub(super) fn capabilities(pod: &PodNetwork) -> Result<Map<String, Value>> {
     let mut all = Map::new();
     all.insert("io.kubernetes.cri.pod-annotations".to_owned(), json!(pod.config.annotations));
@@ -81,7 +81,7 @@ fn bandwidth(config: &v1::PodSandboxConfig) -> Result<Option<Value>> {
     Ok(Some(Value::Object(all)))
 }
 
-/// A quantity of bits a second, such as `10M`; from 1k to 1P, as upstream takes it.
+/// A quantity of bits per second, such as `10M`; from 1k to 1P, as upstream accepts.
 fn rate(key: &str, text: &str) -> Result<u64> {
     const SUFFIXES: &[(&str, u64)] = &[
         ("Ki", 1 << 10),

@@ -1,4 +1,4 @@
-//! Which CNI configuration counts: the first file by name that is one.
+//! Selects the CNI configuration: the first valid file by name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,15 +12,15 @@ use crate::failure::{Doing as _, Failure, Result};
 const LARGEST: u64 = 1 << 20;
 const ENDINGS: &[&str] = &[".conf", ".conflist", ".json"];
 
-/// What a dir of configurations holds, up to the one that serves.
+/// The content of a configuration directory, up to the first valid file.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) configuration: Option<Configuration>,
-    /// Files before it that are no configurations, and why.
+    /// Invalid files before it, and why.
     pub(super) unreadable: Vec<(PathBuf, Failure)>,
 }
 
-/// The first file by name that is a configuration; what does not read is passed over.
+/// The first valid configuration by file name; invalid files are skipped.
 pub(super) fn first_in(folder: &Path) -> Result<Found> {
     let mut found = Found::default();
     for name in names_in(folder)? {
@@ -43,7 +43,7 @@ fn read(path: &Path) -> Result<Configuration> {
     let shown = path.display();
     let metadata = fs::metadata(path).doing(format!("looking at {shown}"))?;
     if !metadata.is_file() {
-        // A pipe would be waited for.
+        // Opening a pipe would block.
         return Err(Failure::plain(format!("{shown} is no regular file")));
     }
     if metadata.len() > LARGEST {
@@ -53,12 +53,12 @@ fn read(path: &Path) -> Result<Configuration> {
     Ok(Configuration::parse(&shown.to_string(), &text)?)
 }
 
-/// What was logged of the dir, which is read again and again.
+/// Which errors of the directory were logged; it is read again and again.
 #[derive(Debug, Default)]
 pub(super) struct Logged(BTreeMap<PathBuf, String>);
 
 impl Logged {
-    /// What is to be logged now: a file whose error was not logged since it last had none.
+    /// The messages to log now: of files whose error was not logged since they last had none.
     pub(super) fn update(&mut self, unreadable: &[(PathBuf, Failure)]) -> Vec<String> {
         let now: BTreeMap<PathBuf, String> =
             unreadable.iter().map(|(path, failure)| (path.clone(), failure.text.clone())).collect();

@@ -1,9 +1,9 @@
-//! What plugins keep for pods that nobody knows any more, because records were lost.
+//! Garbage collection of plugins' attachments for pods that have no record any more.
 //!
-//! Rule: only when the administrator says that the networks are ours alone, and never where a
-//! network's configuration forbids it. Attachments with a kept
-//! result are taken down by their own configuration; then plugins that know the question are told
-//! which attachments still count. What fails is told in the log and stops nothing.
+//! Rule: only if the administrator declares the networks to be ours alone, and never if a network's
+//! configuration forbids it. Attachments with a kept result are deleted by their own configuration;
+//! then GC is called with the valid attachments, where plugins support it. Errors are logged and
+//! stop nothing.
 //!
 //! upstream: containernetworking/cni SPEC.md (GC), libcni GCNetworkList
 
@@ -22,7 +22,7 @@ use crate::records::NetworkRecord;
 const LARGEST_RESULT: u64 = 4 << 20;
 
 impl Cni {
-    /// `known` are the sandboxes whose networks count.
+    /// `known` are the sandboxes whose networks are valid.
     pub(in super::super) async fn collect(&self, known: &[String]) {
         if !self.settings.collect_garbage {
             return;
@@ -35,13 +35,13 @@ impl Cni {
                 return;
             }
         };
-        // Others have attachments in it that we know nothing of.
+        // Other runtimes have attachments in it that are not known here.
         if configuration.is_garbage_kept {
             tracing::debug!(network = configuration.name, "its configuration forbids to collect");
             return;
         }
         if let Err(failure) = self.remove_stale(&configuration, known).await {
-            tracing::warn!(%failure, "taking down networks of pods that nobody knows");
+            tracing::warn!(%failure, "tearing down networks of unknown pods");
         }
         self.tell_valid(&configuration, known).await;
     }
@@ -61,9 +61,9 @@ impl Cni {
             if network != configuration.name || known.contains(&pod.sandbox) {
                 continue;
             }
-            tracing::info!(sandbox = pod.sandbox, network, "taking down a network of nobody");
+            tracing::info!(sandbox = pod.sandbox, network, "tearing down a network without pod");
             if let Err(failure) = self.remove(&pod, &record).await {
-                tracing::warn!(sandbox = pod.sandbox, %failure, "taking down a network of nobody");
+                tracing::warn!(sandbox = pod.sandbox, %failure, "tearing down a network without pod");
             }
         }
         Ok(())
@@ -81,21 +81,21 @@ impl Cni {
             let mut input: Map<String, Value> =
                 serde_json::from_slice(&entry.input(configuration, None, &Map::new()))
                     .unwrap_or_default();
-            // The first is the specification's; the second is how it was misspelt at first.
+            // The first is the specification's; the second is its earlier, misspelt form.
             for name in ["cni.dev/valid-attachments", "cni.dev/attachments"] {
                 input.insert(name.to_owned(), Value::Array(valid.clone()));
             }
             let input = Value::Object(input).to_string().into_bytes();
             let call = plugin::Call { command: "GC", kind: &entry.kind, pod: None, input };
             if let Err(failure) = plugin::run(&self.settings, &call).await {
-                // Most plugins do not know the question yet.
+                // Most plugins do not support GC yet.
                 tracing::debug!(%failure, "a CNI plugin did not collect its garbage");
             }
         }
     }
 }
 
-/// A result as it was kept: the network's name, and what its DEL needs.
+/// A kept result: the network's name, and what its DEL needs.
 fn read_kept(path: &Path) -> Result<(String, PodNetwork, NetworkRecord)> {
     let wrong = |why: &str| Failure::plain(format!("{}: {why}", path.display()));
     let size = std::fs::metadata(path).doing(format!("looking at {}", path.display()))?.len();
@@ -136,7 +136,7 @@ fn read_kept(path: &Path) -> Result<(String, PodNetwork, NetworkRecord)> {
     Ok((text("networkName"), PodNetwork { sandbox: text("containerId"), config }, record))
 }
 
-/// The host ports, so that the plugin that made them is told of them again.
+/// The host ports, which the portmap plugin needs again for DEL.
 fn ports(kept: &Value) -> Vec<v1::PortMapping> {
     let listed = kept.pointer("/capabilityArgs/portMappings").and_then(Value::as_array);
     let number = |port: &Value, name: &str| {

@@ -1,9 +1,9 @@
-//! Running one plugin: a program with a deadline, limits on what it may print, and our environment
-//! beside what CNI says, since plugins are set up through it (proxies, places of credentials).
+//! Runs one plugin: a program with a timeout, limits on its output, and our environment beside the
+//! CNI variables, since plugins are configured through it (proxies, paths of credentials).
 //!
-//! Rule: one plugin at a time for a pod, also across servers. A plugin outlives a server that is
-//! killed; its input is a file that is locked as long as the plugin has it, so that the next server
-//! undoes only what is done.
+//! Rule: one plugin at a time per pod, also across servers. A plugin outlives a killed server; its
+//! input is a file that stays locked as long as the plugin has it, so that the next server tears
+//! down only after the plugin has ended.
 //!
 //! upstream: containernetworking/cni pkg/invoke/args.go
 
@@ -24,9 +24,9 @@ use super::{CniSettings, arguments};
 use crate::durable;
 use crate::failure::{Doing as _, Failure, Result, blocking};
 
-/// What a plugin may print.
+/// The limit of a plugin's output.
 const LARGEST_ANSWER: u64 = 1 << 20;
-/// How often is looked whether a former server's plugin is done.
+/// The interval at which an earlier server's plugin is checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub(super) struct Call<'a> {
@@ -48,7 +48,7 @@ pub(super) async fn run(settings: &CniSettings, call: &Call<'_>) -> Result<Vec<u
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    // What we were started with says nothing of this call.
+    // Variables of our own environment must not leak into this call.
     for name in ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"] {
         command.env_remove(name);
     }
@@ -66,7 +66,7 @@ pub(super) async fn run(settings: &CniSettings, call: &Call<'_>) -> Result<Vec<u
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async {
             if let Some(input) = &mut input {
-                // A plugin that reads nothing closes its end; its exit status says the rest.
+                // A plugin that reads nothing closes its end; its exit status is checked anyway.
                 let _ = input.write_all(&call.input).await;
             }
             drop(input.take());
@@ -87,7 +87,7 @@ pub(super) async fn run(settings: &CniSettings, call: &Call<'_>) -> Result<Vec<u
     Err(Failure::plain(format!("{what} failed: {}", refusal(&output, &errors, status))))
 }
 
-/// The input as a locked file. Waits for a plugin that still has the last one.
+/// The input as a locked file. Waits for a plugin that still holds the previous one.
 async fn locked_input(settings: &CniSettings, call: &Call<'_>, sandbox: &str) -> Result<File> {
     let (folder, path) = (settings.calls.clone(), settings.calls.join(sandbox));
     let mut file = blocking(move || {
@@ -130,13 +130,13 @@ async fn limited(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
         (&mut stream).take(LARGEST_ANSWER).read_to_end(&mut bytes).await?;
-        // The rest is read and dropped, so that the plugin is not stuck on its own words.
+        // The rest is read and dropped, so that the plugin does not block on its own output.
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
     }
     Ok(bytes)
 }
 
-/// Plugins tell errors as JSON on standard output.
+/// Plugins report errors as JSON on standard output.
 fn refusal(output: &[u8], errors: &[u8], status: std::process::ExitStatus) -> String {
     let error: Value = serde_json::from_slice(output).unwrap_or_default();
     let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Configurations and results that others wrote, and plugins that are shell scripts.
+//! Foreign configurations and results, and plugins that are shell scripts.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -87,7 +87,7 @@ async fn the_first_readable_file_by_name_counts() {
     assert_eq!(cni.configuration().await.unwrap().unwrap().name, "b");
 }
 
-/// Keeps the texts of events.
+/// Keeps the texts of log events.
 #[derive(Clone, Default)]
 struct LogLines(std::sync::Arc<Mutex<Vec<String>>>);
 
@@ -121,7 +121,7 @@ impl tracing::Subscriber for LogLines {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// The dir is read with every pod and every status: an error is logged when it is new.
+/// The directory is read with every pod and every status: an error is logged once.
 #[tokio::test]
 async fn an_unreadable_configuration_is_logged_once_also_where_a_later_one_serves() {
     let folder = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ async fn an_unreadable_configuration_is_logged_once_also_where_a_later_one_serve
     }
     cni.configuration().await.unwrap();
     assert!(lines.take().is_empty(), "again");
-    // Another error of the same file, one that was mended and came back, and none that serves.
+    // Another error of the same file, one that was fixed and came back, and no valid file.
     std::fs::write(&bad, "[]").unwrap();
     cni.configuration().await.unwrap();
     let logged = lines.take();
@@ -266,7 +266,7 @@ async fn a_failed_add_tells_the_plugins_words_and_is_undone_as_a_whole() {
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "ADD\nDEL\n");
 }
 
-/// What a failed set-up left is not forgotten because its DEL fails too.
+/// What a failed set-up left is not forgotten when its DEL fails too.
 #[tokio::test]
 async fn a_half_made_network_is_undone_when_the_plugin_or_the_configuration_is_mended() {
     let folder = tempfile::tempdir().unwrap();
@@ -278,7 +278,7 @@ async fn a_half_made_network_is_undone_when_the_plugin_or_the_configuration_is_m
     plugin(folder.path(), "second", "true");
     let cni = Cni::new(settings(folder.path()));
     assert!(cni.undo(&pod(), &record(LIST)).await.is_err(), "it was taken for undone");
-    // Another network's configuration is not asked.
+    // The configuration of another network is not used.
     std::fs::create_dir(folder.path().join("net.d")).unwrap();
     let place = folder.path().join("net.d/10-pods.conflist");
     let mended = LIST.replace(r#""own":1"#, r#""own":"mended""#);
@@ -286,7 +286,7 @@ async fn a_half_made_network_is_undone_when_the_plugin_or_the_configuration_is_m
     assert!(cni.undo(&pod(), &record(LIST)).await.is_err(), "by another network");
     std::fs::write(&place, &mended).unwrap();
     cni.undo(&pod(), &record(LIST)).await.unwrap();
-    // One that was whole is undone as it was made.
+    // A complete set-up is torn down as it was made.
     let whole = NetworkRecord { complete: true, ..record(LIST) };
     assert!(cni.undo(&pod(), &whole).await.is_err());
     std::fs::write(folder.path().join("works"), "").unwrap();
@@ -349,7 +349,7 @@ async fn what_a_former_servers_plugin_does_is_waited_for() {
     for name in ["first", "second"] {
         plugin(folder.path(), name, &format!("cat >/dev/null; echo $CNI_COMMAND >>{log}"));
     }
-    // As a plugin has it that outlived its server.
+    // A plugin that outlived its server has its input locked.
     std::fs::create_dir(folder.path().join("calls")).unwrap();
     let held = std::fs::File::create(folder.path().join("calls/abc")).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();

@@ -1,15 +1,15 @@
-//! What a command has left behind when it ended: whether any of it is about to go on.
+//! Processes that a command left behind: whether any of them is runnable.
 //!
-//! Rule: looked at only where the supervisor gave the command a group of its own, which it does where
-//! there is a deadline; so whoever waits for what goes on does not wait for ever. On a busy machine a
-//! process may get no turn for a long time. That is no silence of its own, and the kernel knows.
+//! Rule: checked only if the supervisor gave the command a cgroup of its own, which it does if
+//! there is a deadline; so the wait for these processes is limited. On a busy host a process may
+//! not be scheduled for a long time. That is not silence, and the kernel shows the difference.
 
 use cgroup_files::Cgroup;
 
-/// Beyond that many nobody looks at each.
+/// At most this many processes are checked.
 const MOST: usize = 1024;
 
-/// The group of a command, wherever it is beneath its container's.
+/// The cgroup of a command, anywhere beneath its container's.
 #[derive(Debug, Clone)]
 pub(super) struct LeftBehind {
     container: Option<Cgroup>,
@@ -18,11 +18,11 @@ pub(super) struct LeftBehind {
 
 impl LeftBehind {
     pub(super) fn of(container: Option<Cgroup>, exec: &str) -> Self {
-        // As the supervisor names it.
+        // The supervisor's name for it.
         Self { container, name: format!("keelson-exec-{exec}") }
     }
 
-    /// Whether one of them runs, or would if it had a processor.
+    /// Whether any process runs, or would if it had a CPU.
     pub(super) async fn goes_on(self) -> bool {
         if self.container.is_none() {
             return false;
@@ -41,21 +41,21 @@ impl LeftBehind {
 
 fn find(group: &Cgroup, name: &str) -> Option<Cgroup> {
     let there = group.child(name).ok().filter(Cgroup::exists_somewhere);
-    // A container may have made groups of its own and moved into them.
+    // A container may have created cgroups of its own and moved into them.
     there.or_else(|| group.children().ok()?.iter().find_map(|child| find(child, name)))
 }
 
-/// By the state of each of its threads; one that waits for the disk has not chosen to be silent.
+/// By the state of each of its threads; uninterruptible (disk) sleep counts as runnable.
 fn has_a_turn_to_come(process: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return false };
     threads.flatten().take(MOST).any(|thread| {
-        // A program chooses its name, and may choose bytes.
+        // The program chooses its name, which may be any bytes.
         std::fs::read(thread.path().join("stat"))
             .is_ok_and(|stat| matches!(state(&stat), Some(b'R' | b'D')))
     })
 }
 
-/// The name before it is in brackets and may have any letter in it, brackets too.
+/// The name before it is in parentheses and may contain any character, parentheses too.
 fn state(stat: &[u8]) -> Option<u8> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     stat[end + 1..].trim_ascii_start().first().copied()
@@ -81,7 +81,7 @@ mod tests {
         waiting.kill().unwrap();
         waiting.wait().unwrap();
         assert!(!has_a_turn_to_come(waiting.id()), "it is gone");
-        // This very thread is on a processor.
+        // This very thread is running.
         assert!(has_a_turn_to_come(std::process::id()));
     }
 

@@ -1,4 +1,4 @@
-//! What is kept of a command's output, and until when it is waited for.
+//! How much of a command's output is kept, and how long it is waited for.
 
 use std::future::ready;
 use std::io::Write as _;
@@ -34,13 +34,13 @@ fn exit(code: i32) -> Exit {
     Exit { code, ..Exit::default() }
 }
 
-/// A child goes on printing after the command's end: the deadline is for it, too.
+/// A child goes on printing after the command's exit: the deadline applies to it, too.
 #[tokio::test]
 async fn a_child_that_prints_for_ever_does_not_outlive_the_deadline() {
     let (reader, writer) = pipe_pair().unwrap();
     let (errors, _held) = pipe_pair().unwrap();
     let mut writer = std::fs::File::from(writer);
-    // Ends when nobody reads any more.
+    // Ends when the reader is closed.
     let printing = std::thread::spawn(move || while writer.write_all(b"y\n").is_ok() {});
     let (exited, exit_receiver) = oneshot::channel();
     exited.send(exit(0)).unwrap();
@@ -51,7 +51,7 @@ async fn a_child_that_prints_for_ever_does_not_outlive_the_deadline() {
     printing.join().unwrap();
 }
 
-/// Who keeps the deadline says so; a child that is silent is not waited for.
+/// A reported timeout ends the wait; a silent child is not waited for.
 #[tokio::test]
 async fn the_supervisors_word_and_silence_end_it_before() {
     let (reader, mut writer) = {
@@ -80,7 +80,7 @@ fn an_answer_beyond_the_limit_is_refused() {
     assert!(refused.text.contains("larger than max (16777221 vs. 16777216)"), "{refused}");
 }
 
-/// A child that gets no turn for a while is not silent; one that has fallen silent has said all.
+/// A child that is not scheduled for a while is not silent; one that sleeps is.
 #[tokio::test]
 async fn who_waits_for_a_turn_is_waited_for() {
     let (reader, writer) = pipe_pair().unwrap();
@@ -89,7 +89,7 @@ async fn who_waits_for_a_turn_is_waited_for() {
     let (_keep, over) = watch::channel(true);
     let goes_on = || {
         turns.set(turns.get() + 1);
-        // Its last word, and it sleeps.
+        // It prints for the last time and sleeps.
         if turns.get() == 3 {
             writer.borrow_mut().write_all(b"late").unwrap();
         }
@@ -99,7 +99,7 @@ async fn who_waits_for_a_turn_is_waited_for() {
     assert_eq!(turns.get(), 4);
 }
 
-/// The deadline is for a child that only computes, too.
+/// The deadline applies to a child that only computes, too.
 #[tokio::test]
 async fn a_child_that_goes_on_in_silence_does_not_outlive_the_deadline() {
     let (reader, _held) = pipe_pair().unwrap();
@@ -112,7 +112,7 @@ async fn a_child_that_goes_on_in_silence_does_not_outlive_the_deadline() {
     assert!(ended.is_none() && Instant::now() >= deadline);
 }
 
-/// As long as a caller can say: there is none, and nothing is computed beyond the end of time.
+/// The longest timeout a caller can send means none, and does not overflow.
 #[test]
 fn the_longest_deadline_is_none() {
     assert!(deadline_of(Duration::from_secs(i64::MAX.unsigned_abs())).is_none());

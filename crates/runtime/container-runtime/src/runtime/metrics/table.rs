@@ -1,9 +1,9 @@
-//! Every metric by name: what it counts, how, and by which labels beside those that all have.
+//! Every metric by name: its help text, its type, and its labels beside the common ones.
 
 use cri_wire::v1::{MetricDescriptor, MetricType};
 
-/// Of every series, in this order: the container's name, its group, its image, its id, its pod's
-/// namespace and name. What belongs to a whole pod has no container and no image.
+/// Labels of every series, in this order: the container's name, its cgroup, its image, its id, its
+/// pod's namespace and name. Metrics of a whole pod have no container and no image.
 pub(super) const LABELS: [&str; 6] = ["container", "id", "image", "name", "namespace", "pod"];
 
 #[derive(Debug)]

@@ -49,7 +49,7 @@ fn every_series_has_the_labels_of_its_descriptor() {
     assert_eq!(links.count(), 1, "loopback is nobody's traffic");
 }
 
-/// A descriptor whose series never comes is a promise that is not kept.
+/// Every descriptor must have a series.
 #[test]
 fn every_descriptor_has_a_series_where_the_kernel_tells_all() {
     let folder = tempfile::tempdir().unwrap();

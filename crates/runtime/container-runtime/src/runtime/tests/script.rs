@@ -1,4 +1,4 @@
-//! The other end of a pod's socket, played by a test.
+//! The supervisor's end of a pod's socket, played by a test.
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -19,7 +19,7 @@ impl Listener {
         Self(UnixListener::bind(folder.join(pod_supervisor::SOCKET)).expect("bound"))
     }
 
-    /// Somebody connects and is greeted.
+    /// Accepts a client and greets it.
     pub(super) async fn accept(&self) -> Peer {
         let (socket, _) = self.0.accept().await.expect("accepted");
         let mut peer = Peer { socket: Arc::new(socket), reader: FrameReader::default() };
@@ -31,13 +31,13 @@ impl Listener {
     }
 }
 
-/// A server that has connected.
+/// A connected client (the server under test).
 pub(super) struct Peer {
     socket: Arc<UnixStream>,
     reader: FrameReader,
 }
 
-/// One that is answered by itself, as long as this is held.
+/// A client that is answered automatically, as long as this is held.
 pub(super) struct Served {
     socket: Arc<UnixStream>,
     serving: tokio::task::JoinHandle<()>,
@@ -59,7 +59,7 @@ fn answer(socket: &UnixStream, id: u64, told: Told) {
 }
 
 impl Peer {
-    /// The next request; waits for ever when the other side is gone.
+    /// The next request; waits for ever once the client is gone.
     pub(super) async fn next(&mut self) -> Request {
         loop {
             if let Some(received) = self.reader.take::<Request>().expect("a frame") {
@@ -83,7 +83,7 @@ impl Peer {
         answer(&self.socket, id, Told::Done(Nothing {}));
     }
 
-    /// Answers lists with this, everything else with "done"; what else is asked can be read.
+    /// Answers lists with this, everything else with "done"; other requests can be received.
     pub(super) fn serve(mut self, known: PodState) -> (Served, mpsc::UnboundedReceiver<Ask>) {
         let (sender, asked) = mpsc::unbounded_channel();
         let socket = Arc::clone(&self.socket);

@@ -1,4 +1,4 @@
-//! What is asked for, what the kernel has, and what comes of the two; and a parser that fails.
+//! Requested profiles, loaded profiles and the resulting choice; and a parser that fails.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -63,7 +63,7 @@ fn the_old_field_says_the_same() {
     assert!(choose(true, &old("web")).is_err());
 }
 
-/// A parser that is a script of ours.
+/// A shell script as the parser.
 fn parser(folder: &Path, script: &str) -> std::path::PathBuf {
     let path = folder.join("parser");
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();

@@ -1,4 +1,4 @@
-//! Sets by name: defaults, adding, dropping, all.
+//! Sets by name: defaults, add, drop, all.
 
 use super::*;
 

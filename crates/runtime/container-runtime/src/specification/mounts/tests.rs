@@ -1,4 +1,4 @@
-//! Order, precedence, and refusals.
+//! Order, precedence, and errors.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Devices by name: from the field, from annotations, and names that nobody has.
+//! Devices by name: from the field, from annotations, and unknown names.
 
 use container_create::spec::{ContainerNamespaces, HandlerSpec, ProcessSpec, SecuritySpec};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn nodes_that_are_described_whole_need_no_host() {
     ]});
     let spec = edited(spec(), whole).unwrap();
     let kinds: Vec<&str> = spec.devices.iter().map(|node| node.kind.as_str()).collect();
-    // The later word about the same path counts.
+    // The later edit of the same path applies.
     assert_eq!(kinds, ["b", "p"]);
     let rules = spec.cgroup.unwrap().device_rules;
     assert_eq!(rules.len(), 2, "a pipe needs no rule");

@@ -1,4 +1,4 @@
-//! Commands and variables of pod and image together.
+//! Commands and variables of pod and image combined.
 
 use super::*;
 

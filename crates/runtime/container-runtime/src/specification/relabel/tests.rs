@@ -1,4 +1,4 @@
-//! The walk on real folders, with a writer that notes what it is given.
+//! The walk on real directories, with a writer that records its calls.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 
 use super::*;
 
-/// The files that a walk came to, by their numbers.
+/// The files that a walk visits, by inode number.
 fn walked(path: &Path) -> Result<BTreeSet<u64>> {
     let mut found = BTreeSet::new();
     walk(path, &mut |file| {
@@ -79,7 +79,7 @@ fn there_is_an_end_to_it() {
     assert!(failure.text.contains("folders in each other"), "{failure}");
 }
 
-/// Any kernel takes the attribute from root where the file system has attributes.
+/// Root can write the attribute on any kernel if the file system supports attributes.
 #[test]
 fn the_attribute_is_written_to_files_and_links_themselves() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is said and what is left unsaid.
+//! Limits that are set, and limits that are not.
 
 use super::*;
 
@@ -44,14 +44,14 @@ fn an_update_changes_what_it_names() {
 fn a_score_that_is_not_asked_for_is_nobodys() {
     let asked = |oom_score_adj| v1::LinuxContainerResources { oom_score_adj, ..Default::default() };
     for (resources, lowest, expected) in [
-        // Without a word about resources the supervisor's own would be inherited.
+        // Without resources the supervisor's own score would be inherited.
         (None, -1000, 0),
         (Some(asked(0)), -1000, 0),
         (Some(asked(-997)), -1000, -997),
         (Some(asked(1000)), -1000, 1000),
         (Some(asked(5000)), -1000, 1000),
         (Some(asked(i64::MAX)), -1000, 0),
-        // What this machine does not let us lower.
+        // The lowest score that this host permits.
         (Some(asked(-997)), 5, 5),
         (None, 5, 5),
     ] {

@@ -1,8 +1,8 @@
-//! The names of the default seccomp profile: what an ordinary program may call. Data only.
+//! The system calls of the default seccomp profile. Data only.
 //!
 //! As strict as containerd's default; upstream: contrib/seccomp/seccomp_default.go
 
-/// Allowed to everyone.
+/// Always allowed.
 pub(super) const EVERYONE: &[&str] = &[
     "_llseek",
     "_newselect",
@@ -372,7 +372,7 @@ pub(super) const EVERYONE: &[&str] = &[
     "writev",
 ];
 
-/// Allowed to everyone on this kind of machine.
+/// Always allowed on this architecture.
 #[cfg(target_arch = "x86_64")]
 pub(super) const MACHINE: &[&str] = &["arch_prctl", "modify_ldt"];
 #[cfg(target_arch = "aarch64")]
@@ -387,7 +387,7 @@ pub(super) const MACHINE: &[&str] = &[
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) const MACHINE: &[&str] = &[];
 
-/// Allowed to who may have a capability, by the capability's name.
+/// Allowed with a capability, by the capability's name.
 pub(super) const CAPABLE: &[(&str, &[&str])] = &[
     ("DAC_READ_SEARCH", &["open_by_handle_at"]),
     (

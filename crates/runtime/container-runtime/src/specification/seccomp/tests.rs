@@ -1,4 +1,4 @@
-//! The default profile's shape, and profiles that others wrote.
+//! The default profile's shape, and foreign profiles.
 
 use super::*;
 

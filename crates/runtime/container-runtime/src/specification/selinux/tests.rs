@@ -81,7 +81,7 @@ fn levels_of_pods_are_theirs_for_ever_and_mostly_apart() {
         assert!(number(one) < number(other) && number(other) < CATEGORIES, "{level}");
         all.insert(level);
     }
-    // A thousand of half a million pairs: one in common is to be expected.
+    // A thousand of half a million pairs: one duplicate is to be expected.
     assert!(all.len() > 990, "{}", all.len());
 }
 

@@ -75,7 +75,7 @@ fn what_cannot_be_resolved_is_an_error() {
     assert_eq!(resolve(&security(Some(3), None), "", &Tables::default()).unwrap().gid, 0);
 }
 
-/// An image that is judged by the number of its user must not get another one, least of all root.
+/// An image that was checked by its user's number must not run as another one, least of all root.
 #[test]
 fn a_number_that_no_user_can_have_is_refused_and_is_no_name() {
     let hostile = Tables {

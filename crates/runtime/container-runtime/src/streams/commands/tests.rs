@@ -24,7 +24,7 @@ async fn a_client_is_missed_although_the_command_reads_nothing() {
     let (inbox, input, gone) = Inbox::new();
     let (client, _said, _over, over) = client(input, gone);
     let copying = tokio::spawn(copy_pipes(ends, client, over));
-    // More than a pipe holds, so that the copying is stuck on it.
+    // More than a pipe's buffer, so that the copying blocks on it.
     assert!(inbox.stdin(&vec![0; HELD / 2]).await);
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!copying.is_finished(), "the client is still there");
@@ -34,7 +34,7 @@ async fn a_client_is_missed_although_the_command_reads_nothing() {
     drop(stdio);
 }
 
-/// What a client sent before it left reaches a command that takes it.
+/// Input that a client sent before it left reaches a command that reads it.
 #[tokio::test]
 async fn what_was_sent_before_is_handed_on() {
     let (stdio, ends) = pipes(STREAMS).unwrap();
@@ -55,7 +55,7 @@ async fn what_was_sent_before_is_handed_on() {
     assert_eq!(reading.await.unwrap().0, HELD);
 }
 
-/// A command that has closed its output goes on, and so does the look-out for its client.
+/// A command that has closed its output continues, and so does the watch on its client.
 #[tokio::test]
 async fn a_client_is_missed_by_a_command_without_output() {
     let (mut stdio, ends) = pipes(STREAMS).unwrap();
@@ -69,7 +69,7 @@ async fn a_client_is_missed_by_a_command_without_output() {
     assert_eq!(tokio::time::timeout(LONG, copying).await.expect("seen").unwrap(), Left::Client);
 }
 
-/// A client that takes no output any more is gone, too: no command runs on for it.
+/// A client that accepts no output any more counts as gone: no command continues for it.
 #[tokio::test]
 async fn output_that_nobody_takes_is_the_clients_end() {
     let (stdio, ends) = pipes(STREAMS).unwrap();

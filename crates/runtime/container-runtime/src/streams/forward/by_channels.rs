@@ -1,4 +1,4 @@
-//! Port-forward the older way, over WebSocket: two channels for each port, which first say the port.
+//! The older port-forward over WebSocket: two channels for each port, which first send the port.
 //!
 //! upstream: k8s.io/streaming portforward (websocket.go)
 
@@ -13,7 +13,7 @@ use crate::streams::connection::{Reading, Writing};
 use crate::streams::session::{HELD, Held, PART, QUEUE, Room, hung_up};
 use crate::streams::upgrade::Socket;
 
-/// To the client.
+/// A message to the client.
 enum Said {
     Channel(u8, Vec<u8>),
     Pong(Vec<u8>),
@@ -46,7 +46,8 @@ pub(in crate::streams) async fn over_websocket(
     }
     let mut decoder = Decoder::default();
     decoder.push(&socket.early);
-    // The connection ends with the last port, so who only answers a client does not hold it open.
+    // The connection ends with its last port: weak senders for answers to the client do not keep it
+    // open.
     let answers = sender.downgrade();
     drop(sender);
     tokio::select! {

@@ -1,8 +1,8 @@
-//! The way to a pod's ports: connections that are made inside its network.
+//! Connections to a pod's ports, made inside its network namespace.
 //!
-//! Rule: only making the sockets happens in the pod's network, on a thread that may block, and takes
-//! no time; connecting is waited for where waiting costs nothing. A pod that answers nobody delays
-//! only who wants to reach it.
+//! Rule: only the sockets are created in the pod's namespace, on a thread of the blocking pool,
+//! which takes no time; connecting is asynchronous. A pod that does not answer delays only clients
+//! that connect to it.
 //!
 //! upstream: containerd internal/cri/server/sandbox_portforward_linux.go
 
@@ -22,7 +22,7 @@ mod tests;
 /// For both addresses together.
 const CONNECT: Duration = Duration::from_secs(15);
 
-/// A pod, and where its network is.
+/// A pod, and its network namespace.
 #[derive(Debug, Clone)]
 pub(in crate::streams) struct Door {
     pub(in crate::streams) sandbox: String,
@@ -38,7 +38,7 @@ impl Runtime {
     }
 }
 
-/// A socket that is not connected, or why there is none.
+/// An unconnected socket, or the error.
 type Made = std::io::Result<OwnedFd>;
 
 fn make(family: AddressFamily) -> Made {
@@ -51,7 +51,7 @@ fn both() -> [Made; 2] {
 }
 
 impl Door {
-    /// A connection to a port of the pod, from inside its network.
+    /// A connection to a port of the pod, from inside its network namespace.
     pub(in crate::streams) async fn connect(&self, port: u16) -> Result<TcpStream> {
         let sockets = self.sockets().await?;
         let connected = tokio::time::timeout(CONNECT, first_of(sockets, port)).await;
@@ -74,7 +74,7 @@ impl Door {
     }
 }
 
-/// The first that answers; of the errors the first.
+/// The first that connects; otherwise the first error.
 async fn first_of([four, six]: [Made; 2], port: u16) -> std::io::Result<TcpStream> {
     match connect(four, (Ipv4Addr::LOCALHOST, port).into()).await {
         Ok(stream) => Ok(stream),

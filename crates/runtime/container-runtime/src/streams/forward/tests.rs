@@ -1,4 +1,4 @@
-//! Port-forward clients on real connections, to a pod that is this machine.
+//! Port-forward clients on real connections, to a pod that is this host.
 
 use std::time::Duration;
 
@@ -56,14 +56,15 @@ async fn forwarded() -> Forwarded {
 async fn connections_into_a_pod_end_with_the_client() {
     let Forwarded { client, mut pod, session, .. } = forwarded().await;
     drop(client);
-    // The pod itself neither says nor ends anything.
+    // The pod itself neither sends nor closes anything.
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(LONG, pod.read_to_end(&mut rest)).await;
     let _ = ended.expect("the pod's connection ends, too");
     tokio::time::timeout(LONG, session).await.expect("an end").unwrap();
 }
 
-/// A pod reads nothing: what is taken of its client meanwhile is limited, and its end is seen.
+/// A pod reads nothing: the data accepted from its client is limited, and its disconnect is
+/// detected.
 #[tokio::test]
 async fn what_a_pod_does_not_take_waits_with_the_client() {
     let Forwarded { mut client, mut encoder, pod, session } = forwarded().await;
@@ -81,16 +82,17 @@ async fn what_a_pod_does_not_take_waits_with_the_client() {
             Err(_) => break,
         }
     }
-    // What the kernel keeps for the two connections comes on top.
+    // The kernel's buffers of the two connections come on top.
     assert!(sent < 48 << 20, "{sent} bytes were taken of a client for nobody");
-    // Lost at once, with all that it has not sent yet.
+    // Reset at once, dropping unsent data.
     rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
     drop(client);
     tokio::time::timeout(LONG, session).await.expect("an end").unwrap();
     drop(pod);
 }
 
-/// The older way: what breaks its rules ends it, and its client's end is the end of all.
+/// The older protocol: an invalid message ends the connection, and the client's disconnect ends
+/// all.
 #[tokio::test]
 async fn channels_end_with_the_client_or_its_mistake() {
     use stream_frames::channels::WEBSOCKET_PROTOCOLS;
@@ -115,7 +117,7 @@ async fn channels_end_with_the_client_or_its_mistake() {
     }
 }
 
-/// As many as a client may have open would hold a gigabyte.
+/// Such ids in as many streams as a client may open would take a gigabyte.
 #[test]
 fn a_pair_with_an_endless_id_is_refused_and_not_kept() {
     let mut pairs = HashMap::new();

@@ -1,4 +1,4 @@
-//! Sizes, endings, and what a client may make wait.
+//! Sizes, results, and the limits of queued input.
 
 use super::*;
 
@@ -31,7 +31,7 @@ async fn what_waits_is_limited_in_bytes() {
         }
         inbox
     });
-    // Room is given back only by who takes.
+    // Room is released only when input is read.
     let (mut taken, mut most) = (0, 0);
     let mut kept = Vec::new();
     while taken < 8 * HELD {
@@ -57,6 +57,6 @@ async fn a_client_that_left_is_known_to_who_does_not_read_its_queue() {
     assert!(early.is_err(), "it is still there");
     drop(inbox);
     tokio::time::timeout(Duration::from_secs(20), gone.left()).await.expect("it has left");
-    // And to who asks again.
+    // And when awaited again.
     gone.left().await;
 }

@@ -29,7 +29,7 @@ fn data(encoder: &mut Encoder, stream: u32, size: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn what_comes_before_the_streams_is_limited() {
-    // Large frames, and so many empty ones that they weigh as much.
+    // Large frames, and so many empty ones that they cost as much.
     for (size, count) in [(1 << 20, 40), (0, 400_000)] {
         let (socket, mut client) = pair().await;
         let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
@@ -48,7 +48,7 @@ async fn what_comes_before_the_streams_is_limited() {
     }
 }
 
-/// A client may send its input with the streams; nothing of it is lost, and its order is kept.
+/// A client may send its input with the streams; it is kept in order.
 #[tokio::test]
 async fn what_comes_early_within_the_limit_is_input() {
     let (socket, mut client) = pair().await;
@@ -79,7 +79,7 @@ async fn what_comes_early_within_the_limit_is_input() {
     tokio::time::timeout(LONG, finishing).await.expect("an end").unwrap();
 }
 
-/// On a connection that was given: input and output, the end of the command, the end of both sides.
+/// On a passed connection: input and output, the end of the command, the end of both sides.
 #[tokio::test]
 async fn a_given_connection_carries_a_command_to_its_end() {
     let (socket, mut client) = given_pair();
@@ -119,7 +119,7 @@ async fn a_given_connection_carries_a_command_to_its_end() {
     tokio::time::timeout(LONG, finishing).await.expect("an end").unwrap();
 }
 
-/// The end of a client is seen on a given connection too, beyond input that nobody takes.
+/// A client's disconnect is detected on a passed connection too, even while its input is blocked.
 #[tokio::test]
 async fn who_leaves_a_given_connection_while_its_input_is_stuck_is_missed() {
     let (socket, mut client) = given_pair();

@@ -1,4 +1,4 @@
-//! Clients on real connections: one that sends what nobody takes, and one that leaves meanwhile.
+//! Clients on real connections: one whose input is not read, and one that leaves meanwhile.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn message(channel: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sends until nothing is taken any more, and gives how much that was.
+/// Sends until the server stops reading, and returns how much that was.
 async fn sent_until_stuck(client: &mut TcpStream, most: usize) -> usize {
     let one = message(channels::STDIN, &vec![b'x'; 70_000]);
     let (mut sent, mut at) = (0, 0);
@@ -45,13 +45,13 @@ async fn sent_until_stuck(client: &mut TcpStream, most: usize) -> usize {
 async fn a_client_whose_input_is_not_taken_has_to_wait() {
     let (socket, mut client) = pair().await;
     let session = begin(socket, version_four(), STDIN);
-    // What the kernel keeps for a connection comes on top.
+    // The kernel's buffers of a connection come on top.
     let sent = sent_until_stuck(&mut client, 64 << 20).await;
     assert!(sent < 32 << 20, "{sent} bytes were taken of a client for nobody");
     drop(session);
 }
 
-/// Everything that it sent is here, so its end is seen beyond a queue that is full.
+/// All that it sent has arrived, so its disconnect is detected even if the queue is full.
 #[tokio::test]
 async fn a_client_that_leaves_while_its_input_is_stuck_is_missed() {
     let (socket, mut client) = pair().await;
@@ -65,7 +65,7 @@ async fn a_client_that_leaves_while_its_input_is_stuck_is_missed() {
     drop((input, output, tasks));
 }
 
-/// After the command's end the connection is closed in order, whatever the client still says.
+/// After the command's end the connection is closed in order, whatever the client still sends.
 #[tokio::test]
 async fn what_comes_after_the_end_is_read_and_dropped() {
     let (socket, mut client) = pair().await;

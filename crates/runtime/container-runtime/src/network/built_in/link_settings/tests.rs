@@ -57,9 +57,9 @@ fn setting(name: &str, value: &str) {
     fs::write(Path::new("/proc/sys/net/ipv6/conf").join(name), value).unwrap();
 }
 
-/// "I am the router; 2001:db8:bad::/64 is here", three times. To be called in a pod's namespace.
+/// "I am the router; 2001:db8:bad::/64 is here", three times. Call it in a pod's namespace.
 fn advertise() {
-    // What a pod does that may shape its own network: a link-local address that is usable at once.
+    // A pod may configure its own network: here a link-local address that is usable at once.
     setting("eth0/accept_dad", "0");
     setting("eth0/disable_ipv6", "1");
     setting("eth0/disable_ipv6", "0");
@@ -79,7 +79,7 @@ fn advertise() {
     }
 }
 
-/// Whether this namespace has learned the route or an address, within the time.
+/// Whether this namespace has learned the route or an address before the timeout.
 fn has_learned(wait: Duration) -> bool {
     let begun = Instant::now();
     loop {
@@ -120,18 +120,19 @@ fn router_advertisements_of_a_pod_change_no_route_and_no_address() {
             let short = Duration::from_millis(300);
             assert!(!has_learned(short), "the machine, with {ranges:?}");
             let learned = within(&second, || {
-                // The pod's own default route is no learned one.
+                // The pod's own default route was not learned.
                 fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap()
             });
             assert!(!learned.contains("20010db80bad"), "another pod, with {ranges:?}: {learned}");
-            // The control: as an older server left its links, the same packets do harm.
+            // The control: with links as an older version left them, the same packets have an
+            // effect.
             let bridge = "keelson0";
             setting(&format!("{bridge}/disable_ipv6"), "0");
             setting(&format!("{bridge}/accept_ra"), "2");
             setting(&format!("{bridge}/autoconf"), "1");
             within(&first, advertise);
             assert!(has_learned(Duration::from_secs(10)), "the control failed, with {ranges:?}");
-            // A new server that finds such a bridge and links mends them.
+            // A new server corrects such a bridge and links.
             setting(&format!("{}/disable_ipv6", record.link), "0");
             let adopting = BuiltIn::new(network.settings.clone()).unwrap();
             let record = NetworkRecord { kind: NetworkKind::BuiltIn.into(), ..record };

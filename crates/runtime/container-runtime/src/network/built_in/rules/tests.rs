@@ -1,4 +1,4 @@
-//! Whose connections a host port takes: as values, and on a machine of the test's own.
+//! Which connections a host port accepts: as values, and on a host of the test's own.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -34,7 +34,7 @@ fn to(address: &str, prefix: u8, is: bool) -> Condition {
 #[test]
 fn a_host_port_takes_connections_of_the_machines_addresses_only() {
     let not_loopback = to("127.0.0.1", 8, false);
-    // The address asked for; what must hold of the destination besides, by chain and family.
+    // The requested address; the additional conditions on the destination, by chain and family.
     type Row = (Option<&'static str>, Vec<Option<Condition>>, Vec<Option<Condition>>);
     let rows: [Row; 5] = [
         (None, vec![Some(not_loopback), None], vec![None, None]),
@@ -114,7 +114,7 @@ fn serve(address: &str, name: &'static str) {
     });
 }
 
-/// The name of the server that answers there.
+/// The name of the server that answers at this address.
 fn who(address: &str) -> String {
     let target: SocketAddr = address.parse().unwrap();
     match TcpStream::connect_timeout(&target, Duration::from_secs(2)) {
@@ -128,8 +128,8 @@ fn who(address: &str) -> String {
     }
 }
 
-/// A pod that asks for a port of a foreign address does not get what is sent there, neither by the
-/// machine nor by other pods. For the machine's own addresses it does.
+/// A pod that requests a port of a foreign address does not get traffic to it, neither from the
+/// host nor from other pods. For the host's own addresses it does.
 #[test]
 fn a_foreign_address_is_not_taken_over_by_a_host_port() {
     on_a_machine(|| {
@@ -182,7 +182,7 @@ fn a_foreign_address_is_not_taken_over_by_a_host_port() {
         assert_eq!(beyonds_socket.recv(&mut [0; 9]).expect("a datagram that came"), 5);
         pods_socket.set_nonblocking(true).unwrap();
         assert!(pods_socket.recv(&mut [0; 9]).is_err(), "a pod had the datagram");
-        // An address may come later.
+        // An address may be added later.
         let mut routes = Socket::routes().unwrap();
         let uplink = routes.link("uplink").unwrap();
         routes.add_address(uplink.index, "203.0.113.77".parse().unwrap(), 24).unwrap();
@@ -190,7 +190,7 @@ fn a_foreign_address_is_not_taken_over_by_a_host_port() {
     });
 }
 
-/// Docker's unpublished-port class: neither a port of the machine's loopback nor one of all its
+/// Docker's unpublished-port class: neither a port of the host's loopback nor one of all its
 /// addresses accepts what a neighbour sends to 127.0.0.1 over the wire.
 #[test]
 fn a_neighbour_does_not_reach_a_port_of_the_loopback() {
@@ -204,7 +204,7 @@ fn a_neighbour_does_not_reach_a_port_of_the_loopback() {
         let send = |text: &'static str, target: &'static str| {
             UdpSocket::bind("0.0.0.0:0").unwrap().send_to(text.as_bytes(), target).unwrap();
         };
-        // Without a loopback of its own, 127.0.0.1 is where the default route leads.
+        // Without a loopback of its own, 127.0.0.1 follows the default route.
         within(&beyond, || {
             send("wire", "127.0.0.1:53");
             send("wire", "127.0.0.1:54");

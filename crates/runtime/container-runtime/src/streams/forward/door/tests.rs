@@ -1,4 +1,4 @@
-//! Pods that answer, refuse, or say nothing.
+//! Pods that answer, refuse, or do not respond.
 
 use rustix::net::{bind, connect, getsockname, listen};
 
@@ -6,7 +6,7 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// In a namespace where that may be entered: it is this one.
+/// With a namespace that may be entered: this process's own.
 fn door() -> Door {
     let namespace = rustix::process::geteuid().is_root().then(|| "/proc/self/ns/net".to_owned());
     Door { sandbox: "pod".to_owned(), namespace }
@@ -15,7 +15,7 @@ fn door() -> Door {
 #[tokio::test]
 async fn ports_are_reached_on_either_address() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
-        // A machine without the address has nothing to show.
+        // Skipped on a host without the address.
         let Ok(listener) = tokio::net::TcpListener::bind(address).await else { continue };
         let at = listener.local_addr().unwrap();
         let stream = door().connect(at.port()).await.unwrap();
@@ -26,7 +26,7 @@ async fn ports_are_reached_on_either_address() {
     }
 }
 
-/// A listener that takes nobody any more: connecting to it has no end.
+/// A listener with a full backlog: connecting to it never completes.
 fn full() -> (u16, Vec<OwnedFd>) {
     let listener = make(AddressFamily::INET).unwrap();
     bind(&listener, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
@@ -41,7 +41,7 @@ fn full() -> (u16, Vec<OwnedFd>) {
     (address.port(), all)
 }
 
-/// The threads that may block are few, and all of the runtime lives by them.
+/// The blocking pool's threads are few, and all of the runtime needs them.
 #[test]
 fn a_pod_that_answers_nobody_takes_no_thread() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -56,7 +56,7 @@ fn a_pod_that_answers_nobody_takes_no_thread() {
         for _ in 0..20 {
             connecting.spawn(async move { door().connect(port).await });
         }
-        // They stand in line before this.
+        // They are queued before this.
         tokio::task::yield_now().await;
         let work = tokio::task::spawn_blocking(|| ());
         tokio::time::timeout(LONG, work).await.expect("a thread is free").unwrap();
