@@ -61,9 +61,9 @@ impl Cni {
             if network != configuration.name || known.contains(&pod.sandbox) {
                 continue;
             }
-            tracing::info!(sandbox = pod.sandbox, network, "tearing down a network without pod");
+            tracing::info!(sandbox = pod.sandbox, network, "deleting a network without pod");
             if let Err(failure) = self.remove(&pod, &record).await {
-                tracing::warn!(sandbox = pod.sandbox, %failure, "tearing down a network without pod");
+                tracing::warn!(sandbox = pod.sandbox, %failure, "deleting a network without pod");
             }
         }
         Ok(())
