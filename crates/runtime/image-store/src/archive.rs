@@ -1,10 +1,9 @@
-//! Reads a tar stream, entry by entry, from somebody who may be hostile.
+//! Reads a tar stream, entry by entry, from an untrusted source.
 //!
-//! Headers are taken apart by the `tar` crate; what follows from them is decided here, because
-//! extended headers must not grow without bound in memory, and because the size in an extended
-//! header must count everywhere or nowhere (readers that disagree about it see different files).
-//! Paths come out as bytes with checks on length and NUL only; where they lead is the writer's
-//! business.
+//! Headers are parsed by the `tar` crate; extended headers are applied here, because they must not
+//! use unbounded memory, and because the size in an extended header must apply everywhere or
+//! nowhere (readers that disagree about it see different files). Paths are returned as bytes,
+//! checked only for length and NUL; resolving them safely is the caller's task.
 
 use std::io::{self, Read};
 
@@ -22,7 +21,7 @@ use extension::Extension;
 
 const BLOCK: usize = 512;
 
-/// One entry, with everything that its extended headers said.
+/// One entry, with its extended headers applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub path: Vec<u8>,
@@ -40,7 +39,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     File,
-    /// A file with holes: where each piece of data goes and how long it is.
+    /// A file with holes: offset and length of each piece of data.
     Sparse(Vec<(u64, u64)>),
     Folder,
     Symlink(Vec<u8>),
@@ -56,21 +55,21 @@ pub enum EntryKind {
     Fifo,
 }
 
-/// The entries of a tar stream. After each, its data can be read from this value.
+/// The entries of a tar stream. Reading from this value gives the data of the last entry returned.
 pub struct Entries<'a, R> {
     what: String,
     reader: R,
     limits: &'a Limits,
     count: u64,
     allowed: u64,
-    /// Of the current entry: data not read yet, and what fills its last block.
+    /// For the current entry: unread data, and the padding of its last block.
     left: u64,
     padding: u64,
     ended: bool,
 }
 
 impl<'a, R: Read> Entries<'a, R> {
-    /// `what` names the stream in errors; `allowed` is how many entries it may have.
+    /// `what` names the stream in errors; `allowed` is the maximum number of entries.
     pub fn new(what: &str, reader: R, limits: &'a Limits, allowed: u64) -> Self {
         Self {
             what: what.to_owned(),
@@ -84,7 +83,7 @@ impl<'a, R: Read> Entries<'a, R> {
         }
     }
 
-    /// The next entry; skips what was not read of the current one.
+    /// The next entry; skips unread data of the current one.
     pub fn next_entry(&mut self) -> Result<Option<Entry>> {
         let mut extension = Extension::default();
         loop {
@@ -110,7 +109,7 @@ impl<'a, R: Read> Entries<'a, R> {
         }
     }
 
-    /// Reads the rest of the stream after the last entry: fill, which the digest covers.
+    /// Reads the rest of the stream after the last entry: padding, which the digest covers.
     pub(crate) fn drain(mut self) -> Result<()> {
         io::copy(&mut self.reader, &mut io::sink())
             .map_err(|error| read_error(&self.what, &error))?;
@@ -142,7 +141,7 @@ impl<'a, R: Read> Entries<'a, R> {
         };
         let mut real_size = 0;
         let kind = match header.entry_type() {
-            // Before there was a type for folders, a final slash said so.
+            // Formats without a directory type mark a directory by a final slash.
             EntryType::Regular if path.ends_with(b"/") && size == 0 => EntryKind::Folder,
             EntryType::Regular if path.ends_with(b"/") => {
                 // Readers disagree whether data follows such an entry.
@@ -174,7 +173,7 @@ impl<'a, R: Read> Entries<'a, R> {
                 return Err(self.wrong(format!("entry {name:?} is of unknown type {byte:?}")));
             }
         };
-        // Links, folders and devices have no data, whatever their size field says.
+        // Links, directories and devices have no data, whatever their size field says.
         if matches!(kind, EntryKind::File | EntryKind::Sparse(_)) {
             self.expect_data(size)?;
         }
@@ -203,7 +202,7 @@ impl<'a, R: Read> Entries<'a, R> {
         })
     }
 
-    /// The pieces of a sparse file: four in the header, more in blocks that follow.
+    /// The map of a sparse file: four pieces in the header, more in blocks that follow.
     fn sparse_map(&mut self, header: &Header, stored: u64) -> Result<(Vec<(u64, u64)>, u64)> {
         let Some(gnu) = header.as_gnu() else {
             return Err(self.wrong("a sparse entry has no GNU header"));
@@ -249,7 +248,7 @@ impl<'a, R: Read> Entries<'a, R> {
             return Ok(None);
         }
         let Some(block) = self.block()? else {
-            // Some writers leave out the end mark; the digest tells whether bytes lack.
+            // Some writers leave out the end marker; the digest shows whether bytes are missing.
             self.ended = true;
             return Ok(None);
         };

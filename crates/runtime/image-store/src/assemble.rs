@@ -1,8 +1,8 @@
-//! From a descriptor and somewhere to get content from to an image with snapshots and names.
+//! From a descriptor and a content source to an image with snapshots and names.
 //!
-//! This is the one way in: archives, folders and later registries are each a [`Source`]. The order
-//! makes it safe to be killed anywhere: content first, then snapshots, then the record that makes
-//! the image exist. What was done before a kill is found and not done again.
+//! The only way into the store: archives, directories and registries are each a [`Source`]. The
+//! order makes a kill at any point safe: content first, then snapshots, then the record that makes
+//! the image exist. Work completed before a kill is found and not repeated.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read};
@@ -23,13 +23,13 @@ use crate::store::Store;
 use crate::tree::Tree;
 use crate::unpack::{Layer, Rights};
 
-/// Where content comes from. Asked from several threads at once.
+/// Where content comes from. Called from several threads at once.
 pub trait Source: Sync {
-    /// The bytes of this content from `offset` on. They are verified by whoever asked.
+    /// The bytes of this content from `offset` on. The caller verifies them.
     fn fetch(&self, descriptor: &Descriptor, offset: u64) -> Result<Box<dyn Read + '_>>;
 }
 
-/// Content that must be in the store already.
+/// A source without content: all of it must be in the store already.
 pub(crate) struct Nowhere;
 
 impl Source for Nowhere {
@@ -38,7 +38,7 @@ impl Source for Nowhere {
     }
 }
 
-/// What the image is to be called and how it is to be kept.
+/// The image's names, and whether it is pinned or preloaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Naming {
     pub names: Vec<Reference>,
@@ -52,11 +52,11 @@ pub(crate) struct Assembly<'a> {
     pub(crate) progress: &'a dyn Progress,
     session: Session,
     blobs: Mutex<BTreeMap<Digest, u64>>,
-    /// All that the session protects.
+    /// Everything that the session protects.
     relied_on: Mutex<BTreeSet<Digest>>,
 }
 
-/// An image as its documents say, before any layer is here.
+/// An image as its documents describe it, before any layer is present.
 struct Plan {
     digest: Digest,
     manifest: Manifest,
@@ -74,7 +74,7 @@ impl<'a> Assembly<'a> {
         Ok(Self { store, source, progress, session, blobs, relied_on })
     }
 
-    /// Ends it; what it relied on is not protected any more.
+    /// Ends the session; returns what it protected until now.
     pub(crate) fn end(self) -> BTreeSet<Digest> {
         locked(&self.relied_on).clone()
     }
@@ -97,7 +97,7 @@ impl<'a> Assembly<'a> {
         })
     }
 
-    /// Follows indexes to the manifest for this machine.
+    /// Follows indexes to the manifest for this platform.
     fn resolve(
         &self,
         descriptor: &Descriptor,
@@ -117,7 +117,7 @@ impl<'a> Assembly<'a> {
                 let candidates = candidates(&index, &self.store.platform);
                 for candidate in &candidates {
                     match self.resolve(candidate, depth + 1, seen) {
-                        // An index in the index without this platform: another may have it.
+                        // A nested index without this platform: another one may have it.
                         Err(Error::NoPlatform { .. }) => {}
                         other => return other,
                     }
@@ -163,7 +163,7 @@ impl<'a> Assembly<'a> {
         self.store.content.read_document(&descriptor.digest, limit)
     }
 
-    /// Brings content into the store unless it is there.
+    /// Fetches content into the store unless it is present.
     fn receive(&self, descriptor: &Descriptor) -> Result<()> {
         let digest = descriptor.digest;
         match self.store.content.begin(&digest, descriptor.size)? {
@@ -195,7 +195,7 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// Receives and unpacks layers on a few threads, then fits and places them in order.
+    /// Fetches and unpacks layers on several threads, then fits and places them in order.
     fn layers(&self, plan: &Plan, chain_ids: &[Digest]) -> Result<()> {
         let count = plan.manifest.layers.len();
         let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..count).collect());
@@ -220,7 +220,7 @@ impl<'a> Assembly<'a> {
             }
         };
         std::thread::scope(|scope| {
-            // This thread works too.
+            // The current thread works too.
             for _ in 1..self.store.limits.parallel_layers.min(count) {
                 scope.spawn(work);
             }
@@ -234,7 +234,7 @@ impl<'a> Assembly<'a> {
         self.place(plan, chain_ids, made)
     }
 
-    /// One layer: its content, and a snapshot in the making unless there is one.
+    /// One layer: fetches its content, and unpacks it unless its snapshot exists.
     fn layer(&self, plan: &Plan, chain_ids: &[Digest], at: usize) -> Result<Option<Making>> {
         let descriptor = &plan.manifest.layers[at];
         self.receive(descriptor)?;
@@ -314,7 +314,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// What of an index could be for this machine, the best first.
+/// The manifests of an index that fit this platform, the best first.
 pub(crate) fn candidates(index: &Index, platform: &Platform) -> Vec<Descriptor> {
     let mut suited: Vec<(u32, &Descriptor)> = index
         .manifests
@@ -324,7 +324,7 @@ pub(crate) fn candidates(index: &Index, platform: &Platform) -> Vec<Descriptor> 
             None => Some((1, descriptor)),
         })
         .collect();
-    // Stable: of equals, the index's own order decides.
+    // A stable sort: among equals the order of the index decides.
     suited.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     suited.into_iter().map(|(_, descriptor)| descriptor.clone()).collect()
 }

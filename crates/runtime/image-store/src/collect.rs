@@ -1,9 +1,9 @@
-//! Removing what nobody uses, cleaning up after the killed, and checking that all is whole.
+//! Garbage collection, cleanup after killed processes, and verification.
 //!
-//! Content and snapshots are used by image records, by leases and by sessions under way. Collecting
-//! decides under the store's exclusive lock and takes names away at once; the bytes go afterwards.
-//! Sweeping removes what is half made and has no maker. Whole things that nobody uses may be what a
-//! broken pull goes on with: they stay until something is collected, or for a day.
+//! Content and snapshots are used by image records, leases and running sessions. A collection
+//! decides under the store's exclusive lock and removes the names at once; the data is deleted
+//! afterwards. A sweep removes unfinished files without an owner. Complete but unused content may
+//! let an interrupted pull resume: it stays until the next collection, or for a day.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::index::ImageRecord;
 use crate::session::protected;
 use crate::store::Store;
 
-/// What was removed because nobody uses it.
+/// What a collection removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     pub blobs: u64,
@@ -24,27 +24,27 @@ pub struct Collected {
     pub snapshots: u64,
 }
 
-/// What was removed because its maker died.
+/// Unfinished work of killed processes that a sweep removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     pub ingests: u64,
     pub snapshots: u64,
     pub views: u64,
     pub files: u64,
-    /// Whole, but used by nobody for long.
+    /// Complete, but unused for long.
     pub unused: u64,
 }
 
-/// How closely to look.
+/// How much to verify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thoroughness {
-    /// Names and sizes.
+    /// File names and sizes.
     Quick,
-    /// Every byte of content is hashed again.
+    /// Also hashes all content again.
     Full,
 }
 
-/// Something that should not be.
+/// A defect that verification found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     #[error("image {image} lacks content {blob}")]
@@ -61,25 +61,25 @@ pub enum Problem {
     Lease { view: String, chain: Digest },
 }
 
-/// What must stay.
+/// Everything that must be kept.
 struct Used {
     blobs: BTreeSet<Digest>,
     chains: BTreeSet<Digest>,
 }
 
 impl Store {
-    /// Frees content and snapshots that no image, view or running operation uses.
+    /// Removes content and snapshots that no image, view or running session uses.
     pub fn collect(&self) -> Result<Collected> {
         self.collect_where(|_, _| true)
     }
 
-    /// The same for these blobs only.
+    /// The same, limited to these blobs.
     pub(crate) fn collect_blobs(&self, blobs: &BTreeSet<Digest>) -> Result<Collected> {
         self.collect_where(|digest, _| blobs.contains(digest))
     }
 
-    /// After a pull that failed: where a source broke, another attempt goes on with what came. All
-    /// else would only fill the disk, and so would what earlier attempts left long ago.
+    /// After a failed pull: where the source broke off, received content stays for the next
+    /// attempt. Everything else is removed, and so are old leftovers of earlier attempts.
     pub(crate) fn collect_after(
         &self,
         error: &Error,
@@ -91,7 +91,7 @@ impl Store {
         })
     }
 
-    /// Whether nobody has touched a file or folder for as long as a broken pull may take to go on.
+    /// Whether a file or directory is older than the time in which an interrupted pull may resume.
     fn is_left(&self, path: &Path) -> bool {
         let touched = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
         let age = touched.ok().and_then(|time| time.elapsed().ok());
@@ -124,7 +124,7 @@ impl Store {
         Ok(collected)
     }
 
-    /// Under the exclusive lock only.
+    /// Requires the exclusive lock.
     fn used(&self) -> Result<Used> {
         let under_way = protected(&self.sessions())?;
         let mut used = Used { blobs: under_way.clone(), chains: under_way };
@@ -140,7 +140,7 @@ impl Store {
         Ok(used)
     }
 
-    /// Cleans up after processes that were killed. Call it at start; harmless at any time.
+    /// Cleans up after killed processes. Call it at startup; safe at any time.
     pub fn sweep(&self) -> Result<Swept> {
         let mut swept = Swept::default();
         {
@@ -157,7 +157,7 @@ impl Store {
             swept.files += self.sweep_files(&self.root.join("leases"))?;
         }
         {
-            // The index has writers that hold only its own lock.
+            // Writers of the index hold only its own lock.
             let _held = Lock::exclusive(&self.root.join("images.lock"))?;
             swept.files += self.sweep_files(&self.root)?;
         }
@@ -177,7 +177,7 @@ impl Store {
         Ok(removed)
     }
 
-    /// Whether everything that images and views need is there and right.
+    /// Checks that everything that images and views need is present and correct.
     pub fn verify(&self, thoroughness: Thoroughness) -> Result<Vec<Problem>> {
         let _held = Lock::shared(&self.lock())?;
         let mut problems = Vec::new();
@@ -231,7 +231,7 @@ impl Store {
         Ok(())
     }
 
-    /// Its record reads, it follows from its parent, and its files are a folder.
+    /// Its record can be read and matches its parent, and its files are in a directory.
     fn verify_snapshot(&self, chain: &Digest) -> Result<()> {
         let record = self.snapshots.record(chain)?;
         let place = self.snapshots.files(chain);
@@ -239,7 +239,7 @@ impl Store {
             return Err(Error::damaged(&place, "its record belongs to another snapshot"));
         }
         if !fs::symlink_metadata(&place).doing("looking at", &place)?.is_dir() {
-            return Err(Error::damaged(&place, "is no folder"));
+            return Err(Error::damaged(&place, "is not a directory"));
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Layers and archives as plain bytes, whatever they were packed with.
+//! Layers and archives as uncompressed bytes.
 //!
-//! The compression is read from the first bytes, because what a media type announces and what is
-//! sent differ in practice. Concatenated gzip members and zstd frames (skippable ones too) are one
-//! stream. What comes out is not bounded here: every reader of it puts a [`Capped`] around.
+//! The compression is detected from the first bytes, because media types are often wrong.
+//! Concatenated gzip members and zstd frames (including skippable ones) are one stream. The output
+//! size is not limited here: every reader wraps it in [`Capped`].
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -23,7 +23,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Tells it from the first six bytes (or all there are).
+    /// Detects it from the first six bytes (or fewer, in a shorter stream).
     fn of(start: &[u8]) -> Result<Self, &'static str> {
         match start {
             [0x1f, 0x8b, ..] => Ok(Self::Gzip),
@@ -36,7 +36,7 @@ impl Compression {
     }
 }
 
-/// Reads plain bytes from a stream of any known compression.
+/// Decompresses a stream of any known compression.
 pub struct Decoder<R: Read>(Kind<R>);
 
 enum Kind<R: Read> {
@@ -86,7 +86,7 @@ impl<R: Read> Read for Decoder<R> {
     }
 }
 
-/// All frames of a zstd stream, one after the other.
+/// All frames of a zstd stream in sequence.
 struct ZstdFrames<R> {
     source: R,
     decoder: FrameDecoder,
@@ -98,7 +98,7 @@ impl<R: BufRead> ZstdFrames<R> {
         Self { source, decoder: FrameDecoder::new(), within: false }
     }
 
-    /// Goes to the next frame with content; `false` at the end of the stream.
+    /// Advances to the next frame with content; `false` at the end of the stream.
     fn next_frame(&mut self) -> io::Result<bool> {
         loop {
             if self.source.fill_buf()?.is_empty() {
@@ -161,7 +161,7 @@ impl<R: BufRead> Read for ZstdFrames<R> {
     }
 }
 
-/// Refuses to give more than a number of bytes.
+/// Fails when more than a number of bytes is read.
 pub(crate) struct Capped<R> {
     inner: R,
     left: u64,
@@ -182,7 +182,7 @@ impl<R: Read> Capped<R> {
 
 impl<R: Read> Read for Capped<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // One byte more than is left tells an end from an excess.
+        // One byte beyond the limit distinguishes the end from an excess.
         let room = usize::try_from(self.left.saturating_add(1)).unwrap_or(usize::MAX);
         let end = buffer.len().min(room);
         let read = self.inner.read(&mut buffer[..end])?;
@@ -194,7 +194,7 @@ impl<R: Read> Read for Capped<R> {
     }
 }
 
-/// A failed read as an error of ours: an excess is a limit, anything else a broken stream.
+/// Converts a read error: an excess becomes a limit error, anything else a broken stream.
 pub(crate) fn read_error(what: &str, error: &io::Error) -> Error {
     let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<Exceeded>());
     match exceeded {

@@ -1,10 +1,9 @@
-//! Blobs by digest: kept once, verified while they arrive, resumed after an interruption.
+//! Blobs by digest: stored once, verified on arrival, resumed after an interruption.
 //!
-//! A blob under `blobs/sha256` is whole and had the digest of its name when it was placed. What is
-//! arriving lies under `ingest`: by its digest when that is announced (and then a later attempt
-//! goes on where this one ended), under a random name when the digest is only known at the end.
-//! One ingest per digest at a time: a second waits and then finds the blob there, or, where the first
-//! does not get on, receives it by itself under a name of its own.
+//! A blob in `blobs/sha256` is complete and matched its digest when it was placed. Incoming content
+//! is in `ingest`: named by its digest if that is known in advance (a later attempt then resumes
+//! it), otherwise by a random name. One ingest per digest at a time: a second one waits and then
+//! finds the blob, or, if the first makes too little progress, receives it into its own file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
@@ -23,8 +22,8 @@ mod turn;
 #[cfg(test)]
 mod tests;
 
-/// The content part of a store. Content that no image has yet may be collected at any time:
-/// [`crate::Store::assemble`] is the way in that protects what it brings.
+/// The content part of a store. Content without an image may be collected at any time:
+/// [`crate::Store::assemble`] protects the content that it adds.
 #[derive(Clone, Debug)]
 pub struct Content {
     blobs: PathBuf,
@@ -34,12 +33,12 @@ pub struct Content {
     patience: std::time::Duration,
 }
 
-/// What [`Content::begin`] found.
+/// Result of [`Content::begin`].
 #[derive(Debug)]
 pub enum Begin {
-    /// The content is whole in the store already.
+    /// The content is complete in the store already.
     Present,
-    /// Write what comes after [`Ingest::offset`], then commit.
+    /// Write the bytes from [`Ingest::offset`] on, then commit.
     Ingest(Box<Ingest>),
 }
 
@@ -62,7 +61,7 @@ impl Content {
         self.blobs.join(digest.hex())
     }
 
-    /// The size of a whole blob.
+    /// The size of a complete blob.
     pub fn size(&self, digest: &Digest) -> Result<Option<u64>> {
         let path = self.path(digest);
         match fs::symlink_metadata(&path) {
@@ -82,7 +81,7 @@ impl Content {
         }
     }
 
-    /// A small document, verified again: what decides must be what was signed for.
+    /// A small document, verified on each read, because decisions depend on it.
     pub fn read_document(&self, digest: &Digest, limit: u64) -> Result<Vec<u8>> {
         let size = self.size(digest)?.ok_or(Error::ContentMissing(*digest))?;
         Limits::check(|| format!("document {digest}: bytes"), size, limit)?;
@@ -96,7 +95,7 @@ impl Content {
         Ok(bytes)
     }
 
-    /// All whole blobs with their sizes.
+    /// All complete blobs with their sizes.
     pub fn list(&self) -> Result<Vec<(Digest, u64)>> {
         let mut found = Vec::new();
         for name in names_in(&self.blobs)? {
@@ -109,8 +108,8 @@ impl Content {
         Ok(found)
     }
 
-    /// Starts or goes on with content whose digest and size are announced. Waits while another
-    /// process or thread receives the same and gets on.
+    /// Starts or resumes an ingest with known digest and size. Waits while another process or
+    /// thread receives the same content and makes progress.
     pub fn begin(&self, digest: &Digest, size: u64) -> Result<Begin> {
         Limits::check(|| format!("content {digest}: bytes"), size, self.limit)?;
         let path = self.ingests.join(digest.hex());
@@ -130,7 +129,8 @@ impl Content {
             if !turn::take(&file, &path, size, self.patience)? {
                 return Ok(Begin::Ingest(Box::new(self.begin_beside(Some(announced))?)));
             }
-            // Whoever held the lock may have placed or removed the file: then ours is another.
+            // The previous holder of the lock may have placed or removed the file: then ours is
+            // another.
             if is_at(&file, &path)? {
                 let ingest = Ingest::resume(self, file, path, announced)?;
                 return Ok(Begin::Ingest(Box::new(ingest)));
@@ -138,12 +138,12 @@ impl Content {
         }
     }
 
-    /// Starts content whose digest is known only when it has been read.
+    /// Starts an ingest whose digest is known only at the end.
     pub fn begin_unannounced(&self) -> Result<Ingest> {
         self.begin_beside(None)
     }
 
-    /// Under a name of its own; given up, it is gone.
+    /// Under a random name; removed if it is not committed.
     fn begin_beside(&self, announced: Option<Announced>) -> Result<Ingest> {
         let path = self.ingests.join(unique(crate::durable::UNFINISHED)?);
         // Under the shared lock, so that a sweep never sees the file without its lock.
@@ -163,7 +163,7 @@ impl Content {
         })
     }
 
-    /// Stores bytes at hand.
+    /// Stores bytes from memory.
     pub fn put(&self, bytes: &[u8]) -> Result<Digest> {
         let digest = Digest::of(bytes);
         match self.begin(&digest, bytes.len() as u64)? {
@@ -185,8 +185,8 @@ impl Content {
         }
     }
 
-    /// Removes what nobody is receiving: nameless content at once, partial content when it is
-    /// older than `age`. Under the store's exclusive lock only.
+    /// Removes abandoned ingests: those without a digest at once, partial content when it is older
+    /// than `age`. Requires the store's exclusive lock.
     pub(crate) fn sweep(&self, age: std::time::Duration) -> Result<u64> {
         let mut removed = 0;
         for name in names_in(&self.ingests)? {
@@ -228,8 +228,8 @@ struct Announced {
     size: u64,
 }
 
-/// Content that is arriving. Dropped without a commit, announced content stays for a later
-/// attempt and other content goes.
+/// Incoming content. When it is dropped without a commit, content with a known digest stays for a
+/// later attempt; other content is removed.
 pub struct Ingest {
     file: File,
     path: PathBuf,
@@ -238,7 +238,7 @@ pub struct Ingest {
     offset: u64,
     limit: u64,
     announced: Option<Announced>,
-    /// Under a name that a later attempt looks for.
+    /// Named by its digest, so that a later attempt finds it.
     resumable: bool,
     settled: bool,
 }
@@ -285,12 +285,12 @@ impl Ingest {
         Ok(())
     }
 
-    /// How many bytes are here already; what is written next comes after them.
+    /// How many bytes are present; the next write continues after them.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Takes the next bytes. Content that grows beyond what was announced is given up at once.
+    /// Appends bytes. Fails at once when the content exceeds its expected size.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<()> {
         let after = self.offset.saturating_add(bytes.len() as u64);
         if after > self.limit {
@@ -311,8 +311,8 @@ impl Ingest {
         Ok(())
     }
 
-    /// Receives a whole stream, telling `seen` how far it is. `failed` says what a failure of
-    /// the stream means; what arrived before it stays.
+    /// Receives a whole stream and reports progress to `seen`. `failed` maps a read error; bytes
+    /// that arrived before it stay.
     pub fn receive_all(
         &mut self,
         mut from: impl Read,
@@ -334,7 +334,7 @@ impl Ingest {
         }
     }
 
-    /// Verifies, syncs and gives the content its name.
+    /// Verifies and syncs the content, and renames it to its digest.
     pub fn commit(mut self) -> Result<(Digest, u64)> {
         if let Some(Announced { digest, size }) = self.announced
             && self.offset < size
@@ -345,20 +345,20 @@ impl Ingest {
         if let Some(Announced { digest, .. }) = self.announced
             && digest != found
         {
-            // Nothing of it can be trusted; the next attempt starts at the beginning.
+            // No part of it can be trusted; the next attempt starts from the beginning.
             self.discard();
             return Err(Error::DigestMismatch { expected: digest, found });
         }
         self.file.sync_all().doing("syncing", &self.path)?;
         let place = self.blobs.join(found.hex());
-        // Equal bytes: replacing a blob that another made meanwhile changes nothing.
+        // The same bytes: replacing a blob that another process placed changes nothing.
         fs::rename(&self.path, &place).doing("placing", &place)?;
         self.settled = true;
         sync_folder(&self.blobs)?;
         Ok((found, self.offset))
     }
 
-    /// Gives the content up.
+    /// Removes the partial content.
     pub fn discard(&mut self) {
         let _ = fs::remove_file(&self.path);
         self.settled = true;

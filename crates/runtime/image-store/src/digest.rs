@@ -1,6 +1,7 @@
-//! Sha256 digests in the form that images use, and streams that are hashed as they pass.
+//! Sha256 digests as images use them, and readers that hash while reading.
 //!
-//! Only sha256: it is what registries and archives in use carry; others are refused by name.
+//! Only sha256, which registries and archives use in practice; other algorithms are refused by
+//! name.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -23,7 +24,7 @@ impl Digest {
         Self::from_hex(text.strip_prefix("sha256:").ok_or_else(refused)?).ok_or_else(refused)
     }
 
-    /// From the digits alone, as file names carry them.
+    /// From the hexadecimal digits alone, as in file names.
     pub fn from_hex(hex: &str) -> Option<Self> {
         let digits = hex.as_bytes();
         if digits.len() != 64 {
@@ -58,7 +59,7 @@ impl Digest {
         text
     }
 
-    /// The identity of a layer on top of `parent`, as the image specification defines it.
+    /// The chain id of a layer on top of `parent`, as the image specification defines it.
     pub fn chain(parent: Option<&Digest>, diff_id: &Digest) -> Digest {
         match parent {
             None => *diff_id,
@@ -92,7 +93,7 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// A digest in the making.
+/// An unfinished digest.
 #[derive(Clone, Default)]
 pub(crate) struct Hasher(Sha256);
 
@@ -106,7 +107,7 @@ impl Hasher {
     }
 }
 
-/// Hashes and counts what is read through it.
+/// Hashes and counts the bytes read through it.
 pub(crate) struct HashingReader<R> {
     inner: R,
     hasher: Hasher,

@@ -1,9 +1,8 @@
-//! Files that appear whole or not at all, folders that are gone at once, and locks that die with
-//! their holder.
+//! Atomic file replacement and directory removal, and locks that end with their process.
 //!
-//! The order that makes a name trustworthy is always: write under another name, sync the file,
-//! rename, sync the folder. Removing a tree is a rename into the trash first, so that a kill in the
-//! middle leaves nothing half under a name that means something.
+//! A final name is created in this order: write under another name, sync the file, rename, sync the
+//! directory. A tree is first renamed into the trash, so that a kill in the middle leaves no
+//! partial tree under a meaningful name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -20,10 +19,10 @@ use crate::error::{Doing as _, Error, Result};
 #[cfg(test)]
 mod tests;
 
-/// What marks a name as unfinished; sweeping looks for it.
+/// Marks the name of an unfinished file; a sweep looks for it.
 pub(crate) const UNFINISHED: &str = ".unfinished-";
 
-/// A name that nobody else makes.
+/// A unique random name.
 pub(crate) fn unique(prefix: &str) -> Result<String> {
     let mut bytes = [0_u8; 12];
     getrandom(&mut bytes, GetRandomFlags::empty()).doing("random bytes for", Path::new(prefix))?;
@@ -31,25 +30,24 @@ pub(crate) fn unique(prefix: &str) -> Result<String> {
     Ok(format!("{prefix}{digits}"))
 }
 
-/// Makes a private folder, and its parents, if missing.
+/// Creates a private directory and its missing parents.
 pub(crate) fn make_folder(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.doing("making the folder", path)
+    made.doing("creating the directory", path)
 }
 
 pub(crate) fn sync_folder(path: &Path) -> Result<()> {
-    let folder = File::open(path).doing("opening the folder", path)?;
-    fsync(&folder).doing("syncing the folder", path)
+    let folder = File::open(path).doing("opening the directory", path)?;
+    fsync(&folder).doing("syncing the directory", path)
 }
 
-/// Replaces a file's content; readers see the old or the new, never a part. The new is certain to
-/// be there after a power cut.
+/// Replaces a file atomically. Durable: the new content survives a power cut.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     write_soon(path, bytes)?;
     sync_folder(path.parent().unwrap_or(Path::new("/")))
 }
 
-/// The same, but a power cut soon after may bring the old back.
+/// The same without durability: a power cut soon after may restore the old content.
 pub(crate) fn write_soon(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let beside = folder.join(unique(UNFINISHED)?);
@@ -70,13 +68,14 @@ pub(crate) fn write_soon(path: &Path, bytes: &[u8]) -> Result<()> {
     written
 }
 
-/// Gives `from` its final name unless that is taken. `false`: it was, and `from` is still there.
+/// Renames `from` unless `to` exists. `false`: it existed, and `from` is still there.
 pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<bool> {
     let here = rustix::fs::CWD;
     match renameat_with(here, from, here, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
-        // A file system without the flag: the loser of a race finds a folder that is not empty.
+        // A file system without the flag: the loser of a race gets an error for a non-empty
+        // directory.
         Err(Errno::INVAL) => match fs::rename(from, to) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
@@ -86,7 +85,7 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<bool> {
     }
 }
 
-/// Removes a file, or a tree of any depth, that has no meaningful name; one that is gone is fine.
+/// Removes a file, or a tree of any depth, under an unused name; a missing one is no error.
 pub(crate) fn remove_tree(path: &Path) -> Result<()> {
     let Some((parent, name)) = path.parent().zip(path.file_name()) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput)).doing("removing", path);
@@ -102,7 +101,7 @@ pub(crate) fn remove_tree(path: &Path) -> Result<()> {
     })
 }
 
-/// The entries of a folder by name, sorted; a missing folder is empty.
+/// The sorted names in a directory; a missing directory is empty.
 pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -111,7 +110,7 @@ pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in entries {
         let name = entry.doing("listing", folder)?.file_name();
-        // A name of ours is always text; whatever else lies here is not ours.
+        // Our names are always UTF-8; other files are not ours.
         if let Ok(name) = name.into_string() {
             names.push(name);
         }
@@ -120,7 +119,7 @@ pub(crate) fn names_in(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// A kernel lock; gone when dropped or when its process dies.
+/// A kernel lock; released when dropped or when its process exits.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
@@ -158,7 +157,7 @@ pub(crate) fn lock(file: &File, operation: FlockOperation) -> io::Result<()> {
     }
 }
 
-/// Whether nobody holds the lock on this file or folder. Ask only under the store's exclusive lock.
+/// Whether no process holds the lock on this path. Requires the store's exclusive lock.
 pub(crate) fn abandoned(path: &Path) -> Result<bool> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -171,12 +170,12 @@ pub(crate) fn abandoned(path: &Path) -> Result<bool> {
     }
 }
 
-/// Where things that are being removed lie.
+/// Directory of trees that are being removed.
 #[derive(Clone, Debug)]
 pub(crate) struct Trash(pub(crate) PathBuf);
 
 impl Trash {
-    /// Takes a name away at once; the bytes go with [`Trash::empty`].
+    /// Removes the name at once; [`Trash::empty`] deletes the data.
     pub(crate) fn take(&self, path: &Path) -> Result<()> {
         let to = self.0.join(unique("")?);
         match fs::rename(path, &to) {
@@ -185,12 +184,12 @@ impl Trash {
         }
     }
 
-    /// What cannot be removed is told and lies here until the next time: it has no meaningful name
-    /// any more, and is no reason to refuse anybody else's removal.
+    /// Logs an entry that cannot be removed and leaves it for the next time: it is in use by
+    /// nothing, and must not fail the caller's removal.
     pub(crate) fn empty(&self) -> Result<()> {
         for name in names_in(&self.0)? {
             if let Err(error) = remove_tree(&self.0.join(name)) {
-                tracing::error!(%error, "what was removed still takes room: it stays in the trash");
+                tracing::error!(%error, "cannot delete from the trash; retried later");
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What can go wrong, one variant for each thing a caller can do differently.
+//! Errors, one variant for each different reaction of a caller.
 //!
 //! Every text names the file, digest or field, the value found and what was expected.
 
@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The machine refused: disk, permissions, a missing kernel feature.
+    /// A system call failed: disk, permissions, a missing kernel feature.
     #[error("{what} {path}: {cause}")]
     File { what: &'static str, path: PathBuf, cause: io::Error },
     #[error(
@@ -20,7 +20,7 @@ pub enum Error {
          use the program that made the folder, or another folder"
     )]
     UnknownVersion { path: PathBuf, found: String, expected: u32 },
-    /// State of ours that no longer reads; never made by a kill.
+    /// A file of the store cannot be parsed; a kill never causes this.
     #[error("{path} is damaged: {why}")]
     Damaged { path: PathBuf, why: String },
     #[error(transparent)]
@@ -35,7 +35,7 @@ pub enum Error {
     TooLong { digest: Digest, expected: u64 },
     #[error("the layer's tar has the digest {found}; the image's configuration says {expected}")]
     DiffIdMismatch { expected: Digest, found: Digest },
-    /// Something exceeds a cap of [`crate::Limits`].
+    /// A value exceeds one of [`crate::Limits`].
     #[error("{what}: {found} exceeds the limit of {limit}")]
     Limit { what: String, found: u64, limit: u64 },
     #[error("content {0} is not in the store")]
@@ -46,12 +46,12 @@ pub enum Error {
     SnapshotMissing(Digest),
     #[error("{name:?} names several images: {found}")]
     Ambiguous { name: String, found: String },
-    /// JSON of an image that is not what the specification says.
+    /// An image's JSON violates the specification.
     #[error("{what}: {why}")]
     Document { what: String, why: String },
     #[error("no manifest of {what} is for {wanted}; it has {available}")]
     NoPlatform { what: String, wanted: String, available: String },
-    /// A tar, a compressed stream or an archive's structure that is wrong or hostile.
+    /// A malformed or hostile tar, compressed stream or archive.
     #[error("{what}: {why}")]
     Archive { what: String, why: String },
     #[error(
@@ -62,7 +62,7 @@ pub enum Error {
     ViewTaken(String),
     #[error("mounting an overlay at {target}: {step}: {cause}")]
     Mount { target: PathBuf, step: &'static str, cause: io::Error },
-    /// The source of content (a registry, an archive) failed; it may be tried again.
+    /// The content source (a registry, an archive) failed; a retry may succeed.
     #[error("fetching {digest}: {why}")]
     Source { digest: Digest, why: String },
 }
@@ -81,7 +81,7 @@ impl Error {
     }
 }
 
-/// Turns a result of the operating system into one that says what was done to which file.
+/// Adds the operation and the path to an error of the operating system.
 pub(crate) trait Doing<T> {
     fn doing(self, what: &'static str, path: &Path) -> Result<T>;
 }

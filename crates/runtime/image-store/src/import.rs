@@ -1,8 +1,8 @@
-//! Images from files: docker archives, OCI archives, OCI layouts, plain folders.
+//! Images from files: docker archives, OCI archives, OCI layouts, plain directories.
 //!
-//! What a file is follows from what it holds. Archives are read once, from beginning to end, so
-//! they may come from a pipe; their blobs go into the content store as they pass and are verified
-//! there. What of them no image needs is removed again.
+//! The format is detected from the content. Archives are read once, from start to end, so they may
+//! come from a pipe; their blobs are stored and verified as they pass. Blobs that no image needs
+//! are removed again.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,19 +26,19 @@ mod layout;
 #[cfg(test)]
 mod tests;
 
-/// How containerd and those who follow it write a whole name into an index.
+/// Annotations in which containerd and compatible tools write a full name into an index.
 const NAME_ANNOTATIONS: &[&str] =
     &["io.containerd.image.name", "org.opencontainers.image.ref.name"];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// What to call the image; needed for a folder. An archive's own names then do not count.
+    /// The image's name, replacing the names in an archive; required for a directory.
     pub name: Option<Reference>,
     pub pinned: bool,
     pub preloaded: bool,
 }
 
-/// One image that an import has brought.
+/// One imported image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
     pub names: Vec<Reference>,
@@ -46,7 +46,7 @@ pub struct Imported {
 }
 
 impl Store {
-    /// Imports an archive, an OCI layout, or a plain folder as an image of one layer.
+    /// Imports an archive, an OCI layout, or a plain directory as an image of one layer.
     pub fn import(
         &self,
         path: &Path,
@@ -75,7 +75,7 @@ impl Store {
         archive::import(self, what, stream, (options, progress))
     }
 
-    /// Every image that an OCI index lists, each for this machine.
+    /// Every image in an OCI index, each for this platform.
     fn import_index(
         &self,
         what: &str,
@@ -109,7 +109,7 @@ impl Store {
         }
     }
 
-    /// Descriptors of one name are platforms of one image.
+    /// Descriptors with the same name are platforms of one image.
     fn import_group(
         &self,
         manifests: &[Descriptor],
@@ -137,7 +137,7 @@ impl Store {
         Naming { names: names.to_vec(), pinned: options.pinned, preloaded: options.preloaded }
     }
 
-    /// A manifest of our own for layers and a configuration that are in the store.
+    /// Writes a manifest for layers and a configuration that are in the store.
     fn write_manifest(&self, config: (Digest, u64), layers: &[Descriptor]) -> Result<Descriptor> {
         let manifest = serde_json::json!({
             "schemaVersion": 2,
@@ -159,7 +159,7 @@ impl Store {
     }
 }
 
-/// The whole name that a descriptor carries. A bare tag is no name: nobody knows of what.
+/// The full name that a descriptor carries. A tag alone is not enough: its repository is unknown.
 fn annotated_name(descriptor: &Descriptor) -> Option<Reference> {
     NAME_ANNOTATIONS.iter().find_map(|key| {
         let text = descriptor.annotations.get(*key)?;

@@ -1,8 +1,8 @@
-//! Which images there are and what they are called.
+//! The index of images and their names.
 //!
-//! One small file, replaced as a whole under a lock: a name moves from one image to another in one
-//! step, and an image is there with all its names or not at all. An image is known by the digest of
-//! its configuration; a name belongs to one image only.
+//! One small file, replaced atomically under a lock: a name moves between images in one step, and
+//! an image appears with all its names or not at all. An image is identified by the digest of its
+//! configuration; a name belongs to one image only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,24 +20,24 @@ use crate::reference::Reference;
 mod tests;
 
 const VERSION: u32 = 1;
-/// Fewer digits of an id would match by accident.
+/// A shorter id prefix would match by accident.
 const SHORTEST_ID: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageRecord {
-    /// The digest of the configuration.
+    /// Digest of the configuration.
     pub id: Digest,
     pub manifest: Digest,
-    /// Names by tag, and what each led to when it was taken (an index or the manifest).
+    /// Names by tag, each with the digest it resolved to (of an index or the manifest).
     pub names: BTreeMap<String, Digest>,
     /// Names by digest.
     pub digests: BTreeSet<String>,
-    /// All content that the image consists of, with sizes.
+    /// All content of the image, with sizes.
     pub blobs: BTreeMap<Digest, u64>,
     pub layers: Vec<LayerRecord>,
-    /// Not to be collected by whoever cleans up images.
+    /// Exempt from image garbage collection.
     pub pinned: bool,
-    /// Came with the machine, from a folder of images.
+    /// Imported from the node's directory of preloaded images.
     pub preloaded: bool,
 }
 
@@ -54,12 +54,12 @@ impl ImageRecord {
         chains(self.layers.iter().map(|layer| &layer.diff_id))
     }
 
-    /// Compressed content, as image listings show it.
+    /// Size of the compressed content, as image listings show it.
     pub fn content_bytes(&self) -> u64 {
         self.blobs.values().sum()
     }
 
-    /// The same image under more names, from perhaps another manifest.
+    /// Merges another record of the same image, perhaps from another manifest.
     fn absorb(&mut self, other: ImageRecord) {
         self.names.extend(other.names);
         self.digests.extend(other.digests);
@@ -90,7 +90,7 @@ impl Default for Images {
 }
 
 impl Images {
-    /// Adds an image or more names for one; names that other images had move here.
+    /// Adds an image, or names to an existing one; names of other images move to it.
     pub(crate) fn add(&mut self, record: ImageRecord) {
         for other in self.images.values_mut().filter(|other| other.id != record.id) {
             other.names.retain(|name, _| !record.names.contains_key(name));
@@ -103,7 +103,7 @@ impl Images {
         }
     }
 
-    /// Finds by id (whole or its start), by tag or by digest.
+    /// Finds an image by id (or a prefix of it), by tag or by digest.
     pub(crate) fn find(&self, name: &str) -> Result<&ImageRecord> {
         if let Some(record) = Digest::parse(name).ok().and_then(|digest| self.images.get(&digest)) {
             return Ok(record);
@@ -117,7 +117,7 @@ impl Images {
     }
 
     fn by_reference(&self, reference: &Reference) -> Option<&ImageRecord> {
-        // With a digest, the tag is decoration.
+        // With a digest, the tag is ignored.
         if let Some(digest) = reference.digest() {
             let by_digest = reference.at_digest(digest);
             return self.images.values().find(|record| record.digests.contains(&by_digest));
@@ -145,7 +145,7 @@ impl Images {
         }
     }
 
-    /// Takes one name away; an image without names stays until it is removed by id.
+    /// Removes one name; an image without names stays until it is removed by id.
     pub(crate) fn remove_name(&mut self, reference: &Reference) -> bool {
         let tagged = reference.tagged();
         let by_digest = reference.digest().map(|digest| reference.at_digest(digest));
@@ -187,7 +187,7 @@ impl IndexFile {
         Ok(images)
     }
 
-    /// Reads, changes and writes, alone. Nothing is written when nothing changed.
+    /// Reads, changes and writes the index under its lock. Without a change nothing is written.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Images) -> Result<T>) -> Result<T> {
         let _held = Lock::exclusive(&self.lock)?;
         let before = self.read()?;

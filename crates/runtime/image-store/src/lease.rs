@@ -1,9 +1,9 @@
-//! What containers use: a lease keeps the snapshots of a view although its image may be removed.
+//! Leases of containers: a lease keeps the snapshots of a view although its image may be removed.
 //!
-//! A lease is a file that outlives processes and reboots and ends when its view is removed. It is
-//! written before the view's folders are made and removed after they are gone, so a view without a
-//! lease is half made or half removed, or so new that a power cut undid its lease; its container
-//! did not outlive that either.
+//! A lease is a file that persists across processes and reboots and ends when its view is removed.
+//! It is written before the view's directories are created and removed after them, so a view
+//! without a lease is half created or half removed, or so new that a power cut undid its lease,
+//! which also ended its container.
 
 use std::fs;
 use std::io;

@@ -1,14 +1,13 @@
 //! The images of the embedded runtime: content by digest, names, import, snapshots, writable views.
 //!
-//! A [`Store`] is one folder of this machine. The rules it keeps: what has a final name is whole
-//! and was verified; whatever is being made lives under another name until it is; several
-//! processes may use one store at once; killing any of them at any instant leaves a store that
-//! [`Store::sweep`] cleans and [`Store::verify`] finds whole. Bytes that others wrote (archives,
-//! layers, manifests) are read under [`Limits`] and never decide where something is written
-//! outside the layer's own folder.
+//! A [`Store`] is one directory. Its rules: a file with a final name is complete and verified;
+//! unfinished files have other names; several processes may use one store at once; after a kill at
+//! any time [`Store::sweep`] cleans up and [`Store::verify`] finds no defect. Untrusted bytes
+//! (archives, layers, manifests) are read under [`Limits`] and cannot cause a write outside the
+//! layer's own directory.
 //!
 //! Blocking throughout: callers run it in a helper process or a blocking task. It knows nothing of
-//! CRI, registries or clocks; content from a registry arrives through [`Source`].
+//! CRI or registries; content from a registry arrives through [`Source`].
 
 mod archive;
 mod assemble;

@@ -1,7 +1,7 @@
-//! How much of what others wrote is taken before it is refused.
+//! Limits on untrusted input.
 //!
-//! Values only; each is enforced where the thing is read. The defaults are far above what images
-//! in use have and far below what would hurt a small machine's memory.
+//! Values only; each is enforced where the input is read. The defaults are far above what real
+//! images need and far below what would exhaust a small node's memory.
 
 use std::time::Duration;
 
@@ -9,34 +9,34 @@ use std::time::Duration;
 pub struct Limits {
     /// One JSON document: manifest, index, configuration.
     pub document_bytes: u64,
-    /// Manifests of one index.
+    /// Manifests in one index.
     pub index_entries: usize,
-    /// How deep an index may lie in an index.
+    /// Nesting depth of indexes.
     pub index_depth: usize,
     /// Layers of one image. Overlay's own limit is 500; this many short paths fit in one page.
     pub layers: usize,
-    /// One blob, compressed as it came.
+    /// One blob, as received (compressed).
     pub blob_bytes: u64,
-    /// One layer, unpacked, counted on the tar stream.
+    /// One layer, uncompressed, counted on the tar stream.
     pub layer_bytes: u64,
     /// Entries of one layer.
     pub layer_entries: u64,
-    /// Files of one archive that holds images.
+    /// Files in one archive that contains images.
     pub archive_entries: u64,
     /// One archive, uncompressed.
     pub archive_bytes: u64,
-    /// A path inside a layer, and a link's target.
+    /// A path in a layer, and a link target.
     pub path_bytes: usize,
-    /// Folders below each other in a path.
+    /// Nesting depth of directories in a path.
     pub path_depth: usize,
-    /// Extended headers of one tar entry, together.
+    /// All extended headers of one tar entry together.
     pub extension_bytes: u64,
     /// Threads that fetch and unpack layers.
     pub parallel_layers: usize,
-    /// What a broken pull left, whole or in part, is given up when nobody has touched it for so long.
+    /// Age after which leftovers of an interrupted pull, complete or partial, are removed.
     pub partial_age: Duration,
-    /// Whoever receives content that others wait for brings a twentieth of it in this time, or they
-    /// receive it themselves.
+    /// A receiver must deliver a twentieth of the content in this time, or waiting pulls receive it
+    /// themselves.
     pub turn_patience: Duration,
 }
 

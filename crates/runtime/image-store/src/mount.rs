@@ -1,11 +1,11 @@
 //! Mounts and unmounts the overlay of a view.
 //!
-//! The kernel reads at most a page of options from mount(2), which sixty layers fill. Where it can
-//! (Linux 6.7), layers are added one by one through the newer interface; elsewhere, and for paths
-//! that interface finds too long, they are named by their open descriptors, which is short. An older
-//! kernel says that it cannot at any step: 6.5 refuses the option, one before takes every option as
-//! a text and refuses them all when the file system is made. Needs the right to mount; the caller
-//! chooses the mount namespace. May hang with its disk: run it where that is allowed.
+//! The kernel reads at most a page of options from mount(2), which sixty layers fill. Where
+//! supported (Linux 6.7), layers are added one by one with fsconfig(2); otherwise, and for paths
+//! too long for fsconfig, they are named by short paths of open descriptors. An older kernel may
+//! fail at any step: 6.5 rejects the option, older ones accept every option as text and reject them
+//! all when the superblock is created. Needs CAP_SYS_ADMIN; the caller chooses the mount namespace.
+//! May block on a hanging disk: run it where that is allowed.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -23,15 +23,15 @@ use rustix::mount::{
 use crate::error::{Doing as _, Error, Result};
 use crate::view::OverlayOptions;
 
-/// What mount(2) takes, with its final zero byte.
+/// What mount(2) reads, including the final zero byte.
 const PAGE: usize = 4096;
-/// What fsconfig(2) takes as one text.
+/// What fsconfig(2) reads as one string.
 const LONGEST_TEXT: usize = 255;
 
-/// A step of the newer interface that failed, and why.
+/// A failed step of the new mount API, with its error.
 type Step = (&'static str, Errno);
 
-/// Mounts at `target`, an existing folder.
+/// Mounts at `target`, an existing directory.
 pub fn mount_overlay(options: &OverlayOptions, target: &Path) -> Result<()> {
     match by_parts(options).map_err(|(step, error)| failed(target, step, error))? {
         Some(made) => move_mount(&made, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
@@ -40,7 +40,7 @@ pub fn mount_overlay(options: &OverlayOptions, target: &Path) -> Result<()> {
     }
 }
 
-/// The overlay as a mount without a place, which ends with its descriptor; no mount table shows it.
+/// The overlay as a detached mount that ends with its descriptor; no mount table shows it.
 pub fn detached_overlay(options: &OverlayOptions) -> Result<OwnedFd> {
     let shown = options.lower.first().cloned().unwrap_or_default();
     match by_parts(options).map_err(|(step, error)| failed(&shown, step, error))? {
@@ -54,7 +54,7 @@ fn failed(target: &Path, step: &'static str, cause: Errno) -> Error {
 }
 
 fn fits_new_interface(options: &OverlayOptions) -> bool {
-    // Kernels differ in whether they take a backslash there for an escape.
+    // Kernels differ in whether a backslash is an escape here.
     let short = |path: &PathBuf| {
         let bytes = path.as_os_str().as_bytes();
         bytes.len() <= LONGEST_TEXT && !bytes.contains(&b'\\')
@@ -63,7 +63,7 @@ fn fits_new_interface(options: &OverlayOptions) -> bool {
         && options.upper.as_ref().is_none_or(|upper| short(&upper.changes) && short(&upper.work))
 }
 
-/// By the newer interface; none where this kernel, or the length of a path, asks for mount(2).
+/// With the new mount API; none if the kernel or the length of a path requires mount(2).
 fn by_parts(options: &OverlayOptions) -> std::result::Result<Option<OwnedFd>, Step> {
     if !fits_new_interface(options) {
         return Ok(None);
@@ -75,8 +75,8 @@ fn by_parts(options: &OverlayOptions) -> std::result::Result<Option<OwnedFd>, St
     }
 }
 
-/// What an older kernel says of the newer interface. Options that are really wrong are refused by
-/// mount(2) once more.
+/// Errors of older kernels without the new mount API. Truly invalid options are rejected by
+/// mount(2) as well.
 pub(crate) fn is_of_an_older_kernel(step: Step) -> bool {
     matches!(step, ("fsopen", Errno::NOSYS) | (_, Errno::INVAL))
 }
@@ -102,10 +102,10 @@ fn make_by_parts(options: &OverlayOptions) -> std::result::Result<OwnedFd, Step>
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).map_err(at("fsmount"))
 }
 
-/// With mount(2), which wants a place: a thread finds one in a mount namespace of its own, which
-/// ends with the thread. A kill in between leaves nothing.
+/// With mount(2), which needs a mount point: a thread uses one in a mount namespace of its own,
+/// which ends with the thread. A kill leaves nothing behind.
 pub(crate) fn detached_by_descriptors(options: &OverlayOptions) -> Result<OwnedFd> {
-    // Any folder will do; the layers are held by then.
+    // Any directory will do as mount point; the layers are open by then.
     let Some(place) = options.lower.first() else {
         return Err(failed(Path::new(""), "no layers", Errno::INVAL));
     };
@@ -122,16 +122,16 @@ pub(crate) fn detached_by_descriptors(options: &OverlayOptions) -> Result<OwnedF
     })
 }
 
-/// Gives this thread a mount namespace from which nothing gets out.
+/// Gives this thread a private mount namespace.
 fn own_mounts() -> std::result::Result<(), Errno> {
-    // Deprecated in favour of an unsafe one because of what it can do to descriptors; asked for
-    // mounts alone it does nothing of the kind.
+    // Deprecated in favour of an unsafe version because of its effect on descriptors; for mounts
+    // alone it has none.
     #[expect(deprecated, reason = "the safe form suffices for a mount namespace")]
     rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNS)?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
 }
 
-/// With mount(2): plainly where the options fit, otherwise through open descriptors.
+/// With mount(2): by path if the options fit, otherwise by open descriptors.
 pub(crate) fn mount_by_descriptors(options: &OverlayOptions, target: &Path) -> Result<()> {
     let mut data = options.data();
     let mut held: Vec<OwnedFd> = Vec::new();
@@ -155,10 +155,10 @@ pub(crate) fn mount_by_descriptors(options: &OverlayOptions, target: &Path) -> R
     mounted.map_err(|error| failed(target, "mount", error))
 }
 
-/// Unmounts what is mounted at `target`; nothing mounted there is fine. A mount that is still in
-/// use disappears from here at once and ends with its last user.
+/// Unmounts `target` lazily; nothing mounted there is no error. A mount in use disappears from here
+/// at once and ends with its last user.
 pub fn unmount(target: &Path) -> Result<()> {
-    // Unmounting needs a resolved path; the last part is not followed if it is a link.
+    // Unmounting needs a resolved path; the last component is not followed if it is a symlink.
     match rustix::mount::unmount(target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
         Err(error) => Err(error).doing("unmounting", target),

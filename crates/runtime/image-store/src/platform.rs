@@ -1,7 +1,7 @@
-//! Which machine an image is for, and how well that suits this one.
+//! Platforms of images, and how well they match this one.
 //!
-//! Pure. Variants count downwards: a v7 arm runs v6 and v5, an amd64 told to be v3 runs v2 and
-//! plain. An index entry without a platform suits any machine, but worse than one that says so.
+//! Pure. Lower variants match too: a v7 arm runs v6 and v5, an amd64 configured as v3 runs v2 and
+//! v1. An index entry without a platform matches any, but ranks below one that has it.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ mod tests;
 pub struct Platform {
     pub os: String,
     pub architecture: String,
-    /// Empty: the architecture's base (v8 for arm64, v7 for arm, v1 for amd64).
+    /// Empty: the default of the architecture (v8 for arm64, v7 for arm, v1 for amd64).
     pub variant: String,
 }
 
@@ -27,7 +27,7 @@ impl Platform {
         }
     }
 
-    /// The machine that this program was built for.
+    /// The platform that this program was built for.
     pub fn host() -> Self {
         let (architecture, variant) = match std::env::consts::ARCH {
             "x86_64" => ("amd64", ""),
@@ -39,7 +39,7 @@ impl Platform {
         Self::linux(architecture, variant)
     }
 
-    /// How well an image for `offered` suits this machine: higher is better, `None` not at all.
+    /// How well an image for `offered` matches: higher is better, `None` not at all.
     pub(crate) fn suits(&self, offered: &PlatformField) -> Option<u32> {
         let (architecture, variant) = plain(&offered.architecture, &offered.variant);
         let (ours, our_variant) = plain(&self.architecture, &self.variant);
@@ -54,7 +54,7 @@ impl Platform {
     }
 }
 
-/// Other spellings of the same, as older tools write them.
+/// Normalizes alternative spellings of older tools.
 fn plain(architecture: &str, variant: &str) -> (String, String) {
     let architecture = architecture.to_ascii_lowercase();
     let variant = variant.to_ascii_lowercase();
@@ -78,7 +78,7 @@ fn plain(architecture: &str, variant: &str) -> (String, String) {
     (architecture.to_owned(), variant)
 }
 
-/// `v8.2` is 8: the minor steps of arm64 are features, which programs ask for by themselves.
+/// `v8.2` is 8: minor versions of arm64 are features, which programs detect by themselves.
 fn level(variant: &str) -> Option<u32> {
     let digits = variant.strip_prefix('v')?;
     digits.split('.').next()?.parse().ok().filter(|level| *level < 100)

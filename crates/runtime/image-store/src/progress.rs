@@ -1,16 +1,16 @@
-//! How far an import or a pull is, told as values.
+//! Progress of an import or a pull.
 //!
-//! Steps of different layers come from different threads and interleave; each carries what it
-//! belongs to and totals, so that a listener needs no memory of earlier steps.
+//! Steps of different layers come from different threads and interleave; each names its content and
+//! carries totals, so that a listener needs no state.
 
 use crate::digest::Digest;
 
-/// One thing that has just become true.
+/// One progress update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Content is arriving: `done` of `total` bytes (unknown for content made or found by reading).
+    /// Content is arriving: `done` of `total` bytes (none for content of unknown size).
     Received { digest: Option<Digest>, done: u64, total: Option<u64> },
-    /// The content was in the store already.
+    /// The content is in the store already.
     Present { digest: Digest, bytes: u64 },
     /// A layer is being unpacked: bytes of its tar so far.
     Unpacking { diff_id: Digest, done: u64 },
@@ -18,12 +18,12 @@ pub enum Step {
     Layers { done: usize, of: usize },
 }
 
-/// Listens. Called from several threads; must not block for long.
+/// Receives updates. Called from several threads; must not block for long.
 pub trait Progress: Sync {
     fn step(&self, step: Step);
 }
 
-/// Nobody listens.
+/// Ignores all updates.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -31,10 +31,10 @@ impl Progress for Silent {
     fn step(&self, _step: Step) {}
 }
 
-/// Steps are told about this often, not for every read.
+/// Bytes between two updates.
 pub(crate) const EVERY_BYTES: u64 = 1 << 20;
 
-/// Counts bytes and says when a listener should hear of them.
+/// Counts bytes and decides when the next update is due.
 #[derive(Default)]
 pub(crate) struct Paced {
     told: u64,

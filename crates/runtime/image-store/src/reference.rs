@@ -1,9 +1,9 @@
-//! Image names: what people type, turned into the one name that the store keeps.
+//! Image names: user input, normalized into the one form that the store keeps.
 //!
-//! The grammar is the one that container tools share: `[registry/]repository[:tag][@digest]`. A
-//! first part that is no host name (no dot, no colon, not `localhost`, no capital) belongs to the
-//! repository, and then the registry is `docker.io`, with `library/` before a bare word. A name
-//! with neither tag nor digest means `latest`. Nothing here asks whether an image exists.
+//! The grammar is the common one of container tools: `[registry/]repository[:tag][@digest]`. A
+//! first component that is no host name (no dot, no colon, not `localhost`, no capital) belongs to
+//! the repository; the registry is then `docker.io`, with `library/` before a single component. A
+//! name with neither tag nor digest means `latest`. Whether an image exists is not checked here.
 
 use std::fmt;
 
@@ -15,11 +15,11 @@ mod tests;
 const DEFAULT_REGISTRY: &str = "docker.io";
 const OLD_DEFAULT_REGISTRY: &str = "index.docker.io";
 const DEFAULT_TAG: &str = "latest";
-/// Registry and repository together, as tools limit it.
+/// Registry and repository together; the common limit of container tools.
 const LONGEST_NAME: usize = 255;
 const LONGEST_TAG: usize = 128;
 
-/// A whole image name.
+/// A normalized image name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reference {
     registry: String,
@@ -98,12 +98,12 @@ impl Reference {
         format!("{}/{}", self.registry, self.repository)
     }
 
-    /// The name by tag alone, if it has one.
+    /// The name with the tag alone, if it has one.
     pub fn tagged(&self) -> Option<String> {
         self.tag.as_ref().map(|tag| format!("{}:{tag}", self.family()))
     }
 
-    /// The name of exactly this content.
+    /// The name of this repository with a digest.
     pub fn at_digest(&self, digest: &Digest) -> String {
         format!("{}@{digest}", self.family())
     }

@@ -1,9 +1,9 @@
-//! What an operation under way relies on, so that nobody collects it meanwhile.
+//! Protects what a running operation uses from garbage collection.
 //!
-//! A session is a file with a kernel lock: it counts exactly as long as its process lives. The
-//! order that makes it safe: first write down what one is going to use (under the store's shared
-//! lock), then look whether it is there. A collector takes the store's lock exclusively, reads all
-//! sessions, and only then removes.
+//! A session is a file with a kernel lock: it is valid exactly as long as its process lives. The
+//! order makes it safe: first record what will be used (under the store's shared lock), then check
+//! whether it exists. A collection takes the store's lock exclusively, reads all sessions, and only
+//! then removes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -38,7 +38,7 @@ impl Session {
         Ok(Self { path, store_lock: store_lock.to_owned(), file })
     }
 
-    /// Content, diff ids and chain ids that must stay from now on until the session ends.
+    /// Protects content, diff ids and chain ids until the session ends.
     pub(crate) fn protect(&self, digests: &[Digest]) -> Result<()> {
         let _held = Lock::shared(&self.store_lock)?;
         let lines: String = digests.iter().map(|digest| format!("{}\n", digest.hex())).collect();
@@ -48,12 +48,12 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The lock goes with the file; a file that stays is swept.
+        // The lock ends with the file; a leftover file is swept.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Everything that living sessions protect; removes dead ones. Under the exclusive lock only.
+/// Everything that live sessions protect; removes dead ones. Requires the exclusive lock.
 pub(crate) fn protected(folder: &Path) -> Result<BTreeSet<Digest>> {
     let mut found = BTreeSet::new();
     for name in names_in(folder)? {
@@ -62,7 +62,7 @@ pub(crate) fn protected(folder: &Path) -> Result<BTreeSet<Digest>> {
             let _ = fs::remove_file(&path);
             continue;
         }
-        // A session may end between the listing and here; then it protects nothing.
+        // A session may end after the listing; then it protects nothing.
         if let Ok(text) = fs::read_to_string(&path) {
             found.extend(text.lines().filter_map(Digest::from_hex));
         }

@@ -1,8 +1,8 @@
-//! Unpacked layers by chain id, each a folder that overlayfs can stack.
+//! Unpacked layers by chain id, each a directory that overlayfs can stack.
 //!
-//! A snapshot under its chain id is whole: it was unpacked under another name, its tar had the
-//! right digest, it was fitted to the layers below, synced, and then renamed. An unfinished one is
-//! locked by whoever makes it; without a holder it is swept.
+//! A snapshot under its chain id is complete: it was unpacked under another name, the digest of its
+//! tar was verified, it was fitted to the layers below, synced, and then renamed. An unfinished one
+//! is locked by its process; without a lock it is swept.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,7 +25,7 @@ pub(crate) mod settle;
 const RECORD: &str = "snapshot.json";
 const VERSION: u32 = 1;
 
-/// What is written beside the files of a snapshot.
+/// The record beside the files of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SnapshotRecord {
     pub(crate) version: u32,
@@ -52,7 +52,7 @@ impl Snapshots {
         self.place_of(chain).join("fs")
     }
 
-    /// The folder around them.
+    /// The directory that contains them and the record.
     pub(crate) fn place_of(&self, chain: &Digest) -> PathBuf {
         self.folder.join(chain.hex())
     }
@@ -82,23 +82,23 @@ impl Snapshots {
         Ok(names_in(&self.folder)?.iter().filter_map(|name| Digest::from_hex(name)).collect())
     }
 
-    /// A folder to unpack into, under a name that means nothing yet.
+    /// Creates a directory to unpack into, under an unfinished name.
     pub(crate) fn begin(&self) -> Result<Making> {
         let path = self.folder.join(unique(UNFINISHED)?);
-        // Under the shared lock, so that a sweep never sees the folder without its lock.
+        // Under the shared lock, so that a sweep never sees the directory without its lock.
         let _held = Lock::shared(&self.store_lock)?;
         make_folder(&path.join("fs"))?;
         let held = File::open(&path).doing("opening", &path)?;
         lock(&held, FlockOperation::LockExclusive).doing("locking", &path)?;
         let making = Making { path, _held: held, placed: false, unpacked: Unpacked::default() };
-        // The tree's root is seen in containers; only the folder around it is private.
+        // Containers see the tree's root; only the directory around it is private.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(making.files(), open).doing("mode of", &making.files())?;
         Ok(making)
     }
 
-    /// Gives synced snapshots their names, the lowest first. One that another process placed
-    /// meanwhile is as good; ours then goes.
+    /// Renames synced snapshots to their chain ids, the lowest first. If another process has placed
+    /// one, ours is dropped.
     pub(crate) fn place(&self, made: Vec<(Digest, Making)>) -> Result<()> {
         for (chain, mut making) in made {
             making.placed = rename_new(&making.path, &self.folder.join(chain.hex()))?;
@@ -110,7 +110,7 @@ impl Snapshots {
         trash.take(&self.place_of(chain))
     }
 
-    /// Takes away what nobody is making any more. Under the store's exclusive lock only.
+    /// Removes unfinished snapshots without a process. Requires the store's exclusive lock.
     pub(crate) fn sweep(&self, trash: &Trash) -> Result<u64> {
         let mut removed = 0;
         for name in names_in(&self.folder)? {
@@ -131,14 +131,14 @@ impl Snapshots {
         Ok(usage)
     }
 
-    /// Everything written so far reaches the disk; one call for all layers of an image.
+    /// Syncs all writes to the disk; one call for all layers of an image.
     pub(crate) fn sync(&self) -> Result<()> {
         let folder = File::open(&self.folder).doing("opening", &self.folder)?;
         rustix::fs::syncfs(&folder).doing("syncing", &self.folder)
     }
 }
 
-/// A snapshot in the making; gone when dropped before it is placed.
+/// A snapshot being unpacked; removed when dropped before it is placed.
 pub(crate) struct Making {
     path: PathBuf,
     _held: File,
@@ -163,7 +163,7 @@ impl Making {
 impl Drop for Making {
     fn drop(&mut self) {
         if !self.placed {
-            // Whatever cannot be removed now is swept later.
+            // Leftovers are swept later.
             let _ = remove_tree(&self.path);
         }
     }

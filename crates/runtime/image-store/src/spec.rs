@@ -1,9 +1,9 @@
-//! Manifests, indexes and configurations: the JSON of images, read strictly where it matters.
+//! Manifests, indexes and configurations: the JSON of images, parsed strictly where it matters.
 //!
-//! Both families are read: OCI's and Docker's second schema. What a document is follows from its
-//! own words, never from what somebody announced alone; a document that could be read as two
-//! kinds is refused, because two tools would then see two images under one digest. Unknown fields
-//! are ignored, `null` is nothing. Pure: bytes in, values out.
+//! Both families are read: OCI's and Docker's schema 2. The kind of a document follows from its own
+//! content, not only from a descriptor; a document that could be read as two kinds is refused,
+//! because two tools would then see two images under one digest. Unknown fields are ignored, `null`
+//! means absent. Pure: bytes in, values out.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+
 const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const DOCKER_OLD: &str = "application/vnd.docker.distribution.manifest.v1";
 const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
-/// What every kind of layer starts with; the rest tells the compression, which is detected.
+/// Media type prefixes of layers; the suffix names the compression, which is detected.
 const LAYERS: &[&str] = &[
     "application/vnd.oci.image.layer.v1.tar",
     "application/vnd.oci.image.layer.nondistributable.v1.tar",
@@ -47,7 +47,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// A file system layer, as opposed to an artifact's own kind of content.
+    /// A file system layer, as opposed to other content of an artifact.
     pub fn is_layer(&self) -> bool {
         LAYERS.iter().any(|known| self.media_type.starts_with(known))
     }
@@ -57,7 +57,7 @@ impl Descriptor {
     }
 }
 
-/// A platform as descriptors carry it.
+/// A platform as in descriptors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlatformField {
     #[serde(default, deserialize_with = "or_default")]
@@ -79,14 +79,14 @@ pub struct Index {
     pub manifests: Vec<Descriptor>,
 }
 
-/// What the digest of an image can lead to.
+/// The kinds of document behind an image's digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
     Manifest(Manifest),
     Index(Index),
 }
 
-/// Any of the documents, before it is known which.
+/// The fields of all kinds, before the kind is known.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AnyDocument {
@@ -96,7 +96,7 @@ struct AnyDocument {
     config: Option<Descriptor>,
     layers: Option<Vec<Descriptor>>,
     manifests: Option<Vec<Descriptor>>,
-    /// Only Docker's first schema has these.
+    /// Only in Docker's schema 1.
     fs_layers: Option<serde::de::IgnoredAny>,
 }
 
@@ -140,7 +140,7 @@ impl Document {
     }
 }
 
-/// How an image wants to be run, and what it is made of.
+/// Default settings for running an image, and its layers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct ImageConfig {
     #[serde(default, deserialize_with = "or_default")]
@@ -184,7 +184,7 @@ pub struct ContainerConfig {
     pub stop_signal: String,
     #[serde(default, deserialize_with = "or_default")]
     pub labels: BTreeMap<String, String>,
-    /// `80/tcp` and the like.
+    /// For example `80/tcp`.
     #[serde(default, deserialize_with = "keys")]
     pub exposed_ports: Vec<String>,
     #[serde(default, deserialize_with = "keys")]
@@ -212,14 +212,14 @@ impl ImageConfig {
         Ok(config)
     }
 
-    /// The digests of the layers' plain tars, lowest first.
+    /// The digests of the uncompressed layers, lowest first.
     pub fn diff_ids(&self) -> &[Digest] {
         &self.rootfs.diff_ids
     }
 }
 
 impl Manifest {
-    /// Whether this manifest is of an image that can be run, not of some other artifact.
+    /// Checks that this is the manifest of a runnable image, not of another artifact.
     pub(crate) fn check_image(&self, what: &str, config: &ImageConfig) -> Result<()> {
         let kind = self.config.media_type.as_str();
         if !matches!(kind, "" | OCI_CONFIG | DOCKER_CONFIG | "application/octet-stream") {
@@ -245,7 +245,7 @@ impl Manifest {
     }
 }
 
-/// The decoder would also take a list for a structure, by position; nobody else does.
+/// serde would also accept an array for a struct, by position; other parsers do not.
 fn object<'de, T: Deserialize<'de>>(what: &str, bytes: &'de [u8]) -> Result<T> {
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(Error::document(what, "is no JSON object"));
@@ -253,14 +253,14 @@ fn object<'de, T: Deserialize<'de>>(what: &str, bytes: &'de [u8]) -> Result<T> {
     serde_json::from_slice(bytes).map_err(|error| Error::document(what, error))
 }
 
-/// `null` and absence are the same.
+/// `null` means absent.
 fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Sets are written as objects with empty values.
+/// Sets are encoded as objects with empty values.
 fn keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let map = Option::<BTreeMap<String, serde::de::IgnoredAny>>::deserialize(deserializer)?;
     Ok(map.unwrap_or_default().into_keys().collect())

@@ -1,8 +1,8 @@
-//! The store as its users see it: one folder, opened by any number of processes.
+//! The store's public interface: one directory, opened by any number of processes.
 //!
-//! Everything durable lies under the root, with a version; a folder of another version is refused
-//! before anything in it is touched. The folder is private to its owner, because unpacked layers
-//! contain other people's set-user programs.
+//! All durable state is below the root, with a version; a directory of another version is refused
+//! before any change. The directory is private to its owner, because unpacked layers contain
+//! untrusted setuid programs.
 
 use std::fs;
 use std::io::{self, Read};
@@ -30,7 +30,7 @@ mod tests;
 const FORMAT: &str = "keelson-image-store";
 const VERSION: u32 = 1;
 
-/// The images of one machine, or of one root folder.
+/// The images below one root directory.
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(crate) root: PathBuf,
@@ -44,7 +44,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store at `root`, making it when there is none.
+    /// Opens the store at `root`, creating it if there is none.
     pub fn open(root: &Path, limits: Limits, platform: Platform) -> Result<Self> {
         make_folder(root)?;
         let root = fs::canonicalize(root).doing("resolving", root)?;
@@ -94,8 +94,9 @@ impl Store {
         Lock::shared(&self.lock())
     }
 
-    /// Takes an image from `source`, beginning at `top` (an index or a manifest), and unpacks it.
-    /// Where the source fails, what came stays for another attempt; otherwise a failure leaves nothing.
+    /// Fetches an image from `source`, starting at `top` (an index or a manifest), and unpacks it.
+    /// If the source fails, received content stays for another attempt; other errors leave nothing
+    /// behind.
     pub fn assemble(
         &self,
         source: &dyn Source,
@@ -107,7 +108,7 @@ impl Store {
         let outcome = assembly.run(top, naming);
         let relied_on = assembly.end();
         if let Err(error) = &outcome {
-            // The failure is what counts; what cannot be removed now goes with the next collection.
+            // Return the original error; leftovers are removed by the next collection.
             let _ = self.collect_after(error, &relied_on);
         }
         outcome
@@ -118,7 +119,7 @@ impl Store {
         Ok(self.index.read()?.images.into_values().collect())
     }
 
-    /// The image of that id (or start of an id), tag or digest.
+    /// The image with that id (or prefix of an id), tag or digest.
     pub fn image(&self, name: &str) -> Result<ImageRecord> {
         self.index.read()?.find(name).cloned()
     }
@@ -128,7 +129,7 @@ impl Store {
         ImageConfig::parse(&format!("configuration {}", record.id), &bytes, &self.limits)
     }
 
-    /// What the unpacked layers of an image take; layers that images share count for each.
+    /// Disk usage of an image's unpacked layers; shared layers count for each image.
     pub fn image_usage(&self, record: &ImageRecord) -> Result<Usage> {
         let mut usage = Usage::default();
         for chain in record.chains() {
@@ -137,7 +138,7 @@ impl Store {
         Ok(usage)
     }
 
-    /// What content and snapshots take together. Views are their containers' business.
+    /// Disk usage of content and snapshots together. Views are counted for their containers.
     pub fn usage(&self) -> Result<Usage> {
         let mut usage = self.snapshots.usage()?;
         for (_, bytes) in self.content.list()? {
@@ -146,7 +147,7 @@ impl Store {
         Ok(usage)
     }
 
-    /// Gives an image one more name.
+    /// Adds a name to an image.
     pub fn tag(&self, image: &str, name: &Reference) -> Result<ImageRecord> {
         self.index.change(|images| {
             let mut record = images.find(image)?.clone();
@@ -167,13 +168,13 @@ impl Store {
         })
     }
 
-    /// Takes one name away. `false`: nothing had it. The image stays, perhaps without a name.
+    /// Removes one name. `false`: it did not exist. The image stays, perhaps without a name.
     pub fn untag(&self, name: &Reference) -> Result<bool> {
         self.index.change(|images| Ok(images.remove_name(name)))
     }
 
-    /// Removes an image with all its names; `false` if there was none. What nobody uses then goes
-    /// with the next [`Store::collect`].
+    /// Removes an image with all its names; `false` if there was none. Unused content is removed by
+    /// the next [`Store::collect`].
     pub fn remove(&self, image: &str) -> Result<bool> {
         self.index.change(|images| match images.find(image) {
             Ok(record) => {
@@ -186,19 +187,19 @@ impl Store {
     }
 }
 
-/// Reads the version, or writes it into an empty folder.
+/// Reads the version, or writes it into an empty directory.
 fn check_version(root: &Path) -> Result<()> {
     let path = root.join("version");
     let ours = format!("{FORMAT} {VERSION}\n");
     let mut text = String::new();
     match fs::File::open(&path) {
         Ok(file) => {
-            // Not a byte more than a version needs: the file may be anything.
+            // Bounded: the file may be anything.
             let read = file.take(200).read_to_string(&mut text);
             read.doing("reading", &path)?;
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Alone: a sweep of another process must not take the unfinished file.
+            // Exclusive: a sweep of another process must not remove the unfinished file.
             let _held = Lock::exclusive(&root.join("images.lock"))?;
             if !path.exists() {
                 refuse_strangers(root)?;
@@ -215,7 +216,7 @@ fn check_version(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A folder with files and no version is somebody else's.
+/// A directory with files but without a version is not a store: refuse it.
 fn refuse_strangers(root: &Path) -> Result<()> {
     let ours = |name: &String| name == "images.lock" || name.starts_with(UNFINISHED);
     let others: Vec<_> = names_in(root)?.into_iter().filter(|name| !ours(name)).collect();

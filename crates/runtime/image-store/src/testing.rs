@@ -1,5 +1,5 @@
-//! What the tests of this crate share: tars with any name in them, images made of layers, a store
-//! in a folder that goes away, and running a test again in a namespace of its own.
+//! Shared by the tests of this crate: tars with arbitrary names, images built from layers, a store
+//! in a temporary directory, and running a test again in its own mount namespace.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -19,7 +19,7 @@ use crate::reference::Reference;
 use crate::spec::{Descriptor, OCI_CONFIG, OCI_LAYER, OCI_MANIFEST};
 use crate::store::Store;
 
-/// Writes tars as attackers do: names are not checked.
+/// Writes hostile tars: names are not checked.
 pub(crate) struct Tar(Builder<Vec<u8>>);
 
 impl Tar {
@@ -27,7 +27,7 @@ impl Tar {
         Self(Builder::new(Vec::new()))
     }
 
-    /// An entry with everything given; `change` may alter the header.
+    /// An entry with all fields given; `change` may alter the header.
     pub(crate) fn entry(
         mut self,
         kind: EntryType,
@@ -94,7 +94,7 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A store in a temporary folder.
+/// A store in a temporary directory.
 pub(crate) struct Bench {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) store: Store,
@@ -110,7 +110,7 @@ pub(crate) fn bench_with(limits: Limits) -> Bench {
     Bench { folder, store }
 }
 
-/// Content in memory, as a registry would have it.
+/// Content in memory, in place of a registry.
 #[derive(Default)]
 pub(crate) struct Memory(pub(crate) BTreeMap<Digest, Vec<u8>>);
 
@@ -123,7 +123,7 @@ impl Memory {
         Descriptor { media_type, digest, size, platform: None, annotations }
     }
 
-    /// An image for this machine of these tars, packed with gzip.
+    /// An image of these tars for this platform, compressed with gzip.
     pub(crate) fn image(&mut self, tars: &[Vec<u8>]) -> Descriptor {
         let platform = Platform::host();
         self.image_for(tars, &json!({ "architecture": platform.architecture, "os": "linux" }))
@@ -152,7 +152,7 @@ impl Source for Memory {
 }
 
 impl Bench {
-    /// Takes an image of these tars under a name.
+    /// Adds an image of these tars under a name.
     pub(crate) fn take(&self, name: &str, tars: &[Vec<u8>]) -> Result<crate::index::ImageRecord> {
         let mut memory = Memory::default();
         let top = memory.image(tars);
@@ -165,8 +165,8 @@ pub(crate) fn is_root() -> bool {
     crate::unpack::Rights::ours().machine
 }
 
-/// Runs the test of this name again in its own mount namespace, as root; there, returns `true`.
-/// Whatever it mounts is gone when it ends. Without root, overlays cannot be mounted: says so.
+/// Runs the named test again in its own mount namespace, as root; returns `true` inside it. Its
+/// mounts disappear when it ends. Without root, overlays cannot be mounted: prints that.
 pub(crate) fn in_own_mounts(test: &str) -> bool {
     const INSIDE: &str = "IMAGE_STORE_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
@@ -184,7 +184,7 @@ pub(crate) fn in_own_mounts(test: &str) -> bool {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    // A name that fits no test would succeed as well.
+    // A name that matches no test would succeed as well.
     assert!(
         output.status.success() && said.contains("1 passed"),
         "{test} in its own mount namespace: {}\n{said}{}",
@@ -194,12 +194,12 @@ pub(crate) fn in_own_mounts(test: &str) -> bool {
     false
 }
 
-/// In memory where that can be: on a busy disk ten thousand folders take a minute.
+/// In tmpfs if possible: on a busy disk ten thousand directories take a minute.
 pub(crate) fn quick_folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Makes `deep` with folders in folders; each holds a file and an empty folder, too.
+/// Creates `deep` with nested directories; each also holds a file and an empty directory.
 pub(crate) fn deep_tree(parent: &Path, levels: usize) {
     use rustix::fs::{Mode, OFlags, mkdirat, openat};
     let (mode, flags) = (Mode::from_raw_mode(0o700), OFlags::DIRECTORY | OFlags::CLOEXEC);

@@ -1,9 +1,9 @@
-//! Writes beneath one folder and nowhere else, whatever names it is given.
+//! Writes below one directory and nowhere else, whatever names it is given.
 //!
-//! Every path is resolved by the kernel with the folder as its root (`openat2` with
-//! RESOLVE_IN_ROOT), so a link to `/etc` inside the folder means the folder's own `etc`. What
-//! exists is never written through: it is removed and made anew. Names with `..` are refused, a
-//! leading slash means the folder itself.
+//! Every path is resolved by the kernel with the directory as root (`openat2` with
+//! RESOLVE_IN_ROOT), so a symlink to `/etc` inside it means the directory's own `etc`. Existing
+//! files are never written through: they are removed and created again. Names with `..` are
+//! refused, a leading slash means the directory itself.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,11 +23,11 @@ use crate::limits::Limits;
 #[cfg(test)]
 mod tests;
 
-/// Links that lead to links, before it is taken for a loop. The kernel's own number.
+/// Symlinks to symlinks before a loop is assumed; the kernel's own limit.
 const MOST_LINKS: usize = 40;
 const LONGEST_PART: usize = 255;
 
-/// A path inside a tree: parts without `.`, `..` or slashes. Empty: the tree's own folder.
+/// A path inside a tree: components without `.`, `..` or slashes. Empty: the tree's root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TreePath(Vec<Vec<u8>>);
 
@@ -87,7 +87,7 @@ impl TreePath {
         PathBuf::from(std::ffi::OsString::from_vec(self.0.join(&b'/')))
     }
 
-    /// Where a link at this path with such a target leads, by name alone, never above the root.
+    /// The target of a symlink at this path, by name alone, never above the root.
     pub(crate) fn follow(&self, target: &[u8]) -> TreePath {
         let mut parts = if target.starts_with(b"/") { Vec::new() } else { self.parent().0 };
         for part in target.split(|byte| *byte == b'/') {
@@ -103,11 +103,11 @@ impl TreePath {
     }
 }
 
-/// An open folder and everything beneath it.
+/// An open directory and everything below it.
 pub(crate) struct Tree {
     root: OwnedFd,
     place: PathBuf,
-    /// The folder that the last path lay in; archives list a folder's files together.
+    /// The last parent directory; archives list a directory's files together.
     recent: Option<(TreePath, OwnedFd)>,
     implied: Vec<TreePath>,
     deepest: usize,
@@ -126,23 +126,23 @@ impl Tree {
         })
     }
 
-    /// Folders that no entry named but whose children needed them.
+    /// Directories without an entry that were created for their children.
     pub(crate) fn take_implied(&mut self) -> Vec<TreePath> {
         std::mem::take(&mut self.implied)
     }
 
-    /// For errors: where a path of this tree lies.
+    /// A path of this tree as shown in errors.
     pub(crate) fn at(&self, path: &TreePath) -> PathBuf {
         self.place.join(path.relative())
     }
 
-    /// Opens a folder of the tree, following links inside it.
+    /// Opens a directory of the tree, following symlinks inside it.
     fn enter(&self, path: &TreePath) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
         retry(|| openat2(&self.root, path.relative(), flags, Mode::empty(), within()))
     }
 
-    /// The folder that `path` lies in; makes what is missing.
+    /// Opens the parent directory of `path`; creates missing ones.
     pub(crate) fn parent(&mut self, path: &TreePath) -> Result<OwnedFd> {
         let parent = path.parent();
         if let Some((recent, folder)) = &self.recent
@@ -164,7 +164,7 @@ impl Tree {
             Err(Errno::NOTDIR) => {
                 return Err(Error::archive(
                     format!("path {:?}", path.relative()),
-                    "is needed as a folder but is a file",
+                    "is needed as a directory but is a file",
                 ));
             }
             Err(error) => return Err(error).doing("opening", &self.at(path)),
@@ -184,22 +184,22 @@ impl Tree {
                 self.implied.push(self.real_path(&made).unwrap_or_else(|| path.clone()));
                 Ok(made)
             }
-            // Only a link to nothing exists and yet cannot be entered.
+            // Only a dangling symlink exists and yet cannot be entered.
             Err(Errno::EXIST) => {
                 let target = readlinkat(&parent, path.name(), Vec::new())
                     .doing("reading the link", &self.at(path))?;
                 let target = path.follow(target.as_bytes());
                 self.ensure_folder(&target, links + 1)
             }
-            Err(error) => Err(error).doing("making the folder", &self.at(path)),
+            Err(error) => Err(error).doing("creating the directory", &self.at(path)),
         }
     }
 
-    /// Links could pile short paths into a tree too deep to be walked or removed again.
+    /// Symlinks could turn short paths into a tree too deep to be walked or removed again.
     fn check_depth(&self, path: &TreePath, folder: &OwnedFd) -> Result<()> {
         let depth = match self.real_path(folder) {
             Some(real) => real.parts().len(),
-            // Without /proc nothing can be asked; otherwise the path has outgrown the kernel's.
+            // Without /proc the depth is unknown; otherwise the path exceeds the kernel's limit.
             None if self.real_path(&self.root).is_none() => 0,
             None => self.deepest.saturating_add(1),
         };
@@ -210,7 +210,7 @@ impl Tree {
         )
     }
 
-    /// Where an open folder lies in the tree when links have been followed.
+    /// The path of an open directory in the tree, after following symlinks.
     fn real_path(&self, folder: &OwnedFd) -> Option<TreePath> {
         let shown = |fd: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
         let (root, path) = (shown(&self.root).ok()?, shown(folder).ok()?);
@@ -218,7 +218,7 @@ impl Tree {
         Some(TreePath(inside.iter().map(|part| part.as_bytes().to_vec()).collect()))
     }
 
-    /// What lies at `path`, the last part not followed. Parents are looked up, never made.
+    /// What exists at `path`, the last component not followed. Missing parents are not created.
     pub(crate) fn look(&self, path: &TreePath) -> Result<Option<Stat>> {
         let folder = match self.enter(&path.parent()) {
             Ok(folder) => folder,
@@ -232,7 +232,7 @@ impl Tree {
         }
     }
 
-    /// The same, but a link among the parents means that nothing lies there.
+    /// The same, but a symlink among the parents means that nothing exists there.
     pub(crate) fn look_plain(&self, path: &TreePath) -> Result<Option<Stat>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
@@ -247,7 +247,7 @@ impl Tree {
         }
     }
 
-    /// Makes room for something new at `path`: whatever is there goes, with all beneath it.
+    /// Removes whatever exists at `path`, with everything below it.
     pub(crate) fn clear(&mut self, path: &TreePath) -> Result<OwnedFd> {
         let folder = self.parent(path)?;
         match unlinkat(&folder, path.name(), AtFlags::empty()) {
@@ -270,7 +270,7 @@ impl Tree {
         Ok(File::from(file.doing("making", &self.at(path))?))
     }
 
-    /// A folder that is there stays, with what it holds; anything else makes room.
+    /// An existing directory stays with its content; anything else is replaced.
     pub(crate) fn make_folder(&mut self, path: &TreePath) -> Result<()> {
         let folder = self.parent(path)?;
         let there = statat(&folder, path.name(), AtFlags::SYMLINK_NOFOLLOW);
@@ -279,7 +279,7 @@ impl Tree {
         }
         let folder = self.clear(path)?;
         let made = mkdirat(&folder, path.name(), Mode::from_raw_mode(0o755));
-        made.doing("making the folder", &self.at(path))
+        made.doing("creating the directory", &self.at(path))
     }
 
     pub(crate) fn make_symlink(&mut self, path: &TreePath, target: &[u8]) -> Result<OwnedFd> {
@@ -290,7 +290,7 @@ impl Tree {
         Ok(folder)
     }
 
-    /// A second name for a file of this tree. Neither name is followed if it is a link.
+    /// A hard link to a file of this tree. Neither name is followed if it is a symlink.
     pub(crate) fn make_hard_link(&mut self, path: &TreePath, target: &TreePath) -> Result<()> {
         if path == target {
             return Ok(());
@@ -313,7 +313,7 @@ impl Tree {
             linkat(&source, target.name(), &folder, path.name(), AtFlags::empty())
         });
         match linked {
-            // Making room for the link took its own target away.
+            // Removing the old file at the link's path removed the target.
             Err(Errno::NOENT) => Err(missing("the target lies beneath the link")),
             other => other.doing("linking", &self.at(path)),
         }
@@ -345,13 +345,13 @@ impl Tree {
         }
     }
 
-    /// The target of the link at `path`, if it is one.
+    /// The target of the symlink at `path`, if it is one.
     pub(crate) fn link_target(&self, path: &TreePath) -> Option<Vec<u8>> {
         let parent = self.enter(&path.parent()).ok()?;
         Some(readlinkat(&parent, path.name(), Vec::new()).ok()?.into_bytes())
     }
 
-    /// Moves everything in the folder `from` into the folder `to`; what is there already stays.
+    /// Moves the content of the directory `from` into the directory `to`; existing files stay.
     pub(crate) fn merge(&mut self, from: &TreePath, to: &TreePath) -> Result<()> {
         self.recent = None;
         let Some(source) = self.open_folder(from)? else { return Ok(()) };
@@ -379,7 +379,7 @@ fn within() -> ResolveFlags {
     ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS
 }
 
-/// The kernel asks for another attempt when something was renamed during the resolution.
+/// The kernel returns EAGAIN when something was renamed during the resolution.
 fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     for _ in 0..100 {
         match call() {
@@ -403,7 +403,7 @@ pub(crate) fn names(folder: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
     Ok(found)
 }
 
-/// Removes `name` in `folder` and all beneath it, following nothing.
+/// Removes `name` in `folder` and everything below it, following no symlink.
 pub(crate) fn remove_beneath(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
     match unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),

@@ -1,10 +1,11 @@
-//! A layer's tar as a folder that overlayfs can use: files, owners, times, attributes, whiteouts.
+//! Unpacks a layer's tar into a directory for overlayfs: files, owners, times, attributes,
+//! whiteouts.
 //!
-//! A layer is unpacked alone, so layers can be unpacked at the same time. What depends on the
-//! layers below is left to [`crate::snapshot`]'s settling: folders that the layer only implies, and
-//! whiteouts of things that are not there. Markers are translated: `.wh.NAME` becomes a 0/0
-//! character device, the opaque marker becomes an attribute of its folder. Nothing else in a layer
-//! may speak to overlayfs: its attributes are dropped and a 0/0 device is refused.
+//! Layers are unpacked independently and in parallel. What depends on the layers below is done
+//! later by [`crate::snapshot`]: directories that the layer only implies, and whiteouts of missing
+//! files. Markers are translated: `.wh.NAME` becomes a 0/0 character device, the opaque marker an
+//! attribute of its directory. No other entry may control overlayfs: its attributes are dropped and
+//! a 0/0 device is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -31,23 +32,23 @@ mod hostile;
 mod tests;
 
 const WHITEOUT: &[u8] = b".wh.";
-/// Names that older layer formats used for themselves.
+/// Names reserved by older layer formats.
 const WHITEOUT_META: &[u8] = b".wh..wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
-/// How overlayfs is told things on this machine, and what we may do here.
+/// Which privileged operations are possible here; they decide the form of overlayfs attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// Root sets owners, also the root of a user namespace.
+    /// Set owners: root, also in a user namespace.
     pub(crate) owners: bool,
-    /// Only the machine's own root makes devices and uses `trusted.` attributes.
+    /// Create devices and use `trusted.` attributes: only root in the initial user namespace.
     pub(crate) machine: bool,
 }
 
 impl Rights {
     pub(crate) fn ours() -> Self {
         let owners = rustix::process::geteuid().is_root();
-        // The initial namespace maps every number to itself; without /proc it is taken for that.
+        // The initial namespace has the identity mapping; without /proc it is assumed.
         let map = std::fs::read_to_string("/proc/self/uid_map");
         let initial = map.map_or(true, |map| map.split_whitespace().eq(["0", "0", "4294967295"]));
         Self { owners, machine: owners && initial }
@@ -58,13 +59,13 @@ impl Rights {
     }
 }
 
-/// What came of a layer.
+/// Result of unpacking a layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unpacked {
     pub(crate) entries: u64,
     /// Bytes of the tar.
     pub(crate) bytes: u64,
-    /// Attributes and device nodes that this machine or the rules do not allow.
+    /// Attributes and device nodes that were left out as unsupported or not allowed.
     pub(crate) left_out: u64,
     pub(crate) implied: Vec<TreePath>,
     pub(crate) whiteouts: BTreeSet<TreePath>,
@@ -80,8 +81,8 @@ pub(crate) struct Layer<'a, R> {
     pub(crate) progress: &'a dyn Progress,
 }
 
-/// Unpacks one layer, packed or not, into an empty folder and without a store; its digest is taken
-/// for right. Answers with the number of its entries.
+/// Unpacks one layer, compressed or not, into an empty directory without a store and without
+/// verifying its digest. Returns the number of its entries.
 pub fn unpack_layer(place: &std::path::Path, bytes: &[u8], limits: &Limits) -> Result<u64> {
     let mut plain = Vec::new();
     Capped::new(Decoder::new("a layer", bytes)?, limits.layer_bytes)
@@ -99,7 +100,7 @@ pub fn unpack_layer(place: &std::path::Path, bytes: &[u8], limits: &Limits) -> R
 }
 
 impl<R: Read> Layer<'_, R> {
-    /// Unpacks into `tree`, which is empty; verifies the digest of all that came.
+    /// Unpacks into the empty `tree`; verifies the digest of the whole stream.
     pub(crate) fn unpack(self, tree: &mut Tree, rights: Rights) -> Result<Unpacked> {
         let what = format!("layer {}", self.diff_id);
         let plain = Capped::new(Decoder::new(&what, self.blob)?, self.limits.layer_bytes);
@@ -134,7 +135,7 @@ impl<R: Read> Layer<'_, R> {
     }
 }
 
-/// Tells the listener how much of the tar has passed.
+/// Reports progress on the tar stream.
 struct Told<'a, R> {
     inner: HashingReader<R>,
     paced: Paced,
@@ -159,10 +160,10 @@ struct Unpacking<'a> {
     limits: &'a Limits,
     lowest: bool,
     found: Unpacked,
-    /// Applied at the end: writing into a folder changes its time, its mode may forbid it.
+    /// Applied at the end: a write into a directory changes its time, and its mode may forbid one.
     folders: BTreeMap<TreePath, Entry>,
     opaque: BTreeSet<TreePath>,
-    /// Sizes that files say they have; holes cost nothing in the stream but count here.
+    /// Sum of file sizes; holes take no room in the stream but count here.
     claimed: u64,
 }
 
@@ -189,7 +190,7 @@ impl Unpacking<'_> {
             self.folders.insert(path, entry);
             return Ok(());
         }
-        // What was a folder, with all beneath it, is now something else.
+        // A directory, with everything below it, was replaced by another entry.
         if self.folders.remove(&path).is_some() {
             self.folders.retain(|other, _| !other.parts().starts_with(path.parts()));
         }
@@ -288,8 +289,8 @@ impl Unpacking<'_> {
             .doing("time of", &self.tree.at(path))
     }
 
-    /// Owner, attributes, mode and time, in the order in which the kernel keeps them: changing the
-    /// owner clears capabilities and the set-user bit.
+    /// Owner, attributes, mode and time, in an order in which the kernel keeps them: changing the
+    /// owner clears capabilities and the setuid bit.
     fn describe(&mut self, file: &OwnedFd, path: &TreePath, entry: &Entry) -> Result<()> {
         if self.rights.owners {
             let (user, group) = (Uid::from_raw(entry.user), Gid::from_raw(entry.group));
@@ -303,7 +304,8 @@ impl Unpacking<'_> {
             }
             match fsetxattr(file, name.as_slice(), value, XattrFlags::empty()) {
                 Ok(()) => {}
-                // The file system has no such attributes, or they are not ours to give.
+                // The file system does not support the attribute, or setting it needs more
+                // privileges.
                 Err(Errno::NOTSUP | Errno::PERM) => self.found.left_out += 1,
                 Err(error) => {
                     return Err(error).doing("attributes of", &self.tree.at(path));
@@ -333,7 +335,7 @@ impl Unpacking<'_> {
                 Ok(())
             }
             Marker::Whiteout(path) => {
-                // The marker speaks of the layers below; what this layer has itself stays.
+                // The marker applies to the layers below; files of this layer stay.
                 if let Some(stat) = self.tree.look(&path)? {
                     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                         self.opaque.insert(path);
@@ -347,7 +349,7 @@ impl Unpacking<'_> {
         }
     }
 
-    /// Folders get their owners, modes and times, the deepest first.
+    /// Sets owners, modes and times of directories, the deepest first.
     fn finish(mut self) -> Result<Unpacked> {
         for path in std::mem::take(&mut self.opaque) {
             if let Some(folder) = self.tree.open_folder(&path)? {
@@ -372,7 +374,7 @@ impl Unpacking<'_> {
     }
 }
 
-/// An entry that says something about the layers below.
+/// An entry that hides files of the layers below.
 enum Marker {
     Whiteout(TreePath),
     Opaque(TreePath),
@@ -401,8 +403,8 @@ impl Marker {
     }
 }
 
-/// What a layer may say about a file: capabilities, access lists and the user's own words, never
-/// anything that overlayfs or a security module reads as its own.
+/// Attributes that a layer may set on a file: capabilities, ACLs and `user.` attributes, never
+/// those that overlayfs or a security module interprets.
 pub(crate) fn allowed_attribute(name: &[u8]) -> bool {
     name == b"security.capability"
         || name == b"system.posix_acl_access"

@@ -1,7 +1,7 @@
-//! How much a tree takes on the disk: blocks and inodes, each inode once.
+//! Disk usage of a tree: blocks and inodes, each inode once.
 //!
-//! Rule: the tree may be as deep as a container likes. It is walked by descriptors, few of them, and
-//! never by a path, which the kernel limits. What is renamed or removed meanwhile counts or does not.
+//! Rule: the tree may be as deep as a container likes. It is walked with a few open directories,
+//! never by path, which the kernel limits. Files renamed or removed meanwhile may or may not count.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
@@ -17,7 +17,7 @@ use crate::error::{Doing as _, Result};
 #[cfg(test)]
 mod tests;
 
-/// Folders held open at once; those above are found again from below.
+/// Directories kept open at once; parents beyond that are reopened through `..`.
 const HELD: usize = 32;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,18 +34,18 @@ impl std::ops::AddAssign for Usage {
 }
 
 impl Usage {
-    /// Walks a tree without following links. Files that vanish meanwhile count as nothing.
+    /// Walks a tree without following symlinks. Files that vanish meanwhile count as nothing.
     pub(crate) fn of_tree(folder: &Path) -> Result<Self> {
         Walk::default().all(folder).doing("counting what is in", folder)
     }
 }
 
-/// A folder on the way from the root to where the walk is.
+/// A directory on the way from the root to the current one.
 struct Level {
-    /// None while too many below it are open.
+    /// None while too many directories below it are open.
     descriptor: Option<OwnedFd>,
     identity: (u64, u64),
-    /// Folders in it that are still to be counted.
+    /// Subdirectories still to be counted.
     waiting: Vec<CString>,
 }
 
@@ -70,7 +70,7 @@ impl Walk {
             };
             let Some(here) = &level.descriptor else { continue };
             match rustix::fs::openat(here, &name, flags, Mode::empty()) {
-                // Gone, or something else by now.
+                // Removed or replaced meanwhile.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 inner => self.enter(inner?)?,
             }
@@ -78,7 +78,7 @@ impl Walk {
         Ok(self.usage)
     }
 
-    /// Counts a folder and all in it that is none.
+    /// Counts a directory and its entries; queues its subdirectories.
     fn enter(&mut self, folder: OwnedFd) -> rustix::io::Result<()> {
         let stat = rustix::fs::fstat(&folder)?;
         self.count(&stat);
@@ -129,7 +129,7 @@ impl Walk {
         self.usage.inodes += 1;
     }
 
-    /// Goes up. Where the folder has been moved elsewhere meanwhile, the way up is lost: what waits
+    /// Goes to the parent. If the directory was moved meanwhile, the parent is lost: what is queued
     /// above is not counted this time.
     fn leave(&mut self) -> rustix::io::Result<()> {
         let Some(left) = self.levels.pop() else { return Ok(()) };

@@ -1,8 +1,8 @@
-//! What a container gets of an image: its layers below, a folder of its own above.
+//! A container's root file system: the image's layers below, an own directory on top.
 //!
-//! A view is a lease on the image's snapshots and, when it is writable, an upper and a work folder.
-//! Making one is idempotent by id. Mounting is apart ([`crate::mount_overlay`]), because it may be
-//! done in another process and namespace; this gives the options as a value.
+//! A view is a lease on the image's snapshots and, if it is writable, an upper and a work
+//! directory. Creating one is idempotent by id. Mounting is separate ([`crate::mount_overlay`]),
+//! because it may happen in another process and namespace; this returns the options as a value.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -26,7 +26,7 @@ const LONGEST_ID: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     pub id: String,
-    /// The image it was made of; it may have been removed since.
+    /// The image it was created from; it may have been removed since.
     pub image: Digest,
     pub overlay: OverlayOptions,
 }
@@ -34,13 +34,13 @@ pub struct View {
 /// The layers of an overlay mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverlayOptions {
-    /// The topmost first, as overlayfs wants them.
+    /// The topmost first, as overlayfs expects them.
     pub lower: Vec<PathBuf>,
-    /// The folder for changes and overlayfs' own; `None`: read-only.
+    /// The upper and work directories; `None`: read-only.
     pub upper: Option<Upper>,
-    /// Without the machine's root, overlayfs reads `user.` attributes.
+    /// Without root in the initial user namespace, overlayfs reads `user.` attributes.
     pub user_attributes: bool,
-    /// The SELinux label that everything in it has; empty: each file its own.
+    /// The SELinux label of all its files; empty: each file's own.
     pub label: String,
 }
 
@@ -51,7 +51,7 @@ pub struct Upper {
 }
 
 impl OverlayOptions {
-    /// As mount(2) takes them, in one text. May exceed the page that the kernel reads.
+    /// The options of mount(2) as one text. May exceed the page that the kernel reads.
     pub fn data(&self) -> Vec<u8> {
         self.data_with(&self.lower)
     }
@@ -76,14 +76,14 @@ impl OverlayOptions {
             data.extend_from_slice(b",userxattr");
         }
         if !self.label.is_empty() {
-            // Its categories have a comma between them.
+            // The categories of a label contain a comma.
             data.extend_from_slice(format!(",context=\"{}\"", self.label).as_bytes());
         }
         data
     }
 }
 
-/// Overlayfs takes options apart at these bytes unless a backslash stands before.
+/// Overlayfs splits options at these bytes unless they are escaped by a backslash.
 fn escape(path: &Path, special: &[u8], into: &mut Vec<u8>) {
     use std::os::unix::ffi::OsStrExt as _;
     for byte in path.as_os_str().as_bytes() {
@@ -99,23 +99,23 @@ impl Store {
         self.root.join("views")
     }
 
-    /// A writable view of an image. The same id again gives the same view.
+    /// Creates a writable view of an image. The same id again returns the same view.
     pub fn create_view(&self, id: &str, image: &str) -> Result<View> {
         self.make_view(id, image, true)
     }
 
-    /// A view that cannot be written to, such as an image mounted as a volume.
+    /// Creates a read-only view, for example of an image mounted as a volume.
     pub fn create_read_only_view(&self, id: &str, image: &str) -> Result<View> {
         self.make_view(id, image, false)
     }
 
     fn make_view(&self, id: &str, image: &str, writable: bool) -> Result<View> {
         check_id(id)?;
-        // Held throughout: between finding the image and writing the lease nothing is collected.
+        // Held throughout: no collection may run between finding the image and writing the lease.
         let _held = self.shared_lock()?;
         let lease = match self.leases.read(id)? {
             Some(lease) => {
-                // The image may have lost its name since; the lease is what counts.
+                // The image may have lost its name since; the lease decides.
                 let other = self.image(image).is_ok_and(|record| record.id != lease.image);
                 if other || lease.writable != writable {
                     return Err(Error::ViewTaken(id.to_owned()));
@@ -137,7 +137,7 @@ impl Store {
         if let Some(upper) = &view.overlay.upper {
             make_folder(&upper.work)?;
             make_folder(&upper.changes)?;
-            // The root of the mount is the upper folder: it shall look like the image's own.
+            // The mount's root is the upper directory: it must look like the image's own.
             let below =
                 fs::metadata(&view.overlay.lower[0]).doing("looking at", &view.overlay.lower[0])?;
             if Rights::ours().owners {
@@ -150,7 +150,7 @@ impl Store {
         Ok(view)
     }
 
-    /// The view of that id, if it was made.
+    /// The view with that id, if it exists.
     pub fn view(&self, id: &str) -> Result<Option<View>> {
         check_id(id)?;
         Ok(self.leases.read(id)?.map(|lease| self.view_of(id, &lease)))
@@ -161,7 +161,7 @@ impl Store {
         self.leases.list()
     }
 
-    /// Removes a view, which must not be mounted any more; one that is gone is fine.
+    /// Removes a view, which must not be mounted any more; a missing one is no error.
     pub fn remove_view(&self, id: &str) -> Result<()> {
         check_id(id)?;
         {
@@ -182,7 +182,7 @@ impl Store {
     fn view_of(&self, id: &str, lease: &Lease) -> View {
         let mut lower: Vec<_> =
             lease.chains.iter().rev().map(|chain| self.snapshots.files(chain)).collect();
-        // Overlayfs wants a layer below, and two different ones where there is none above.
+        // Overlayfs needs one lower layer, and two different ones without an upper layer.
         let wanted = if lease.writable { 1 } else { 2 };
         for spare in ["empty", "hollow"].into_iter().take(wanted - lower.len().min(wanted)) {
             lower.push(self.root.join(spare));

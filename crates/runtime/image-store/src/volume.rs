@@ -1,9 +1,9 @@
-//! The files that an image has where it defines a volume, copied out of a view's layers.
+//! Copies the files that an image has at the path of a volume.
 //!
-//! Rule: the path is looked up inside the image, so links and `..` lead nowhere else; what is copied
-//! keeps owner, mode, time, attributes and hard links, and nothing is followed on the way. The
-//! container's own changes are not part of it: a volume is filled before the container is there.
-//! Does not choose volumes, nor where they lie.
+//! Rule: the path is resolved inside the image, so symlinks and `..` cannot leave it; copies keep
+//! owner, mode, time, attributes and hard links, and no symlink is followed. The container's own
+//! changes are not copied: a volume is filled before the container exists. Does not decide which
+//! volumes exist, nor where.
 //!
 //! upstream: containerd internal/cri/opts/container.go (WithVolumes)
 
@@ -33,8 +33,8 @@ mod tests;
 
 const LONGEST_ATTRIBUTES: usize = 64 * 1024;
 
-/// Copies what the image has at `path` into the empty folder `to`, which takes over the owner and
-/// the mode of the image's folder. Says whether the image has anything there; a file is an error.
+/// Copies what the image has at `path` into the empty directory `to`, which gets the owner and mode
+/// of the image's directory. Returns whether the path exists in the image; a file is an error.
 pub fn copy_volume(overlay: &OverlayOptions, path: &str, to: &Path) -> Result<bool> {
     let root = layers(overlay)?;
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -50,14 +50,15 @@ pub fn copy_volume(overlay: &OverlayOptions, path: &str, to: &Path) -> Result<bo
     Ok(true)
 }
 
-/// The image without what a container changes. One layer needs no overlay, and is refused as one.
+/// The image's layers without the container's changes. A single layer is opened directly, because
+/// overlayfs rejects it.
 fn layers(overlay: &OverlayOptions) -> Result<OwnedFd> {
     match overlay.lower.as_slice() {
         [only] => {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             openat(CWD, only, flags, Mode::empty()).doing("opening", only)
         }
-        // Read-only: the kernel would write a whole disk back when a writable one ends.
+        // Read-only: unmounting a writable overlay would sync the whole file system.
         _ => detached_overlay(&OverlayOptions { upper: None, ..overlay.clone() }),
     }
 }
@@ -65,10 +66,10 @@ fn layers(overlay: &OverlayOptions) -> Result<OwnedFd> {
 struct Copying<'a> {
     source: OwnedFd,
     target: OwnedFd,
-    /// For errors.
+    /// The path shown in errors.
     place: &'a Path,
     rights: Rights,
-    /// Where a file with several names was put first.
+    /// First copy of each file with several links.
     linked: HashMap<(u64, u64), PathBuf>,
 }
 
@@ -87,7 +88,7 @@ impl Copying<'_> {
             }
             folders.push(path);
         }
-        // From the innermost: what is put into a folder changes its time.
+        // From the innermost: adding a file to a directory changes its time.
         for path in folders.iter().rev() {
             let (from, into) = (self.open(&self.source, path)?, self.open(&self.target, path)?);
             self.describe(&from, &into, path)?;
@@ -101,7 +102,7 @@ impl Copying<'_> {
         openat2(root, path, flags, Mode::empty(), resolve).doing("opening", &self.place.join(path))
     }
 
-    /// Copies one name; true for a folder, which is made and not yet filled.
+    /// Copies one entry; true for a directory, which is created but not yet filled.
     fn entry(&mut self, from: &OwnedFd, into: &OwnedFd, path: &Path) -> Result<bool> {
         let name = path.file_name().unwrap_or_default();
         let place = self.place.join(path);
@@ -160,7 +161,7 @@ impl Copying<'_> {
         chownat(folder, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// In the order in which the kernel keeps them: a new owner clears capabilities and bits.
+    /// In an order in which the kernel keeps them: a new owner clears capabilities and mode bits.
     fn describe(&self, from: &OwnedFd, into: &OwnedFd, path: &Path) -> Result<()> {
         let place = self.place.join(path);
         let stat = fstat(from).doing("looking at", &place)?;
@@ -179,7 +180,7 @@ fn mode(stat: &Stat) -> Mode {
 }
 
 fn copy_attributes(from: &OwnedFd, into: &OwnedFd) -> rustix::io::Result<()> {
-    // Most files have none or few names; the large buffer is for the others.
+    // Most files have few attributes; the large buffer is for the others.
     let mut few = [0; 256];
     let list = match flistxattr(from, &mut few[..]) {
         Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
@@ -195,7 +196,7 @@ fn copy_attributes(from: &OwnedFd, into: &OwnedFd) -> rustix::io::Result<()> {
         let mut value = Vec::with_capacity(LONGEST_ATTRIBUTES);
         fgetxattr(from, name, rustix::buffer::spare_capacity(&mut value))?;
         match fsetxattr(into, name, &value, XattrFlags::empty()) {
-            // Another file system may have no such attributes.
+            // The other file system may not support such attributes.
             Ok(()) | Err(Errno::NOTSUP | Errno::PERM) => {}
             Err(error) => return Err(error),
         }

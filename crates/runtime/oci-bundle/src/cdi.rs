@@ -1,10 +1,10 @@
-//! Devices by name, as the Container Device Interface describes them: which files there are, which
-//! device each name means, and what a container gets with it.
+//! Devices of the Container Device Interface: the files, the device behind each name, and what a
+//! container gets with it.
 //!
-//! Rule: a file that cannot be read or is not valid hides only its own devices; a device that two
-//! files of one folder define is nobody's; a later folder wins over an earlier one. A name that
-//! cannot be resolved is an error that says what was wrong with the files that may have meant it.
-//! Reads the folders anew each time, with limits; changes nothing.
+//! Rule: an unreadable or invalid file hides only its own devices; a device defined by two files of
+//! one directory is not available; a later directory overrides an earlier one. A name that cannot
+//! be resolved is an error with the defects of the files that may define it. Reads the directories
+//! again each time, with limits; changes nothing.
 //!
 //! upstream: CDI SPEC.md; container-device-interface pkg/cdi/cache.go
 
@@ -25,13 +25,13 @@ use document::Document;
 #[cfg(test)]
 mod tests;
 
-/// A description of devices has a few kilobytes.
+/// A CDI file has a few kilobytes.
 const LARGEST_FILE: u64 = 4 << 20;
 const MOST_FILES: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// With what was wrong with files that were left out.
+    /// With the errors of files that were left out.
     #[error("unresolvable CDI devices {}{}", names.join(", "), because(problems))]
     Unresolvable { names: Vec<String>, problems: Vec<String> },
 }
@@ -40,11 +40,11 @@ fn because(problems: &[String]) -> String {
     if problems.is_empty() { String::new() } else { format!(" ({})", problems.join("; ")) }
 }
 
-/// All devices of some folders.
+/// All devices of some directories.
 #[derive(Debug, Default)]
 pub struct Registry {
     documents: Vec<Loaded>,
-    /// By qualified name: in which document, and where there.
+    /// By qualified name: index of the document, and of the device in it.
     devices: BTreeMap<String, (usize, usize)>,
     problems: Vec<String>,
 }
@@ -57,7 +57,7 @@ struct Loaded {
 }
 
 impl Registry {
-    /// Reads the folders; one that is not there is empty.
+    /// Reads the directories; a missing one is empty.
     pub fn read(folders: &[PathBuf]) -> Self {
         let mut all = Self::default();
         for (number, folder) in folders.iter().enumerate() {
@@ -98,7 +98,7 @@ impl Registry {
                     conflicts.push((name, loaded.folder));
                     continue;
                 }
-                // Folders come in order, the most important last.
+                // Directories are ordered by ascending precedence.
                 self.devices.insert(name, (at, number));
             }
         }
@@ -109,8 +109,8 @@ impl Registry {
         }
     }
 
-    /// What a container with these devices gets, in order: for each device first what its file has
-    /// for all of its devices, once.
+    /// What a container with these devices gets, in order: for each device, first the edits that
+    /// its file has for all its devices, once.
     pub fn edits(&self, names: &[String]) -> Result<Edits, Error> {
         let mut all = Edits::default();
         let mut seen: Vec<usize> = Vec::new();
@@ -133,19 +133,19 @@ impl Registry {
         Err(Error::Unresolvable { names: missing, problems: self.problems.clone() })
     }
 
-    /// One line, whatever a file's keys are made of.
+    /// Adds one line; control characters in a file's keys are replaced.
     fn note(&mut self, problem: &str) {
         let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
         self.problems.push(problem.chars().map(plain).collect());
     }
 
-    /// What was wrong with files that were left out, and with devices.
+    /// Errors of files that were left out, and of devices.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 }
 
-/// Only files of the folder itself, by name.
+/// Files directly in the directory, by name.
 fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -163,7 +163,7 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn contents(path: &Path) -> io::Result<Vec<u8>> {
-    // A FIFO would wait for its writer for ever.
+    // Opening a FIFO would wait for its writer for ever.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is no plain file"));
     }

@@ -1,8 +1,8 @@
 //! A container's specification as the OCI configuration of a bundle.
 //!
-//! Rule: pure. The namespaces of the pod come as paths, because a command-line runtime opens them
-//! itself. A user namespace of the pod, a root that is not mounted yet and a name beneath a mount's
-//! source cannot be said in OCI's words and are refused.
+//! Rule: pure. The pod's namespaces are given as paths, because a command-line runtime opens them
+//! itself. A user namespace of the pod, a root that is not mounted yet and a path below a mount's
+//! source cannot be expressed in OCI and are refused.
 
 mod limits;
 mod mounts;
@@ -17,21 +17,21 @@ use crate::json::{Json, Members, texts};
 #[cfg(test)]
 mod tests;
 
-/// Of the specification that is written: an old one, since programs refuse numbers newer than theirs
-/// (crun 1.8 all but 1.0), and none refuses older.
+/// Version of the specification in the output: an old one, since runtimes reject newer versions
+/// than theirs (crun 1.8 all but 1.0), and none rejects older ones.
 const OCI_VERSION: &str = "1.0.2";
 
-/// Where the namespaces are that the container does not get of its own.
+/// Paths of the namespaces that the container shares.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NamespacePaths {
     pub network: Option<String>,
     pub ipc: Option<String>,
     pub uts: Option<String>,
-    /// The pod's, or that of the container that was named.
+    /// The pod's, or the target container's.
     pub pid: Option<String>,
 }
 
-/// The specification asks for what a command-line runtime cannot be asked for.
+/// The specification needs something that a command-line runtime does not support.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unsuitable(pub String);
@@ -42,7 +42,7 @@ pub(crate) fn unsuitable<T>(why: impl Into<String>) -> Result<T> {
     Err(Unsuitable(why.into()))
 }
 
-/// The text of `config.json`.
+/// Returns the text of `config.json`.
 pub fn configuration(spec: &ContainerSpec, paths: &NamespacePaths) -> Result<String> {
     let missing = |what: &str| Unsuitable(format!("the container has no {what}"));
     let process = spec.process.as_ref().ok_or_else(|| missing("process"))?;
@@ -50,7 +50,7 @@ pub fn configuration(spec: &ContainerSpec, paths: &NamespacePaths) -> Result<Str
     let root = spec.root.as_ref().ok_or_else(|| missing("root"))?;
     let namespaces = spec.namespaces.as_ref().ok_or_else(|| missing("namespaces"))?;
     if root.overlay.is_some() || root.map_ids || !root.path.starts_with('/') {
-        return unsuitable("the container's root is not a folder that is mounted already");
+        return unsuitable("the container's root is not a directory that is mounted already");
     }
     let mut all = Members::default();
     all.put("ociVersion", OCI_VERSION);
@@ -60,7 +60,7 @@ pub fn configuration(spec: &ContainerSpec, paths: &NamespacePaths) -> Result<Str
     folder.put("readonly", root.read_only);
     all.put("root", folder);
     let hostname = spec.handler.as_ref().map(|handler| handler.hostname.as_str());
-    // Who has the host's may not be given another.
+    // With the host's UTS namespace no hostname may be set.
     if mode(namespaces.uts)? != NamespaceMode::Node {
         all.put_text("hostname", hostname.unwrap_or_default());
     }
@@ -71,8 +71,8 @@ pub fn configuration(spec: &ContainerSpec, paths: &NamespacePaths) -> Result<Str
     Ok(Json::from(all).write())
 }
 
-/// The text of a `config.json` that hooks read which we run ourselves: what is in it is the container's
-/// process, and where its root is for the time of the hooks.
+/// The text of the `config.json` for hooks that we run ourselves: the container's process, and the
+/// path of its root while the hooks run.
 pub fn for_hooks(spec: &ContainerSpec, root: &str) -> Result<String> {
     let missing = |what: &str| Unsuitable(format!("the container has no {what}"));
     let process = spec.process.as_ref().ok_or_else(|| missing("process"))?;
@@ -87,7 +87,7 @@ pub fn for_hooks(spec: &ContainerSpec, root: &str) -> Result<String> {
     Ok(Json::from(all).write())
 }
 
-/// The text of a file that says what to run in a container that is there.
+/// The text of a `process.json` for an exec in an existing container.
 pub fn process(process: &ProcessSpec, security: &SecuritySpec) -> Result<String> {
     Ok(Json::from(process_members(process, security)?).write())
 }
@@ -128,7 +128,7 @@ fn annotations(spec: &ContainerSpec) -> Members {
     all
 }
 
-/// By the point of the container's life, in the order in which they came.
+/// By lifecycle stage, in the given order.
 fn hooks(spec: &ContainerSpec) -> Members {
     let hooks = spec.handler.as_ref().map(|handler| handler.hooks.as_slice()).unwrap_or_default();
     let mut all = Members::default();
@@ -191,7 +191,7 @@ fn linux(
     Ok(all)
 }
 
-/// `slice:prefix:name`, of which the runtime makes the scope `prefix-name.scope`.
+/// `slice:prefix:name`, from which the runtime forms the scope `prefix-name.scope`.
 fn systemd_place(slice: &str, unit: &str) -> Result<String> {
     let name = unit.strip_suffix(".scope").and_then(|name| name.split_once('-'));
     match name {

@@ -1,7 +1,7 @@
-//! Writing JSON, and no more: the supervisor that uses this is kept small.
+//! A JSON writer, and no more: the supervisor that uses it is kept small.
 //!
-//! Rule: what comes out is valid JSON whatever the strings hold; members come in the order in which
-//! they were put.
+//! Rule: the output is valid JSON whatever the strings contain; members keep the order of
+//! insertion.
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +13,7 @@ pub(crate) enum Json {
     Text(String),
     List(Vec<Json>),
     Members(Vec<(String, Json)>),
-    /// Text that is JSON already.
+    /// Text that is already JSON.
     Raw(String),
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn texts(list: &[String]) -> Json {
     Json::List(list.iter().map(Json::from).collect())
 }
 
-/// Members, in order; what has nothing to say is not put.
+/// Members in order; empty ones are left out.
 #[derive(Debug, Default)]
 pub(crate) struct Members(Vec<(String, Json)>);
 
@@ -78,7 +78,7 @@ impl Members {
         }
     }
 
-    /// Unless there are none.
+    /// Left out if empty.
     pub(crate) fn put_members(&mut self, name: &str, members: Members) {
         if !members.0.is_empty() {
             self.put(name, members);

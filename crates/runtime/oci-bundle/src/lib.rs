@@ -1,8 +1,8 @@
-//! What an OCI command-line runtime is given: config.json and process.json, from the same values
-//! that our own container creation takes; the devices that CDI names; seccomp profiles as documents.
+//! Inputs of an OCI command-line runtime: config.json and process.json, from the same values that
+//! our own container creation uses; CDI devices; seccomp profiles as documents.
 //!
-//! Rule: [`configuration`] and [`process`] are pure: every choice was made before, and what OCI
-//! cannot say is refused by name, never left out in silence. Starts nothing and mounts nothing.
+//! Rule: [`configuration`] and [`process`] are pure: all decisions were made before, and what OCI
+//! cannot express is refused by name, never silently left out. Starts and mounts nothing.
 //!
 //! upstream: OCI runtime-spec config.md, config-linux.md
 

@@ -1,8 +1,8 @@
-//! Seccomp profiles as OCI writes them, read and written. Pure.
+//! OCI seccomp profiles, parsed and written. Pure.
 //!
-//! Rule: an action, a comparison or a flag that is unknown is an error of the whole profile, never
-//! a weaker filter. An architecture that is unknown means other machines; this one is always part of it.
-//! Does not compile profiles, and does not read files.
+//! Rule: an unknown action, comparison or flag is an error of the whole profile, never a weaker
+//! filter. An unknown architecture is one of other machines and ignored; the native one is always
+//! included. Does not compile profiles, and does not read files.
 //!
 //! upstream: OCI runtime-spec config-linux.md (seccomp)
 
@@ -15,7 +15,7 @@ mod tests;
 
 const EPERM: u16 = 1;
 
-/// A profile as OCI writes it.
+/// A profile in its JSON form.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {
@@ -49,7 +49,7 @@ struct DocumentArgument {
     op: String,
 }
 
-/// Those of this machine, which a profile means that names none.
+/// The native architectures, used by a profile without any.
 pub fn architectures() -> Vec<Architecture> {
     match Architecture::native() {
         Some(Architecture::X86_64) => {
@@ -59,14 +59,14 @@ pub fn architectures() -> Vec<Architecture> {
     }
 }
 
-/// Reads a profile; an error says what is wrong with it.
+/// Parses a profile; an error names the defect.
 pub fn parse(bytes: &[u8]) -> Result<Profile, String> {
     let document: Document = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let mut wanted = Vec::new();
     for name in &document.architectures {
         wanted.extend(architecture(name));
     }
-    // A profile for other machines only, or for none in particular, means this one.
+    // A profile for other architectures only, or for none, applies to the native ones.
     if wanted.is_empty() {
         wanted = architectures();
     }
@@ -89,11 +89,11 @@ fn flags(names: &[String]) -> Result<Flags, String> {
         match name.as_str() {
             "SECCOMP_FILTER_FLAG_LOG" => flags.log = true,
             "SECCOMP_FILTER_FLAG_SPEC_ALLOW" => flags.allow_speculation = true,
-            // Whoever loads the filter has one thread.
+            // The process that loads the filter has one thread.
             "SECCOMP_FILTER_FLAG_TSYNC" => {}
-            // It is about the listener of SCMP_ACT_NOTIFY, which is refused.
+            // Concerns the listener of SCMP_ACT_NOTIFY, which is refused.
             "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV" => {}
-            other => return Err(format!("the flag {other:?} is unknown or cannot be served")),
+            other => return Err(format!("the flag {other:?} is unknown or not supported")),
         }
     }
     Ok(flags)
@@ -118,7 +118,7 @@ fn action(name: &str, errno: Option<u16>) -> Result<Action, String> {
         "SCMP_ACT_TRAP" => Action::Trap,
         "SCMP_ACT_LOG" => Action::Log,
         "SCMP_ACT_TRACE" => Action::Trace(errno.unwrap_or(EPERM)),
-        other => return Err(format!("the action {other:?} is unknown or cannot be served")),
+        other => return Err(format!("the action {other:?} is unknown or not supported")),
     })
 }
 

@@ -1,6 +1,7 @@
-//! Asks a short-lived process what this kernel can do for containers.
+//! Probes, in a short-lived process, which container features this kernel supports.
 //!
-//! Rule: what cannot be found out cannot be done, with the reason. Blocks: call it where that may be.
+//! Rule: a feature that cannot be probed counts as unsupported, with the error as the reason.
+//! Blocks: call it where blocking is allowed.
 
 use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
@@ -10,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use crate::launch::Program;
 
-/// Mounts may take a while on a busy machine; a server's start waits for this.
+/// Mounts may take a while on a busy machine; server startup waits for this.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Two lines and what the kernel said.
+/// Two lines and the kernel's error texts.
 const LONGEST: u64 = 64 * 1024;
 
-/// Each works, or this is why it does not.
+/// Each is supported, or holds the reason why it is not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Abilities {
     pub user_namespaces: Result<(), String>,
@@ -23,8 +24,8 @@ pub struct Abilities {
 }
 
 impl Abilities {
-    /// `folder` is on the file system that images are on, and has the empty folders `lower`,
-    /// `upper` and `work`.
+    /// `folder` is on the file system that holds the images, and contains the empty directories
+    /// `lower`, `upper` and `work`.
     pub fn find_out(program: &Program, folder: &Path) -> Self {
         match ask(program, folder) {
             Ok(text) => Self::from_text(&text),
@@ -62,7 +63,7 @@ fn ask(program: &Program, folder: &Path) -> io::Result<String> {
         .stderr(Stdio::null())
         .spawn()?;
     let text = hear(&mut child);
-    // It has closed its output, or is late.
+    // Its output is closed, or it has exceeded the limit.
     let _ = child.kill();
     let _ = child.wait();
     text

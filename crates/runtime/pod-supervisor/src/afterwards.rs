@@ -1,8 +1,8 @@
-//! What can be known of containers whose supervisor has died.
+//! The status of containers whose supervisor has died.
 //!
-//! Rule: an exit code comes from a record or from the kernel, or is unknown; none is made up. A PID
-//! counts only with the start time that was written beside it. Does not start or end anything but
-//! what is asked.
+//! Rule: an exit code comes from a record or from the kernel, or is unknown; none is invented. A
+//! PID is trusted only with the start time that was recorded beside it. Starts and ends nothing
+//! except in [`kill`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -18,37 +18,37 @@ use crate::supervisor::recorded;
 #[cfg(test)]
 mod tests;
 
-/// What is known of a container's first process.
+/// State of a container's first process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Running,
-    /// As its supervisor wrote it, or as the kernel remembers it.
+    /// As recorded by its supervisor, or as the kernel reports it.
     Exited(Exit),
-    /// It is gone, and nobody can tell how it ended.
+    /// It has exited, and its exit code is lost.
     Unknown,
 }
 
-/// Whether a supervisor answers in this folder. None is there after its death, nor after a reboot.
+/// Whether a supervisor listens in this pod directory. After its death or a reboot none does.
 pub fn supervisor_lives(folder: &Path) -> bool {
     SocketPath::of(folder).is_ok_and(|socket| UnixStream::connect(&socket.path).is_ok())
 }
 
-/// The containers that a supervisor has written down; what cannot be read is told by its error.
+/// The container states that the supervisor recorded; an unreadable record is an error in the list.
 pub fn records(folder: &Path) -> io::Result<Vec<io::Result<ContainerState>>> {
     recorded(folder)
 }
 
-/// A hold on a container's first process that outlives it: while it is held, the kernel can tell how
-/// the process ended. None if it is not running any more.
+/// Opens a pidfd for a container's first process. While it is open, the kernel can report how the
+/// process exited. None if the process is not running any more.
 pub fn hold(state: &ContainerState) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(state.pid).ok()?)?;
     let held = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
     let files = container_create::ProcessFiles::open().ok()?;
-    // Looked at after it was opened: it is the same process if it began at the same time.
+    // Checked after the open: with the same start time it is the same process.
     (files.start_ticks(state.pid)? == state.start_ticks).then_some(held)
 }
 
-/// What became of a container. `held` is what [`hold`] gave while it ran, if anything.
+/// Status of a container. `held` is the pidfd that [`hold`] opened while it ran, if any.
 pub fn fate(state: &ContainerState, held: Option<&OwnedFd>) -> Fate {
     if let Some(exit) = state.exit {
         return Fate::Exited(exit);
@@ -67,12 +67,13 @@ pub fn fate(state: &ContainerState, held: Option<&OwnedFd>) -> Fate {
     if !has_ended(held) {
         return Fate::Running;
     }
-    // Before it is reaped its exit is in /proc, afterwards in the pidfd; it may be reaped in between.
+    // Until the process is reaped its exit status is in /proc, afterwards in the pidfd; it may be
+    // reaped between the reads.
     let exit = exit_code(held).or_else(|| unreaped_exit(state)).or_else(|| exit_code(held));
     exit.map_or(Fate::Unknown, Fate::Exited)
 }
 
-/// Of a process that has ended and that nobody has waited for yet.
+/// Exit status of a zombie.
 fn unreaped_exit(state: &ContainerState) -> Option<Exit> {
     let files = container_create::ProcessFiles::open().ok()?;
     let status = files.unreaped_status(state.pid, state.start_ticks)?;
@@ -91,7 +92,7 @@ fn has_ended(pidfd: &OwnedFd) -> bool {
     rustix::event::poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// `struct pidfd_info` in its first size.
+/// `struct pidfd_info`, first version.
 #[repr(C)]
 #[derive(Default)]
 struct Information {
@@ -102,12 +103,14 @@ struct Information {
 }
 
 const WANT_EXIT: u64 = 1 << 3;
-/// `_IOWR(0xFF, 11, struct pidfd_info)` with its first size, 64 bytes; the kernel reads the size.
+/// `_IOWR(0xFF, 11, struct pidfd_info)` with the size of the first version, 64 bytes, which the
+/// kernel reads.
 const fn request(size: usize) -> libc::c_ulong {
     (3 << 30) | ((size as libc::c_ulong) << 16) | (0xFF << 8) | 11
 }
 
-/// How a process ended, from the kernel (6.15 and later), when whoever waited for it is gone, too.
+/// Exit status from the kernel (6.15 and later), which also works after the parent that reaped the
+/// process has exited.
 pub fn exit_code(pidfd: impl AsFd) -> Option<Exit> {
     let mut information = Information { mask: WANT_EXIT, ..Information::default() };
     let number = request(size_of::<Information>());
@@ -121,7 +124,7 @@ pub fn exit_code(pidfd: impl AsFd) -> Option<Exit> {
     Some(exit_from(information.exit_code))
 }
 
-/// SIGKILL to everything that is left of a container, by its group or else by its first process.
+/// Sends SIGKILL to all processes of a container through its cgroup, or else to its first process.
 pub fn kill(state: &ContainerState) -> io::Result<()> {
     if !state.cgroup.is_empty()
         && let Ok(hierarchy) = cgroup_files::Hierarchy::detect()

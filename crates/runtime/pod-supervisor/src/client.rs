@@ -1,8 +1,8 @@
-//! The server's side of the socket.
+//! The server's side of the supervisor socket.
 //!
-//! Rule: calls may be made from many tasks at once and each has a deadline; what has no answer yet
-//! when the connection ends fails with the reason. The caller runs [`Driver`] as a task of its own.
-//! Does not start supervisors and does not reconnect by itself.
+//! Rule: calls may be made from many tasks at once and each has a deadline; calls without a
+//! response when the connection ends fail with the reason. The caller runs [`Driver`] as a task of
+//! its own. Does not start supervisors and does not reconnect by itself.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,24 +30,24 @@ mod tests;
 
 /// For calls that only look something up or send a signal.
 const SHORT: Duration = Duration::from_secs(20);
-/// For calls that make or end something; the supervisor has shorter deadlines of its own.
+/// For calls that create or remove something; the supervisor has shorter deadlines of its own.
 const LONG: Duration = Duration::from_secs(150);
 const QUEUE: usize = 64;
-/// Events that nobody has read yet; one read of the socket brings a hundred at most.
+/// Unread events; one read of the socket yields at most a hundred.
 const EVENTS: usize = 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("connecting to the supervisor at {path}: {source}")]
     Connect { path: PathBuf, source: io::Error },
-    /// The supervisor is gone, or the driver was dropped.
+    /// The supervisor has exited, or the driver was dropped.
     #[error("the connection to the supervisor has ended: {0}")]
     Ended(String),
     #[error("the supervisor did not answer to {what} within {limit:?}")]
     Deadline { what: &'static str, limit: Duration },
     #[error("{message}")]
     Refused { kind: FailureKind, message: String },
-    #[error("the supervisor answered {what} with something else")]
+    #[error("unexpected response of the supervisor to {what}")]
     Confused { what: &'static str },
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -63,7 +63,7 @@ impl ClientError {
         matches!(self, Self::Connect { .. } | Self::Ended(_))
     }
 
-    /// Nobody listens there: no supervisor is left, and none will come back.
+    /// No process listens on the socket: the supervisor has exited, and none will come back.
     pub fn is_nobody(&self) -> bool {
         use io::ErrorKind::{ConnectionRefused, NotFound};
         matches!(self, Self::Connect { source, .. }
@@ -78,7 +78,7 @@ type Result<T, E = ClientError> = std::result::Result<T, E>;
 pub struct Client {
     calls: mpsc::Sender<Call>,
     next: Arc<AtomicU64>,
-    /// The protocol's version that both know.
+    /// The protocol version that both sides know.
     version: u32,
 }
 
@@ -89,21 +89,21 @@ struct Call {
     answer: oneshot::Sender<(Answer, Vec<OwnedFd>)>,
 }
 
-/// A connection that has said hello.
+/// A connection after the hello exchange.
 #[derive(Debug)]
 pub struct Connection {
     pub client: Client,
-    /// What happens from now on. Where nobody reads them, events are dropped and one that says
-    /// nothing (`happened` is none) comes in their place: then list.
+    /// Events from now on. When the queue is full, events are dropped and replaced by one whose
+    /// `happened` is none: the reader must then list.
     pub events: mpsc::Receiver<Event>,
     pub driver: Driver,
-    /// The protocol's version that both know.
+    /// The protocol version that both sides know.
     pub version: u32,
-    /// Of the supervisor, by the kernel.
+    /// PID of the supervisor, from the kernel.
     pub supervisor_pid: u32,
 }
 
-/// Standard streams to hand over; what is none is empty.
+/// Standard streams to pass on; a stream that is none is empty.
 #[derive(Debug, Default)]
 pub struct Stdio {
     pub stdin: Option<OwnedFd>,
@@ -123,9 +123,9 @@ pub struct ExecRequest {
     /// Unique in the pod.
     pub exec: String,
     pub process: ProcessSpec,
-    /// After so long the whole tree is killed.
+    /// After this time the whole process tree is killed.
     pub timeout: Option<Duration>,
-    /// Not used with a terminal.
+    /// Ignored with a terminal.
     pub stdio: Stdio,
     pub user: Option<ExecUser>,
 }
@@ -133,12 +133,12 @@ pub struct ExecRequest {
 #[derive(Debug)]
 pub struct StartedExec {
     pub state: ExecState,
-    /// The master side, if a terminal was asked for. Closing it hangs up.
+    /// The master side, if a terminal was requested. Closing it hangs up.
     pub terminal: Option<OwnedFd>,
 }
 
 impl Client {
-    /// `folder` is the pod's state folder.
+    /// `folder` is the pod's state directory.
     pub async fn connect(folder: &Path) -> Result<Connection> {
         let path = folder.join(crate::SOCKET);
         let failed = |source| ClientError::Connect { path: path.clone(), source };
@@ -178,7 +178,7 @@ impl Client {
         })
     }
 
-    /// The connection is over; whether the supervisor is shows who connects again.
+    /// The connection is over. Only a new connection shows whether the supervisor is gone as well.
     pub fn is_ended(&self) -> bool {
         self.calls.is_closed()
     }
@@ -211,7 +211,7 @@ impl Client {
         self.call(what, limit, ask, Vec::new()).await.map(drop)
     }
 
-    /// Makes the pod's namespaces. Answers with the state, which names them.
+    /// Creates the pod's namespaces. Returns the state, which lists them.
     pub async fn make_pod(&self, spec: PodSpec) -> Result<PodState> {
         match self.call("pod", LONG, Ask::Pod(spec), Vec::new()).await?.0 {
             Told::State(state) => Ok(state),
@@ -219,7 +219,7 @@ impl Client {
         }
     }
 
-    /// Makes a container; its program waits for [`Client::start`].
+    /// Creates a container; its program waits for [`Client::start`].
     pub async fn create(&self, spec: ContainerSpec) -> Result<ContainerState> {
         if !spec.hooks.is_empty() && self.version < HOOKS_SINCE {
             return Err(ClientError::Refused {
@@ -230,7 +230,7 @@ impl Client {
         self.container("create", LONG, Ask::Create(spec)).await
     }
 
-    /// Answers when the program runs.
+    /// Returns when the program runs.
     pub async fn start(&self, id: &str) -> Result<ContainerState> {
         self.container("start", LONG, Ask::Start(name(id))).await
     }
@@ -247,19 +247,19 @@ impl Client {
         }
     }
 
-    /// A signal to the container's first process.
+    /// Sends a signal to the container's first process.
     pub async fn kill(&self, id: &str, signal: i32) -> Result<()> {
         let kill = Kill { id: id.to_owned(), signal, ..Kill::default() };
         self.done("kill", SHORT, Ask::Kill(kill)).await
     }
 
-    /// SIGKILL to every process of the container.
+    /// Sends SIGKILL to every process of the container.
     pub async fn kill_all(&self, id: &str) -> Result<()> {
         let kill = Kill { id: id.to_owned(), signal: 9, all: true, ..Kill::default() };
         self.done("kill", SHORT, Ask::Kill(kill)).await
     }
 
-    /// A signal to an exec's first process; SIGKILL with `all` to its whole tree.
+    /// Sends a signal to an exec's first process; with `all`, SIGKILL to its whole tree.
     pub async fn kill_exec(
         &self,
         container: &str,
@@ -271,7 +271,7 @@ impl Client {
         self.done("kill", SHORT, Ask::Kill(kill)).await
     }
 
-    /// Answers when the program runs; its exit comes as an event.
+    /// Returns when the program runs; its exit is reported as an event.
     pub async fn exec(&self, request: ExecRequest) -> Result<StartedExec> {
         let exec = Exec {
             container: request.container,
@@ -294,7 +294,7 @@ impl Client {
         }
     }
 
-    /// Copies of the container's output go to these descriptors, and input comes from there, until
+    /// Copies the container's output to these descriptors, and their input to the container, until
     /// either end closes.
     pub async fn attach(&self, container: &str, stdio: Stdio) -> Result<()> {
         let attach = Attach {
@@ -307,14 +307,14 @@ impl Client {
         self.call("attach", SHORT, Ask::Attach(attach), descriptors).await.map(drop)
     }
 
-    /// Of the container's terminal; of an exec's use the descriptor.
+    /// Resizes the container's terminal; for an exec's terminal use its descriptor.
     pub async fn resize(&self, container: &str, size: TerminalSize) -> Result<()> {
         let resize =
             Resize { container: container.to_owned(), exec: String::new(), size: Some(size) };
         self.done("resize", SHORT, Ask::Resize(resize)).await
     }
 
-    /// The log file is opened anew by its path: call it after the old one was renamed.
+    /// Reopens the log file by its path: call it after the old file was renamed.
     pub async fn reopen_log(&self, id: &str) -> Result<()> {
         self.done("reopen log", SHORT, Ask::ReopenLog(name(id))).await
     }
@@ -323,7 +323,8 @@ impl Client {
         self.done("close stdin", SHORT, Ask::CloseStdin(name(id))).await
     }
 
-    /// Kills what is left, removes the group, forgets the container and its exit record.
+    /// Kills remaining processes, removes the cgroup, and deletes the container's state and exit
+    /// record.
     pub async fn delete(&self, id: &str) -> Result<()> {
         self.done("delete", LONG, Ask::Delete(name(id))).await
     }
@@ -345,7 +346,7 @@ impl Client {
         }
     }
 
-    /// Ends the pod and the supervisor.
+    /// Removes the pod's containers and namespaces; the supervisor then exits.
     pub async fn shutdown(&self) -> Result<()> {
         self.done("shutdown", LONG, Ask::Shutdown(Nothing {})).await
     }
@@ -355,14 +356,14 @@ fn name(id: &str) -> ContainerName {
     ContainerName { id: id.to_owned() }
 }
 
-/// As soon as there is room. A server that dropped its receiver wants no events.
+/// Waits for room in the queue. A server that dropped its receiver wants no events.
 async fn say_look_again(events: &mpsc::Sender<Event>) {
     if let Ok(place) = events.reserve().await {
         place.send(Event::default());
     }
 }
 
-/// Carries frames both ways. Nothing moves unless it is run.
+/// Carries frames in both directions. Without it no call makes progress.
 #[derive(Debug)]
 pub struct Driver {
     socket: UnixStream,
@@ -370,12 +371,12 @@ pub struct Driver {
     queue: mpsc::Receiver<Call>,
     events: mpsc::Sender<Event>,
     waiting: HashMap<u64, oneshot::Sender<(Answer, Vec<OwnedFd>)>>,
-    /// Events were dropped, and that was not told yet.
+    /// Events were dropped, and the resync event has not been sent yet.
     dropped: bool,
 }
 
 impl Driver {
-    /// Until the connection ends, or all clients are dropped; says why.
+    /// Runs until the connection ends or all clients are dropped; returns why.
     pub async fn run(mut self) -> ClientError {
         self.turn().await
     }
@@ -385,7 +386,7 @@ impl Driver {
             let outcome = tokio::select! {
                 call = self.queue.recv() => match call {
                     Some(call) => self.send(call).await,
-                    None => return ClientError::Ended("nobody uses it".to_owned()),
+                    None => return ClientError::Ended("all clients were dropped".to_owned()),
                 },
                 () = say_look_again(&self.events), if self.dropped => {
                     self.dropped = false;
@@ -402,10 +403,10 @@ impl Driver {
         }
     }
 
-    /// The supervisor reads whatever it is sent before it does anything else, so this does not wait
-    /// for long; its answers are taken afterwards.
+    /// The supervisor reads all pending input before it does anything else, so this write does not
+    /// block for long; its responses are read afterwards.
     async fn send(&mut self, mut call: Call) -> Result<()> {
-        // Nobody waits for the answer any more: the request was not sent, and will not be.
+        // The caller has dropped the call: the request was not sent, and will not be.
         if call.answer.is_closed() {
             return Ok(());
         }
@@ -455,10 +456,10 @@ impl Driver {
                 }
                 Some(Said::Event(event)) => {
                     let full = |error| matches!(error, mpsc::error::TrySendError::Full(_));
-                    // One that comes after a dropped one would be out of order.
+                    // An event after a dropped one would be out of order.
                     self.dropped |= self.dropped || self.events.try_send(event).is_err_and(full);
                 }
-                // Something younger than we are.
+                // A kind that only newer supervisors know.
                 None => {}
             }
         }

@@ -1,8 +1,8 @@
-//! How many descriptors this process may have: as many as the machine lets it.
+//! The process's limit of open files (`RLIMIT_NOFILE`).
 //!
-//! Rule: a server holds several for each pod, so the usual soft limit of 1024 is soon reached; it is
-//! raised to the hard one. What it starts for pods gets the limit that was there before: programs
-//! exist that walk through all numbers up to it, or that cannot count so far.
+//! Rule: a server has several descriptors open per pod and soon reaches the usual soft limit of
+//! 1024, so it is raised to the hard limit. Processes started for pods get the previous limit back:
+//! some programs iterate over all descriptor numbers up to it, or cannot handle numbers that large.
 //!
 //! upstream: Go's os package raises it for containerd, and syscall.Exec gives it back to children
 
@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The soft limit before it was raised.
 static BEFORE: OnceLock<u64> = OnceLock::new();
 
-/// Raises the soft limit of this process to the hard one; once is enough.
+/// Raises the soft limit of this process to the hard limit. Idempotent.
 pub fn raise() -> io::Result<()> {
     let now = getrlimit(Resource::Nofile);
     let room = match (now.current, now.maximum) {
@@ -28,12 +28,12 @@ pub fn raise() -> io::Result<()> {
     Ok(())
 }
 
-/// For whoever is started; none where nothing was raised.
+/// The limit for child processes; none where it was not raised.
 pub(crate) fn before() -> Option<u64> {
     BEFORE.get().copied()
 }
 
-/// Gives this process what there was before.
+/// Restores this process's previous limit.
 pub(crate) fn lower_to(soft: u64) -> io::Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let current = maximum.map_or(soft, |maximum| soft.min(maximum));

@@ -1,12 +1,12 @@
-//! Starting a supervisor so that it outlives whoever starts it.
+//! Starts a supervisor so that it outlives the process that started it.
 //!
-//! Rule: the program runs from a sealed memory file: an upgrade of the installed file does not touch
-//! it, and no container can write to it or take away the right to run it: root in a container may find
-//! a name for it beneath `/proc`. Where the kernel cannot seal a mode, every pod has a file of its own,
-//! and spoils only that. It is in a session of its own, nobody's child, and outside
-//! the starter's control group. Blocks until it listens or has failed: call it where that may be. A
-//! starter that dies before that takes the beginning with it: either there is a supervisor that can
-//! be found by its socket, or there is none.
+//! Rule: the program runs from a sealed memfd: an upgrade of the installed file does not affect it,
+//! and no container can write to it or remove its execute permission, although root in a container
+//! may find a path to it below `/proc`. Where the kernel cannot seal the mode, every pod has its
+//! own file and can damage only that. The supervisor runs in its own session and outside the
+//! launcher's cgroup, and is not its child. Blocks until the supervisor listens or has failed: call
+//! it where blocking is allowed. If the launcher dies before that, the half-started supervisor
+//! exits too: either a supervisor can be found by its socket, or there is none.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::io::Errno;
 
-/// What a start may take on a busy machine.
+/// How long a start may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 const LOG: &str = "supervisor.log";
 
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    #[error("making a memory file of {path}: {source}")]
+    #[error("creating a memfd of {path}: {source}")]
     Program { path: PathBuf, source: io::Error },
     #[error("starting the supervisor of {folder}: {source}")]
     Start { folder: PathBuf, source: io::Error },
@@ -33,23 +33,23 @@ pub enum LaunchError {
     Failed { folder: PathBuf, message: String },
 }
 
-/// The program in memory; made once, used for every pod, so that all share its pages.
+/// The program in memory; created once and used for every pod, so that all share its pages.
 #[derive(Debug)]
 pub struct Program {
     memory: OwnedFd,
     seal: Seal,
 }
 
-/// What of a memory file can be changed by nobody any more.
+/// Which properties of a memfd are sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seal {
-    /// Content, and whether it may be run (Linux 6.3).
+    /// Content and execute permission (Linux 6.3).
     ContentAndMode,
     Content,
 }
 
 impl Program {
-    /// This program itself, which asks [`crate::supervisor::run_if_called`] first of all.
+    /// The running executable, which calls [`crate::supervisor::run_if_called`] first of all.
     pub fn own() -> Result<Self, LaunchError> {
         Self::from_file(Path::new("/proc/self/exe"))
     }
@@ -65,7 +65,7 @@ impl Program {
         Self::from_reader(&mut bytes, Seal::ContentAndMode).map_err(failed)
     }
 
-    /// As on a kernel that cannot seal a mode.
+    /// Behaves as on a kernel that cannot seal the mode.
     #[must_use]
     pub fn for_each_pod(mut self) -> Self {
         self.seal = Seal::Content;
@@ -74,7 +74,7 @@ impl Program {
 
     fn from_reader(source: &mut impl Read, wanted: Seal) -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Kernels that know the flag may be told to want it; older ones refuse it.
+        // Newer kernels may make a memfd non-executable without the flag; older ones reject it.
         let memory = rustix::fs::memfd_create("keelson-pod", flags | MemfdFlags::EXEC)
             .or_else(|_| rustix::fs::memfd_create("keelson-pod", flags))?;
         let mut file = File::from(memory);
@@ -93,7 +93,7 @@ impl Program {
         Ok(Self { memory, seal: Seal::Content })
     }
 
-    /// None: it may be used by several pods.
+    /// None: several pods may share this one.
     fn copy_for_one_pod(&self) -> io::Result<Option<Self>> {
         match self.seal {
             Seal::ContentAndMode => Ok(None),
@@ -104,13 +104,14 @@ impl Program {
         }
     }
 
-    /// By which this process starts it.
+    /// The path from which this process executes it.
     pub(crate) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.memory.as_raw_fd())
     }
 
-    /// `folder` is the pod's: it exists, only root enters it. `cgroup` is where the supervisor lives:
-    /// a path, or `SLICE:SCOPE` that systemd is asked for; none leaves it in the caller's.
+    /// `folder` is the pod's directory: it exists and only root can enter it. `cgroup` is where the
+    /// supervisor runs: a path, or `SLICE:SCOPE` for a scope created by systemd; none leaves it in
+    /// the caller's.
     pub fn launch(&self, folder: &Path, cgroup: Option<&str>) -> Result<(), LaunchError> {
         let failed = |source| LaunchError::Start { folder: folder.to_owned(), source };
         let log =
@@ -121,7 +122,7 @@ impl Program {
             .arg0(crate::supervisor::NAME)
             .arg(folder)
             .arg(cgroup.unwrap_or_default())
-            // Whose child it must still be when it has asked to end with it.
+            // The parent that it must still have when it has requested its death signal.
             .arg(std::process::id().to_string())
             .arg(crate::descriptors::before().map(|soft| soft.to_string()).unwrap_or_default())
             .env_clear()
@@ -149,7 +150,7 @@ impl Program {
                 Ok(0) => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    let message = format!("nothing was heard within {LIMIT:?}");
+                    let message = format!("it did not listen within {LIMIT:?}");
                     return Err(LaunchError::Failed { folder: folder.to_owned(), message });
                 }
                 _ => break,

@@ -1,10 +1,10 @@
-//! One small process per pod: it holds the pod's namespaces, is the parent of its containers, writes
-//! their logs and keeps their exit codes, while servers come and go.
+//! One small process per pod: it holds the pod's namespaces, is the parent of its containers,
+//! writes their logs and keeps their exit codes, while servers restart.
 //!
-//! Rule: the supervisor knows no CRI and decides nothing; a server may be killed at any instant and
-//! the next one finds everything. An exit is on disk before anybody hears of it. [`Client`] is the
-//! server's side, [`launch`] starts a supervisor, [`supervisor`] is the process itself,
-//! [`afterwards`] tells what can be known when a supervisor has died.
+//! Rule: the supervisor knows nothing of CRI and makes no decisions; a server may be killed at any
+//! time and the next one recovers the whole state. An exit is on disk before any client sees it.
+//! [`Client`] is the server's side, [`launch`] starts a supervisor, [`supervisor`] is the process
+//! itself, and [`afterwards`] reconstructs the status of containers whose supervisor has died.
 
 #![allow(unsafe_code, reason = "fork, signal masks and pidfd ioctls have no safe wrappers")]
 
@@ -22,5 +22,5 @@ pub mod supervisor;
 pub use client::{Client, ClientError, Connection, Driver, ExecRequest, StartedExec, Stdio};
 pub use container_create::spec;
 
-/// The socket in a pod's folder.
+/// The socket in a pod's directory.
 pub const SOCKET: &str = "supervisor.sock";

@@ -1,22 +1,24 @@
-//! The words between the server and a pod's supervisor.
+//! Messages between the server and a pod's supervisor.
 //!
-//! Rule: length-prefixed protobuf; numbers are for ever, fields and kinds are only added, because a
-//! supervisor lives as long as its pod and meets younger servers. What a side does not know it
-//! refuses by name, never by silence. Descriptors travel beside the frame that counts them.
+//! Rule: length-prefixed protobuf. Field numbers never change; fields and kinds are only added,
+//! because a supervisor lives as long as its pod and talks to newer servers. A side rejects a
+//! request that it does not know by name, never by silence. Descriptors are sent with the frame
+//! that counts them.
 
 use container_create::spec::{ContainerSpec, PodSpec, ProcessSpec, TerminalSize};
 
 pub mod frame;
 
-/// Of the protocol. Raised when a new request exists, so that a server can know what it may ask.
+/// Version of the protocol. Incremented for each new request, so that a server knows what it may
+/// send.
 pub const VERSION: u32 = 2;
-/// Who is older knows nothing of a container's hooks, and would leave them out.
+/// Older supervisors ignore a container's hooks without an error.
 pub const HOOKS_SINCE: u32 = 2;
 
 /// From the server.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Request {
-    /// The answer carries it back.
+    /// Echoed in the response.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     #[prost(oneof = "Ask", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
@@ -28,17 +30,17 @@ pub struct Request {
 pub enum Ask {
     #[prost(message, tag = "2")]
     Hello(Hello),
-    /// Makes the pod's namespaces; once.
+    /// Creates the pod's namespaces; once.
     #[prost(message, tag = "3")]
     Pod(PodSpec),
-    /// Makes a container up to the point where its program would run.
+    /// Creates a container up to the point where its program would run.
     #[prost(message, tag = "4")]
     Create(ContainerSpec),
     #[prost(message, tag = "5")]
     Start(ContainerName),
     #[prost(message, tag = "6")]
     Kill(Kill),
-    /// Descriptors: standard input, output, error as far as they are flagged.
+    /// Descriptors: those of standard input, output and error that are flagged.
     #[prost(message, tag = "7")]
     Exec(Exec),
     /// Descriptors: as in exec.
@@ -48,17 +50,17 @@ pub enum Ask {
     Resize(Resize),
     #[prost(message, tag = "10")]
     ReopenLog(ContainerName),
-    /// Kills what is left of a container, removes its group, forgets it.
+    /// Kills remaining processes of a container, removes its cgroup and its state.
     #[prost(message, tag = "11")]
     Delete(ContainerName),
     #[prost(message, tag = "12")]
     List(Nothing),
-    /// Ends the pod: kills all, removes all, and then itself.
+    /// Kills and removes all containers of the pod; then the supervisor exits.
     #[prost(message, tag = "13")]
     Shutdown(Nothing),
     #[prost(message, tag = "14")]
     CloseStdin(ContainerName),
-    /// Answered with descriptors of the pod's namespaces, in the order of the answer's list.
+    /// The response carries descriptors of the pod's namespaces, in the order of its list.
     #[prost(message, tag = "15")]
     Namespaces(Nothing),
 }
@@ -70,7 +72,7 @@ pub struct Nothing {}
 pub struct Hello {
     #[prost(uint32, tag = "1")]
     pub version: u32,
-    /// Of the program, for people.
+    /// Version of the program, for logs.
     #[prost(string, tag = "2")]
     pub program: String,
 }
@@ -85,13 +87,13 @@ pub struct ContainerName {
 pub struct Kill {
     #[prost(string, tag = "1")]
     pub id: String,
-    /// A number.
+    /// Signal number.
     #[prost(int32, tag = "2")]
     pub signal: i32,
-    /// To every process of the container instead of the first; SIGKILL only.
+    /// Sends it to every process of the container instead of the first; SIGKILL only.
     #[prost(bool, tag = "3")]
     pub all: bool,
-    /// An exec of the container instead of itself.
+    /// An exec of the container, instead of the container itself.
     #[prost(string, tag = "4")]
     pub exec: String,
 }
@@ -105,7 +107,7 @@ pub struct Exec {
     pub exec: String,
     #[prost(message, optional, tag = "3")]
     pub process: Option<ProcessSpec>,
-    /// After so long the whole tree is killed. 0: never.
+    /// After this time the whole tree is killed. 0: no timeout.
     #[prost(uint64, tag = "4")]
     pub timeout_milliseconds: u64,
     #[prost(bool, tag = "5")]
@@ -145,7 +147,7 @@ pub struct Attach {
 pub struct Resize {
     #[prost(string, tag = "1")]
     pub container: String,
-    /// An exec of the container instead of itself.
+    /// An exec of the container, instead of the container itself.
     #[prost(string, tag = "2")]
     pub exec: String,
     #[prost(message, optional, tag = "3")]
@@ -187,7 +189,7 @@ pub enum Told {
     State(PodState),
     #[prost(message, tag = "6")]
     Container(ContainerState),
-    /// An exec; with a terminal its master side comes as a descriptor.
+    /// An exec; with a terminal, its master side is passed as a descriptor.
     #[prost(message, tag = "7")]
     Exec(ExecState),
 }
@@ -207,21 +209,21 @@ pub enum FailureKind {
     Other = 0,
     /// No such container or exec.
     NotFound = 1,
-    /// It is there already.
+    /// It exists already.
     Exists = 2,
-    /// Not in the state that the request needs.
+    /// It is not in the state that the request needs.
     WrongState = 3,
-    /// The specification cannot be met on this machine or contradicts itself.
+    /// The specification contradicts itself or cannot be met on this node.
     BadSpec = 4,
-    /// The program could not be run: it is missing, or may not be executed.
+    /// The program could not be run: it is missing or not executable.
     NoProgram = 5,
     /// This supervisor does not know the request.
     Unknown = 6,
-    /// It took too long.
+    /// The deadline has passed.
     Deadline = 7,
 }
 
-/// Everything that the supervisor knows.
+/// The supervisor's whole state.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PodState {
     #[prost(message, repeated, tag = "1")]
@@ -230,7 +232,7 @@ pub struct PodState {
     pub execs: Vec<ExecState>,
     #[prost(bool, tag = "3")]
     pub pod_made: bool,
-    /// Names of the namespaces that the pod has: `net`, `ipc`, `uts`, `pid`, `user`.
+    /// The namespaces that the pod has: `net`, `ipc`, `uts`, `pid`, `user`.
     #[prost(string, repeated, tag = "4")]
     pub namespaces: Vec<String>,
     #[prost(uint32, tag = "5")]
@@ -255,27 +257,27 @@ pub struct ContainerState {
     pub id: String,
     #[prost(enumeration = "Phase", tag = "2")]
     pub phase: i32,
-    /// As the machine names it; 0 before it exists.
+    /// PID in the host's PID namespace; 0 before the process exists.
     #[prost(uint32, tag = "3")]
     pub pid: u32,
-    /// Nanoseconds since 1970; 0 is never.
+    /// Nanoseconds since 1970; 0: not yet created.
     #[prost(int64, tag = "4")]
     pub created_at: i64,
     #[prost(int64, tag = "5")]
     pub started_at: i64,
     #[prost(message, optional, tag = "6")]
     pub exit: Option<Exit>,
-    /// The first process's start time in clock ticks since boot: with the PID a name that is never
-    /// used twice.
+    /// The first process's start time in clock ticks since boot: together with the PID it
+    /// identifies the process uniquely.
     #[prost(uint64, tag = "7")]
     pub start_ticks: u64,
-    /// The group's path.
+    /// The cgroup's path.
     #[prost(string, tag = "8")]
     pub cgroup: String,
-    /// How many processes of it the kernel has killed for want of memory.
+    /// OOM kills in the container's cgroup.
     #[prost(uint64, tag = "9")]
     pub out_of_memory_kills: u64,
-    /// Created, and told to start: whether its program runs is not known yet.
+    /// Start was requested, but it is not known yet whether the program runs.
     #[prost(bool, tag = "10")]
     pub starting: bool,
 }
@@ -283,19 +285,19 @@ pub struct ContainerState {
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Exit {
-    /// As a shell tells it: the code, or 128 and the signal.
+    /// As a shell reports it: the code, or 128 plus the signal.
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// 0: it ended by itself.
+    /// 0: not ended by a signal.
     #[prost(int32, tag = "2")]
     pub signal: i32,
-    /// The kernel killed a process of the container for want of memory.
+    /// A process of the container was OOM killed.
     #[prost(bool, tag = "3")]
     pub out_of_memory: bool,
     /// Nanoseconds since 1970.
     #[prost(int64, tag = "4")]
     pub finished_at: i64,
-    /// The deadline of an exec was over.
+    /// The timeout of an exec had expired.
     #[prost(bool, tag = "5")]
     pub timed_out: bool,
 }
@@ -312,7 +314,7 @@ pub struct ExecState {
     pub exit: Option<Exit>,
 }
 
-/// Something happened. What it says can also be listed.
+/// A change of state. A list request returns the same information.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Event {
     #[prost(oneof = "Happened", tags = "1, 2, 3")]
@@ -326,12 +328,12 @@ pub enum Happened {
     ContainerExited(ContainerState),
     #[prost(message, tag = "2")]
     ExecExited(ExecState),
-    /// The kernel killed a process of it for want of memory.
+    /// A process of it was OOM killed.
     #[prost(message, tag = "3")]
     OutOfMemory(ContainerState),
 }
 
-/// A container's exit on disk, in the pod's folder.
+/// A container's exit on disk, in the pod's directory.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ExitRecord {
     #[prost(uint32, tag = "1")]

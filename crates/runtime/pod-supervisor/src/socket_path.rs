@@ -1,8 +1,8 @@
-//! A way to a supervisor's socket, however deep its folder lies.
+//! A path to a supervisor's socket, however deep its directory is.
 //!
-//! Rule: a socket's name has 107 letters, a path has none to spare for that; what is longer is reached
-//! through its folder, held open. The supervisor listens by entering the folder, which a server with
-//! many threads cannot.
+//! Rule: a socket address holds 107 bytes of path. A longer path is reached through the open
+//! directory (`/proc/self/fd`). The supervisor changes into its directory to listen, which a server
+//! with many threads cannot do.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// What `sun_path` holds, without the end of the text.
+/// Size of `sun_path` without the final zero byte.
 const LONGEST: usize = 107;
 
-/// The path to connect to, as long as the folder is held.
+/// The path to connect to, valid while the directory is open.
 #[derive(Debug)]
 pub(crate) struct SocketPath {
     pub(crate) path: PathBuf,
@@ -21,7 +21,7 @@ pub(crate) struct SocketPath {
 }
 
 impl SocketPath {
-    /// `folder` is the pod's.
+    /// `folder` is the pod's directory.
     pub(crate) fn of(folder: &Path) -> io::Result<Self> {
         let path = folder.join(crate::SOCKET);
         if path.as_os_str().len() <= LONGEST {

@@ -1,9 +1,9 @@
-//! The process itself: one per pod, started by [`crate::launch`], ended by a request.
+//! The supervisor process: one per pod, started by [`crate::launch`], ended by a request.
 //!
-//! Rule: everything waits in one place ([`watch`]); what could take long happens in a forked helper
-//! or in the thread of the one container that it concerns. Threads neither allocate nor lock after
-//! their start, so forks stay safe. A connection that misbehaves is closed, a container that
-//! misbehaves hurts itself.
+//! Rule: the main thread waits only in [`watch`]; what could take long runs in a forked helper or
+//! in the thread of the one container concerned. Threads neither allocate nor lock after they have
+//! started, so forking stays safe. A misbehaving connection is closed; a misbehaving container
+//! affects only itself.
 
 mod births;
 mod chores;
@@ -39,15 +39,15 @@ use connection::Connections;
 use handler::Handler;
 use streams::Streams;
 
-/// The name by which the program knows that it is to be a supervisor.
+/// `argv[0]` with which the program runs as a supervisor.
 pub const NAME: &str = "keelson-pod";
-/// How long the end of a container waits for the rest of its output.
+/// How long an exited container's remaining output is waited for.
 const DRAIN: Duration = Duration::from_secs(2);
-/// How long making a container may take.
+/// Time limit for creating a container.
 const BIRTH: Duration = Duration::from_secs(120);
 
-/// Whether the program was started as a supervisor or as a pod's init; if so, it was that, and this
-/// is how it ended. The binary asks before it does anything else.
+/// Runs the process if it was started as a supervisor or as a pod's init, and returns its exit
+/// code. A binary calls this before anything else.
 pub fn run_if_called() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     let name = arguments.next()?;
@@ -61,8 +61,9 @@ pub fn run_if_called() -> Option<ExitCode> {
     (name == NAME).then(|| run_from(arguments.collect()))
 }
 
-/// `FOLDER CGROUP LAUNCHER DESCRIPTORS`: without a group the second is empty, without a launcher the
-/// third; the fourth is the soft limit that the launcher had before it raised its own.
+/// Arguments: pod directory, cgroup, launcher's PID, soft limit of open files. The cgroup is empty
+/// if none is wanted, the PID if there is no launcher; the limit is the launcher's before it raised
+/// its own.
 fn run_from(arguments: Vec<OsString>) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("keelson-pod: {panic}");
@@ -72,7 +73,7 @@ fn run_from(arguments: Vec<OsString>) -> ExitCode {
     let mut text = || arguments.next().and_then(|one| one.into_string().ok()).unwrap_or_default();
     let (folder, group, launcher, descriptors) = (text(), text(), text(), text());
     let outcome = if folder.is_empty() {
-        Err(io::Error::other("expected the pod's folder"))
+        Err(io::Error::other("expected the pod's directory"))
     } else {
         let lowered = descriptors.parse().map_or(Ok(()), crate::descriptors::lower_to);
         lowered.and_then(|()| follow(&launcher)).and_then(|()| {
@@ -88,7 +89,8 @@ fn run_from(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Ends with the launcher as long as it waits: a supervisor that nobody heard of would stay for ever.
+/// Dies with the launcher while the launcher waits: a supervisor unknown to any server would stay
+/// for ever.
 fn follow(launcher: &str) -> io::Result<()> {
     let Ok(launcher) = launcher.parse::<i32>() else { return Ok(()) };
     container_create::system::die_with_parent()?;
@@ -96,8 +98,8 @@ fn follow(launcher: &str) -> io::Result<()> {
     if parent == Some(launcher) { Ok(()) } else { Err(io::Error::other("the launcher has ended")) }
 }
 
-/// The launcher waits for this process, which ends when the supervisor listens; that one is its child
-/// and then nobody's.
+/// The launcher waits for this process, which exits when its child, the supervisor, listens. The
+/// supervisor then has no parent but the reaper.
 fn start(folder: &Path, group: Option<&str>) -> io::Result<()> {
     use container_create::system::{self, Side};
     system::close_all_but(&[0, 1, 2])?;
@@ -120,7 +122,7 @@ fn start(folder: &Path, group: Option<&str>) -> io::Result<()> {
             let outcome = become_supervisor(folder);
             let word =
                 outcome.as_ref().map_or_else(ToString::to_string, |_| "listening".to_owned());
-            // Where the process that waits has died, with the launcher, this is an error.
+            // An error if the waiting process has died with the launcher.
             let told = theirs.write_all(word.as_bytes());
             drop(theirs);
             if let (Ok(mut supervisor), Ok(())) = (outcome, told) {
@@ -131,7 +133,7 @@ fn start(folder: &Path, group: Option<&str>) -> io::Result<()> {
     }
 }
 
-/// A path is a group that we make; `SLICE:SCOPE` one that systemd makes.
+/// A path is a cgroup that we create; `SLICE:SCOPE` a scope that systemd creates.
 fn enter_group(group: &str) -> io::Result<()> {
     let odd = |error: cgroup_files::CgroupError| io::Error::other(error.to_string());
     let hierarchy = Hierarchy::detect().map_err(odd)?;
@@ -151,27 +153,27 @@ fn enter_group(group: &str) -> io::Result<()> {
     }
 }
 
-/// In the process that stays: the kernel tells servers the PID of whoever began to listen.
+/// Runs in the process that stays: the kernel reports the PID that called listen as the peer.
 fn become_supervisor(folder: &Path) -> io::Result<Supervisor> {
     use container_create::system;
     system::become_reaper()?;
     system::hide_process()?;
     rustix::thread::set_name(c"keelson-pod")?;
     signals::keep_memory_small();
-    // What may not be lowered here stays as it is.
+    // Without the right to lower it, the score stays as it is.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-998");
     let listener = connection::listen(&folder.join(crate::SOCKET))?;
     Supervisor::new(folder, listener)
 }
 
-/// Where an answer goes.
+/// Where a response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Asker {
     connection: u64,
     request: u64,
 }
 
-/// All that a supervisor knows.
+/// The supervisor's whole state.
 struct Supervisor {
     folder: PathBuf,
     files: ProcessFiles,
@@ -179,7 +181,7 @@ struct Supervisor {
     hierarchy: Option<Hierarchy>,
     connections: Connections,
     signals: OwnedFd,
-    /// Threads of containers say "look again".
+    /// Container threads wake the main thread with it.
     wake: std::sync::Arc<OwnedFd>,
     pod: Option<Pod>,
     containers: BTreeMap<String, Container>,
@@ -188,7 +190,7 @@ struct Supervisor {
     chores: Vec<Chore>,
     shutdown: Option<Asker>,
     ended: bool,
-    /// Kills for want of memory that containers of this pod had, also those that are gone.
+    /// OOM kills attributed to containers of this pod, including removed ones.
     claimed_kills: u64,
 }
 
@@ -201,40 +203,40 @@ struct Pod {
 struct Container {
     state: ContainerState,
     namespaces: ContainerNamespaces,
-    /// Another program makes and ends it.
+    /// Set if an OCI runtime creates and removes the container.
     handler: Option<Handler>,
-    /// The first process, once there is one.
+    /// Of the first process, once it exists.
     pidfd: Option<OwnedFd>,
-    /// Over which the word to start goes and errors of the start come.
+    /// Socket for the start request and for errors of the start.
     start: Option<OwnedFd>,
     starting: Option<Asker>,
     streams: Option<Streams>,
     memory: Option<MemoryWatch>,
-    /// [`Supervisor::unclaimed_kills`] when it was made.
+    /// [`Supervisor::unclaimed_kills`] when the container was created.
     kills_before: Option<u64>,
-    /// Ended, but its output is not all written.
+    /// Exited, but its output is not completely written.
     draining: Option<(Exit, Instant)>,
-    /// Who waits for it to be gone: a server, and the one that came after it.
+    /// Requests that wait for its deletion: several if a server restarted meanwhile.
     deleting: Vec<Asker>,
     reopening: Vec<(Asker, u32)>,
-    /// Leftover groups of execs.
+    /// Leftover cgroups of execs.
     exec_groups: Vec<String>,
 }
 
 struct ExecProcess {
     state: ExecState,
     pidfd: Option<OwnedFd>,
-    /// Of its first process: with the PID a name that is never used twice.
+    /// Start time of its first process: together with the PID it identifies the process uniquely.
     start_ticks: u64,
     deadline: Option<Instant>,
     timed_out: bool,
-    /// It ended before its helper did, who has not said yet that it ran.
+    /// It exited before its helper reported that it ran.
     early_exit: Option<Exit>,
-    /// The group by which its tree is found; without one see [`exec_tree`].
+    /// The cgroup by which its processes are found; without one see [`exec_tree`].
     group: Option<String>,
 }
 
-/// The states that a supervisor has written into its folder.
+/// The container states that a supervisor has recorded in its directory.
 pub(crate) fn recorded(folder: &Path) -> io::Result<Vec<io::Result<ContainerState>>> {
     records::read_states(folder)
 }

@@ -1,7 +1,7 @@
-//! Real pods: a supervisor, containers from this machine's static busybox, the kernel. Needs root.
+//! Real pods: a supervisor, containers from the host's static busybox, the kernel. Needs root.
 //!
-//! Rule: each test has a pod, a control group and a folder of its own and leaves none of them; each
-//! has a deadline. What this machine cannot show says so by name.
+//! Rule: each test has its own pod, cgroup and directory, removes them, and has a deadline. A test
+//! that this host cannot run prints which feature is missing.
 
 #[path = "pods/bed.rs"]
 mod bed;

@@ -1,4 +1,4 @@
-//! Addresses of the web, as far as registries and their redirects need them. Pure.
+//! URLs, as far as registries and their redirects need them. Pure.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ mod tests;
 
 const LONGEST: usize = 16 * 1024;
 
-/// Where a request goes: a host and what to ask it for.
+/// Target of a request: scheme, host, port and path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     pub secure: bool,
     /// Without brackets.
     pub host: String,
     pub port: u16,
-    /// Begins with a slash; has the query in it.
+    /// Starts with a slash; includes the query.
     pub path: String,
 }
 
@@ -42,7 +42,7 @@ impl Address {
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
-        // A password in an address would end up in logs.
+        // A password in a URL would end up in logs.
         if authority.contains('@') {
             return Err(wrong("has a user in it"));
         }
@@ -57,7 +57,7 @@ impl Address {
         Ok(Self { secure, host, port, path })
     }
 
-    /// Where a redirect from here leads.
+    /// Resolves the target of a redirect.
     pub fn follow(&self, location: &str) -> Result<Self> {
         if location.to_ascii_lowercase().starts_with("http") && location.contains("://") {
             return Self::parse(location);
@@ -80,7 +80,7 @@ impl Address {
         format!("{scheme}://{}", self.authority())
     }
 
-    /// As the `host` header has it.
+    /// As in the `host` header.
     pub fn authority(&self) -> String {
         let host =
             if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -126,7 +126,7 @@ fn split_port(authority: &str) -> Option<(String, Option<&str>)> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-/// Hosts that are this machine, reached without TLS unless somebody says otherwise.
+/// Loopback hosts, reached without TLS unless configured otherwise.
 pub fn is_this_machine(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")

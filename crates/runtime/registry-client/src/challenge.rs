@@ -1,4 +1,4 @@
-//! What a registry asks for before it answers: `WWW-Authenticate`, read. Pure.
+//! Parses a registry's `WWW-Authenticate` challenges. Pure.
 //!
 //! upstream: RFC 9110 section 11.6.1
 
@@ -12,7 +12,7 @@ pub enum Challenge {
     Bearer { realm: String, service: Option<String>, scope: Option<String> },
 }
 
-/// The best way of those in the header: a token, else the password itself.
+/// The preferred challenge of those in the headers: a token, else the password itself.
 pub fn best(headers: &[String]) -> Option<Challenge> {
     let mut basic = None;
     for header in headers {

@@ -1,8 +1,9 @@
-//! The client: which hosts to ask for an image, with what, and where redirects may lead.
+//! The client: which hosts to ask for an image, with which credentials, and which redirects to
+//! follow.
 //!
-//! Rule: mirrors are asked in order and then the registry itself; the first that has an image
-//! serves all of it. Plain HTTP is spoken to this machine only, unless settings say otherwise; a
-//! redirect never leads from TLS to plain HTTP.
+//! Rule: mirrors are tried in order, then the registry itself; the first host that has an image
+//! serves all of it. Plain HTTP is used on loopback only, unless configured otherwise; a redirect
+//! from TLS to plain HTTP is never followed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +22,12 @@ use crate::error::{Error, Result};
 use crate::login::{Credentials, Login};
 use crate::tokens::{Token, Tokens, basic, escaped};
 
-/// What a manifest may be.
+/// Accepted manifest media types.
 const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, \
     application/vnd.oci.image.manifest.v1+json, \
     application/vnd.docker.distribution.manifest.list.v2+json, \
     application/vnd.docker.distribution.manifest.v2+json";
-/// Where machines keep the certificates that they trust.
+/// Usual paths of the system's trusted certificates.
 const TRUSTED: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -36,11 +37,11 @@ const TRUSTED: &[&str] = &[
 const MOST_REDIRECTS: usize = 5;
 const LARGEST_TOKEN: usize = 1 << 20;
 
-/// Caps on what a registry may send.
+/// Limits on a registry's responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub manifest_bytes: usize,
-    /// How long a document, a token or the words of a refusal may take to arrive.
+    /// Timeout for a document, a token or an error body.
     pub document_time: Duration,
 }
 
@@ -50,14 +51,14 @@ impl Default for Limits {
     }
 }
 
-/// How one registry is reached.
+/// Settings for one registry.
 #[derive(Debug, Clone, Default)]
 pub struct HostSettings {
-    /// Tried in order before the registry itself: `http://127.0.0.1:5000`.
+    /// Tried in order before the registry itself, for example `http://127.0.0.1:5000`.
     pub mirrors: Vec<String>,
     pub mirrors_only: bool,
     pub plain_http: Option<bool>,
-    /// PEM certificates to trust beside the machine's.
+    /// PEM certificates to trust beside the system's.
     pub certificates: Vec<u8>,
 }
 
@@ -72,30 +73,30 @@ pub struct Client {
     pub(crate) limits: Limits,
 }
 
-/// An image that a host has: where, and its top document.
+/// An image found at a host, with its top document.
 #[derive(Debug, Clone)]
 pub struct Resolved {
     pub descriptor: Descriptor,
-    /// The document itself, verified against the descriptor.
+    /// The document, verified against the descriptor.
     pub document: Vec<u8>,
     pub(crate) place: Place,
 }
 
-/// A repository at one host, and who asks there.
+/// A repository at one host, with the credentials for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    /// The registry in the image's name: whose settings count.
+    /// The registry in the image's name, which selects the settings.
     registry: String,
     /// `/v2/` of the host.
     base: Address,
     repository: String,
-    /// Tells a mirror which registry it stands for.
+    /// For a mirror: the registry that it mirrors.
     namespace: Option<String>,
     credentials: Credentials,
 }
 
 impl Client {
-    /// `hosts` by the registry's name in images.
+    /// `hosts` is keyed by the registry in image names.
     pub fn new(hosts: BTreeMap<String, HostSettings>, limits: Limits) -> Result<Self> {
         let mut machine = RootCertStore::empty();
         if let Some(bundle) = TRUSTED.iter().find_map(|path| std::fs::read(path).ok()) {
@@ -127,7 +128,7 @@ impl Client {
         })
     }
 
-    /// How many certificates of the machine are trusted.
+    /// Number of trusted system certificates.
     pub fn trusted(&self) -> usize {
         self.machine.len()
     }
@@ -140,7 +141,7 @@ impl Client {
             registry: registry.to_owned(),
             repository: name.repository().to_owned(),
             namespace,
-            // By the host that is asked: a mirror is not the registry.
+            // Selected by the contacted host: a mirror is not the registry.
             credentials: login.at(&base),
             base,
         };
@@ -155,7 +156,7 @@ impl Client {
             all.push(place(address.at(&format!("{path}/")), Some(registry.to_owned())));
         }
         if !settings.mirrors_only {
-            // What the name means is not where it is.
+            // The registry's name differs from its host.
             let host = if registry == "docker.io" { "registry-1.docker.io" } else { registry };
             let alone = host.rsplit_once(':').map_or(host, |(alone, _)| alone);
             let plain = settings
@@ -167,7 +168,7 @@ impl Client {
         Ok(all)
     }
 
-    /// Finds an image: asks each host in order until one has it.
+    /// Finds an image: tries each host in order until one has it.
     pub async fn resolve(&self, name: &Reference, login: impl Into<Login>) -> Result<Resolved> {
         let mut first = None;
         for place in self.places(name, &login.into())? {
@@ -175,7 +176,7 @@ impl Client {
                 Ok(resolved) => return Ok(resolved),
                 Err(error) => {
                     tracing::debug!(host = %place.base, %error, "no image here");
-                    // The registry's own word counts most, and it comes last.
+                    // The registry's own error matters most, and it comes last.
                     first = Some(error);
                 }
             }
@@ -215,7 +216,7 @@ impl Client {
         Ok(Resolved { descriptor, document, place: place.clone() })
     }
 
-    /// Opens content from `offset` on. The answer says with status 206 that it does begin there.
+    /// Opens content at `offset`. Status 206 means that the response starts there.
     pub(crate) async fn open(
         &self,
         place: &Place,
@@ -228,7 +229,7 @@ impl Client {
         self.get(place, &format!("{kind}/{}", descriptor.digest), Some(offset)).await
     }
 
-    /// A GET beneath the repository, authenticated as the host wants it, redirects followed.
+    /// A GET below the repository, authenticated as the host requires, redirects followed.
     async fn get(&self, place: &Place, path: &str, offset: Option<u64>) -> Result<Answered> {
         let mut target = format!("{}{}/{path}", place.base.path, place.repository);
         if let Some(namespace) = &place.namespace {
@@ -251,12 +252,12 @@ impl Client {
             authorize(&mut request, &format!("Bearer {token}"))?;
         }
         let (answer, at) = self.follow(place, request.clone()).await?;
-        // Only the host that was asked may ask who we are: another, to which a redirect led, would
-        // name a token service of its own, and hear the password there.
+        // Only the original host may request credentials: a redirect's target would name its own
+        // token service and receive the password.
         if answer.status != 401 || !at.same_origin(&request.address) {
             return self.checked(place, answer, &request.address).await;
         }
-        // Asked for credentials: what was kept is not good any more.
+        // A challenge: the cached token is not valid any more.
         self.tokens.forget(&key);
         let headers: Vec<String> = answer
             .headers
@@ -281,7 +282,7 @@ impl Client {
         self.checked(place, answer, &request.address).await
     }
 
-    /// Follows redirects, and says where they ended. Another host hears nothing of who asks.
+    /// Follows redirects and returns the last URL. Credentials are not sent to another host.
     async fn follow(&self, place: &Place, mut request: Ask) -> Result<(Answered, Address)> {
         let origin = request.address.clone();
         for _ in 0..=MOST_REDIRECTS {
@@ -298,7 +299,7 @@ impl Client {
                 });
             }
             if !next.same_origin(&origin) {
-                // Only the form for a token service has a body, and its secret stands there.
+                // Only the form for a token service has a body, and it contains a secret.
                 if !request.body.is_empty() {
                     return Err(Error::Answer {
                         what: request.address.to_string(),
@@ -318,7 +319,7 @@ impl Client {
         })
     }
 
-    /// An answer that is one; otherwise what the registry said.
+    /// A successful response, or the registry's error.
     async fn checked(
         &self,
         place: &Place,
@@ -336,7 +337,7 @@ impl Client {
         }
     }
 
-    /// Why it refuses.
+    /// The text of an error response, without secrets.
     async fn said(&self, place: &Place, mut answer: Answered) -> String {
         place.credentials.hidden_in(answer.said(self.limits.document_time).await)
     }
@@ -345,7 +346,7 @@ impl Client {
         self.tls.get(&place.registry).map_or_else(|| Arc::clone(&self.default_tls), Arc::clone)
     }
 
-    /// Asks the token service that the registry names.
+    /// Requests a token from the token service that the registry names.
     async fn token(
         &self,
         place: &Place,
@@ -424,7 +425,7 @@ fn form(fields: &[(&str, String)]) -> String {
     pairs.join("&")
 }
 
-/// Tells credentials apart without keeping them.
+/// Distinguishes credentials without storing them.
 fn fingerprint(credentials: &Credentials) -> String {
     let text = match credentials {
         Credentials::None => return "none".to_owned(),

@@ -1,8 +1,7 @@
-//! One request to one host: connect, ask, and give the answer with its body still to be read.
+//! One request to one host: connect, send, and return the response with its body unread.
 //!
-//! Rule: each step has a deadline, also each wait for more of a body. A connection carries one
-//! request and ends with it: a pull makes few and large ones. Follows nothing and knows no
-//! credentials.
+//! Rule: each step has a timeout, including each wait for more of a body. A connection carries one
+//! request: a pull makes few and large ones. Does not follow redirects and knows no credentials.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +25,11 @@ use crate::error::{Error, Result};
 
 const CONNECT: Duration = Duration::from_secs(15);
 const ANSWER: Duration = Duration::from_secs(60);
-/// A body that brings nothing for so long is given up.
+/// Timeout for the next bytes of a body.
 pub(crate) const SILENCE: Duration = Duration::from_secs(60);
 const AGENT: &str = concat!("keelson/", env!("CARGO_PKG_VERSION"));
 
-/// What is asked.
+/// One request.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) method: hyper::Method,
@@ -45,7 +44,7 @@ impl Ask {
     }
 }
 
-/// An answer whose body arrives while it is read.
+/// A response whose body arrives while it is read.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: u16,
@@ -80,7 +79,7 @@ impl Answered {
         }
     }
 
-    /// The whole body, if it has at most so many bytes and comes within the time.
+    /// The whole body, within a maximum size and time.
     pub(crate) async fn all(&mut self, what: &str, most: (usize, Duration)) -> Result<Vec<u8>> {
         let (limit, within) = most;
         let broken = |why: String| Error::Connection { what: what.to_owned(), why };
@@ -101,7 +100,7 @@ impl Answered {
         Ok(bytes)
     }
 
-    /// The beginning of a refusal's text, for people: what of it comes within the time.
+    /// The beginning of an error body for messages: what arrives within the timeout.
     pub(crate) async fn said(&mut self, within: Duration) -> String {
         const ENOUGH: usize = 2000;
         let mut bytes = Vec::new();
@@ -112,7 +111,7 @@ impl Answered {
                 bytes.extend_from_slice(&part[..part.len().min(ENOUGH - bytes.len())]);
             }
         };
-        // What came is what was said.
+        // After a timeout, use what arrived.
         let _ = tokio::time::timeout(within, reading).await;
         let text = String::from_utf8_lossy(&bytes);
         let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -124,7 +123,7 @@ impl Answered {
     }
 }
 
-/// Sends one request. `tls` is for hosts that want it.
+/// Sends one request. `tls` is used for https URLs.
 pub(crate) async fn ask(ask: &Ask, tls: &Arc<ClientConfig>) -> Result<Answered> {
     let failed = |why: String| Error::Connection { what: ask.address.to_string(), why };
     let address = &ask.address;
@@ -164,7 +163,7 @@ where
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| told(&error))?;
     let driver = tokio::spawn(async move {
-        // What goes wrong is told by the request or its body.
+        // Errors are reported by the request or its body.
         let _ = connection.await;
     })
     .abort_handle();

@@ -1,4 +1,4 @@
-//! What can go wrong with a registry, one variant for each thing a caller can do differently.
+//! Errors of a registry, one variant for each different reaction of a caller.
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -6,16 +6,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     #[error("{what}: not found")]
     NotFound { what: String },
-    /// Credentials are missing or not good enough.
+    /// Credentials are missing or insufficient.
     #[error("{what}: {status}: {said}")]
     Denied { what: String, status: u16, said: String },
-    /// The registry answered with something else; it may be tried again.
+    /// The registry returned another error status; a retry may succeed.
     #[error("{what}: unexpected status {status}: {said}")]
     Status { what: String, status: u16, said: String },
-    /// The way to the registry is broken; it may be tried again.
+    /// The registry could not be reached; a retry may succeed.
     #[error("{what}: {why}")]
     Connection { what: String, why: String },
-    /// The registry does not keep to the rules.
+    /// The registry violates the protocol.
     #[error("{what}: {why}")]
     Answer { what: String, why: String },
     #[error("{what}: {why}")]
@@ -23,7 +23,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same request may do better later.
+    /// Whether a retry of the same request may succeed.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Connection { .. } => true,

@@ -1,9 +1,9 @@
 //! Fetches images from registries, as a source of content for the image store.
 //!
-//! Rule: nothing that a registry says is believed: sizes and digests are checked by the store, and
-//! every answer has a limit in bytes and in time. Credentials go to the hosts that they are for
-//! and their token services, never along a redirect to another host. It decides nothing
-//! about images: the store follows indexes and manifests and asks here for content by digest.
+//! Rule: registries are untrusted: sizes and digests are checked by the store, and every response
+//! is limited in size and time. Credentials go to their hosts and the token services of these,
+//! never along a redirect to another host. It makes no decisions about images: the store follows
+//! indexes and manifests and fetches content by digest.
 //!
 //! upstream: OCI distribution-spec
 

@@ -1,15 +1,15 @@
-//! Who asks a registry, and which host may hear it.
+//! Credentials, and the hosts that may receive them.
 //!
-//! Rule: credentials with a server are for that host alone, whether it is the registry of an image or
-//! a mirror of it; without one they are for every host that serves the registry's images. Nothing
-//! here is ever shown.
+//! Rule: credentials with a server are for that host alone, whether it is the registry of an image
+//! or a mirror of it; without one they are for every host that serves the registry's images.
+//! Secrets are never printed.
 //!
 //! upstream: containerd internal/cri/server/images/image_pull.go (ParseAuth)
 
 use crate::address::Address;
 use crate::tokens::basic;
 
-/// Who asks. Never shown by `Debug`.
+/// Credentials of a user. Not printed by `Debug`.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub enum Credentials {
     #[default]
@@ -18,11 +18,11 @@ pub enum Credentials {
         user: String,
         password: String,
     },
-    /// Exchanged for a token at the token service.
+    /// Exchanged for an access token at the token service.
     Identity {
         token: String,
     },
-    /// Sent as it is.
+    /// Sent unchanged.
     Token {
         token: String,
     },
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// A registry's own words without what it was told: they go into logs and events.
+    /// A registry's error text with secrets removed: it goes into logs and events.
     pub(crate) fn hidden_in(&self, mut words: String) -> String {
         let secrets = match self {
             Self::None => Vec::new(),
@@ -51,7 +51,7 @@ impl Credentials {
             }
             Self::Identity { token } | Self::Token { token } => vec![token.clone()],
         };
-        // A shorter one is part of ordinary words and could be guessed from what is missing.
+        // A shorter one is part of ordinary text and could be guessed from what is missing.
         for secret in secrets.iter().filter(|secret| secret.len() > 3) {
             words = words.replace(secret.as_str(), "(hidden)");
         }
@@ -59,11 +59,11 @@ impl Credentials {
     }
 }
 
-/// Credentials, and whom they are for.
+/// Credentials and the server they are for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Login {
     pub credentials: Credentials,
-    /// The one host that may hear them: a host or an address of the web.
+    /// The only host that may receive them: a host name or a URL.
     pub server: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl From<&Login> for Login {
 }
 
 impl Login {
-    /// What this host may hear.
+    /// The credentials for this host.
     pub(crate) fn at(&self, host: &Address) -> Credentials {
         match &self.server {
             Some(server) if !is_for(server, host) => Credentials::None,
@@ -89,12 +89,12 @@ impl Login {
     }
 }
 
-/// Whether credentials for this server are for a host. The hub has several names for one thing.
+/// Whether a server's credentials apply to a host. Docker Hub has several names.
 fn is_for(server: &str, host: &Address) -> bool {
     let server = server.split_once("://").map_or(server, |(_, rest)| rest);
     let server = server.split('/').next().unwrap_or_default();
     let hub = |host: &str| matches!(host, "docker.io" | "index.docker.io" | "registry-1.docker.io");
-    // The usual port may be said or not.
+    // The default port may be given or not.
     [host.authority(), format!("{}:{}", host.host, host.port)]
         .iter()
         .any(|host| server.eq_ignore_ascii_case(host) || (hub(server) && hub(host)))

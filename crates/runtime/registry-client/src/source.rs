@@ -1,9 +1,9 @@
 //! A registry as the image store's source: content by digest, read where blocking is allowed.
 //!
-//! Rule: a body that breaks is taken up again where it ended, a few times with growing pauses, and
-//! again after each piece that is worth it: a registry that gives a byte at a time, in many answers
-//! or in one slow one, is given up. What it sends from the wrong place is skipped or refused, never
-//! taken for something else. The store verifies the whole.
+//! Rule: an interrupted body is resumed where it ended, with a few retries and growing back-off;
+//! the retries start over after sufficient progress. A registry that delivers a byte at a time, in
+//! many responses or in one slow one, fails. Content from a wrong offset is skipped or refused,
+//! never used. The store verifies the whole.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -23,10 +23,10 @@ const PAUSES: [Duration; 4] = [
     Duration::from_secs(5),
 ];
 
-/// What a few tries, or as long as a body may be silent, have to bring to count as something.
+/// Minimum progress to reset the retries, and per body timeout.
 const PIECE: u64 = 64 << 10;
 
-/// Content of one resolved image. To be used on threads that may block, inside a tokio runtime.
+/// Content of one resolved image. For threads that may block, inside a tokio runtime.
 #[derive(Debug)]
 pub struct RegistrySource {
     client: Client,
@@ -62,7 +62,7 @@ impl Source for RegistrySource {
             counted: offset,
             pace: Pace::default(),
         };
-        // What is not there or not allowed is told at once.
+        // Not found and denied are reported at once.
         reader.connect().map_err(|error| image_store::Error::Source {
             digest: descriptor.digest,
             why: error.to_string(),
@@ -76,18 +76,18 @@ struct BlobReader<'a> {
     descriptor: Descriptor,
     answer: Option<Answered>,
     part: Bytes,
-    /// How much of the blob was given so far.
+    /// How much of the blob was returned so far.
     offset: u64,
-    /// Bytes to drop: a registry without ranges begins at the beginning.
+    /// Bytes to drop: a registry without range support starts at the beginning.
     skip: u64,
-    /// Tries since a piece was brought.
+    /// Retries since the last sufficient progress.
     tries: usize,
-    /// The offset that the next piece begins at.
+    /// The offset of the last sufficient progress.
     counted: u64,
     pace: Pace,
 }
 
-/// How fast an answer comes, by the time that was spent waiting for it.
+/// Speed of a response, by the time spent waiting for it.
 #[derive(Debug, Default)]
 struct Pace {
     waited: Duration,
@@ -95,7 +95,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Counts what came after a wait; false when it has become too slow.
+    /// Counts bytes received after a wait; false when the response has become too slow.
     fn keeps_up(&mut self, waited: Duration, bytes: usize) -> bool {
         self.waited += waited;
         self.bytes += bytes as u64;
@@ -124,7 +124,7 @@ impl BlobReader<'_> {
         }
     }
 
-    /// How much of an answer was given before: it begins where it says, or at the beginning.
+    /// How many bytes to skip: a response starts where it says, or at the beginning.
     fn skip_in(&self, answer: &Answered) -> Result<u64, Error> {
         if answer.status != 206 {
             return Ok(self.offset);
@@ -139,7 +139,7 @@ impl BlobReader<'_> {
         })
     }
 
-    /// Waits before another try, or gives up with the error.
+    /// Waits before a retry, or returns the error when none is left.
     fn pause(&mut self, error: &Error) -> Result<(), Error> {
         let Some(pause) = PAUSES.get(self.tries) else { return Err(error.clone()) };
         self.tries += 1;
@@ -161,7 +161,7 @@ impl BlobReader<'_> {
                 }
                 Ok(Some(_)) => self.again("less than 64 KiB came in a minute")?,
                 Ok(None) if self.offset >= self.descriptor.size => return Ok(None),
-                // It ended early: the rest may come another time.
+                // It ended early: a retry may get the rest.
                 Ok(None) => self.again("the answer ended early")?,
                 Err(why) => self.again(&why)?,
             }
@@ -193,7 +193,7 @@ impl Read for BlobReader<'_> {
         let now = self.part.len().min(buffer.len());
         self.part.copy_to_slice(&mut buffer[..now]);
         self.offset += now as u64;
-        // Not by what was skipped: that is no progress.
+        // Skipped bytes are not progress.
         if self.offset - self.counted >= PIECE {
             self.counted = self.offset;
             self.tries = 0;
@@ -215,7 +215,7 @@ mod tests {
         let mut gets_on = Pace::default();
         let piece = usize::try_from(PIECE).unwrap();
         assert!((0..600).all(|_| gets_on.keeps_up(second, piece / 60 + 1)));
-        // Much at first excuses nothing later.
+        // A fast start does not excuse a slow end.
         let mut dries_up = Pace::default();
         assert!(dries_up.keeps_up(second, 1 << 30));
         assert!((0..200).any(|_| !dries_up.keeps_up(second, 1)));

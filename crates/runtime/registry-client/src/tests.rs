@@ -1,4 +1,4 @@
-//! A registry on loopback that does what a test says, good and bad.
+//! A registry on loopback with scripted behaviour, good and bad.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,7 +11,7 @@ use super::*;
 
 mod hostile;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone, Default)]
 struct Heard {
     line: String,
@@ -74,7 +74,7 @@ fn answer(mut stream: TcpStream, kept: &Mutex<Vec<Heard>>, script: &Script) {
     reader.read_exact(&mut body).unwrap();
     heard.body = String::from_utf8(body).unwrap();
     kept.lock().unwrap().push(heard.clone());
-    // A client that has enough may be gone.
+    // A client that has enough may have disconnected.
     let _ = stream.write_all(&script(&heard));
 }
 
@@ -228,7 +228,7 @@ async fn mirrors_are_asked_first_and_told_whom_they_stand_for() {
     assert!(second.heard()[0].line.contains("/cache/v2/a/b/manifests/1?ns="));
 }
 
-/// What a host heard of who asks.
+/// The credentials that a host received.
 fn heard_credentials(peer: &Peer) -> Vec<String> {
     let heard = peer.heard().into_iter().map(|heard| heard.header("authorization").to_owned());
     heard.filter(|text| !text.is_empty()).collect()
@@ -239,7 +239,7 @@ async fn credentials_for_one_host_are_not_told_to_another() {
     let asking = |_: &Heard| {
         response("401 Unauthorized", "www-authenticate: Basic realm=\"r\"\r\n", b"who are you")
     };
-    // By the server in a login: does the mirror hear it?
+    // By the server in a login: does the mirror receive the credentials?
     for (server, hears) in [(None, true), (Some("mirror"), true), (Some("registry.example"), false)]
     {
         let mirror = Peer::start(asking);
@@ -287,7 +287,7 @@ async fn an_endless_manifest_is_cut() {
     assert!(error.to_string().contains("exceeds"), "{error}");
 }
 
-/// Serves a blob, breaking off; `ranges` says whether it can begin in the middle.
+/// Serves a blob and breaks off; `ranges` says whether it supports range requests.
 fn breaking(content: Vec<u8>, ranges: bool) -> Peer {
     Peer::start(move |heard| {
         if heard.line.contains("/manifests/") {
@@ -297,7 +297,7 @@ fn breaking(content: Vec<u8>, ranges: bool) -> Peer {
         let from: usize = if ranges { from.parse().unwrap_or(0) } else { 0 };
         let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
         let mut bytes = response(status, "", &content[from..]);
-        // The first answer of a kind that can go on is cut in the middle.
+        // The first response is cut in the middle if it can be resumed.
         if heard.header("range").is_empty() {
             bytes.truncate(bytes.len() - content.len() / 2);
         }

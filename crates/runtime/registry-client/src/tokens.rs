@@ -1,4 +1,4 @@
-//! Tokens: what a registry's token service gives for credentials, kept while it is good.
+//! Access tokens from a registry's token service, cached while they are valid.
 //!
 //! upstream: distribution docs/spec/auth/token.md, oauth.md
 
@@ -11,9 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
-/// A token without a word about its life is good for this long.
+/// Lifetime of a token that does not state one.
 const DEFAULT_LIFE: Duration = Duration::from_secs(60);
-/// It is not used in its last seconds, lest it end on the way.
+/// A token is not used in its last seconds, because it could expire on the way.
 const MARGIN: Duration = Duration::from_secs(10);
 const LONGEST_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -30,7 +30,7 @@ impl Tokens {
         kept.get(key).map(|(_, token)| token.clone())
     }
 
-    /// Keeps a token as it is sent, and gives that.
+    /// Caches a token and returns it in the form that is sent.
     pub(crate) fn keep(&self, key: &str, token: &Token) -> String {
         let life = token.expires_in.map_or(DEFAULT_LIFE, Duration::from_secs).min(LONGEST_LIFE);
         let text = format!("Bearer {}", token.text());
@@ -45,7 +45,7 @@ impl Tokens {
     }
 }
 
-/// What a token service answers.
+/// The response of a token service.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Token {
     #[serde(default)]
@@ -66,10 +66,10 @@ pub(crate) fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
 }
 
-/// A value as part of a query or a form.
+/// Escapes a value for a query or a form.
 pub(crate) fn escaped(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 
-/// All but what never has a meaning in a URL.
+/// All characters except those that never have a meaning in a URL.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -1,7 +1,7 @@
-//! The extended headers of one tar entry: records of `LENGTH KEY=VALUE`, and GNU's long names.
+//! The extended headers of one tar entry: records of `LENGTH KEY=VALUE`, and GNU long names.
 //!
-//! Pure. Keys that change where bytes lie (sparse maps in records) are refused rather than ignored,
-//! because ignoring them would give a file with other content.
+//! Pure. Keys that change the layout of the data (sparse maps in records) are refused: ignoring
+//! them would give a file with other content.
 
 const ATTRIBUTE: &[u8] = b"SCHILY.xattr.";
 const SPARSE: &[u8] = b"GNU.sparse.";

@@ -1,4 +1,4 @@
-//! Tar streams as writers make them and as attackers do; agreement with the `tar` crate's reader.
+//! Well-formed and hostile tar streams; agreement with the `tar` crate's reader.
 
 use std::io::{Read as _, Write as _};
 
@@ -70,7 +70,7 @@ fn entries_come_out_with_all_they_carry() {
 
 #[test]
 fn the_size_of_an_extended_header_counts() {
-    // A reader that took the plain header's size (0) would see an entry "evil" inside the data.
+    // A reader that used the plain header's size (0) would see an entry "evil" inside the data.
     let mut inner = Builder::new(Vec::new());
     inner.append_data(&mut header(EntryType::Regular, 0), "evil", &b""[..]).unwrap();
     let inner = inner.into_inner().unwrap();
@@ -172,7 +172,7 @@ fn malformed_streams_are_refused() {
 }
 
 proptest! {
-    /// What the usual writer writes, both readers read alike.
+    /// Both readers agree on the output of the `tar` crate's writer.
     #[test]
     fn agrees_with_the_usual_reader(
         files in proptest::collection::vec(("[a-z]{1,120}(/[a-z]{1,120})?", 0_usize..2000), 0..8)
@@ -197,7 +197,7 @@ proptest! {
         prop_assert_eq!(ours, theirs);
     }
 
-    /// A flipped byte anywhere may be refused or read, never a panic.
+    /// A flipped byte may give an error or other entries, never a panic.
     #[test]
     fn no_bytes_panic(at in 0_usize..3000, byte in any::<u8>()) {
         let mut builder = Builder::new(Vec::new());

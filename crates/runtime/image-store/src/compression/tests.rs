@@ -1,4 +1,5 @@
-//! Every compression as one stream, in one piece and in several; broken, truncated and endless ones.
+//! Every compression as one stream, in one frame and in several; broken, truncated and endless
+//! ones.
 
 use std::io::{Read as _, Write as _};
 

@@ -1,4 +1,4 @@
-//! Content arriving: whole, interrupted, lying, twice at once; each against a real folder.
+//! Ingests that are complete, interrupted, wrong or concurrent; each in a real directory.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -120,7 +120,7 @@ fn one_ingest_per_digest_at_a_time() {
     assert_eq!(bench.content.list().unwrap(), [(digest, 200_000)]);
 }
 
-/// A registry named this content in an image of its own, and gives nothing of it.
+/// A hostile registry lists this content in its own image and delivers nothing of it.
 #[test]
 fn who_does_not_get_on_holds_nobody_up() {
     let bench = bench_with(Duration::from_millis(50));
@@ -130,7 +130,7 @@ fn who_does_not_get_on_holds_nobody_up() {
     let mut honest = ingest(&bench.content, &digest, 7);
     assert_eq!(honest.offset(), 0);
     assert!(matches!(honest.receive(b"popular and more"), Err(Error::TooLong { .. })));
-    // One that is given up leaves nothing beside the first.
+    // A discarded second ingest leaves no file beside the first.
     drop(ingest(&bench.content, &digest, 7));
     let left = fs::read_dir(bench.folder.path().join("content/ingest")).unwrap().count();
     assert_eq!(left, 1, "only what the first receives");
@@ -138,7 +138,7 @@ fn who_does_not_get_on_holds_nobody_up() {
     honest.receive(b"popular").unwrap();
     assert_eq!(honest.commit().unwrap(), (digest, 7));
     assert_eq!(bench.content.read_document(&digest, 100).unwrap(), b"popular");
-    // The first may still get there.
+    // The first one may still complete.
     hostile.receive(b"opular").unwrap();
     hostile.commit().unwrap();
     assert_eq!(bench.content.list().unwrap(), [(digest, 7)]);

@@ -1,8 +1,8 @@
-//! Whose turn it is to receive content.
+//! The lock of an ingest.
 //!
-//! Rule: who comes second waits for the first, who holds the kernel's lock on the file, but only as
-//! long as the first gets on: a registry that keeps its pull alive a byte at a time must not hold up
-//! everybody who needs a layer that it merely named. Nothing is looked at between two waits.
+//! Rule: a second receiver waits for the first, which holds a kernel lock on the file, but only as
+//! long as the first makes progress: a registry that delivers a byte at a time must not block other
+//! pulls of a layer that it merely lists. Progress is checked only once per timeout.
 
 use std::fs::File;
 use std::io;
@@ -15,11 +15,11 @@ use rustix::fs::FlockOperation;
 use crate::durable::lock;
 use crate::error::{Doing as _, Result};
 
-/// How often somebody may be waited for who brings just enough.
+/// How many timeouts a receiver with the minimum progress is waited for.
 const WAITS: u64 = 20;
 
-/// Takes the lock of a file that is to have `size` bytes. `false`: another has it, and brings less
-/// than its share of them in each `patience`.
+/// Takes the lock of a file that will have `size` bytes. `false`: another receiver holds it, and
+/// receives less than the minimum in one `patience`.
 pub(super) fn take(file: &File, path: &Path, size: u64, patience: Duration) -> Result<bool> {
     match lock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -27,8 +27,8 @@ pub(super) fn take(file: &File, path: &Path, size: u64, patience: Duration) -> R
     }
     let (sender, turn) = channel();
     let shared = file.try_clone().doing("sharing", path)?;
-    // The kernel's wait for a lock has no end of its own. Where nobody waits any more, this one ends
-    // with the other's turn and gives the lock back.
+    // flock has no timeout. After a timeout this thread ends when it gets the lock, and releases
+    // it.
     let waiting = move || {
         let outcome = lock(&shared, FlockOperation::LockExclusive);
         drop(shared);
@@ -44,7 +44,7 @@ pub(super) fn take(file: &File, path: &Path, size: u64, patience: Duration) -> R
             Ok(outcome) => return outcome.map(|()| true).doing("locking", path),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(io::Error::other("whoever waited is gone")).doing("locking", path);
+                return Err(io::Error::other("the lock thread ended")).doing("locking", path);
             }
         }
         let now = length()?;

@@ -1,4 +1,4 @@
-//! Digests: the two spellings, what is refused, and chain identities against known values.
+//! Both spellings of digests, invalid digests, and chain ids against known values.
 
 use super::Digest;
 

@@ -1,4 +1,4 @@
-//! Files that appear whole, names that are taken once, locks that exclude.
+//! Atomic replacement, exclusive renames, and locks.
 
 use std::fs;
 
@@ -77,7 +77,7 @@ fn what_cannot_be_removed_keeps_nothing_else_in_the_trash() {
     for name in ["a", "b/held", "c"] {
         fs::create_dir_all(trash.0.join(name)).unwrap();
     }
-    // Nothing is removed through a mount.
+    // A removal does not cross a mount.
     let held = trash.0.join("b/held");
     rustix::mount::mount_bind(&held, &held).unwrap();
     trash.empty().unwrap();

@@ -1,8 +1,8 @@
-//! Archives that hold images, read in one pass.
+//! Archives that contain images, read in one pass.
 //!
-//! A blob in an OCI archive is announced by its file name and skipped when the store has it. In a
-//! docker archive digests are known only when the file has passed. Links inside the archive (older
-//! `docker save` shares layers by them) are followed by name, inside the archive only.
+//! A blob in an OCI archive is named by its digest and skipped if the store has it. In a docker
+//! archive digests are known only after reading the file. Links in the archive (older `docker save`
+//! uses them for shared layers) are followed by name, inside the archive only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -25,10 +25,10 @@ use crate::store::Store;
 use crate::tree::TreePath;
 
 const MOST_LINKS: usize = 40;
-/// Files of archives that say nothing we need.
+/// Files in archives that are not needed.
 const SKIPPED: &[&str] = &["VERSION", "json", "repositories", "oci-layout"];
 
-/// What lies at a path of the archive.
+/// The file at a path of the archive.
 enum Member {
     Blob(Digest, u64),
     Link(TreePath),
@@ -41,7 +41,7 @@ struct Reading<'a> {
     progress: &'a dyn Progress,
     members: BTreeMap<TreePath, Member>,
     documents: BTreeMap<String, Vec<u8>>,
-    /// Blobs that this import brought; those that no image takes go again.
+    /// Blobs that this import added; those without an image are removed again.
     brought: BTreeSet<Digest>,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn import(
     };
     let imported = reading.read(stream).and_then(|()| reading.images(options));
     let brought = std::mem::take(&mut reading.brought);
-    // The session protects what it brought; it must end before the rest can go.
+    // The session protects these blobs; it must end before unused ones can be removed.
     drop(reading);
     let collected = store.collect_blobs(&brought);
     let imported = imported?;
@@ -95,7 +95,7 @@ impl Reading<'_> {
                 self.members.insert(path, Member::Link(target));
                 return Ok(());
             }
-            // Folders are implied by paths; nothing else belongs into such an archive.
+            // Directories follow from paths; other kinds do not belong into such an archive.
             _ => return Ok(()),
         }
         let name = path.relative().to_string_lossy().into_owned();
@@ -127,7 +127,7 @@ impl Reading<'_> {
         match self.store.content.begin(&digest, size)? {
             Begin::Present => self.progress.step(Step::Present { digest, bytes: size }),
             Begin::Ingest(mut ingest) => {
-                // The archive has the bytes that an earlier attempt brought once more.
+                // The archive repeats the bytes that an earlier attempt received.
                 let known = ingest.offset();
                 std::io::copy(&mut data.take(known), &mut std::io::sink())
                     .map_err(|error| read_error(self.what, &error))?;
@@ -158,7 +158,7 @@ impl Reading<'_> {
             }
         };
         ingest.receive_all(data, seen, |error| read_error(self.what, error))?;
-        // Between placing and protecting, nothing may be collected.
+        // No collection may run between placing and protecting.
         let _held = self.store.shared_lock()?;
         let (digest, size) = ingest.commit()?;
         self.session.protect(&[digest])?;
@@ -184,7 +184,7 @@ impl Reading<'_> {
     fn oci_images(&self, index: &Index, options: &ImportOptions) -> Result<Vec<Imported>> {
         let mut imported =
             self.store.import_index(self.what, index, &Nowhere, (options, self.progress))?;
-        // `docker save` writes both documents, and the names only into the older one.
+        // `docker save` writes both documents, with names only in the older one.
         let named = |imported: &Imported| !imported.names.is_empty();
         if let Some(bytes) = self.documents.get("manifest.json")
             && !imported.iter().any(named)
@@ -260,7 +260,7 @@ impl Reading<'_> {
         })
     }
 
-    /// The blob that a name of manifest.json leads to.
+    /// The blob that a name in manifest.json refers to.
     fn blob(&self, name: &str) -> Result<(Digest, u64)> {
         let mut path = TreePath::parse(name.as_bytes(), &self.store.limits)?;
         for _ in 0..MOST_LINKS {

@@ -1,8 +1,8 @@
-//! A plain folder as an image of one layer.
+//! A plain directory as an image of one layer.
 //!
-//! The folder is packed into a tar that depends only on what it holds (sorted, no times of access),
-//! so the same folder gives the same image. Links are packed as links, hard links once; sockets are
-//! left out, as in every image.
+//! The directory is packed into a tar that depends only on its content (sorted, no access times),
+//! so the same directory gives the same image. Symlinks are kept, hard links are packed once;
+//! sockets are left out, as in every image.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ use crate::progress::{Progress, Step};
 use crate::spec::{Descriptor, OCI_LAYER};
 use crate::store::Store;
 
-/// Attributes longer than this are none of an image's.
+/// Longer attributes do not occur in images.
 const LONGEST_ATTRIBUTE: usize = 64 << 10;
 
 pub(super) fn import(
@@ -33,14 +33,14 @@ pub(super) fn import(
     let Some(name) = &options.name else {
         return Err(Error::archive(
             place.display().to_string(),
-            "is a plain folder, which has no name of its own: give one for the image",
+            "is a plain directory without an image name: give one",
         ));
     };
     let session = store.session()?;
     let mut ingest = store.content.begin_unannounced()?;
     pack(place, &mut ingest)?;
     let (manifest, size) = {
-        // Between placing and protecting, nothing may be collected.
+        // No collection may run between placing and protecting.
         let _held = store.shared_lock()?;
         let (digest, size) = ingest.commit()?;
         let config = serde_json::json!({
@@ -80,7 +80,7 @@ fn pack(place: &Path, into: impl Write) -> Result<()> {
 
 struct Packing<W: Write> {
     builder: Builder<W>,
-    /// Files with several names, by their identity, and the first name met.
+    /// Files with several links, by inode, with the first path found.
     links: BTreeMap<(u64, u64), PathBuf>,
 }
 
@@ -145,10 +145,10 @@ impl<W: Write> Packing<W> {
         packed.doing("packing", place)
     }
 
-    /// Capabilities and the user's own attributes, as records before the entry.
+    /// Capabilities and `user.` attributes, as records before the entry.
     fn attributes(&mut self, place: &Path) -> Result<()> {
         let mut list = Vec::with_capacity(LONGEST_ATTRIBUTE);
-        // A file system without attributes has none.
+        // The file system does not support attributes.
         if llistxattr(place, rustix::buffer::spare_capacity(&mut list)).is_err() {
             return Ok(());
         }
@@ -184,7 +184,8 @@ fn header(metadata: &Metadata, kind: EntryType) -> Header {
     header
 }
 
-/// A file that grows or shrinks while it is packed would shift everything after it.
+/// Reads exactly the size in the header: a file that changes meanwhile would shift all later
+/// entries.
 struct Exactly {
     file: File,
     left: u64,

@@ -1,6 +1,6 @@
-//! Killed at any instant: a process that imports, unpacks, views and removes in a loop is killed
-//! without warning, and what it leaves is whole after a sweep. One that is killed in the middle of a
-//! pull leaves what it has, and the next goes on from there.
+//! Kills at random times: a process that imports, unpacks, views and removes in a loop is killed,
+//! and a sweep must leave a sound store. A pull that is killed in the middle must be resumed by the
+//! next.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn open(place: &Path) -> Store {
     Store::open(&place.join("store"), Limits::default(), Platform::host()).unwrap()
 }
 
-/// Everything that changes a store, over and over.
+/// All operations that change a store, in a loop.
 fn work(place: &Path, archives: &[PathBuf]) {
     let store = open(place);
     let options = ImportOptions::default();
@@ -80,7 +80,7 @@ fn a_killed_import_leaves_a_whole_store() {
     let mut was_busy = 0;
     for round in 0..ROUNDS {
         let mut child = start(place, "a_killed_import_leaves_a_whole_store");
-        // A xorshift: the same instants in every run, as far as a machine can.
+        // A xorshift: the same times in every run, as far as a machine can.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
@@ -143,7 +143,7 @@ fn pulled_image() -> (Memory, Descriptor) {
     (memory, top)
 }
 
-/// Gives some of a layer, says so, and then nothing more.
+/// Delivers a part of a layer, creates the marker file, and then blocks.
 struct Stuck<'a> {
     memory: &'a Memory,
     mark: PathBuf,
@@ -158,7 +158,7 @@ struct StuckReader<'a> {
 impl Read for StuckReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.left == 0 {
-            // What was read before is in the store by now.
+            // Everything read before is in the store by now.
             std::fs::write(self.mark, "")?;
             loop {
                 std::thread::park();
@@ -179,7 +179,7 @@ impl Source for Stuck<'_> {
     }
 }
 
-/// Remembers from where the layer was asked for.
+/// Records the offset from which the layer was fetched.
 struct Asked<'a> {
     memory: &'a Memory,
     layer_from: AtomicU64,

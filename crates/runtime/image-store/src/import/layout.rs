@@ -1,6 +1,6 @@
-//! An OCI layout folder: an index and blobs by digest, taken as far as an image needs them.
+//! An OCI layout directory: an index, and the blobs that an image needs.
 //!
-//! Blobs are opened beneath the folder; a link in it that leads out is not followed.
+//! Blobs are opened below the directory; a symlink that leads out of it is not followed.
 
 use std::io::{Read, Seek as _, SeekFrom};
 use std::os::fd::OwnedFd;
@@ -43,7 +43,7 @@ pub(super) fn import(
 impl LayoutFolder<'_> {
     fn open(&self, name: &str) -> Result<std::fs::File> {
         let place = self.place.join(name);
-        // A FIFO would keep us waiting; it is told apart before anything is read.
+        // Opening a FIFO would block; the file type is checked before any read.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let file = openat2(&self.folder, name, flags, Mode::empty(), resolve);

@@ -1,5 +1,5 @@
-//! Imports of every form, made by the test images' builder and by hand; broken archives; and an
-//! unpacked busybox compared with what `tar` itself makes of the layer.
+//! Imports of every format, from the test image builder and hand-written; broken archives; and an
+//! unpacked busybox compared with the output of `tar` for the same layer.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -66,7 +66,7 @@ fn every_form_gives_the_same_image() {
         let config = bench.store.image_config(&record).unwrap();
         assert_eq!(config.config.cmd, ["/bin/true"], "{form}");
         whole(&bench);
-        // Once more changes nothing; another form of the same adds to the same image.
+        // A second import changes nothing; another format adds to the same image.
         import(&bench, &at(form), None).unwrap();
         import(&bench, &at("docker.tar"), Some("renamed")).unwrap();
         assert_eq!(bench.store.images().unwrap().len(), 1, "{form}");
@@ -101,7 +101,7 @@ fn an_unpacked_busybox_is_what_tar_makes_of_it() {
         .status()
         .unwrap();
     assert!(status.success());
-    // The root itself is no entry of the layer.
+    // The root itself is not an entry of the layer.
     let entries = |root: &Path| {
         listing(root).into_iter().filter(|line| !line.starts_with(' ')).collect::<Vec<_>>()
     };
@@ -211,7 +211,7 @@ fn layers_shared_by_links_in_a_docker_archive_are_found() {
     whole(&bench);
 }
 
-/// What is wrong, the archive, and a word of the refusal.
+/// The defect, the archive, and a word of the expected error.
 fn broken_archives() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let built = small_image().build().unwrap();
     let folder = tempfile::tempdir().unwrap();

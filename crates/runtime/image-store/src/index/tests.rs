@@ -1,4 +1,4 @@
-//! Names that move, images found by every kind of name, and a file of another version.
+//! Moving names, lookups by every kind of name, and a file of another version.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Which offered platform a machine takes, as a table of preferences.
+//! Which offered platform is chosen, as a table of preferences.
 
 use super::Platform;
 use crate::spec::PlatformField;

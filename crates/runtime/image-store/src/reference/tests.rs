@@ -1,4 +1,4 @@
-//! Names as people type them: a table of what they mean, a table of what is refused, and two laws.
+//! A table of valid names and their normal form, a table of invalid names, and two properties.
 
 use proptest::prelude::*;
 
@@ -102,7 +102,7 @@ fn the_parts_of_a_name() {
 }
 
 proptest! {
-    /// Any text is answered, and what is taken prints as a text that means the same.
+    /// Parsing never panics, and a parsed name prints as a text that parses to the same name.
     #[test]
     fn taken_names_are_fixed_points(text in "[a-zA-Z0-9.:/@_\\[\\]-]{0,40}") {
         if let Ok(reference) = Reference::parse(&text) {

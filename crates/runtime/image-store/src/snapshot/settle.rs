@@ -1,10 +1,10 @@
-//! Fits a layer that was unpacked alone to the layers below it.
+//! Fits a separately unpacked layer to the layers below it.
 //!
-//! A layer may hold `usr/bin/x` without saying anything about `usr`. The folder that had to be made
-//! would hide what the layers below say about it: its owner and mode are taken from there. Where a
-//! lower layer has a link at such a place, the layer's files belong where the link leads. Whiteouts
-//! of things that no lower layer has are removed, because overlayfs would show them in folders that
-//! it does not merge.
+//! A layer may contain `usr/bin/x` without an entry for `usr`. The directory created for it would
+//! hide that of the layers below: its owner and mode are copied from there. Where a lower layer has
+//! a symlink at such a path, the layer's files are moved to the link's target. Whiteouts of files
+//! that no lower layer has are removed, because overlayfs would show them in directories that it
+//! does not merge.
 
 use std::collections::VecDeque;
 
@@ -16,10 +16,10 @@ use crate::error::{Doing as _, Error, Result};
 use crate::tree::{Tree, TreePath};
 use crate::unpack::{Rights, Unpacked};
 
-/// Moves of this many folders are more than links of real images cause.
+/// More moves than symlinks of real images cause.
 const MOST_MOVES: usize = 1000;
 
-/// `lowers`: the layers below, the nearest first.
+/// `lowers`: the layers below, the topmost first.
 pub(crate) fn settle(
     tree: &mut Tree,
     unpacked: &Unpacked,
@@ -84,7 +84,7 @@ fn copy(tree: &Tree, path: &TreePath, stat: &Stat, rights: Rights) -> Result<()>
     futimens(&folder, &times(stat)).doing("time of", &place)
 }
 
-/// A folder that nobody describes: what `mkdir` gives under the usual mask.
+/// A directory without an entry in any layer: mode 0755 and time 0.
 fn plain(tree: &Tree, path: &TreePath) -> Result<()> {
     let Some(folder) = tree.open_folder(path)? else { return Ok(()) };
     let place = tree.at(path);
@@ -94,7 +94,7 @@ fn plain(tree: &Tree, path: &TreePath) -> Result<()> {
     futimens(&folder, &times).doing("time of", &place)
 }
 
-/// Removes a whiteout without leaving a trace in its folder's time.
+/// Removes a whiteout and restores its directory's time.
 fn remove_quietly(tree: &mut Tree, path: &TreePath) -> Result<()> {
     if tree.look(path)?.is_none() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Documents of both families, the ones that lie, and a property: no bytes panic.
+//! Documents of both families, contradictory ones, and a property: no input panics.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The store as a whole: versions, sharing, removal, interrupted sources, lying documents, damage.
+//! The whole store: versions, sharing, removal, interrupted sources, wrong documents, damage.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -92,7 +92,7 @@ fn names_flags_and_configuration() {
     assert_eq!(store.image_config(&found).unwrap().os, "linux");
 }
 
-/// Gives half of what is asked, then fails; remembers from where it was asked.
+/// Delivers half of the content, then fails; records the requested offsets.
 struct Faltering<'a> {
     memory: &'a Memory,
     asked_from: AtomicU64,
@@ -174,7 +174,7 @@ fn a_layer_that_is_not_what_the_configuration_says_is_refused() {
     assert!(bench.store.images().unwrap().is_empty());
 }
 
-/// Has all but one.
+/// Lacks one blob.
 struct Lacking<'a> {
     memory: &'a Memory,
     missing: Digest,
@@ -227,11 +227,11 @@ fn a_pull_that_broke_leaves_what_it_brought_for_a_day() {
     assert_eq!(left(), 3, "manifest, configuration and a layer for the next attempt");
     assert_eq!(store.sweep().unwrap(), crate::collect::Swept::default());
     assert_eq!(left(), 3);
-    // By the next start, if there is no next attempt.
+    // Removed by the next startup's sweep, if there is no next attempt.
     a_day_passes();
     assert_eq!(store.sweep().unwrap().unused, 3);
     assert_eq!(left(), 0);
-    // By the next pull that fails.
+    // Removed by the next failed pull.
     assemble(&bench, &lacking, &top).unwrap_err();
     a_day_passes();
     let mut others = Memory::default();
@@ -239,7 +239,7 @@ fn a_pull_that_broke_leaves_what_it_brought_for_a_day() {
     let nothing = Lacking { memory: &others, missing: other.digest };
     assemble(&bench, &nothing, &other).unwrap_err();
     assert_eq!(left(), 0);
-    // What an image has is old, and stays.
+    // Content of an image is old too, and stays.
     assemble(&bench, &memory, &top).unwrap();
     a_day_passes();
     assert_eq!(store.sweep().unwrap().unused, 0);
@@ -354,7 +354,7 @@ fn sweeping_removes_half_made_things_and_never_whole_ones() {
     whole(store);
 }
 
-/// Collecting while images come and go on other threads never takes what they need.
+/// Collecting while other threads add and remove images never removes content they use.
 #[test]
 fn collecting_while_others_work() {
     let bench = bench();

@@ -1,4 +1,4 @@
-//! Paths inside a tree: what they mean, and that nothing is written outside.
+//! Parsing of paths inside a tree, and that nothing is written outside.
 
 use std::fs;
 use std::os::unix::fs::symlink;

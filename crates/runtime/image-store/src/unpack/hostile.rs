@@ -1,5 +1,5 @@
-//! Layers that try to get out, to fill the machine or to confuse: each is refused with a sentence
-//! or lands inside, and a folder beside the layer is never touched.
+//! Layers that try to escape, to exhaust the host or to confuse: each is refused with an error or
+//! unpacked inside, and a directory beside the layer never changes.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, symlink};
@@ -11,17 +11,17 @@ use super::tests::unpack;
 use crate::limits::Limits;
 use crate::testing::{Tar, gzip, is_root};
 
-/// What a hostile layer must come to.
+/// Expected result of a hostile layer.
 enum Outcome {
-    /// Refused with these words.
+    /// Refused with this text in the error.
     Refused(&'static str),
-    /// Unpacked, and then this is true of the folder.
+    /// Unpacked, and this holds for the directory.
     Inside(fn(&Path) -> bool),
 }
 
 use Outcome::{Inside, Refused};
 
-/// What it tries, the tar, what must come of it.
+/// The attack, the tar, the expected result.
 type Row = (&'static str, Vec<u8>, Outcome);
 
 fn small() -> Limits {
@@ -157,7 +157,7 @@ fn by_size() -> Vec<Row> {
         .bytes()
     };
     let many = (0..1001).fold(t(), |tar, at| tar.file(&format!("f{at}"), "")).bytes();
-    // Each link saves the path so far; real depth grows although no path is long.
+    // Each symlink shortens the path so far; real depth grows although no path is long.
     let deep = (0..5).fold(t(), |tar, at| {
         let below = "d/".repeat(20);
         let tar = if at == 0 { tar.file(&format!("{below}x"), "") } else { tar };
@@ -302,7 +302,7 @@ fn a_bomb_is_stopped_at_the_cap() {
     assert!(crate::usage::Usage::of_tree(folder.path()).unwrap().bytes < 6 << 20);
 }
 
-/// A link that is there before unpacking begins, as if somebody else wrote into the folder.
+/// A symlink that exists before unpacking, as if another process wrote into the directory.
 #[test]
 fn links_that_are_there_already_are_not_followed_out() {
     let folder = tempfile::tempdir().unwrap();

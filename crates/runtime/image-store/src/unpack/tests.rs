@@ -1,4 +1,5 @@
-//! Layers as folders: what each kind of entry becomes, whiteouts, and layers fitted to each other.
+//! Layers as directories: the result of each kind of entry, whiteouts, and fitting layers to each
+//! other.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -122,13 +123,13 @@ fn a_wrong_tar_is_told_by_its_digest() {
     let (tar, other) = (Tar::new().file("a", "x").bytes(), Tar::new().file("a", "y").bytes());
     let error = unpack(&other, &tar, folder.path(), &Limits::default()).unwrap_err();
     assert!(matches!(error, Error::DiffIdMismatch { .. }), "{error}");
-    // The digest covers what follows the end mark.
+    // The digest covers what follows the end marker.
     let longer = [tar.clone(), vec![0; 10_240]].concat();
     assert!(unpack(&tar, &longer, folder.path(), &Limits::default()).is_err());
     assert!(unpack(&longer, &longer, folder.path(), &Limits::default()).is_ok());
 }
 
-/// The folders of an image's layers, the lowest first.
+/// The directories of an image's layers, the lowest first.
 fn layers(bench: &Bench, tars: &[Vec<u8>]) -> Vec<std::path::PathBuf> {
     let record = bench.take("it", tars).unwrap_or_else(|error| panic!("{error}"));
     record.chains().iter().map(|chain| bench.store.snapshots.files(chain)).collect()

@@ -1,4 +1,4 @@
-//! What is counted, and that no depth keeps it from being counted.
+//! What is counted, and that depth does not limit it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -27,7 +27,7 @@ fn each_inode_counts_once_and_nothing_is_followed() {
 #[test]
 fn a_tree_beyond_every_path_is_counted() {
     let folder = quick_folder();
-    // A file in each folder and one beside it: coming up again must find what waits there.
+    // A file in each directory and one beside it: going up must find what is queued there.
     deep_tree(folder.path(), 5000);
     let usage = Usage::of_tree(&folder.path().join("deep")).unwrap();
     assert_eq!(usage.inodes, 3 * 5000 + 1);

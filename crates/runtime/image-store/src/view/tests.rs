@@ -1,4 +1,4 @@
-//! Views: their options as text, their life, and mounted for real in a namespace of its own.
+//! Views: their options as text, their life cycle, and real mounts in a mount namespace.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -41,7 +41,7 @@ fn a_view_is_made_once_and_keeps_its_image() {
     assert!(matches!(store.create_view("c2", "none"), Err(Error::ImageMissing(_))));
     fs::write(upper.changes.join("new"), vec![1; 100_000]).unwrap();
     assert!(store.view_usage("c1").unwrap().bytes >= 100_000);
-    // The image goes, what the view needs stays; the view goes, then everything does.
+    // After removing the image, what the view needs stays; after removing the view, nothing does.
     assert!(store.remove("one").unwrap());
     assert_eq!(store.collect().unwrap().snapshots, 0);
     assert!(view.overlay.lower[0].join("a").is_file());
@@ -135,7 +135,7 @@ fn images_of_no_layer_and_of_one_can_be_mounted_read_only() {
     }
 }
 
-/// More layers than fit in a page of options, by both ways of mounting.
+/// More layers than fit in a page of options, with both ways of mounting.
 #[test]
 fn many_layers_are_mounted_by_both_ways() {
     if !in_own_mounts("view::tests::many_layers_are_mounted_by_both_ways") {
@@ -158,7 +158,7 @@ fn many_layers_are_mounted_by_both_ways() {
     }
 }
 
-/// The older way, which this kernel would not be asked for.
+/// The older way, which this kernel would not need.
 #[test]
 fn an_overlay_without_a_place_shows_the_layers_in_no_mount_table() {
     if !in_own_mounts("view::tests::an_overlay_without_a_place_shows_the_layers_in_no_mount_table")

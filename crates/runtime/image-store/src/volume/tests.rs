@@ -1,4 +1,4 @@
-//! Volumes filled from images, in a mount namespace of their own where layers are merged.
+//! Volumes filled from images, in a mount namespace where layers are merged.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -39,7 +39,7 @@ fn empty(bench: &Bench, name: &str) -> std::path::PathBuf {
     place
 }
 
-/// The image's files as they are, beside their copy.
+/// The image's files are unchanged and equal to their copy.
 fn same(original: &Path, copy: &Path) {
     assert_eq!(listing(copy), listing(original));
     let inode = |name: &str| fs::metadata(copy.join(name)).unwrap().ino();
@@ -100,7 +100,7 @@ fn a_volume_of_several_layers_shows_the_last_of_each() {
         .file("data/deep/new", "x");
     bench.take("it", &[filled().bytes(), upper.bytes()]).unwrap();
     let view = bench.store.create_view("c", "it").unwrap();
-    // What a container wrote before is none of it.
+    // Files that a container wrote before are not copied.
     let changes = view.overlay.upper.clone().unwrap().changes;
     fs::create_dir(changes.join("data")).unwrap();
     fs::write(changes.join("data/mine"), "x").unwrap();

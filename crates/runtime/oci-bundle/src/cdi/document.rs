@@ -1,11 +1,11 @@
-//! One file of CDI: read strictly, checked whole. Pure.
+//! One CDI file: parsed strictly, fully validated. Pure.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
 use super::{names, yaml};
 
-/// As far as this reader goes.
+/// Supported versions.
 const VERSIONS: [&str; 8] =
     ["0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0"];
 const HOOKS: [&str; 6] =
@@ -53,10 +53,10 @@ pub struct Edits {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeviceNode {
     pub path: String,
-    /// Empty: the same.
+    /// Empty: the same as `path`.
     #[serde(default)]
     pub host_path: String,
-    /// `b`, `c`, `u`, `p`; empty: what the host's is.
+    /// `b`, `c`, `u`, `p`; empty: the type of the host's device.
     #[serde(default, rename = "type")]
     pub kind: String,
     #[serde(default)]
@@ -64,7 +64,7 @@ pub struct DeviceNode {
     #[serde(default)]
     pub minor: i64,
     pub file_mode: Option<u32>,
-    /// Of `rwm`; empty: all.
+    /// A subset of `rwm`; empty: all.
     #[serde(default)]
     pub permissions: String,
     pub uid: Option<u32>,

@@ -4,7 +4,7 @@ fn is_letter_or_digit(letter: char) -> bool {
     letter.is_ascii_alphanumeric()
 }
 
-/// A letter or (for devices) a digit first, a letter or digit last, some signs between.
+/// A letter or (for devices) a digit first, a letter or digit last, some punctuation between.
 fn is_name(name: &str, between: &str, first: fn(char) -> bool) -> bool {
     let inner = |letter: char| is_letter_or_digit(letter) || between.contains(letter);
     name.chars().next().is_some_and(first)
@@ -12,7 +12,7 @@ fn is_name(name: &str, between: &str, first: fn(char) -> bool) -> bool {
         && name.chars().all(inner)
 }
 
-/// Of a kind: `vendor/class`.
+/// Checks a kind: `vendor/class`.
 pub(super) fn check_kind(kind: &str) -> Result<(), String> {
     let (vendor, class) =
         kind.split_once('/').ok_or_else(|| format!("kind {kind:?}: expected vendor/class"))?;

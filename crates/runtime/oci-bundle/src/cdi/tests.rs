@@ -1,4 +1,4 @@
-//! Files of every sort, and the names that lead to them.
+//! Valid and invalid CDI files, and resolving names.
 
 use serde_json::json;
 
@@ -102,7 +102,7 @@ fn a_later_folder_wins_and_a_conflict_in_one_folder_is_nobodys() {
         error.starts_with("unresolvable CDI devices vendor.com/thing=a (conflicting"),
         "{error}"
     );
-    // A conflict that a more important folder settles is none.
+    // A conflict is resolved by a directory of higher precedence.
     fs::remove_file(run.join("two.json")).unwrap();
     write(&etc, "two.json", &with("other"));
     assert_eq!(Registry::read(&folders).edits(&wanted).unwrap().env[0], "FROM=run");

@@ -1,7 +1,7 @@
-//! YAML to values, as much as a description of devices needs: maps, lists, plain and quoted scalars.
+//! YAML to values, as much as CDI files need: maps, lists, plain and quoted scalars.
 //!
-//! Rule: bounded in depth and number; aliases are refused, because a small file could become a large
-//! one with them; a key that is there twice is an error.
+//! Rule: depth and number of values are limited; aliases are refused, because they can expand a
+//! small file into a huge one; a duplicate key is an error.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Number, Value};
@@ -65,7 +65,7 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
     Ok(Value::Null)
 }
 
-/// Plain ones may be numbers or words; quoted ones are text.
+/// Plain scalars may be numbers, booleans or null; quoted ones are text.
 fn scalar(text: &str, style: ScalarStyle) -> Value {
     if style != ScalarStyle::Plain {
         return Value::String(text.to_owned());
@@ -78,7 +78,7 @@ fn scalar(text: &str, style: ScalarStyle) -> Value {
     }
 }
 
-/// Whole numbers, also of base 8 and 16, as file modes are written.
+/// Integers, also octal and hexadecimal, as file modes are written.
 fn number(text: &str) -> Option<Number> {
     let based = |digits: &str, base| i64::from_str_radix(digits, base).ok();
     let whole = if let Some(digits) = text.strip_prefix("0x") {

@@ -1,11 +1,11 @@
-//! Limits of the container's group, and devices.
+//! Limits of the container's cgroup, and devices.
 
 use container_create::spec::{CgroupSpec, DeviceNode, LimitsSpec};
 
 use crate::json::{Json, Members};
 
-/// The first word about devices is always "none", unless all are allowed; the runtime adds what
-/// every container has.
+/// The first device rule is always "deny all", unless all are allowed; the runtime adds the default
+/// devices.
 pub(super) fn resources(cgroup: &CgroupSpec) -> Members {
     let mut all = Members::default();
     let mut first = Members::default();

@@ -1,4 +1,4 @@
-//! Mounts in OCI's words.
+//! Mounts as in the OCI configuration.
 
 use container_create::spec::{IdRange, MountKind, MountSpec, Propagation};
 

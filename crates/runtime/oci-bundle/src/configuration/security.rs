@@ -1,4 +1,4 @@
-//! Who the process is and what it may do.
+//! The process's user, capabilities and other security settings.
 
 use container_create::capability_names::CAPABILITIES;
 use container_create::spec::{CapabilitySpec, ProcessLimit, SecuritySpec};

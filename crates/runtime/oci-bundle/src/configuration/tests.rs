@@ -1,4 +1,4 @@
-//! Each part of a specification against the document that it becomes.
+//! Each part of a specification against the resulting document.
 
 use container_create::spec::{
     CapabilitySpec, CgroupSpec, DeviceNode, DeviceRuleSpec, HandlerSpec, HookSpec, IdMappings,
@@ -41,7 +41,7 @@ fn document(spec: &ContainerSpec) -> Value {
     serde_json::from_str(&configuration(spec, &paths()).unwrap()).unwrap()
 }
 
-/// What a change of the plain specification becomes, at a place of the document.
+/// The value at a path of the document after a change of the default specification.
 fn becomes(place: &str, change: impl FnOnce(&mut ContainerSpec)) -> Value {
     let mut spec = plain();
     change(&mut spec);

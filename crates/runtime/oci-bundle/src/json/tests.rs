@@ -1,4 +1,4 @@
-//! Every value as JSON, read back by another reader.
+//! Every kind of value as JSON, parsed again by serde_json.
 
 use super::*;
 

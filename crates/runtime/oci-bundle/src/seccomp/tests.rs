@@ -1,4 +1,4 @@
-//! Profiles that are read, written and refused.
+//! Parsing, writing and rejecting profiles.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Exit codes of processes that somebody else has reaped.
+//! Exit codes of processes that another process has reaped.
 
 use super::*;
 use std::process::Command;

@@ -1,6 +1,6 @@
-//! The supervisor as a program by itself.
+//! The supervisor as a separate program.
 //!
-//! Rule: nothing but [`pod_supervisor::supervisor`]; the name decides between a supervisor and a
+//! Rule: nothing but [`pod_supervisor::supervisor`]; `argv[0]` selects between a supervisor and a
 //! pod's init.
 
 use std::process::ExitCode;

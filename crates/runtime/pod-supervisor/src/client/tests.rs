@@ -1,4 +1,4 @@
-//! A scripted supervisor that answers late, wrongly or not at all.
+//! A scripted supervisor that responds late, wrongly or not at all.
 
 use super::*;
 use tokio::net::UnixListener;
@@ -41,7 +41,7 @@ async fn greeted() -> (tempfile::TempDir, UnixStream, FrameReader, Connection) {
     (folder, socket, reader, connection.expect("connected"))
 }
 
-/// A supervisor enters its folder to listen; a server finds it there, too.
+/// The supervisor listens from inside its directory; a server must find the socket there.
 #[tokio::test]
 async fn a_folder_deeper_than_a_sockets_name_is_reached() {
     let outer = tempfile::tempdir().expect("a folder");
@@ -50,7 +50,7 @@ async fn a_folder_deeper_than_a_sockets_name_is_reached() {
     let nobody = Client::connect(&folder).await.expect_err("nobody is there");
     assert!(nobody.is_nobody(), "{nobody}");
     assert!(!crate::afterwards::supervisor_lives(&folder));
-    // Bound where the name is short, as the supervisor does it.
+    // Bound by a short path, as the supervisor does it.
     let short = outer.path().join("s");
     let listener = UnixListener::bind(&short).expect("bound");
     std::fs::rename(&short, folder.join(crate::SOCKET)).expect("moved");
@@ -110,7 +110,7 @@ async fn events_that_nobody_reads_become_one_that_says_look_again() {
     for _ in 0..EVENTS + 10 {
         let reply = Reply { said: Some(Said::Event(Event { happened: happened.clone() })) };
         let mut frame = Outgoing::new(&reply, Vec::new()).expect("a frame");
-        // The socket has room for a part of them.
+        // The socket buffer has room for only a part of them.
         loop {
             socket.writable().await.expect("ready");
             match socket.try_io(Interest::WRITABLE, || frame.send(socket.as_fd())) {
@@ -120,7 +120,7 @@ async fn events_that_nobody_reads_become_one_that_says_look_again() {
             }
         }
     }
-    // Answers are not held up by them.
+    // Responses are not delayed by them.
     let other = client.clone();
     let call = tokio::spawn(async move { other.list().await });
     let request = next(&socket, &mut reader).await;

@@ -1,7 +1,7 @@
-//! Frames on a unix socket: how long, how many descriptors, then the message.
+//! Frames on a unix socket: length, number of descriptors, message.
 //!
-//! Rule: a frame is taken whole or not at all; lengths and counts have limits, and descriptors that
-//! no frame counts are closed. Never blocks: the caller says when the socket is ready.
+//! Rule: a frame is taken whole or not at all; lengths and counts are limited, and descriptors
+//! beyond a frame's count are closed. Never blocks: the caller waits until the socket is ready.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -17,7 +17,7 @@ use rustix::net::{
 #[cfg(test)]
 mod tests;
 
-/// Environment and mounts of the largest pod stay far below.
+/// The environment and mounts of the largest pod need far less.
 pub const LONGEST_FRAME: usize = 8 * 1024 * 1024;
 pub const MOST_DESCRIPTORS: usize = 8;
 const HEADER: usize = 8;
@@ -37,14 +37,14 @@ pub enum FrameError {
     Io(#[from] io::Error),
 }
 
-/// A message and what came with it.
+/// A message and the descriptors sent with it.
 #[derive(Debug)]
 pub struct Received<M> {
     pub message: M,
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// What has come so far.
+/// Bytes and descriptors received so far.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     bytes: Vec<u8>,
@@ -52,7 +52,7 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    /// Reads once. `Ok(false)`: the other side has closed. An error of the kind `WouldBlock`: not now.
+    /// Reads once. `Ok(false)`: the peer has closed. `WouldBlock`: no data now.
     pub fn fill(&mut self, socket: BorrowedFd<'_>) -> Result<bool, FrameError> {
         let mut chunk = [0; CHUNK];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
@@ -92,13 +92,13 @@ impl FrameReader {
         }
         let descriptors = self.descriptors.drain(..counted).collect();
         self.bytes.drain(..HEADER + length);
-        // A large frame came once; its memory is not kept for the next.
+        // Do not keep the memory of one large frame.
         self.bytes.shrink_to(CHUNK);
         Ok(Some(Received { message, descriptors }))
     }
 }
 
-/// A frame on its way out.
+/// A frame being sent.
 #[derive(Debug)]
 pub struct Outgoing {
     bytes: Vec<u8>,
@@ -116,7 +116,7 @@ impl Outgoing {
             return Err(FrameError::TooManyDescriptors(descriptors.len()));
         }
         let mut bytes = Vec::with_capacity(HEADER + length);
-        // Both fit: they were compared with the limits above.
+        // Both fit: they were checked against the limits above.
         bytes.extend_from_slice(&(length as u32).to_le_bytes());
         bytes.extend_from_slice(&(descriptors.len() as u32).to_le_bytes());
         message.encode_raw(&mut bytes);
@@ -131,7 +131,7 @@ impl Outgoing {
         self.len() == 0
     }
 
-    /// Writes once; true when all is out. An error of the kind `WouldBlock`: not now.
+    /// Writes once; true when the whole frame is sent. `WouldBlock`: no room now.
     pub fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<bool> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);

@@ -1,7 +1,7 @@
-//! Things that a helper is making: the pod, a container, an exec.
+//! Creates in flight, each in a helper: the pod, a container or an exec.
 //!
-//! Rule: each ends with exactly one answer: made, refused with the reason, or too late. What was half
-//! made is taken away again.
+//! Rule: each ends with exactly one response: created, refused with the reason, or timed out.
+//! Partial results are removed.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -27,9 +27,9 @@ pub(super) struct Birth {
     pub(super) subject: Subject,
     pub(super) asker: Asker,
     pub(super) deadline: Instant,
-    /// The helper, until it has ended.
+    /// The helper's PID, until it has exited.
     pub(super) helper: Option<i32>,
-    /// It has said that it is ready; with a terminal's master.
+    /// Set when the helper has reported ready; with the master of a terminal, if any.
     ready: Option<Option<OwnedFd>>,
 }
 
@@ -45,7 +45,7 @@ impl Subject {
     }
 }
 
-/// The supervisor's ends.
+/// The supervisor's ends of the pipes.
 pub(super) struct Pipes {
     output: OwnedFd,
     error: OwnedFd,
@@ -61,7 +61,7 @@ pub(super) fn failure_kind(trouble: &Trouble) -> FailureKind {
     }
 }
 
-/// Forks; the child does `work` and does not come back.
+/// Forks; the child runs `work` and exits.
 pub(super) fn in_helper(work: impl FnOnce(Reporter)) -> io::Result<(OwnedFd, i32)> {
     let (socket, reporter) = exchange::pair()?;
     match system::fork()? {
@@ -77,7 +77,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(Into::into)
 }
 
-/// Both ends of a container's streams: ours and those of the container.
+/// Both ends of a container's streams: the supervisor's and the container's.
 fn pipes(spec: &StreamsSpec, null: &NullDevice) -> io::Result<(Pipes, [OwnedFd; 3])> {
     let (input, container_input) = if spec.stdin {
         let (read, write) = pipe()?;
@@ -298,7 +298,7 @@ impl Supervisor {
         Ok((exec_group.map(|group| group.path().to_owned()), helper))
     }
 
-    /// Takes the reports of all helpers.
+    /// Reads the reports of all helpers.
     pub(super) fn hear_births(&mut self) {
         let mut at = 0;
         while at < self.births.len() {
@@ -348,7 +348,7 @@ impl Supervisor {
         }
     }
 
-    /// True: the birth is over.
+    /// True: the create is finished.
     fn note_ready(&mut self, at: usize, names: &[String], mut descriptors: Vec<OwnedFd>) -> bool {
         match &mut self.births[at].subject {
             Subject::Pod { spec, init } => {
@@ -360,7 +360,7 @@ impl Supervisor {
                 true
             }
             Subject::Exec { .. } => {
-                // The program runs when the socket ends.
+                // The program runs once the socket is closed.
                 self.births[at].ready = Some(descriptors.pop());
                 false
             }
@@ -388,7 +388,7 @@ impl Supervisor {
                 container.kills_before = kills;
                 container.memory = group.and_then(|group| MemoryWatch::new(&group).ok());
                 container.state.set_phase(Phase::Created);
-                // Somebody wanted it gone before it was there.
+                // A delete was requested before the container was created.
                 if (!container.deleting.is_empty() || self.shutdown.is_some())
                     && let Some(pidfd) = &container.pidfd
                 {
@@ -409,7 +409,7 @@ impl Supervisor {
         }
     }
 
-    /// The socket has ended: an exec that was ready runs now; anything else died on the way.
+    /// The helper closed its socket: an exec that was ready runs now; anything else has failed.
     fn note_end(&mut self, birth: Birth) {
         let Birth { subject, asker, ready, .. } = birth;
         if let (Subject::Exec { id }, Some(terminal)) = (&subject, ready) {
@@ -425,7 +425,7 @@ impl Supervisor {
         self.abandon(asker, subject, FailureKind::Other, message);
     }
 
-    /// Takes away what was half made, and says why.
+    /// Removes partial results, then sends the error.
     pub(super) fn abandon(
         &mut self,
         asker: Asker,
@@ -513,7 +513,7 @@ fn start_streams(
     })
 }
 
-/// What the server handed over, and nothing where it did not.
+/// The descriptors that the server sent; `/dev/null` in place of those it did not.
 fn streams_of(
     ask: &Exec,
     descriptors: Vec<OwnedFd>,

@@ -1,7 +1,8 @@
-//! Work on control groups that may take a moment, done by forked helpers.
+//! Slow work on cgroups, done by forked helpers.
 //!
-//! Rule: killing a group is thorough and removing it waits for the dead to leave, so neither happens
-//! in the supervisor itself. Who waits for the end of a chore hears how it went.
+//! Rule: killing a cgroup may take several passes and removing it waits until its processes have
+//! exited, so neither happens in the supervisor itself. Requests that wait for a job get its
+//! result.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,7 +17,7 @@ use crate::protocol::{FailureKind, Nothing, Told};
 use super::births::in_helper;
 use super::{Asker, ExecProcess, Supervisor, records};
 
-/// How long the dead may take to leave.
+/// How long killed processes may take to leave the cgroup.
 const LEAVE: Duration = Duration::from_secs(10);
 
 pub(super) struct Chore {
@@ -24,15 +25,15 @@ pub(super) struct Chore {
     then: Then,
 }
 
-/// What comes after a chore.
+/// What follows a job.
 pub(super) enum Then {
     Nothing,
-    /// Whoever asked for it hears how it went.
+    /// Answer the request with the result.
     Answer(Asker),
-    /// The container's deletion goes on.
+    /// Continue the container's deletion.
     Forget(String),
-    /// Whoever asked for what was half made hears why it was not made: not before it is gone, so that
-    /// the same can be asked for again. Somebody else may have asked for its end.
+    /// Send the error of a failed create, not before its remains are gone, so that the same name
+    /// can be used again. Delete requests may have arrived meanwhile.
     Refuse(Refusal, Vec<Asker>),
 }
 
@@ -43,7 +44,7 @@ pub(super) struct Refusal {
 }
 
 impl Supervisor {
-    /// SIGKILL to all in a group.
+    /// Sends SIGKILL to all processes of a cgroup.
     pub(super) fn kill_group(&mut self, group: &Cgroup) {
         let unified = group.hierarchy().version() == Version::V2;
         if unified && group.kill().is_ok() {
@@ -53,7 +54,7 @@ impl Supervisor {
         self.add_chore(Then::Nothing, helper);
     }
 
-    /// Kills and removes a group.
+    /// Kills the processes of a cgroup and removes it.
     pub(super) fn remove_group(&mut self, group: &Cgroup, then: Then) {
         let helper = in_helper(|reporter| {
             if let Err(error) = group.end_within(LEAVE) {
@@ -120,8 +121,8 @@ impl Supervisor {
                 eprintln!("keelson-pod: removing {id}: {trouble}");
                 let container = self.containers.get_mut(&id);
                 let askers = container.map(|one| std::mem::take(&mut one.deleting));
-                // The pod does not end with it either. Whoever wanted that hears why and can ask
-                // again, which tries everything again; nobody else would ever do so.
+                // The pod's shutdown fails too. All waiting requests get the error; only a new
+                // request starts another attempt.
                 for asker in askers.unwrap_or_default().into_iter().chain(self.shutdown.take()) {
                     self.connections.refuse(asker, FailureKind::Other, trouble.clone());
                 }
@@ -146,7 +147,7 @@ impl Supervisor {
             );
         };
         container.deleting.push(asker);
-        // On its way already, by the wish of another, who may be dead.
+        // Already requested, perhaps by a client that has died.
         if container.deleting.len() > 1 {
             return;
         }
@@ -157,11 +158,11 @@ impl Supervisor {
         if ended {
             self.delete_ended(id);
         }
-        // Else its end goes on with the deletion.
+        // Otherwise the deletion continues when the container exits.
     }
 
     pub(super) fn delete_ended(&mut self, id: &str) {
-        // On its way already: how that goes is told to all who wait for it.
+        // Already running: its result goes to all waiting requests.
         if self.chores.iter().any(|one| matches!(&one.then, Then::Forget(other) if other == id)) {
             return;
         }
@@ -177,8 +178,8 @@ impl Supervisor {
         }
     }
 
-    /// The group of an exec is removed when it is empty; what is left over is tried again with the
-    /// next exec, and goes with the container at the latest.
+    /// Removes an exec's cgroup if it is empty; leftovers are retried with the next exec, and are
+    /// removed with the container at the latest.
     pub(super) fn end_exec_group(&mut self, exec: &ExecProcess, kill: bool) {
         let Some(path) = &exec.group else { return };
         let group = self.hierarchy.as_ref().and_then(|hierarchy| hierarchy.group(path).ok());

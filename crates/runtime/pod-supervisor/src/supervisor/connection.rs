@@ -1,7 +1,7 @@
-//! Servers that are connected: who they are, what they sent, what they are still to be sent.
+//! Connected servers: their credentials, received requests and unsent messages.
 //!
-//! Rule: only root and the supervisor's own user are heard. Nothing here waits: a server that does
-//! not read what it is sent is closed when too much has piled up, and comes again.
+//! Rule: only root and the supervisor's own user are accepted. Nothing here blocks: a server that
+//! does not read is disconnected when too much is queued, and has to reconnect.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,8 +26,8 @@ pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // The folder's path may be longer than a socket's name can be.
-    let folder = path.parent().ok_or_else(|| io::Error::other("the socket has no folder"))?;
+    // The path may be longer than a socket address can hold.
+    let folder = path.parent().ok_or_else(|| io::Error::other("the socket has no directory"))?;
     std::env::set_current_dir(folder)?;
     let name = path.file_name().ok_or_else(|| io::Error::other("the socket has no name"))?;
     let bound = rustix::net::bind(&socket, &rustix::net::SocketAddrUnix::new(Path::new(name))?);
@@ -50,7 +50,7 @@ struct Connection {
     reader: FrameReader,
     queue: VecDeque<Outgoing>,
     queued: usize,
-    /// Has said hello, so it hears of events.
+    /// It has sent hello, so it receives events.
     greeted: bool,
     broken: bool,
 }
@@ -64,7 +64,7 @@ impl Connections {
         self.listener.as_fd()
     }
 
-    /// Each with its socket, and whether something waits to be sent.
+    /// Each with its socket and whether messages are queued.
     pub(super) fn watched(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>, bool)> {
         self.open.iter().map(|one| (one.id, one.socket.as_fd(), !one.queue.is_empty()))
     }
@@ -95,7 +95,7 @@ impl Connections {
         self.open.iter_mut().find(|one| one.id == id)
     }
 
-    /// What has come on a connection, in order.
+    /// The requests received on a connection, in order.
     pub(super) fn read(&mut self, id: u64) -> Vec<Received<Request>> {
         let mut requests = Vec::new();
         let Some(connection) = self.find(id) else { return requests };
@@ -162,7 +162,7 @@ impl Connections {
         self.write(id);
     }
 
-    /// Sends what can be sent now.
+    /// Writes as much as the socket takes now.
     pub(super) fn write(&mut self, id: u64) {
         let Some(connection) = self.find(id) else { return };
         while let Some(frame) = connection.queue.front_mut() {

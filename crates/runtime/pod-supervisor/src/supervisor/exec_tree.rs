@@ -1,10 +1,10 @@
-//! The processes of an exec that has no group of its own, found by their session and their parents.
+//! The processes of an exec without its own cgroup, found by session and parent.
 //!
-//! Rule: every exec begins a session, ours and those of command-line runtimes; only processes of its
-//! container are looked at. Each one that is found is stopped before the next look, so that it starts
-//! nobody and leaves nobody without a parent; when a look finds nobody new, all are killed. Who has
-//! both a session of his own and no parent of the tree any more has left it, as a daemon does: he goes
-//! with the container.
+//! Rule: every exec starts a session, ours and those of command-line runtimes; only processes of
+//! its container are considered. Each process found is stopped before the next pass, so that it can
+//! neither fork nor orphan a child; when a pass finds no new process, all are killed. A process
+//! with its own session and no parent in the tree has left it, as a daemon does: it ends with the
+//! container.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +20,10 @@ use super::chores::Then;
 #[cfg(test)]
 mod tests;
 
-/// Whoever is found in a round does nothing any more: a tree is not that deep.
+/// Bounds the passes. Stopped processes do not fork: no tree is that deep.
 const MOST_ROUNDS: u32 = 200;
 
-/// The first process of an exec, by a name that is never used twice.
+/// The first process of an exec, identified by PID and start time.
 #[derive(Debug, Clone, Copy)]
 struct First {
     pid: u32,
@@ -36,7 +36,7 @@ struct Relations {
 }
 
 impl Supervisor {
-    /// SIGKILL to what an exec has started. False: there is nothing to find it by.
+    /// Sends SIGKILL to all processes of an exec. False: there is nothing to find them by.
     pub(super) fn kill_tree(&mut self, exec: &str) -> bool {
         let Some(exec) = self.execs.get(exec) else { return false };
         let first = First { pid: exec.state.pid, start_ticks: exec.start_ticks };
@@ -59,7 +59,7 @@ fn kill(first: First, group: &Cgroup, files: &ProcessFiles) {
 }
 
 fn end(first: First, files: &ProcessFiles, list: impl Fn() -> Vec<u32>) {
-    // A number is free for others only when nobody of the session is left.
+    // The kernel reuses a session's PID only when the session is empty.
     if files.start_ticks(first.pid).is_some_and(|ticks| ticks != first.start_ticks) {
         return;
     }
@@ -115,7 +115,7 @@ fn relations(files: &ProcessFiles, pid: u32) -> Option<Relations> {
     parse(&String::from_utf8_lossy(text.get(..count)?))
 }
 
-/// The name in brackets may have anything in it; behind it are the state, the parent, the process
+/// The name in brackets may contain any character; after it come the state, the parent, the process
 /// group and the session.
 fn parse(stat: &str) -> Option<Relations> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);

@@ -1,8 +1,8 @@
-//! What ended, and what is late.
+//! Exits of processes, and expired deadlines.
 //!
-//! Rule: an exit is told after its output is written (or a short while has passed) and after it is
-//! on disk; it is told once. A container that shares its PID namespace takes its whole group along
-//! when its first process ends, as its own PID namespace would.
+//! Rule: an exit is reported once, after the output is written (or a short timeout) and the exit
+//! record is on disk. When the first process of a container in a shared PID namespace exits, the
+//! rest of its cgroup is killed, as in a PID namespace of its own.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::protocol::{ContainerState, Event, Exit, FailureKind, Happened, Nothin
 
 use super::{DRAIN, Supervisor, now, records};
 
-/// Finished execs that are still listed.
+/// How many finished execs stay listed.
 const FINISHED_EXECS: usize = 64;
 
 fn exit_of(status: WaitStatus) -> Exit {
@@ -26,7 +26,7 @@ fn exit_of(status: WaitStatus) -> Exit {
 impl Supervisor {
     pub(super) fn reap(&mut self) {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-            // Whatever it had to say was said before it ended.
+            // Reports that it sent before it exited come first.
             self.hear_births();
             self.hear_starts();
             let number = pid.as_raw_nonzero().get();
@@ -46,7 +46,7 @@ impl Supervisor {
             match (container, exec) {
                 (Some(id), _) => self.container_ended(&id, exit),
                 (None, Some(id)) => self.exec_ended(&id, exit),
-                // The pod's init: without it the shared PID namespace is gone, and with it all in it.
+                // The pod's init: its exit ends the shared PID namespace and all processes in it.
                 (None, None) => {
                     if let Some(pod) = &mut self.pod
                         && pod.init.as_ref().is_some_and(|(init, _)| *init == pid)
@@ -62,10 +62,10 @@ impl Supervisor {
         let Some(container) = self.containers.get(id) else { return };
         let group = self.group_of(container);
         let own_pids = container.namespaces.pid() == NamespaceMode::Container;
-        // The watch may not have been heard yet.
+        // The OOM event may still be unread.
         let kills = group.as_ref().and_then(|group| match group.out_of_memory_kills() {
             Ok(kills) => Some(kills),
-            // A scope goes with its last process; what it counted is still counted above it.
+            // A scope is removed with its last process; its count remains in the parent's.
             Err(_) => {
                 let more = self.unclaimed_kills(group)?.saturating_sub(container.kills_before?);
                 Some(container.state.out_of_memory_kills + more)
@@ -77,7 +77,7 @@ impl Supervisor {
         container.memory = None;
         exit.out_of_memory = container.state.out_of_memory_kills > 0;
         container.draining = Some((exit, Instant::now() + DRAIN));
-        // On the disk at once: nobody else knows it any more. It is told when the output is written.
+        // Recorded at once: no other copy exists. Reported when the output is written.
         if container.starting.is_some() && container.state.started_at == 0 {
             container.state.started_at = exit.finished_at;
         }
@@ -92,8 +92,8 @@ impl Supervisor {
         self.settle_drained();
     }
 
-    /// Kills in the group above a container's (the pod's) that no container of this pod had. Only
-    /// version 2 counts upwards.
+    /// OOM kills in the parent cgroup (the pod's) that are attributed to no container of this pod.
+    /// Only cgroup v2 counts hierarchically.
     pub(super) fn unclaimed_kills(&self, group: &Cgroup) -> Option<u64> {
         let above = group.parent().filter(|above| !above.is_root())?;
         if above.hierarchy().version() != Version::V2 {
@@ -102,7 +102,7 @@ impl Supervisor {
         Some(above.out_of_memory_kills().ok()?.saturating_sub(self.claimed_kills))
     }
 
-    /// Takes note of a container's count, and tells if it has grown.
+    /// Records a container's OOM kill count and reports an increase.
     fn note_kills(&mut self, id: &str, kills: u64) {
         let Some(container) = self.containers.get_mut(id) else { return };
         let before = container.state.out_of_memory_kills;
@@ -114,7 +114,7 @@ impl Supervisor {
         }
     }
 
-    /// A thread has said "look again".
+    /// A container thread has woken the supervisor.
     pub(super) fn hear_streams(&mut self) {
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         self.settle_drained();
@@ -143,7 +143,7 @@ impl Supervisor {
         let starting = container.starting.take();
         let state = container.state.clone();
         let deleting = !container.deleting.is_empty();
-        // It was told to start, and has ended before that could be told.
+        // It exited before its start could be confirmed.
         if let Some(asker) = starting {
             self.connections.answer(asker, Told::Container(state.clone()), Vec::new());
         }
@@ -190,7 +190,7 @@ impl Supervisor {
         let kills = self.group_of(container).and_then(|group| group.out_of_memory_kills().ok());
         match (kills, self.containers.get_mut(id)) {
             (Some(kills), _) => self.note_kills(id, kills),
-            // The group is gone; its descriptor would be ready for ever.
+            // The cgroup is removed; its descriptor would stay ready for ever.
             (None, Some(container)) => container.memory = None,
             (None, None) => {}
         }
@@ -240,7 +240,7 @@ impl Supervisor {
         }
     }
 
-    /// The deadline of an exec is over: its whole tree goes.
+    /// The timeout of an exec has expired: its whole tree is killed.
     fn end_exec(&mut self, id: &str) {
         let Some(exec) = self.execs.get_mut(id) else { return };
         exec.deadline = None;

@@ -1,9 +1,9 @@
-//! Containers that another program makes: an OCI command-line runtime such as runc or crun.
+//! Containers created by an OCI command-line runtime such as runc or crun.
 //!
-//! Rule: every call is a helper of its own with a deadline. The runtime leaves its processes to the
-//! supervisor, which reaps them, writes their output and keeps their exit codes as it does for its
-//! own: while the runtime runs, the helper is the reaper, so that what it left cannot end before the
-//! supervisor knows it. All that the runtime keeps lies in the pod's folder and goes with it.
+//! Rule: every call runs in its own helper with a deadline. The supervisor reaps the runtime's
+//! processes, writes their output and keeps their exit codes as for its own containers. While the
+//! runtime runs, the helper is the subreaper, so that no process can exit before the supervisor
+//! knows it. The runtime's state is in the pod's directory and is removed with it.
 //!
 //! upstream: OCI runtime-spec runtime.md; the command line of runc
 
@@ -32,25 +32,25 @@ use super::chores::Then;
 use crate::protocol::{FailureKind, Kill};
 use command::{Asked, Call, Console, Stdio};
 
-/// Shorter than the supervisor's own for a birth, so that the reason is told.
+/// Shorter than the supervisor's own timeout for a create, so that the client gets the reason.
 const MAKE: Duration = Duration::from_secs(100);
-/// Shorter than a server waits for a signal.
+/// Shorter than a server's timeout for a signal.
 const SIGNAL: Duration = Duration::from_secs(15);
-/// How long what was killed may take to leave its group.
+/// How long killed processes may take to leave the cgroup.
 const LEAVE: Duration = Duration::from_secs(10);
 
-/// One container's handler: what is called, and where its files are.
+/// A container's OCI runtime: its program, arguments and files.
 #[derive(Debug, Clone)]
 pub(super) struct Handler {
     spec: HandlerSpec,
-    /// The pod's folder.
+    /// The pod's directory.
     pod: PathBuf,
     id: String,
     systemd: bool,
 }
 
 impl Handler {
-    /// None where the container is made by ourselves.
+    /// None if the container is created without an OCI runtime.
     pub(super) fn of(spec: &ContainerSpec, pod: &Path) -> Option<Self> {
         let systemd = spec.cgroup.as_ref().is_some_and(|cgroup| !cgroup.systemd_unit.is_empty());
         let (id, pod) = (spec.id.clone(), pod.to_owned());
@@ -61,7 +61,7 @@ impl Handler {
         self.pod.join("bundles").join(&self.id)
     }
 
-    /// A socket's path has 107 letters.
+    /// A socket address holds 107 bytes of path.
     fn console_path(&self, of: &str) -> PathBuf {
         self.pod.join(format!("{}.tty", of.get(..16).unwrap_or(of)))
     }
@@ -110,7 +110,7 @@ impl Handler {
         outcome
     }
 
-    /// Has the runtime make a process, and tells the supervisor which it is.
+    /// Has the runtime create a process and reports its PID to the supervisor.
     fn bear(
         &self,
         birth: &Birth<'_>,
@@ -152,7 +152,8 @@ impl Handler {
         told.map_err(|error| other(format!("telling the supervisor: {error}")))
     }
 
-    /// `what` with the container's id behind its arguments; an error says what the runtime says.
+    /// Runs `what` with the container's id as the last argument; an error holds the runtime's
+    /// message.
     fn call(
         &self,
         what: &str,
@@ -178,7 +179,7 @@ impl Handler {
         stdio: Stdio,
         limit: Duration,
     ) -> Result<(), String> {
-        // Calls may overlap; each helper has words of its own.
+        // Calls may overlap; each helper has its own log file.
         let own = rustix::process::getpid().as_raw_nonzero();
         let call = Call {
             handler: &self.spec,
@@ -189,14 +190,14 @@ impl Handler {
         call.run(asked, stdio, limit).map_err(|why| format!("OCI runtime {what} failed: {why}"))
     }
 
-    /// Runs in a helper: the runtime forgets the container, and its files go.
+    /// Runs in a helper: the runtime deletes the container, and its files are removed.
     fn delete(&self, group: Option<&Cgroup>) -> Result<(), String> {
         let deleted = if self.bundle().exists() {
             self.call("delete", &["delete".into(), "--force".into()], Stdio::Nothing, MAKE)
         } else {
             Ok(())
         };
-        // Whatever the runtime says: what is left is ended and removed.
+        // Whether or not the runtime failed: remaining processes are killed and the cgroup removed.
         if let Some(group) = group.filter(|group| group.exists_somewhere()) {
             group.end_within(LEAVE).map_err(|error| error.to_string())?;
         }
@@ -210,14 +211,14 @@ impl Handler {
     }
 }
 
-/// A process that the runtime is to make.
+/// A process that the runtime is to create.
 struct Birth<'a> {
     what: &'static str,
     pid_file: PathBuf,
     arguments: &'a [OsString],
 }
 
-/// What an exec is made from.
+/// Inputs of an exec.
 pub(super) struct NewExec<'a> {
     pub(super) id: &'a str,
     pub(super) process: &'a ProcessSpec,
@@ -241,7 +242,7 @@ fn pid_in(file: &Path) -> Result<u32, Trouble> {
     text.trim().parse().map_err(|_| odd(format!("{text:?} is no number")))
 }
 
-/// Of the pod, as files of the process that holds them: this one.
+/// The pod's namespaces, as files in `/proc` of the process that holds them open: this one.
 fn namespace_paths(
     spec: &ContainerSpec,
     pod: &PodNamespaces,
@@ -259,7 +260,7 @@ fn namespace_paths(
     }
 }
 
-/// The beginning of every helper, and how it tells that it could not.
+/// Forks a helper for a runtime call and reports its error.
 fn in_handlers_helper(
     work: impl FnOnce(&Reporter) -> Result<(), Trouble>,
 ) -> io::Result<(OwnedFd, i32)> {
@@ -274,7 +275,7 @@ fn in_handlers_helper(
     })
 }
 
-/// Has the handler make a container.
+/// Creates a container with the OCI runtime.
 pub(super) fn make(
     handler: &Handler,
     spec: &ContainerSpec,
@@ -287,12 +288,12 @@ pub(super) fn make(
     })
 }
 
-/// Has the handler make a process in a container that runs.
+/// Creates a process in a running container.
 pub(super) fn enter(handler: &Handler, exec: &NewExec<'_>) -> io::Result<(OwnedFd, i32)> {
     in_handlers_helper(|reporter| handler.enter(exec, reporter))
 }
 
-/// Has the handler start a container; "ready" is told when its program runs.
+/// Starts a container; the helper reports ready when its program runs.
 pub(super) fn start(handler: &Handler) -> io::Result<(OwnedFd, i32)> {
     in_handlers_helper(|reporter| {
         handler.call("start", &["start".into()], Stdio::Nothing, MAKE).map_err(other)?;
@@ -301,7 +302,7 @@ pub(super) fn start(handler: &Handler) -> io::Result<(OwnedFd, i32)> {
 }
 
 impl Supervisor {
-    /// True: the container has a handler, which is sent the signal; the answer comes when it was.
+    /// True: the container has an OCI runtime, which sends the signal; the response follows.
     pub(super) fn kill_by_handler(&mut self, asker: Asker, kill: &Kill) -> bool {
         let Some(container) = self.containers.get(&kill.id).filter(|_| kill.exec.is_empty()) else {
             return false;
@@ -315,7 +316,7 @@ impl Supervisor {
             if let Some(group) = &group {
                 group.kill().map_err(|error| other(error.to_string()))?;
             }
-            // What has ended needs no signal.
+            // A process that has exited needs no signal.
             if has_ended(pidfd) { Ok(()) } else { signalled.map_err(other) }
         });
         match helper {
@@ -328,7 +329,7 @@ impl Supervisor {
         true
     }
 
-    /// The handler forgets a container that has ended or was half made; its group goes, too.
+    /// Deletes a container that has exited or is half created, with its cgroup.
     pub(super) fn delete_by_handler(
         &mut self,
         handler: &Handler,

@@ -1,15 +1,15 @@
-//! Output of a container as CRI log lines.
+//! Container output as CRI log lines.
 //!
-//! Rule: pure: bytes in, lines out, in a buffer that never grows. A line is `stamp stream tag text`;
-//! a text longer than the limit is cut into parts tagged P, its last part F. Nothing is lost or made
-//! up: what stands at the end without a newline is a part, too, for no newline came.
+//! Rule: pure: bytes in, lines out, in a buffer that never grows. A line is `timestamp stream tag
+//! text`; a text longer than the limit is split into parts tagged P, the last tagged F. Nothing is
+//! lost or invented: a text at the end without a newline is tagged P too.
 
 #[cfg(test)]
 mod tests;
 
-/// The stamp's length: `2006-01-02T15:04:05.000000000Z`.
+/// Length of the timestamp `2006-01-02T15:04:05.000000000Z`.
 const STAMP: usize = 30;
-/// Stamp, stream, tag and blanks.
+/// Timestamp, stream, tag and blanks.
 const HEAD: usize = STAMP + 1 + 6 + 1 + 1 + 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) trait Sink {
     fn write(&mut self, lines: &[u8]);
 }
 
-/// Lines waiting to be written. Its size is fixed at the start.
+/// Lines to be written. The size is fixed at the start.
 pub(super) struct LineBuffer {
     lines: Vec<u8>,
     longest: usize,
@@ -48,8 +48,8 @@ impl LineBuffer {
         self.longest
     }
 
-    /// Makes lines of all in `pending` that are complete or too long (with `end`: of everything) and
-    /// writes them. Says how many bytes were used.
+    /// Formats and writes all lines in `pending` that are complete or too long (with `end`:
+    /// everything). Returns the number of bytes used.
     pub(super) fn take(
         &mut self,
         pending: &[u8],
@@ -95,7 +95,7 @@ impl LineBuffer {
     }
 }
 
-/// Eight bytes at a time.
+/// Searches eight bytes at a time.
 fn find_newline(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -111,7 +111,7 @@ fn find_newline(bytes: &[u8]) -> Option<usize> {
     bytes[at..].iter().position(|byte| *byte == b'\n').map(|found| at + found)
 }
 
-/// A moment as text; the day is only computed when the second changes.
+/// A timestamp as text; the date is only computed when the second changes.
 #[derive(Debug, Clone)]
 pub(super) struct Stamp {
     second: i64,

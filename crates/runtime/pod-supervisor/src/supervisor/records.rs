@@ -1,8 +1,8 @@
-//! What survives the supervisor: each container's state and what its execs need, as files.
+//! Files that survive the supervisor: each container's state and the inputs of its execs.
 //!
-//! Rule: a file is replaced whole before anybody hears of what it says; one that tells of an end is
-//! on the disk by then. The rest a power cut may spoil, since it ends what they tell of. Names come
-//! from ids that were checked to be plain.
+//! Rule: a file is replaced atomically before any client learns of the change; one with an exit is
+//! synced by then. Other records may be lost in a power cut, which ends their containers too. Ids
+//! are checked to be plain before they become file names.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::protocol::{ContainerState, ExitRecord, Phase};
 #[cfg(test)]
 mod tests;
 
-/// Of the files.
+/// Version of the files.
 pub(crate) const VERSION: u32 = 1;
 /// A state is a few hundred bytes; a filter a few thousand.
 const LONGEST: u64 = 4 * 1024 * 1024;
@@ -28,7 +28,7 @@ pub(super) fn prepare(pod: &Path) -> io::Result<()> {
     fs::create_dir_all(folder(pod))
 }
 
-/// Letters, digits, `-`, `_` and `.` inside: what can be a file's name and nothing else.
+/// Letters, digits, `-`, `_` and inner `.`: safe as a file name.
 pub(super) fn is_plain(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !id.is_empty() && id.len() <= 128 && !id.starts_with('.') && id.bytes().all(plain)
@@ -81,7 +81,7 @@ pub(super) fn forget(pod: &Path, id: &str) {
     }
 }
 
-/// Every state that was written and can be read; a file that cannot be read is told by its error.
+/// Every recorded state; an unreadable file is an error in the list.
 pub(crate) fn read_states(pod: &Path) -> io::Result<Vec<io::Result<ContainerState>>> {
     let mut states = Vec::new();
     let entries = match fs::read_dir(folder(pod)) {

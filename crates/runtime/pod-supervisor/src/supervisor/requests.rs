@@ -1,7 +1,7 @@
 //! Requests of servers.
 //!
-//! Rule: every request is answered once, at once or when what it asked for is done; one that is not
-//! known is refused by name. Nothing is trusted but the sender's right to ask.
+//! Rule: every request gets one response, at once or when the work is done; an unknown one is
+//! refused by name. The sender's credentials are trusted, the content is not.
 
 use std::os::fd::OwnedFd;
 
@@ -123,7 +123,7 @@ impl Supervisor {
                         None => exchange::go(socket),
                         Some(handler) => handler::start(handler).map(|(socket, _)| {
                             container.start = Some(socket);
-                            // It may have ended before its start is told.
+                            // It may have exited before the start is confirmed.
                             container.state.started_at = now();
                         }),
                     };
@@ -141,7 +141,7 @@ impl Supervisor {
         }
     }
 
-    /// Programs that run now, or could not be run.
+    /// Takes reports of programs that have started or could not be run.
     pub(super) fn hear_starts(&mut self) {
         let starting: Vec<String> = self
             .containers
@@ -203,7 +203,7 @@ impl Supervisor {
                 (exec.pidfd.as_ref(), group)
             }
         };
-        // What has ended needs no signal.
+        // A process that has exited needs no signal.
         let sent = pidfd.map_or(Ok(()), |pidfd| signals::send(pidfd, kill.signal));
         if let (true, Some(group)) = (kill.all, group) {
             self.kill_group(&group);
@@ -248,7 +248,7 @@ impl Supervisor {
         };
         match container.streams.as_mut().map(super::Streams::reopen) {
             Some(Ok(number)) => container.reopening.push((asker, number)),
-            // Its output has ended; there is nothing to write any more.
+            // Its output has ended; no more lines will be written.
             _ => self.connections.answer(asker, Told::Done(Nothing {}), Vec::new()),
         }
     }
@@ -272,7 +272,7 @@ impl Supervisor {
         }
     }
 
-    /// When all containers are gone, so are the namespaces and the supervisor.
+    /// When all containers are gone, removes the namespaces and exits.
     pub(super) fn finish_shutdown(&mut self) {
         let Some(asker) = self.shutdown else { return };
         if self.ended

@@ -1,17 +1,17 @@
-//! Signals as a descriptor, signals that are sent, and the allocator told to be modest.
+//! A signal descriptor for SIGCHLD, sending signals, and allocator settings.
 //!
-//! Rule: SIGCHLD is only ever read from the descriptor; what would end or stop the supervisor from
-//! outside is ignored, because its pod goes on (only SIGKILL ends it).
+//! Rule: SIGCHLD is only ever read from the descriptor; other signals that would end or stop the
+//! supervisor are ignored, because its pod must go on (only SIGKILL ends it).
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
-/// A descriptor that is ready when a child has ended.
+/// A descriptor that is ready when a child has exited.
 pub(super) fn children() -> io::Result<OwnedFd> {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGPIPE, libc::SIGQUIT] {
-        // SAFETY: no code of ours is involved.
+        // SAFETY: sets a disposition; no handler runs.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
     // SAFETY: all zero is a valid set, which is then filled in.
@@ -28,19 +28,19 @@ pub(super) fn children() -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: nobody else owns it.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Takes what has come; that it came is all we want to know.
+/// Reads all pending signals; only their arrival matters.
 pub(super) fn drain(signals: &OwnedFd) {
     let mut space = [0; 128 * 8];
     debug_assert!(signals.as_raw_fd() >= 0);
     while rustix::io::read(signals, &mut space).is_ok_and(|count| count > 0) {}
 }
 
-/// The kernel's last one. The real-time ones have no names of their own, and where they begin is the
-/// affair of whoever is signalled: images name them for systemd and others as their stop signal.
+/// The kernel's last signal. Real-time signals are sent by number: where they begin depends on the
+/// receiver's libc, and images use them as stop signal (systemd, for one).
 const LAST: i32 = 64;
 
 pub(super) fn is_signal(number: i32) -> bool {
@@ -61,10 +61,10 @@ pub(super) fn send(pidfd: &OwnedFd, number: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// One arena for all threads, and freed memory goes back.
+/// Limits the allocator to one arena and makes it return freed memory.
 pub(super) fn keep_memory_small() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: sets numbers of the allocator before any thread exists.
+    // SAFETY: sets options of the allocator before any thread exists.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
         libc::mallopt(libc::M_MMAP_THRESHOLD, 64 * 1024);

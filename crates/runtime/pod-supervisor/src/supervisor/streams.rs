@@ -1,10 +1,10 @@
-//! A container's standard streams: a thread of its own copies them to the log and to whoever is
-//! attached.
+//! A container's standard streams: a thread per container copies them to the log and to attached
+//! clients.
 //!
-//! Rule: a disk or a client that is slow holds up this container and nothing else: what is not
-//! written is not read, and the container waits in its own write. Memory is taken once, at the start;
-//! the thread never allocates afterwards (the supervisor forks while it runs). Where the log cannot
-//! be written, lines are dropped, never the container.
+//! Rule: a slow disk or client blocks this container and nothing else: output that cannot be
+//! written is not read, and the container blocks in its own write. Memory is allocated once, at the
+//! start; the thread never allocates afterwards (the supervisor forks while it runs). When the log
+//! cannot be written, lines are dropped; the container goes on.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,16 +27,16 @@ use control::{Command, Control};
 use log_file::LogFile;
 pub(super) use log_file::LogPath;
 
-/// Room for what is not a line yet, and for a read behind it.
+/// Room for an incomplete line and one read.
 const READ: usize = 32 * 1024;
 const INPUT: usize = 4 * 1024;
 const ATTACHMENTS: usize = 8;
-/// A client that takes nothing for so long is dropped.
+/// A client that reads nothing for this long is dropped.
 const STALL: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 const USUAL_LINE: usize = 16 * 1024;
 const STACK: usize = 64 * 1024;
 
-/// What a thread is started with.
+/// Inputs of the thread.
 pub(super) struct Start {
     pub(super) output: OwnedFd,
     /// None with a terminal.
@@ -45,7 +45,7 @@ pub(super) struct Start {
     pub(super) terminal: bool,
     pub(super) log: Option<LogPath>,
     pub(super) stdin_once: bool,
-    /// 0: the usual.
+    /// 0: the default.
     pub(super) longest_line: usize,
     pub(super) wake: Arc<OwnedFd>,
 }
@@ -105,12 +105,13 @@ impl Streams {
         Ok(Self { control: ours, shared, terminal, reopens: 0 })
     }
 
-    /// All output is written, and the thread is gone.
+    /// All output is written, and the thread has ended.
     pub(super) fn is_drained(&self) -> bool {
         self.shared.drained.load(Ordering::Acquire)
     }
 
-    /// Asks for the log to be opened anew; the number is what [`Streams::reopened`] reaches then.
+    /// Asks the thread to reopen the log; returns the number that [`Streams::reopened`] reaches
+    /// then.
     pub(super) fn reopen(&mut self) -> io::Result<u32> {
         self.control.send(Command::Reopen, &[])?;
         self.reopens += 1;
@@ -147,7 +148,7 @@ impl Streams {
     }
 }
 
-/// One stream of the container and what of it is not a line yet.
+/// One output stream of the container and its incomplete last line.
 struct Source {
     descriptor: OwnedFd,
     stream: Stream,
@@ -172,7 +173,7 @@ struct Worker {
     output: Option<Source>,
     error: Option<Source>,
     input: Option<OwnedFd>,
-    /// Read from a client, not yet taken by the container.
+    /// Read from a client, not yet written to the container.
     pending: Box<[u8]>,
     pending_range: (usize, usize),
     stdin_once: bool,
@@ -247,7 +248,7 @@ impl Worker {
         if poll(&mut watched, None).is_err() {
             return [false; CLIENTS + ATTACHMENTS];
         }
-        // An unused place watches the control socket for nothing, but hears of its end.
+        // An unused slot polls the control socket for no events, but still gets its hangup.
         let used = |number: usize| match number {
             CONTROL => true,
             OUTPUT => self.output.is_some(),
@@ -258,7 +259,7 @@ impl Worker {
         std::array::from_fn(|number| !watched[number].revents().is_empty() && used(number))
     }
 
-    /// False: the supervisor wants no more of it.
+    /// False: the supervisor has closed the control socket.
     fn obey(&mut self) -> bool {
         let mut descriptors = [None, None, None];
         match self.control.receive(&mut descriptors) {
@@ -305,15 +306,15 @@ impl Worker {
             one.input.is_none() && one.output.is_none() && one.error.is_none()
         };
         self.forget_gone_clients();
-        // Where all places are taken the new client is closed, which it hears.
+        // Without a free slot the new client is closed, which it notices.
         if let Some(place) = self.attachments.iter_mut().find(free) {
             *place = client;
         }
     }
 
-    /// A client that left is noticed when something is written to it; a container that is silent
-    /// writes nothing, and its places would be taken for ever. Input that has come is not lost, and
-    /// what its end means to a container whose input is for one client is for [`Worker::read_client`].
+    /// Without this, a client that left would be noticed only on the next write, and a silent
+    /// container would keep its slot occupied for ever. Input already received is kept; what its
+    /// end means to a container with `stdin_once` is decided in [`Worker::read_client`].
     fn forget_gone_clients(&mut self) {
         for client in &mut self.attachments {
             for place in [&mut client.output, &mut client.error] {
@@ -325,12 +326,12 @@ impl Worker {
         }
     }
 
-    /// One read of the container's output; none when it has ended.
+    /// Reads the container's output once; none at the end.
     fn copy(&mut self, mut source: Source) -> Option<Source> {
         let count = match rustix::io::read(&source.descriptor, &mut source.buffer[source.have..]) {
             Ok(count) => count,
             Err(Errno::AGAIN | Errno::INTR) => return Some(source),
-            // A terminal whose other side is closed by all answers with an error.
+            // A read from a terminal fails when its other side is closed.
             Err(_) => 0,
         };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -364,7 +365,7 @@ impl Worker {
         match rustix::io::read(input, &mut *self.pending) {
             Ok(0) | Err(Errno::IO | Errno::PIPE | Errno::CONNRESET) => {
                 client.input = None;
-                // A terminal has no half that could be closed.
+                // A terminal has no input half to close.
                 if self.stdin_once && !self.terminal {
                     self.input = None;
                 }
@@ -380,7 +381,7 @@ impl Worker {
     fn feed(&mut self) {
         let (from, to) = self.pending_range;
         let Some(input) = &self.input else {
-            // Nobody reads it any more.
+            // The container has closed its input.
             self.pending_range = (0, 0);
             return;
         };
@@ -395,7 +396,7 @@ impl Worker {
     }
 }
 
-/// Whether nobody is at the other end, and then whether there is something to be read.
+/// Some if the peer has closed; the value says whether there is still input to read.
 fn left(descriptor: &OwnedFd) -> Option<bool> {
     let mut watched = [PollFd::new(descriptor, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -406,7 +407,7 @@ fn left(descriptor: &OwnedFd) -> Option<bool> {
         .then(|| found.contains(PollFlags::IN))
 }
 
-/// False: the client is gone, or has taken nothing for too long.
+/// False: the client is gone, or has read nothing for too long.
 fn write_all(descriptor: &OwnedFd, bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while !rest.is_empty() {

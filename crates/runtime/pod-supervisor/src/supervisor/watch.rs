@@ -1,7 +1,8 @@
-//! The one place where the supervisor waits.
+//! The supervisor's event loop.
 //!
-//! Rule: every wait ends with a descriptor or at the nearest deadline. What is ready is looked at in
-//! a fixed order: reports of births before ended children, so that a PID is known before its end.
+//! Rule: every wait ends with a ready descriptor or at the nearest deadline. Ready descriptors are
+//! handled in a fixed order: helpers' reports before exited children, so that a PID is known before
+//! its exit.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -59,10 +60,11 @@ impl Supervisor {
         births.chain(drains).chain(execs).min()
     }
 
-    /// What is watched, for what, and as what; births, chores and starts are looked at by themselves.
+    /// The polled descriptors and their sources; creates, jobs and starts are checked on every
+    /// pass.
     fn watched(&self) -> Vec<(BorrowedFd<'_>, PollFlags, Option<Ready>)> {
         let read = PollFlags::IN;
-        // Before ended children: a group may go with the last process in it, and its count with it.
+        // Before exited children: a cgroup and its count may be removed with its last process.
         let mut watched: Vec<(BorrowedFd<'_>, PollFlags, Option<Ready>)> = self
             .containers
             .iter()
@@ -98,7 +100,7 @@ impl Supervisor {
             .unzip();
         let limit = self.nearest_deadline().map(|deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
-            // Rounded up: waking a moment early would only mean to wait again.
+            // Rounded up: waking too early would only wait again.
             timespec(left + Duration::from_millis(1))
         });
         if poll(&mut descriptors, limit.as_ref()).is_err() {

@@ -1,4 +1,4 @@
-//! A pod with its supervisor in a folder that goes away, however the test ends.
+//! A pod with its supervisor in a temporary directory, removed however the test ends.
 
 use std::fs::File;
 use std::future::Future;
@@ -28,7 +28,7 @@ const APPLETS: &[&str] = &[
     "ulimit", "nohup", "tr", "cut", "yes", "test", "chroot", "unshare", "awk", "sed", "usleep",
     "find", "od", "df",
 ];
-/// What containers usually may (CRI's default set).
+/// Default capabilities of containers (CRI's default set).
 pub(crate) const USUAL_CAPABILITIES: u64 = 0xa804_25fb;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -39,7 +39,7 @@ fn program() -> &'static Program {
 }
 
 pub(crate) fn new_program() -> Program {
-    // Another build of it can be tried: `KEELSON_POD_PROGRAM=PATH cargo test -p pod-supervisor`.
+    // To test another build: `KEELSON_POD_PROGRAM=PATH cargo test -p pod-supervisor`.
     let other = std::env::var_os("KEELSON_POD_PROGRAM").map(PathBuf::from);
     let path = other.unwrap_or_else(|| env!("CARGO_BIN_EXE_keelson-pod").into());
     let bytes = std::fs::read(&path).expect("the supervisor");
@@ -115,7 +115,7 @@ impl Bed {
         }
     }
 
-    /// The server dies and another comes.
+    /// The server exits and a new one connects.
     pub(crate) async fn reconnect(&mut self) {
         self.driver.abort();
         let _ = (&mut self.driver).await;
@@ -133,7 +133,7 @@ impl Bed {
         self.folder.path().join(format!("{id}.log"))
     }
 
-    /// A container as CRI would make it, that runs a shell script.
+    /// A container as the CRI server would create it, running a shell script.
     pub(crate) fn spec(&self, id: &str, script: &str) -> ContainerSpec {
         let mount = |kind: MountKind, target: &str| MountSpec {
             kind: kind as i32,
@@ -199,7 +199,7 @@ impl Bed {
         self.client.start(&id).await.expect("started")
     }
 
-    /// Starts, waits for the end, gives the exit and what was written to the log.
+    /// Starts a container, waits for its exit, returns the exit and the log's lines.
     pub(crate) async fn complete(&mut self, spec: ContainerSpec) -> (Exit, Vec<String>) {
         let id = spec.id.clone();
         self.start(spec).await;
@@ -207,13 +207,13 @@ impl Bed {
         (exit, self.lines(&id))
     }
 
-    /// Runs a script in a usual container; its output.
+    /// Runs a script in a default container; returns its output.
     pub(crate) async fn output(&mut self, id: &str, script: &str) -> Vec<String> {
         let spec = self.spec(id, script);
         self.complete(spec).await.1
     }
 
-    /// Texts of the log, without stamps; partial lines are put together.
+    /// The texts of the log without timestamps; parts of a line are joined.
     pub(crate) fn lines(&self, id: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.log_path(id)).expect("a log");
         text.lines().map(|line| line.splitn(4, ' ').nth(3).expect("a text").to_owned()).collect()
@@ -260,7 +260,7 @@ impl Bed {
         .await
     }
 
-    /// Runs a script in a container that runs: exit, standard output, standard error.
+    /// Runs a script in a running container: exit, standard output, standard error.
     pub(crate) async fn exec(&mut self, id: &str, script: &str) -> (Exit, String, String) {
         self.exec_within(id, script, None).await
     }

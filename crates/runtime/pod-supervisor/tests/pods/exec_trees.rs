@@ -1,4 +1,4 @@
-//! Execs without a group of their own that are killed with all they started; limits of descriptors.
+//! Execs without their own cgroup that are killed with all their processes; descriptor limits.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn an_exec_without_a_deadline_is_killed_with_all_it_started() {
         let mut bed = Bed::new().await;
         let spec = bed.spec("main", "while :; do sleep 1; done");
         bed.start(spec).await;
-        // A child, one without a parent, one with a session of its own; all deaf.
+        // A child, an orphan, one with its own session; all ignore the signals.
         let script = "trap '' TERM HUP; sleep 888 & (sleep 888 &); setsid sleep 888 & wait";
         let request = ExecRequest {
             container: "main".into(),
@@ -44,7 +44,7 @@ fn an_exec_without_a_deadline_is_killed_with_all_it_started() {
     });
 }
 
-/// A server takes all the descriptors that it may have; pods see nothing of it.
+/// A server raises its own descriptor limit; pods do not inherit it.
 #[test]
 fn the_servers_limit_of_descriptors_is_not_the_pods() {
     run(async {

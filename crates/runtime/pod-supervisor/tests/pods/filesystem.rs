@@ -95,7 +95,7 @@ fn binds_of_files_and_folders() {
     });
 }
 
-/// A folder with a mount beneath, unmounted at the end.
+/// A directory with a mount below it, unmounted at the end.
 struct Tree(std::path::PathBuf);
 
 impl Tree {

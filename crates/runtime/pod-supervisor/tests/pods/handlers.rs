@@ -1,5 +1,5 @@
-//! Containers that another program makes, where that program misbehaves. With real ones see
-//! `cri_behaviour`, `handlers_behave`.
+//! Containers of an OCI runtime that misbehaves. For real runtimes see `cri_behaviour`,
+//! `handlers_behave`.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -7,8 +7,8 @@ use pod_supervisor::spec::{ContainerSpec, HandlerSpec, NamespaceMode};
 
 use super::bed::{Bed, run};
 
-/// As much of an OCI runtime as the supervisor needs: a container is a process that sleeps. While a
-/// file `stuck` lies beside it, it deletes nothing.
+/// A minimal OCI runtime: a container is a process that sleeps. While a file `stuck` exists beside
+/// it, it deletes nothing.
 const SCRIPT: &str = r#"#!/bin/sh
 place=$(dirname "$0")
 while [ $# -gt 0 ]; do

@@ -1,4 +1,4 @@
-//! Hooks of devices: the machine's programs in a container that is being made.
+//! Hooks of devices: host programs run for a container that is being created.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Containers and images that mean harm. Each is a known way out of other runtimes.
+//! Malicious containers and images. Each is a known escape from other runtimes.
 
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn bind(source: &std::path::Path, target: &str) -> MountSpec {
 }
 
 /// CVE-2019-5736: the runtime's own program is opened through `/proc/PID/exe` and overwritten. Ours
-/// is a sealed memory file, and a process on its way into the container cannot be looked into.
+/// is a sealed memfd, and a process that enters the container cannot be inspected.
 #[test]
 fn the_supervisors_program_cannot_be_written() {
     run(async {
@@ -52,8 +52,8 @@ fn the_supervisors_program_cannot_be_written() {
     });
 }
 
-/// Links and interpreters that lead to whatever execs them, in the container's image and in a command.
-/// Where the program has a loader, that would be the image's.
+/// Symlinks and interpreters that lead to the executing program, in the container's image and in a
+/// command. If the program used a dynamic loader, it would be the image's.
 async fn a_container_that_runs_the_runtime(bed: &mut Bed) {
     symlink("/proc/self/exe", bed.root().join("bin/itself")).expect("linked");
     let script = |name: &str, text: &str| {
@@ -73,7 +73,7 @@ async fn a_container_that_runs_the_runtime(bed: &mut Bed) {
         let process = ProcessSpec { arguments: vec![program.into()], ..process("") };
         let mut spec = bed.spec("itself", "");
         spec.process = Some(process.clone());
-        // Scripts are read by who may read them, and run by others too.
+        // A script needs read permission to run; other users run it too.
         spec.security.as_mut().expect("security").uid = u32::try_from(number).expect("small");
         bed.client.create(spec).await.expect("created");
         let error = bed.client.start("itself").await.expect_err("refused").to_string();
@@ -91,7 +91,7 @@ async fn a_container_that_runs_the_runtime(bed: &mut Bed) {
     bed.client.delete("main").await.expect("deleted");
 }
 
-/// By whatever name a container has found it: the next pod starts all the same.
+/// Whatever path the container found to it: the next pod starts all the same.
 #[test]
 fn nobody_takes_the_right_to_run_the_supervisors_program() {
     run(async {
@@ -115,19 +115,20 @@ fn nobody_takes_the_right_to_run_the_supervisors_program() {
     });
 }
 
-/// CVE-2024-21626: a working directory, or a program, reached through a descriptor that leaked.
+/// CVE-2024-21626: a working directory or a program reached through a leaked descriptor.
 #[test]
 fn no_descriptor_of_the_machine_is_left_open() {
     run(async {
         let mut bed = Bed::new().await;
         let lines = bed.output("fds", "ls /proc/self/fd | tr '\\n' ' '").await;
-        // Three streams, and the folder that ls itself has open.
+        // Three streams, and the directory that ls itself has open.
         assert_eq!(lines, ["0 1 2 3 "]);
         for number in 3..40 {
             let path = format!("/proc/self/fd/{number}");
             let mut spec = bed.spec("cwd", "pwd; ls ..");
             spec.process.as_mut().expect("process").working_directory = path.clone();
-            // Magic links are not followed: it is refused, or an empty folder of the container's own.
+            // Magic links are not followed: the create fails, or gets an empty directory inside the
+            // container.
             if bed.client.create(spec).await.is_ok() {
                 bed.client.delete("cwd").await.expect("deleted");
                 panic!("{path} was taken as a working directory");
@@ -158,7 +159,7 @@ fn no_descriptor_of_the_machine_is_left_open() {
     });
 }
 
-/// CVE-2021-30465 and its kin: mount targets that are links out of the root.
+/// CVE-2021-30465 and similar: mount targets that are symlinks out of the root.
 #[test]
 fn mount_targets_that_are_links_stay_inside() {
     run(async {
@@ -170,7 +171,7 @@ fn mount_targets_that_are_links_stay_inside() {
         std::fs::write(volume.join("file"), "x").expect("written");
         symlink(&outside, bed.root().join("absolute")).expect("linked");
         symlink("../../../../../../../../../tmp", bed.root().join("up")).expect("linked");
-        // Other tests mount things, too; none of theirs has to do with this folder.
+        // Other tests mount as well, but nothing related to this directory.
         let of_ours = || {
             let table = std::fs::read_to_string("/proc/self/mountinfo").expect("read");
             let ours = bed.folder.path().display().to_string();
@@ -189,13 +190,13 @@ fn mount_targets_that_are_links_stay_inside() {
     });
 }
 
-/// CVE-2025-31133, -52565, -52881: masks and writes that land elsewhere because `/proc`, `/dev/null`
-/// or `/dev/console` are not what they seem.
+/// CVE-2025-31133, -52565, -52881: masks and writes that land elsewhere because `/proc`,
+/// `/dev/null` or `/dev/console` were replaced.
 #[test]
 fn proc_and_null_are_what_they_seem() {
     run(async {
         let mut bed = Bed::new().await;
-        // `/proc` as a link: masks would be elsewhere.
+        // `/proc` as a symlink: masks would land elsewhere.
         std::fs::remove_dir(bed.root().join("proc")).expect("removed");
         std::fs::create_dir(bed.root().join("fake")).expect("made");
         symlink("/fake", bed.root().join("proc")).expect("linked");
@@ -204,7 +205,7 @@ fn proc_and_null_are_what_they_seem() {
         assert!(error.to_string().contains("/proc"), "{error}");
         std::fs::remove_file(bed.root().join("proc")).expect("removed");
         std::fs::create_dir(bed.root().join("proc")).expect("made");
-        // The image's own /dev/null, without a /dev of ours: masks do not come from it.
+        // The image's own /dev/null, without our /dev: masks do not use it.
         std::fs::write(bed.root().join("dev/null"), "not null").expect("written");
         symlink("/proc/sys/kernel/core_pattern", bed.root().join("dev/console")).expect("linked");
         let mut spec = bed.spec("null", "cat /proc/keys | wc -c; cat /proc/timer_list | wc -c");
@@ -213,7 +214,7 @@ fn proc_and_null_are_what_they_seem() {
         assert!(lines.iter().all(|line| line == "0"), "{lines:?}");
         a_terminal_on_a_hostile_console(&mut bed).await;
         let _ = std::fs::remove_file(bed.root().join("dev/console"));
-        // Something mounted over a part of /proc.
+        // A mount over a part of /proc.
         let volume = bed.folder.path().join("volume");
         std::fs::create_dir(&volume).expect("made");
         for target in ["/proc/sys", "/proc/self/attr", "/proc/1"] {
@@ -227,8 +228,8 @@ fn proc_and_null_are_what_they_seem() {
     });
 }
 
-/// A volume in the place of `/proc` leaves nothing that could be masked, and a procfs of the machine
-/// within it undoes masks; only the machine's `/proc` as a whole is taken.
+/// A volume in place of `/proc` leaves nothing to mask, and a procfs of the host inside it undoes
+/// masks; only the host's `/proc` as a whole is allowed.
 async fn a_volume_as_proc(bed: &mut Bed, volume: &std::path::Path) {
     symlink("/proc", bed.root().join("to-proc")).expect("linked");
     for target in ["/proc", "//proc/.", "/tmp/../proc", "/to-proc", "/proc/sub/folder"] {
@@ -250,8 +251,8 @@ async fn a_volume_as_proc(bed: &mut Bed, volume: &std::path::Path) {
     assert_eq!(lines, [first.trim(), "0"], "the machine's /proc is shown, with its masks");
 }
 
-/// The image's `/dev/console` chooses what the terminal covers, or so it hopes; and its `/dev/pts/0`
-/// what the console shows.
+/// The image's `/dev/console` tries to choose what the terminal is mounted over, and its
+/// `/dev/pts/0` what the console shows.
 async fn a_terminal_on_a_hostile_console(bed: &mut Bed) {
     let pattern = "/proc/sys/kernel/core_pattern";
     let console = bed.root().join("dev/console");
@@ -271,7 +272,7 @@ async fn a_terminal_on_a_hostile_console(bed: &mut Bed) {
         let error = error.expect_err("refused").to_string();
         assert!(error.contains("/dev/console"), "{target}: {error}");
     }
-    // Without the link the terminal is its console, and the machine's file is not.
+    // Without the link the terminal becomes the console, and the host's file does not.
     std::fs::remove_file(&console).expect("removed");
     let before = std::fs::read(pattern).expect("read");
     let script = "tty; echo to the console > /dev/console; \
@@ -287,7 +288,7 @@ async fn a_terminal_on_a_hostile_console(bed: &mut Bed) {
     std::fs::remove_file(bed.root().join("dev/pts/0")).expect("removed");
 }
 
-/// A container that has used up its processes cannot keep execs out, nor survive its end.
+/// A container at its process limit can neither block execs nor survive its deletion.
 #[test]
 fn a_fork_bomb_stops_neither_exec_nor_end() {
     run(async {
@@ -321,7 +322,7 @@ fn a_fork_bomb_stops_neither_exec_nor_end() {
     });
 }
 
-/// An exec's tree is a bomb itself: the deadline gets all of it.
+/// The exec's tree is a fork bomb itself: the timeout kills all of it.
 #[test]
 fn a_fork_bomb_in_an_exec_ends_at_its_deadline() {
     run(async {
@@ -346,7 +347,7 @@ fn a_fork_bomb_in_an_exec_ends_at_its_deadline() {
         bed.client.exec(request).await.expect("an exec");
         assert!(bed.exec_ended("bomb").await.timed_out);
         let group = bed.group.child("main").expect("a path");
-        // The test's own deadline is the limit.
+        // Bounded by the test's deadline.
         while group.stats().expect("stats").pids.current > Some(2) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -354,8 +355,8 @@ fn a_fork_bomb_in_an_exec_ends_at_its_deadline() {
     });
 }
 
-/// A process on its way in is seen by the container, but not into. The watcher is tried first on a
-/// process that may be looked into, and must have met some on their way.
+/// A container can see a process that enters it, but cannot inspect it. The watcher is first tried
+/// on a process that it may inspect, and must have seen some while they entered.
 #[test]
 fn a_container_that_watches_execs_learns_nothing() {
     run(async {
@@ -380,14 +381,14 @@ fn a_container_that_watches_execs_learns_nothing() {
         let read = |bed: &Bed, name: &str| {
             std::fs::read_to_string(bed.root().join("tmp").join(name)).unwrap_or_default()
         };
-        // It finds a descriptor where it may.
+        // It finds a descriptor where it is allowed to.
         let open =
             exec("open".to_owned(), "echo > /tmp/known; exec 3< /tmp/known; exec sleep 1000");
         bed.client.exec(open).await.expect("an exec");
         while !read(&bed, "seen").contains("/tmp/known") {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        // The test's own deadline is the limit.
+        // Bounded by the test's deadline.
         let mut number = 0;
         while number < 40 || read(&bed, "met").lines().count() < 3 {
             number += 1;
@@ -395,7 +396,7 @@ fn a_container_that_watches_execs_learns_nothing() {
         }
         let seen = read(&bed, "seen");
         let folder = bed.folder.path().display().to_string();
-        // Nothing of this machine: no file of the pod, no group, no way to the root of all.
+        // Nothing of the host: no file of the pod, no cgroup, no path to the host's root.
         let null = std::fs::metadata("/dev/null").expect("there");
         let null = format!("node {}:{}", null.dev(), null.ino());
         for word in [folder.as_str(), "cgroup", "shadow", "/ns/", &null] {

@@ -8,7 +8,7 @@ use pod_supervisor::protocol::{ContainerState, Phase};
 
 use super::bed::{Bed, run};
 
-/// A small generator: the seed is printed, so that a failure can be had again.
+/// A small random number generator: the seed is printed, so that a failure can be reproduced.
 struct Dice(u64);
 
 impl Dice {
@@ -75,7 +75,7 @@ fn twenty_servers_die_at_random_and_nothing_is_lost() {
                 &id,
                 &format!("echo run >> /tmp/{id}; sleep 0.0{}; exit {code}", dice.below(10)),
             );
-            // The server dies at some point of create and start, without reading the answer.
+            // The server dies at some point of create and start, without reading the response.
             let client = bed.client.clone();
             let call = async {
                 client.create(spec.clone()).await?;
@@ -86,7 +86,7 @@ fn twenty_servers_die_at_random_and_nothing_is_lost() {
             bed.reconnect().await;
             wanted.push((id, code, spec));
         }
-        // Whatever was interrupted is finished by the last server, as a real one would.
+        // The last server finishes whatever was interrupted, as a real one would.
         for (id, code, spec) in &wanted {
             loop {
                 let state = bed.client.list().await.expect("listed");
@@ -115,7 +115,7 @@ fn twenty_servers_die_at_random_and_nothing_is_lost() {
     });
 }
 
-/// A server that finds its predecessor's container half made deletes it, whatever point it is at.
+/// A new server deletes its predecessor's half-created container, at whatever point it is.
 #[test]
 fn what_is_wanted_gone_before_it_is_there_goes() {
     run(async {
@@ -129,7 +129,7 @@ fn what_is_wanted_gone_before_it_is_there_goes() {
             let making = bed.client.create(spec);
             let ending = async {
                 tokio::time::sleep(Duration::from_micros(dice.below(15_000))).await;
-                // Before the request to make it has come there is nothing to delete.
+                // Before the create request has arrived there is nothing to delete.
                 while let Err(error) = bed.client.delete(&id).await {
                     assert!(error.is_not_found(), "{error}");
                     tokio::task::yield_now().await;
@@ -144,7 +144,7 @@ fn what_is_wanted_gone_before_it_is_there_goes() {
         }
         let left = bed.group.children().expect("listed");
         assert!(left.is_empty(), "groups are left: {left:?}");
-        // Two servers, one after the other, want the same gone: both hear that it is.
+        // Two servers, one after the other, delete the same container: both get a success.
         let spec = bed.spec("twice", "sleep 1000");
         bed.client.create(spec).await.expect("created");
         let (one, other) = tokio::join!(bed.client.delete("twice"), bed.client.delete("twice"));
@@ -157,7 +157,7 @@ fn what_is_wanted_gone_before_it_is_there_goes() {
     });
 }
 
-/// A launcher that dies before its supervisor listens leaves none.
+/// If a launcher dies before its supervisor listens, the supervisor exits.
 #[test]
 fn a_launch_without_a_launcher_leaves_nobody() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -165,7 +165,7 @@ fn a_launch_without_a_launcher_leaves_nobody() {
     let status = std::process::Command::new(program)
         .arg0("keelson-pod")
         .arg(folder.path())
-        // No group, and a launcher that is not its parent.
+        // No cgroup, and a launcher that is not its parent.
         .args(["", "1"])
         .status()
         .expect("run");
@@ -196,7 +196,7 @@ fn a_dead_supervisors_containers_are_told_truthfully() {
             }
         };
         assert!(error.is_gone(), "{error}");
-        // The kernel closes what it had open one after the other.
+        // The kernel closes its descriptors one after the other.
         for _ in 0..200 {
             if !afterwards::supervisor_lives(bed.folder.path()) {
                 break;
@@ -223,7 +223,7 @@ fn a_dead_supervisors_containers_are_told_truthfully() {
             }
         };
         assert!(matches!(fate, Fate::Exited(exit) if exit.code == 34), "{fate:?}");
-        // Its program never ran, so nothing may be told that the program could have ended with.
+        // Its program never ran, so no exit of the program may be reported.
         let fate = loop {
             match afterwards::fate(&waits, Some(&waiting)) {
                 Fate::Running => tokio::time::sleep(Duration::from_millis(10)).await,

@@ -1,4 +1,4 @@
-//! What a container may write to and change is never an inode of the machine.
+//! The inodes that a container can write to or change are never the host's.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
@@ -10,8 +10,8 @@ use super::namespaces::mappings;
 
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
-/// The machine's devices as they were, and as they are again at the end: a test that fails leaves every
-/// program of this machine without its null device.
+/// The host's devices, restored at the end: a failing test would leave every program on the host
+/// without its null device.
 struct Devices(Vec<(String, std::fs::Metadata)>);
 
 impl Devices {
@@ -46,14 +46,14 @@ impl Drop for Devices {
     }
 }
 
-/// Says whose inode each is, and changes what it may.
+/// Prints the inode of each file and changes what it can.
 const CHANGE: &str = "for f in /proc/keys /proc/timer_list /proc/kcore /proc/self/fd/0 \
     /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/given; do \
     [ -e $f ] || continue; echo node $f $(stat -L -c %d:%i $f); \
     touch -h -d 2001-01-01 $f; touch -d 2001-01-01 $f; touch $f; \
     chown 1000:1000 $f; chmod 640 $f; done 2>/dev/null; true";
 
-/// The null device works for everybody still, by every name.
+/// The null device still works for every process, by every path.
 const USE: &str =
     "cat /proc/keys /proc/self/fd/0 < /dev/null | wc -c; echo gone > /proc/keys && echo written";
 
@@ -73,15 +73,15 @@ async fn change_everything(bed: &mut Bed, spec: ContainerSpec) {
     assert_eq!(lines[lines.len() - 2], "0", "{lines:?}");
 }
 
-/// A mask that is the machine's `/dev/null`, and a standard input that is, hand its mode and its owner
-/// to root in the container.
+/// A mask or a standard input that is the host's `/dev/null` gives root in the container control of
+/// its mode and owner.
 #[test]
 fn a_default_container_changes_no_device_of_the_machine() {
     run(async {
         let mut bed = Bed::new().await;
         let spec = bed.spec("a", &format!("{USE}; {CHANGE}; {USE}"));
         change_everything(&mut bed, spec).await;
-        // Masks without a `/dev` of ours.
+        // Masks without our `/dev`.
         let mut spec = bed.spec("b", &format!("{CHANGE}; {USE}").replace("< /dev/null", ""));
         spec.mounts.retain(|mount| !mount.target.starts_with("/dev"));
         let devices = Devices::look();
@@ -92,7 +92,8 @@ fn a_default_container_changes_no_device_of_the_machine() {
     });
 }
 
-/// There it could only set times: to the present, as everybody may who may write.
+/// In a user namespace it could only set times to the present, as any process with write permission
+/// can.
 #[test]
 fn a_user_namespace_changes_no_device_of_the_machine() {
     run(async {
@@ -112,13 +113,13 @@ fn a_user_namespace_changes_no_device_of_the_machine() {
         }];
         change_everything(&mut bed, spec).await;
         let lines = bed.lines("a");
-        // A node of the container's own is its root's; one that it was given is as the machine's is.
+        // A node of the container belongs to its root; a given device stays as on the host.
         assert_eq!(lines[2..5], ["666 0 /dev/null", "666 65534 /dev/given", "1"], "{lines:?}");
         bed.shut_down().await;
     });
 }
 
-/// `runc exec` hands over the machine's here, too.
+/// `runc exec` passes the host's device here as well.
 #[test]
 fn a_command_without_streams_changes_no_device_of_the_machine() {
     run(async {
@@ -147,20 +148,20 @@ fn a_command_without_streams_changes_no_device_of_the_machine() {
         for inode in devices.inodes() {
             assert!(!said.contains(&format!("node {inode}\n")), "{said}");
         }
-        // The next one finds it as it was.
+        // The next exec finds it unchanged.
         let (exit, out, err) = bed.exec("main", "cat <&0; stat -L -c %a /proc/self/fd/0").await;
         assert_eq!((exit.code, out.as_str()), (0, "666\n"), "{err}");
         bed.shut_down().await;
     });
 }
 
-/// The supervisor is not to be killed for want of memory; its containers do not inherit that.
+/// The supervisor is protected from OOM kills; its containers must not inherit that score.
 #[test]
 fn a_container_inherits_no_score_of_its_supervisor() {
     run(async {
         let mut bed = Bed::new().await;
         let score = format!("/proc/{}/oom_score_adj", bed.supervisor);
-        // Raised, because a machine may not let us lower it.
+        // Raised, because the host may not let us lower it.
         std::fs::write(&score, "300").expect("raised");
         let script = "cat /proc/self/oom_score_adj; sleep 1000";
         let spec = bed.spec("a", script);

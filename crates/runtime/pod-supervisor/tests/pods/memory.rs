@@ -1,10 +1,10 @@
-//! What a supervisor costs. The numbers are printed; the limit is what every build must keep.
+//! Memory use of a supervisor. The numbers are printed; the limit holds for every build.
 
 use std::collections::BTreeMap;
 
 use super::bed::{Bed, run};
 
-/// Kibibytes by name, from the kernel's own sum over all mappings.
+/// Kibibytes by name, from `smaps_rollup`.
 fn memory(pid: u32) -> BTreeMap<String, u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("read");
     text.lines()
@@ -18,7 +18,7 @@ fn memory(pid: u32) -> BTreeMap<String, u64> {
 fn show(what: &str, pid: u32) -> u64 {
     let of = memory(pid);
     let get = |name: &str| of.get(name).copied().unwrap_or_default();
-    // The program's own pages are in memory, too, and count as dirty; pods share them.
+    // The program's own pages are in a memfd and count as dirty; pods share them.
     let own = get("Anonymous");
     let (share, dirty) = (get("Pss"), get("Private_Dirty"));
     println!("{what}: PSS {share} KiB, Private_Dirty {dirty} KiB, anonymous {own} KiB");
@@ -41,7 +41,7 @@ fn pods_share_the_program() {
         };
         let (share, dirty) = (sum("Pss"), sum("Private_Dirty"));
         println!("of ten pods, each: PSS {share} KiB, Private_Dirty {dirty} KiB");
-        // Unoptimised and with a loader; SPECIFICATION.md has the release build's number.
+        // A debug build with a dynamic loader; SPECIFICATION.md has the release build's number.
         assert!(dirty <= 1024, "{dirty} KiB");
         for bed in &mut beds {
             bed.shut_down().await;
@@ -57,7 +57,7 @@ fn a_supervisor_is_small_and_stays_small() {
         let spec = bed.spec("main", "sleep 1000");
         bed.start(spec).await;
         let one = show("one container", bed.supervisor);
-        // Floods and execs do not leave anything behind.
+        // Floods and execs leave no memory behind.
         for round in 0..5 {
             let id = format!("flood{round}");
             let lines = bed.output(&id, "seq 50000").await;

@@ -1,4 +1,4 @@
-//! Each way of sharing and not sharing.
+//! Each mode of sharing namespaces.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const SHOW: &str = "for n in net ipc uts pid mnt user; do readlink /proc/self/ns
 fn a_pods_containers_share_network_ipc_and_name() {
     run(async {
         let mut bed = Bed::new().await;
-        // Both at once: the numbers of namespaces that are gone are used again.
+        // Both at once: the inode numbers of removed namespaces are reused.
         let spec = bed.spec("a", &format!("{SHOW}; sleep 1000"));
         bed.start(spec).await;
         let b = bed.output("b", SHOW).await;
@@ -91,7 +91,7 @@ fn containers_can_share_one_pid_namespace() {
         };
         let spec = shared(&bed, "a", "sleep 999; sleep 999");
         bed.start(spec).await;
-        // PID 1 is the pod's init: no root to look into, no rights, nothing open.
+        // PID 1 is the pod's init: no accessible root, no capabilities, no open files.
         let script = "ps | grep -v grep | grep -q 'sleep 999' && echo sees; cat /proc/1/comm; \
             grep -E '^(Uid|CapEff|CapBnd|NoNewPrivs)' /proc/1/status; \
             (cd /proc/1; ls root/ 2>&1 | head -1); ls /proc/1/fd 2>&1 | head -1; \
@@ -105,7 +105,7 @@ fn containers_can_share_one_pid_namespace() {
         assert!(text.contains("root/: Permission denied") || text.contains("can't open"), "{text}");
         assert_eq!(lines.last().map(String::as_str), Some("0"), "zombies are left: {text}");
         assert_eq!(exit.code, 0);
-        // A container's end is not that of the others.
+        // The exit of one container does not end the others.
         let state = bed.client.list().await.expect("listed");
         assert!(state.init_pid > 0);
         let (exit, ..) = bed.exec("a", "true").await;
@@ -230,7 +230,8 @@ fn a_user_namespace_maps_root_to_nobody_special() {
         assert_ne!(lines[6], own("user"));
         assert!(lines[7..].iter().any(|line| line == "kept"), "{lines:?}");
         assert!(lines[7..].iter().any(|line| line == "null"), "{lines:?}");
-        // On the machine it is somebody else, and what it made in the volume has the inside's ids.
+        // On the host its user is another one, and files it creates in the volume have the ids of
+        // the namespace.
         let owner = |path: &std::path::Path| {
             std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(path).expect("there"))
         };

@@ -1,4 +1,4 @@
-//! Starts, ends, signals, execs.
+//! Starts, exits, signals, execs.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn signals_reach_the_first_process() {
         bed.client.kill("trap", 15).await.expect("signalled");
         assert_eq!(bed.ended("trap").await.code, 9);
         assert_eq!(bed.lines("trap"), ["ready", "caught"]);
-        // SIGRTMIN+3, the stop signal of many images, and the last that there is.
+        // SIGRTMIN+3, the stop signal of many images, and the last signal.
         for (id, signal) in [("realtime", 37), ("last", 64)] {
             let spec = bed.spec(id, &script.replace("TERM", &signal.to_string()));
             bed.start(spec).await;
@@ -79,14 +79,14 @@ fn signals_reach_the_first_process() {
             bed.client.kill(id, signal).await.expect("signalled");
             assert_eq!(bed.ended(id).await.code, 9, "{id}");
         }
-        // A first process ignores what it has not asked for, but not SIGKILL.
+        // PID 1 ignores signals without a handler, but not SIGKILL.
         let spec = bed.spec("deaf", "trap '' TERM; sleep 1000");
         bed.start(spec).await;
         bed.client.kill("deaf", 15).await.expect("signalled");
         bed.client.kill("deaf", 9).await.expect("signalled");
         let exit = bed.ended("deaf").await;
         assert_eq!((exit.code, exit.signal), (137, 9));
-        // Twice is no error, and neither is an unknown signal taken for one.
+        // A second SIGKILL is no error, and an unknown signal number is one.
         bed.client.kill("deaf", 9).await.expect("nothing to do");
         for number in [9999, 65, 0, -1] {
             assert!(bed.client.kill("deaf", number).await.is_err(), "{number}");
@@ -159,7 +159,7 @@ fn requests_out_of_order_are_refused() {
         assert_eq!(kind(bed.client.create(odd).await.expect_err("odd")), FailureKind::BadSpec);
         let again = super::bed::pod();
         assert_eq!(kind(bed.client.make_pod(again).await.expect_err("made")), FailureKind::Exists);
-        // Deleting what runs ends it first.
+        // Deleting a running container kills it first.
         bed.client.delete("a").await.expect("deleted");
         assert_eq!(kind(bed.client.delete("a").await.expect_err("gone")), FailureKind::NotFound);
         // Created, never started.
@@ -232,7 +232,7 @@ fn a_deadline_ends_the_whole_tree_of_an_exec() {
         let mut bed = Bed::new().await;
         let spec = bed.spec("main", "while :; do sleep 1; done");
         bed.start(spec).await;
-        // Children that leave the session and ignore signals go, too; the container stays.
+        // Children that leave the session and ignore signals are killed too; the container stays.
         let script = "for i in 1 2 3; do (trap '' TERM HUP; setsid sh -c 'sleep 777; sleep 777' &) ; done; \
             trap '' TERM; sleep 777";
         let (exit, ..) = bed.exec_within("main", script, Some(Duration::from_secs(2))).await;
@@ -252,7 +252,7 @@ fn a_deadline_ends_the_whole_tree_of_an_exec() {
         assert_eq!(left, "", "processes of the exec are left");
         let state = bed.client.list().await.expect("listed");
         assert_eq!(state.containers[0].phase(), Phase::Running);
-        // One that keeps its time is not touched, and leaves no group.
+        // An exec that ends within its timeout is not touched and leaves no cgroup.
         let (exit, out, _) =
             bed.exec_within("main", "echo fine", Some(Duration::from_secs(30))).await;
         assert_eq!((exit.code, exit.timed_out, out.as_str()), (0, false, "fine\n"));

@@ -1,4 +1,4 @@
-//! Capabilities, filters, users: of the container and of an exec.
+//! Capabilities, seccomp filters and users of a container and of an exec.
 
 use pod_supervisor::spec::{CapabilitySpec, ContainerSpec, SeccompSpec, SecuritySpec};
 use seccomp_filter::{Action, Architecture, Profile, Rule, compile};
@@ -19,7 +19,7 @@ fn with(
     spec
 }
 
-/// The machine may lack some itself.
+/// The host may lack some itself.
 fn have() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("read");
     let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:\t")).expect("a line");
@@ -87,7 +87,7 @@ fn users_and_groups() {
         let (_, lines) = bed.complete(spec).await;
         assert_eq!(lines[..3], ["1234", "5678", "5678 9 10"]);
         assert_eq!(lines.last().map(String::as_str), Some("denied"));
-        // Standard output can be opened anew by whoever runs.
+        // Any user of the container can reopen standard output.
         let spec = with(&bed, "b", "echo again > /dev/stdout", |security| security.uid = 1234);
         let (exit, lines) = bed.complete(spec).await;
         assert_eq!((exit.code, lines), (0, vec!["again".to_owned()]));
@@ -95,7 +95,7 @@ fn users_and_groups() {
     });
 }
 
-/// The kernel takes this number for "as it is", and the process would stay root.
+/// The kernel reads this number as "unchanged", and the process would stay root.
 #[test]
 fn nobody_is_left_root_by_a_number_that_no_user_has() {
     run(async {
@@ -141,7 +141,7 @@ fn a_filter_holds_in_the_container_and_in_execs() {
                 lines = bed.lines(id).join("\n");
             }
             assert!(lines.contains("Seccomp:\t2"), "{lines}");
-            // The same rights as the container.
+            // The same capabilities as the container.
             let rights = |text: &str| {
                 text.lines()
                     .filter(|line| line.starts_with("Cap"))

@@ -53,7 +53,7 @@ fn a_flood_is_logged_whole_across_rotations() {
             let old = bed.folder.path().join(format!("a.log.{rotated}"));
             std::fs::rename(bed.log_path("a"), old).expect("renamed");
             bed.client.reopen_log("a").await.expect("reopened");
-            // A container that has ended has nothing to write, and no new log.
+            // A container that has exited has nothing to write, and no new log.
             if ended || rotated > 500 || !bed.log_path("a").exists() {
                 break;
             }
@@ -76,8 +76,8 @@ fn a_flood_is_logged_whole_across_rotations() {
     });
 }
 
-/// Holds the only thread of a process beside its main one until this is dropped: what becomes of it
-/// on a disk that hangs.
+/// Freezes the only thread of a process beside its main one until this is dropped, as a hanging
+/// disk would.
 struct HeldThread {
     release: Option<std::sync::mpsc::Sender<()>>,
     tracer: Option<std::thread::JoinHandle<()>>,
@@ -93,7 +93,7 @@ fn hold_the_only_thread(process: u32) -> HeldThread {
     let &[thread] = &threads[..] else { panic!("threads beside the main one: {threads:?}") };
     let ((release, released), (ready, held)) =
         (std::sync::mpsc::channel::<()>(), std::sync::mpsc::channel());
-    // The thread goes on when its tracer ends.
+    // The kernel resumes the thread when its tracer exits.
     let tracer = std::thread::spawn(move || {
         let none = std::ptr::null_mut::<libc::c_void>();
         // SAFETY: no memory of this process is given; a wrong id is an error.
@@ -116,8 +116,7 @@ impl Drop for HeldThread {
     }
 }
 
-/// A log's thread that makes no progress is one on a disk that hangs: its container waits, the others
-/// do not.
+/// A log thread on a hanging disk makes no progress: its container blocks, the others do not.
 #[test]
 fn a_disk_that_hangs_holds_up_one_container_only() {
     run(async {
@@ -143,7 +142,7 @@ fn a_disk_that_hangs_holds_up_one_container_only() {
     });
 }
 
-/// One that is not read would hold up its container, and one that is read a rotation.
+/// An unread FIFO would block its container, and a read one a rotation.
 #[test]
 fn a_pipe_in_a_logs_place_is_refused() {
     run(async {

@@ -1,7 +1,7 @@
-//! Containers made before the eyes of others: PID namespaces that they share.
+//! Containers created in view of others: shared PID namespaces.
 //!
-//! The watcher has the right to trace any process. It is tried first on a process that may be looked
-//! into, and must have met every one that was on its way.
+//! The watcher has the capability to trace any process. It is first tried on a process that it may
+//! inspect, and must have seen every process that was entering.
 
 use pod_supervisor::spec::{ContainerSpec, NamespaceMode, PodSpec};
 
@@ -9,7 +9,7 @@ use super::bed::{Bed, USUAL_CAPABILITIES, capabilities, pod, process, run};
 use super::namespaces::mappings;
 
 const TRACE: u64 = 1 << 19;
-/// Each round of its looks: whom it met, and whatever leads somewhere.
+/// Each pass prints the processes that it met and every path it could resolve.
 const WATCH: &str = "while :; do for p in /proc/[0-9]*; do cd $p 2>/dev/null || continue; \
     { read name < comm; } 2>/dev/null; \
     case $name in sh|ls|sleep) ;; *) echo ${p#/proc/} >> /tmp/met;; esac; \
@@ -21,20 +21,20 @@ fn read(bed: &Bed, name: &str) -> String {
 }
 
 async fn until(bed: &Bed, name: &str, what: impl Fn(&str) -> bool) {
-    // The test's own deadline is the limit.
+    // Bounded by the test's deadline.
     while !what(&read(bed, name)) {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
 }
 
-/// The number of a process in the PID namespace that it lives in.
+/// A process's PID in its own PID namespace.
 fn inner_pid(pid: u32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
     let line = status.lines().find(|line| line.starts_with("NSpid:")).expect("a line");
     line.split_whitespace().last().expect("a number").to_owned()
 }
 
-/// Starts the watcher and sees that it finds a descriptor where it may.
+/// Starts the watcher and checks that it finds a descriptor where it is allowed to.
 async fn watch(bed: &Bed, mut watcher: ContainerSpec, mut open: ContainerSpec) {
     for spec in [&mut watcher, &mut open] {
         spec.security.as_mut().expect("security").capabilities =
@@ -47,7 +47,7 @@ async fn watch(bed: &Bed, mut watcher: ContainerSpec, mut open: ContainerSpec) {
     until(bed, "seen", |seen| seen.contains("/tmp/known")).await;
 }
 
-/// Makes containers that wait for their start, and longer than the watcher needs.
+/// Creates containers that wait for their start longer than a pass of the watcher takes.
 async fn make_some(bed: &Bed, spec: impl Fn(&str) -> ContainerSpec) {
     for number in 0..5 {
         let id = format!("made{number}");
@@ -55,7 +55,7 @@ async fn make_some(bed: &Bed, spec: impl Fn(&str) -> ContainerSpec) {
         wanted.process = Some(process("true"));
         let state = bed.client.create(wanted).await.expect("created");
         let pid = inner_pid(state.pid);
-        // Twice: the first look may have begun before it waited.
+        // Twice: the first pass may have begun before it waited.
         let looks = |met: &str| met.lines().filter(|line| *line == pid).count();
         let before = looks(&read(bed, "met"));
         until(bed, "met", |met| looks(met) > before + 1).await;
@@ -69,7 +69,7 @@ async fn make_some(bed: &Bed, spec: impl Fn(&str) -> ContainerSpec) {
     }
 }
 
-/// Nothing of the machine: no file of the pod, no group, no way to the root of all.
+/// Nothing of the host: no file of the pod, no cgroup, no path to the host's root.
 fn saw_nothing(bed: &Bed) {
     let seen = read(bed, "seen");
     let folder = bed.folder.path().display().to_string();
@@ -113,7 +113,7 @@ fn a_container_that_is_another_ones_target_sees_nothing_of_the_machine() {
     });
 }
 
-/// There the kernel itself keeps the watcher out: its rights end with its user namespace.
+/// Here the kernel itself keeps the watcher out: its capabilities end with its user namespace.
 #[test]
 fn a_pod_with_a_user_namespace_cannot_look_at_all() {
     run(async {

@@ -1,4 +1,4 @@
-//! Addresses and redirects as registries and attackers write them.
+//! Valid and hostile URLs and redirects.
 
 use super::*;
 

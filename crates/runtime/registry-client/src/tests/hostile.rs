@@ -1,5 +1,5 @@
-//! Registries that lie or try to hurt: each is refused with a reason, within its limits, and what a
-//! password is for is told to nobody else.
+//! Hostile registries: each is refused with a reason, within its limits, and a password is sent to
+//! no other host.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use image_store::{Naming, Platform, Silent, Store};
 
 use super::*;
 
-/// A manifest of one layer, and answers for what it names.
+/// A manifest of one layer, and responses for its content.
 struct Image {
     manifest: Vec<u8>,
     config: Vec<u8>,
@@ -42,12 +42,12 @@ fn image(layer: Vec<u8>) -> Image {
 
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// The end of a tar, and nothing before it.
+/// An empty tar: only the end marker.
 fn empty_tar() -> Vec<u8> {
     vec![0; 1024]
 }
 
-/// Serves an image; the layer's answer is what the script makes of the request and the bytes.
+/// Serves an image; the script turns the request and the bytes into the layer's response.
 fn serving(image: Image, layer: impl Fn(&Heard, &[u8]) -> Vec<u8> + Send + Sync + 'static) -> Peer {
     let of_config = Digest::of(&image.config).to_string();
     Peer::start(move |heard| {
@@ -62,7 +62,8 @@ fn serving(image: Image, layer: impl Fn(&Heard, &[u8]) -> Vec<u8> + Send + Sync 
     })
 }
 
-/// Pulls into a store of its own; what is wrong, and whether the store is whole and without an image.
+/// Pulls into a new store; returns the error, and checks that the store is sound and without an
+/// image.
 async fn pull(peer: &Peer, credentials: Credentials) -> Result<(), String> {
     let client = client(&[]);
     let name = peer.name("a/b:1");
@@ -94,7 +95,7 @@ async fn bodies_that_are_too_long_or_others_are_refused() {
     type Lie = fn(&Heard, &[u8]) -> Vec<u8>;
     let more: Lie = |_, layer| response("200 OK", "", &[layer, &[7; 100_000]].concat());
     let endless: Lie = |_, _| {
-        // Without a length the end is the connection's; here it does not come soon.
+        // Without a length the body ends with the connection, which here stays open for long.
         let mut bytes = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
         bytes.extend(vec![0; 32 << 20]);
         bytes
@@ -113,7 +114,7 @@ async fn bodies_that_are_too_long_or_others_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_never_gets_whole_is_given_up() {
-    // Each try brings nothing; the length is a lie.
+    // No try delivers a byte; the length is wrong.
     let peer = serving(image(empty_tar()), |_, _| {
         b"HTTP/1.1 200 OK\r\ncontent-length: 1024\r\n\r\n".to_vec()
     });
@@ -153,7 +154,7 @@ async fn a_registry_that_gives_a_byte_for_each_try_is_given_up() {
     }
 }
 
-/// Answers every request with this beginning, and then with a byte now and then.
+/// Answers every request with this head, followed by a byte now and then.
 fn dripping(head: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -166,7 +167,7 @@ fn dripping(head: &'static str) -> u16 {
                     line.clear();
                 }
                 let _ = stream.write_all(head.as_bytes());
-                // Until the client has enough.
+                // Until the client disconnects.
                 while stream.write_all(b" ").is_ok() {
                     std::thread::sleep(Duration::from_millis(20));
                 }
@@ -196,7 +197,7 @@ async fn a_document_and_the_words_of_a_refusal_have_a_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_part_from_the_wrong_place_is_skipped_or_refused() {
     let content: Vec<u8> = (0..100_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
-    // What is asked from the middle comes from somewhat before it, and says so.
+    // The response to a range request starts before the requested offset, and says so.
     for (back, good) in [(0_usize, true), (1000, true), (usize::MAX, false)] {
         let whole = content.clone();
         let peer = Peer::start(move |heard| {
@@ -211,7 +212,7 @@ async fn a_part_from_the_wrong_place_is_skipped_or_refused() {
                     bytes
                 }
                 Ok(from) => {
-                    // Later than asked, where it is the bad one.
+                    // In the bad case, after the requested offset.
                     let start = if back == usize::MAX { from + 10 } else { from - back };
                     let range = format!("content-range: bytes {start}-99999/100000\r\n");
                     response("206 Partial Content", &range, &whole[start..])
@@ -254,7 +255,7 @@ async fn blobs_elsewhere_are_fetched_without_credentials() {
     );
 }
 
-/// CVE-2020-15157: who serves a layer elsewhere is not the registry, and may not ask for its password.
+/// CVE-2020-15157: a redirect's target is not the registry and may not request its password.
 #[tokio::test]
 async fn a_challenge_from_where_a_redirect_leads_is_not_answered() {
     let identity = Credentials::Identity { token: "secret".to_owned() };
@@ -281,7 +282,7 @@ async fn a_challenge_from_where_a_redirect_leads_is_not_answered() {
     }
 }
 
-/// An identity token stands in the body, which a redirect would carry along.
+/// An identity token is in the body, which a redirect would pass on.
 #[tokio::test]
 async fn an_identity_token_is_not_told_to_whom_a_token_service_redirects() {
     for status in ["301 Moved", "302 Found", "303 See Other", "307 Moved", "308 Moved"] {
@@ -323,7 +324,7 @@ async fn an_endless_token_and_one_of_nothing_are_refused() {
     }
 }
 
-/// What a registry repeats of who asked would be in the node's log and in a pod's events.
+/// Credentials that a registry echoes would end up in the node's log and in a pod's events.
 #[tokio::test]
 async fn credentials_that_a_registry_repeats_are_not_told() {
     let peer = Peer::start(|heard| match heard.header("authorization") {

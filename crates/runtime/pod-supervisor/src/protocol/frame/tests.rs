@@ -1,4 +1,4 @@
-//! Frames over a real socket pair, cut anywhere.
+//! Frames over a real socket pair, split at any byte.
 
 use super::*;
 use crate::protocol::{Ask, Kill, Request};
@@ -60,7 +60,7 @@ fn lies_about_lengths_and_counts_are_errors() {
     }
 }
 
-/// What version 1 wrote must be read for ever. Made once by this code, never to be remade.
+/// Frames of version 1 must stay readable. Recorded once by this code, never to be regenerated.
 #[test]
 fn recorded_frames_of_every_release_are_read() {
     let recorded: &[(&[u8], Request)] = &[(

@@ -1,4 +1,4 @@
-//! Real processes, without groups: the list of them is given.
+//! Real processes, without cgroups: their list is passed in.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
@@ -14,8 +14,8 @@ fn the_fields_behind_any_name_are_read() {
     assert!(parse("7 (sh) S 5 6").is_none() && parse("").is_none());
 }
 
-/// A shell in a session of its own with a child, a grandchild without a parent, and a child in yet
-/// another session; their numbers.
+/// A shell in its own session with a child, an orphaned grandchild, and a child in another session;
+/// returns their PIDs.
 fn tree() -> (Child, Vec<u32>) {
     let script = "sleep 1001 & echo $!; (sleep 1002 & echo $!); setsid sleep 1003 & echo $!; \
                   echo end; wait";
@@ -34,7 +34,7 @@ fn tree() -> (Child, Vec<u32>) {
 }
 
 fn is_gone(pid: u32) -> bool {
-    // Who has taken over may not have looked yet.
+    // The new parent may not have reaped it yet.
     std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| {
         stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
     })
@@ -47,7 +47,7 @@ fn a_whole_tree_is_killed_and_nobody_else() {
     let (mut shell, all) = tree();
     let listed = || [&all[..], &[other.id()]].concat();
     let start_ticks = files.start_ticks(shell.id()).expect("it runs");
-    // Somebody else's number now: nothing of ours is left.
+    // The PID was reused: no process of the tree is left.
     end(First { pid: shell.id(), start_ticks: start_ticks + 1 }, &files, listed);
     assert!(all.iter().all(|pid| !is_gone(*pid)));
     end(First { pid: shell.id(), start_ticks }, &files, listed);
@@ -62,7 +62,7 @@ fn a_whole_tree_is_killed_and_nobody_else() {
     other.wait().expect("waited");
 }
 
-/// The first process has ended before; what it left in its session is found.
+/// The first process has exited before; those left in its session are found.
 #[test]
 fn what_the_first_process_left_is_killed() {
     let files = ProcessFiles::open().expect("a procfs");

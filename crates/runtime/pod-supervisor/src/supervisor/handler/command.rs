@@ -1,7 +1,7 @@
 //! One call of an OCI runtime's command line.
 //!
-//! Rule: it ends within its limit, by itself or killed; what it says went wrong is in its log, of
-//! which the last error counts, because its standard streams are those of the container.
+//! Rule: it ends within its limit, by itself or killed. Its error is the last error in its log
+//! file, because its standard streams are the container's.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -22,9 +22,9 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 #[cfg(test)]
 mod tests;
 
-/// The end of a log that is looked at.
+/// How much of the log's end is read.
 const LOG_END: u64 = 16 * 1024;
-/// Longer reasons are cut.
+/// Longer messages are cut.
 const LONGEST_REASON: usize = 1000;
 
 pub(super) enum Stdio {
@@ -35,13 +35,13 @@ pub(super) enum Stdio {
 
 pub(super) struct Call<'a> {
     pub(super) handler: &'a HandlerSpec,
-    /// Where the runtime keeps what it knows.
+    /// The runtime's state directory.
     pub(super) root: &'a Path,
     pub(super) log: &'a Path,
     pub(super) systemd: bool,
 }
 
-/// A command with its arguments, the container, and what comes behind it.
+/// A command with its arguments, the container's id, and the arguments after the id.
 pub(super) struct Asked<'a> {
     pub(super) arguments: &'a [OsString],
     pub(super) id: &'a str,
@@ -87,10 +87,10 @@ fn nothing(command: &mut Command) {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
 }
 
-/// None: it was late, and was killed.
+/// None: it exceeded the limit and was killed.
 fn wait(mut command: Command, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let mut child = command.spawn()?;
-    // Its ends of the streams are closed here, or their end would never be seen.
+    // Close our copies of its streams, or their end would never be seen.
     drop(command);
     let pid = Pid::from_child(&child);
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
@@ -118,8 +118,8 @@ fn end_of(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The message of the last line of the level "error", each line being a JSON object; of the last line
-/// at all where none has that level.
+/// The message of the last line of level "error", each line being a JSON object; of the last line
+/// at all if none has that level.
 fn last_error(log: &str) -> Option<String> {
     let lines = || log.lines().rev().filter(|line| line.trim_start().starts_with('{'));
     let line = lines()
@@ -129,7 +129,7 @@ fn last_error(log: &str) -> Option<String> {
     Some(message.chars().take(LONGEST_REASON).collect())
 }
 
-/// A member of an object that is a string. Enough for flat lines of a log; what is odd is none.
+/// A string member of an object. Enough for flat log lines; anything else is none.
 fn member(line: &str, name: &str) -> Option<String> {
     let quoted = format!("\"{name}\"");
     let rest = line.get(line.find(&quoted)? + quoted.len()..)?;
@@ -170,7 +170,7 @@ impl Console {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// The runtime has ended, so what it sent is there.
+    /// The runtime has exited, so the descriptor has been sent.
     pub(super) fn master(&self) -> io::Result<OwnedFd> {
         let (socket, _) = self.listener.accept()?;
         let mut name = [0; 256];

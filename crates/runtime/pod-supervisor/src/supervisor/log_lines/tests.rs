@@ -1,4 +1,4 @@
-//! Lines, parts and stamps; and that no way of cutting the input changes what is written.
+//! Lines, parts and timestamps; splitting the input differently does not change the lines.
 
 use super::*;
 
@@ -12,7 +12,7 @@ impl Sink for Written {
     }
 }
 
-/// As the thread does it: what is left over is kept for the next read.
+/// Like the thread: unused bytes are kept for the next read.
 fn through(reads: &[&[u8]], longest: usize) -> Vec<String> {
     let mut buffer = LineBuffer::new(longest);
     let capacity = buffer.lines.capacity();
@@ -59,7 +59,7 @@ fn lines_are_tagged_full_and_parts_partial() {
         ),
     ] {
         assert_eq!(through(&[input.as_bytes()], 64), wanted, "{input:?}");
-        // However it is cut.
+        // However it is split.
         for cut in 0..input.len() {
             let (left, right) = input.as_bytes().split_at(cut);
             assert_eq!(through(&[left, right], 64), wanted, "{input:?} cut at {cut}");

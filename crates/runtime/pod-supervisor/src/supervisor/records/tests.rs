@@ -1,4 +1,4 @@
-//! Files come back as they were written; odd names never become files.
+//! Files are read back as written; other ids never become file names.
 
 use super::*;
 use crate::protocol::Exit;

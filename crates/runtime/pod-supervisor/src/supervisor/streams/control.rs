@@ -1,6 +1,6 @@
-//! Words from the supervisor to a container's thread, with descriptors.
+//! Messages from the supervisor to a container's thread, with descriptors.
 //!
-//! Rule: receiving takes no memory. One word per message.
+//! Rule: receiving does not allocate. One command per message.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use rustix::net::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
     Reopen,
-    /// Bits 0 to 2: which of input, output, error come with it.
+    /// Bits 0 to 2: which of input, output, error are sent with it.
     Attach {
         which: u8,
     },
@@ -45,7 +45,7 @@ impl Control {
         Ok(())
     }
 
-    /// None: the other side is gone.
+    /// None: the peer has closed.
     pub(super) fn receive(
         &self,
         descriptors: &mut [Option<OwnedFd>; 3],

@@ -1,9 +1,9 @@
-//! A container's log: where it is, opening it, and writing lines to it.
+//! A container's log file: its path, opening it, and writing lines to it.
 //!
-//! Rule: a pod may be able to write to the dir of its logs, and the log is opened as root. Below the
-//! dir that the client named no link is followed, and what stands in the log's place is opened only
-//! if it is a regular file with one name: neither a device, which opening may already disturb, nor a
-//! pipe, which would hold up a rotation. Nothing is allocated when a log is opened anew.
+//! Rule: a pod may be able to write to its log directory, and the log is opened as root. Below the
+//! directory that the client named no symlink is followed, and an existing file is opened only if
+//! it is a regular file with one link: not a device, where opening may have side effects, and not a
+//! FIFO, which would block a rotation. Reopening a log does not allocate.
 
 use std::ffi::{CStr, CString};
 use std::io::{self, Write as _};
@@ -17,19 +17,19 @@ use rustix::io::Errno;
 
 use super::super::log_lines::Sink;
 
-/// So often may the place change between two looks at it.
+/// Retries when the file changes between two checks.
 const TRIES: usize = 16;
 
 #[derive(Debug)]
 pub(in crate::supervisor) struct LogPath {
-    /// Of the client: followed as it is.
+    /// Given by the client; symlinks in it are followed.
     dir: CString,
-    /// Beneath it.
+    /// Relative to it.
     name: CString,
 }
 
 impl LogPath {
-    /// None where no log is wanted.
+    /// None if no log is wanted.
     pub(in crate::supervisor) fn of(spec: &StreamsSpec) -> io::Result<Option<Self>> {
         if spec.log_path.is_empty() {
             return Ok(None);
@@ -39,7 +39,7 @@ impl LogPath {
             let text = format!("{:?} is no path of a log", spec.log_path);
             io::Error::new(io::ErrorKind::InvalidInput, text)
         };
-        // An older server says only where the log is.
+        // An older server sends only the path of the log.
         let (dir, name) = match spec.log_dir.as_str() {
             "" => (path.parent(), path.file_name().map(Path::new)),
             dir => (Some(Path::new(dir)), path.strip_prefix(dir).ok()),
@@ -68,7 +68,7 @@ impl LogPath {
                 Err(errno) => Err(errno),
             };
             match done {
-                // It came or moved between the two.
+                // The file was created or moved between the two.
                 Err(Errno::EXIST | Errno::AGAIN | Errno::INTR) => {}
                 done => return done,
             }
@@ -77,7 +77,7 @@ impl LogPath {
     }
 }
 
-/// Opens for writing the file that a path descriptor stands for, whatever its name means by now.
+/// Opens for writing the file behind an `O_PATH` descriptor, whatever its path means by now.
 fn reopen_regular(found: &OwnedFd) -> Result<OwnedFd, Errno> {
     let stat = rustix::fs::fstat(found)?;
     match FileType::from_raw_mode(stat.st_mode) {
@@ -98,7 +98,7 @@ fn reopen_regular(found: &OwnedFd) -> Result<OwnedFd, Errno> {
 pub(super) struct LogFile {
     path: Option<LogPath>,
     file: Option<OwnedFd>,
-    /// A write was cut off inside a line.
+    /// The last write ended inside a line.
     torn: bool,
 }
 
@@ -109,7 +109,7 @@ impl LogFile {
         Ok(Self { path, file, torn: false })
     }
 
-    /// By its path; where that fails, the file that is open stays.
+    /// Reopens by path; on an error the open file stays in use.
     pub(super) fn reopen(&mut self) -> Result<(), Errno> {
         if let Some(path) = &self.path {
             self.file = Some(path.open()?);
@@ -131,7 +131,7 @@ impl Sink for LogFile {
                 Ok(0) => break,
                 Ok(count) => rest = rest.get(count..).unwrap_or_default(),
                 Err(Errno::INTR) => {}
-                // A full disk: what is left is lost, and the container goes on.
+                // The disk is full: these lines are lost, and the container goes on.
                 Err(_) => {
                     self.torn = rest.len() != lines.len() || self.torn;
                     break;

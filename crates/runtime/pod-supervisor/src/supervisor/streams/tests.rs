@@ -53,7 +53,7 @@ fn until(what: &str, mut check: impl FnMut() -> bool) {
     }
 }
 
-/// Until all that was asked for so far is done.
+/// Waits until all commands sent so far are done.
 fn obeyed(bed: &mut Bed) {
     let number = bed.streams.reopen().expect("asked");
     until("obeying", || bed.streams.reopened().0 >= number);
@@ -113,7 +113,7 @@ fn rotation_under_a_flood_loses_nothing() {
     assert!(seen == wanted, "lines are lost, doubled or out of order");
 }
 
-/// One that writes nothing never finds out by writing.
+/// A silent container would never notice by writing.
 #[test]
 fn a_silent_container_keeps_no_place_for_clients_that_left() {
     let mut bed = bed(false);
@@ -133,7 +133,7 @@ fn a_silent_container_keeps_no_place_for_clients_that_left() {
     drain(&mut bed);
 }
 
-/// Those that are there keep theirs.
+/// Connected clients keep their slots.
 #[test]
 fn a_client_that_is_silent_too_stays() {
     let mut bed = bed(false);
@@ -167,7 +167,7 @@ fn clients_get_copies_and_give_input() {
     let mut typed = [0; 5];
     bed.input.as_mut().expect("open").read_exact(&mut typed).expect("read");
     assert_eq!(&typed, b"typed");
-    // The client has ended its input: with stdin_once the container's ends, too.
+    // The client has closed its input: with `stdin_once` the container's input closes too.
     drop(input);
     let mut rest = Vec::new();
     bed.input.as_mut().expect("open").read_to_end(&mut rest).expect("the end");
@@ -207,7 +207,7 @@ fn a_client_that_is_gone_is_forgotten() {
 #[test]
 fn a_log_that_cannot_be_written_does_not_stop_the_container() {
     let mut bed = bed(false);
-    // The new log would be a folder: reopening fails and says so, the old one stays.
+    // The new log's path is a directory: reopening fails, the old log stays open.
     std::fs::remove_file(bed.folder.path().join("0.log")).expect("removed");
     std::fs::create_dir(bed.folder.path().join("0.log")).expect("made");
     let number = bed.streams.reopen().expect("asked");

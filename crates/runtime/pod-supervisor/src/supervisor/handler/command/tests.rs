@@ -1,4 +1,4 @@
-//! Command lines of an OCI runtime, and what it answers.
+//! Command lines of an OCI runtime, and its error messages.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a pod can put in the place of its log.
+//! What a pod can create in place of its log.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -41,15 +41,15 @@ fn a_path_is_split_at_the_dir_that_the_client_named() {
     assert!(LogPath::of(&StreamsSpec::default()).expect("none").is_none());
 }
 
-/// A log is opened when its container is created, and again when it was rotated. Both times a pod
-/// that may write to the dir has chosen what is there.
+/// A log is opened when its container is created and again after a rotation. Both times a pod that
+/// may write to the directory controls what is there.
 #[test]
 fn what_a_pod_puts_in_the_place_of_its_log_is_not_opened() {
     let bed = tempfile::tempdir().expect("a dir");
     let victim = bed.path().join("victim");
     fs::create_dir(&victim).expect("made");
     fs::write(victim.join("0.log"), "kept").expect("written");
-    // The administrator's own links are followed.
+    // Symlinks of the administrator are followed.
     fs::create_dir(bed.path().join("real")).expect("made");
     symlink("real", bed.path().join("logs")).expect("linked");
     let dir = bed.path().join("logs");
@@ -85,14 +85,14 @@ fn what_a_pod_puts_in_the_place_of_its_log_is_not_opened() {
         fs::remove_file(&place).expect("removed");
         fs::rename(dir.join("c/0.log.rotated"), &place).expect("renamed");
     }
-    // What was open is written still.
+    // The open file is still written.
     open.write(b"three\n");
     assert_eq!(fs::read_to_string(&place).expect("a log"), "one\ntwo\nthree\n");
-    // The dir between.
+    // The directory between.
     fs::rename(dir.join("c"), dir.join("aside")).expect("renamed");
     symlink(&victim, dir.join("c")).expect("linked");
     assert_eq!(open.reopen(), Err(Errno::LOOP));
-    // By an older server's words only the last part is guarded.
+    // From an older server's request only the last component is protected.
     let older = StreamsSpec { log_dir: String::new(), ..spec(&dir, "c/0.log") };
     fs::remove_file(victim.join("0.log")).expect("removed");
     symlink("other", victim.join("0.log")).expect("linked");
